@@ -1,0 +1,16 @@
+//! Settings: file, environment, `.env` and flags, as one checked value.
+//!
+//! The types in [`values`] are the one description of every key. Their JSON
+//! Schema checks what was given, names what is wrong with it, and writes
+//! `docs/config.md`.
+
+mod file;
+mod layers;
+mod reference;
+mod schema;
+mod values;
+
+pub use layers::{Error, Given, Loaded, Origin, environment, load};
+pub use reference::{Row, markdown, rows};
+pub use schema::schema;
+pub use values::{Config, Http, Limits, Log, LogFormat, LogLevel};

@@ -1,0 +1,358 @@
+//! Laying defaults, file, environment and flags over each other.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::{Config, file, schema::{self, schema}};
+
+/// Variables by name, each with where it was found.
+pub(super) type Environment = HashMap<String, (String, Origin)>;
+
+/// What was given from outside.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// `--config`; without it `maru.yaml` in `directory` is used if it is there.
+    pub file: Option<PathBuf>,
+    /// Where `maru.yaml` and `.env` are looked for.
+    pub directory: PathBuf,
+    /// The environment of the process.
+    pub environment: HashMap<String, String>,
+    /// Flags: the key they set, as a JSON pointer, and its text.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// This line of the file.
+    File(PathBuf, usize),
+    /// This variable of the environment.
+    Environment(String),
+    /// This variable of the `.env` file.
+    DotEnv(String),
+    /// This flag.
+    Flag(String),
+}
+
+/// The configuration and where each of its values comes from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What to run with.
+    pub config: Config,
+    origins: BTreeMap<String, Origin>,
+}
+
+/// The configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The file is not there or cannot be read.
+    #[error("cannot read the configuration {}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        reason: std::io::ErrorKind,
+    },
+    /// Anyone on this machine could change what maru does.
+    #[error("{} can be written by every user of this machine; run: chmod o-w {}", .0.display(), .0.display())]
+    WritableByOthers(PathBuf),
+    /// A value is wrong.
+    #[error("{place}: {why}")]
+    Wrong {
+        /// File and line, variable or flag.
+        place: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+}
+
+/// The environment of this process.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub fn environment() -> HashMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Reads and checks everything that was given.
+pub fn load(given: &Given) -> Result<Loaded, Error> {
+    let environment = all_variables(given)?;
+    let path = find_file(given, &environment);
+    let mut layers = Layers::default();
+    if let Some(path) = &path {
+        layers.add_file(path, &environment)?;
+    }
+    for pointer in schema::leaves() {
+        if let Some((value, origin)) = environment.get(&schema::variable(&pointer)) {
+            layers.set(&pointer, schema::coerce(&pointer, value), origin.clone());
+        }
+    }
+    for (pointer, text) in &given.flags {
+        let flag = format!("--{}", schema::dotted(pointer).replace('_', "-"));
+        layers.set(pointer, schema::coerce(pointer, text), Origin::Flag(flag));
+    }
+    layers.finish(&environment)
+}
+
+impl Loaded {
+    /// Where the value at `pointer` comes from.
+    pub fn origin(&self, pointer: &str) -> Origin {
+        let mut here = pointer;
+        loop {
+            match (self.origins.get(here), here.rfind('/')) {
+                (Some(origin), _) => return origin.clone(),
+                (None, None) => return Origin::Default,
+                (None, Some(end)) => here = &here[..end],
+            }
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => out.write_str("default"),
+            Self::File(path, line) => write!(out, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(out, "{name}"),
+            Self::DotEnv(name) => write!(out, "{name} in .env"),
+            Self::Flag(name) => out.write_str(name),
+        }
+    }
+}
+
+fn all_variables(given: &Given) -> Result<Environment, Error> {
+    let mut all = Environment::new();
+    let path = given.directory.join(".env");
+    if path.is_file() {
+        let wrong = |error: dotenvy::Error| Error::Wrong {
+            place: path.display().to_string(),
+            why: format!("not a list of NAME=value lines: {error}"),
+        };
+        for pair in dotenvy::from_path_iter(&path).map_err(wrong)? {
+            let (name, value) = pair.map_err(wrong)?;
+            all.insert(name.clone(), (value, Origin::DotEnv(name)));
+        }
+    }
+    for (name, value) in &given.environment {
+        let origin = Origin::Environment(name.clone());
+        all.insert(name.clone(), (value.clone(), origin));
+    }
+    Ok(all)
+}
+
+fn find_file(given: &Given, environment: &Environment) -> Option<PathBuf> {
+    let named = environment.get("MARU_CONFIG").map(|(path, _)| PathBuf::from(path));
+    let usual = given.directory.join("maru.yaml");
+    given
+        .file
+        .clone()
+        .or(named)
+        .or_else(|| usual.exists().then_some(usual))
+}
+
+#[derive(Default)]
+struct Layers {
+    value: Value,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Layers {
+    fn add_file(&mut self, path: &Path, environment: &Environment) -> Result<(), Error> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Unreadable {
+            path: path.to_owned(),
+            reason: error.kind(),
+        })?;
+        if file::others_may_write(path) {
+            return Err(Error::WritableByOthers(path.to_owned()));
+        }
+        let tree = file::read(&text, environment).map_err(|wrong| Error::Wrong {
+            place: format!("{}:{}", path.display(), wrong.line),
+            why: wrong.why,
+        })?;
+        self.value = tree.value;
+        for (pointer, line) in tree.lines {
+            self.origins.insert(pointer, Origin::File(path.to_owned(), line));
+        }
+        // The root's origin would stand for every value that is not in the file.
+        self.check().inspect(|()| {
+            self.origins.retain(|pointer, _| schema::at(pointer).is_some_and(|it| it.get("properties").is_none()));
+        })
+    }
+
+    fn set(&mut self, pointer: &str, value: Value, origin: Origin) {
+        let mut here = &mut self.value;
+        for step in pointer.split('/').skip(1) {
+            if !here.is_object() {
+                *here = Value::Object(Map::new());
+            }
+            let members = here.as_object_mut().expect("made an object above");
+            here = members.entry(step).or_insert(Value::Null);
+        }
+        *here = value;
+        self.origins.insert(pointer.to_owned(), origin);
+    }
+
+    fn finish(mut self, environment: &Environment) -> Result<Loaded, Error> {
+        if self.value.is_null() {
+            self.value = Value::Object(Map::new());
+        }
+        self.check()?;
+        let mut config: Config = serde_path(&self.value).map_err(|(pointer, why)| self.wrong(&pointer, why))?;
+        if !config.listen.ip().is_loopback() {
+            let why = format!(
+                "{} is not a loopback address; this version serves this machine only, so use 127.0.0.1 or [::1]",
+                config.listen.ip()
+            );
+            return Err(self.wrong("/listen", why));
+        }
+        config.data_dir = expand_home(&config.data_dir, environment);
+        Ok(Loaded {
+            config,
+            origins: self.origins,
+        })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let validator = jsonschema::validator_for(schema()).expect("our schema is valid");
+        let Some(error) = validator.iter_errors(&self.value).next() else {
+            return Ok(());
+        };
+        let pointer = error.instance_path().to_string();
+        let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
+            return Err(self.wrong(&pointer, error.to_string()));
+        };
+        let unknown = unexpected.first().cloned().unwrap_or_default();
+        let known: Vec<&String> = schema::at(&pointer)
+            .and_then(|it| it.get("properties"))
+            .and_then(Value::as_object)
+            .map_or(Vec::new(), |members| members.keys().collect());
+        let why = unknown_key(&unknown, &known);
+        Err(self.wrong(&format!("{pointer}/{unknown}"), why))
+    }
+
+    fn wrong(&self, pointer: &str, why: String) -> Error {
+        let key = schema::dotted(pointer);
+        let place = match self.origins.get(pointer) {
+            Some(Origin::File(path, line)) => format!("{}:{line}: {key}", path.display()),
+            Some(origin) => origin.to_string(),
+            None => key,
+        };
+        let place = place.trim_end_matches([':', ' ']).to_owned();
+        Error::Wrong { place, why }
+    }
+}
+
+fn unknown_key(unknown: &str, known: &[&String]) -> String {
+    let nearest = known
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
+    match nearest {
+        Some(nearest) => format!("unknown key \"{unknown}\"; did you mean \"{nearest}\"?"),
+        None => format!("unknown key \"{unknown}\""),
+    }
+}
+
+/// Reads the checked tree; on failure says where and why.
+fn serde_path(value: &Value) -> Result<Config, (String, String)> {
+    serde_json::from_value(value.clone()).map_err(|error| {
+        // What the schema does not know, single keys tell: try each alone.
+        let alone = |pointer: &String| {
+            let mut layers = Layers::default();
+            layers.set(pointer, value.pointer(pointer)?.clone(), Origin::Default);
+            serde_json::from_value::<Config>(layers.value).err()?;
+            Some(pointer.clone())
+        };
+        let pointer = schema::leaves().iter().find_map(alone).unwrap_or_default();
+        (pointer, error.to_string())
+    })
+}
+
+fn expand_home(path: &Path, environment: &Environment) -> PathBuf {
+    let Ok(inner) = path.strip_prefix("~") else {
+        return path.to_owned();
+    };
+    let variable = |name: &str| environment.get(name).map(|(value, _)| PathBuf::from(value));
+    match (inner.strip_prefix(".local/share"), variable("XDG_DATA_HOME")) {
+        (Ok(inner), Some(base)) if base.is_absolute() => base.join(inner),
+        _ => variable("HOME").unwrap_or_else(|| PathBuf::from(".")).join(inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(yaml: &str, environment: &[(&str, &str)]) -> Result<Loaded, String> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
+        let given = Given {
+            directory: directory.path().to_owned(),
+            environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Given::default()
+        };
+        let shown = directory.path().display().to_string() + "/";
+        load(&given).map_err(|error| error.to_string().replace(&shown, ""))
+    }
+
+    fn refused(yaml: &str, expected: &str) {
+        let message = with(yaml, &[]).expect_err(yaml);
+        assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_their_place() {
+        refused("listen: 127.0.0.1:1\nlisen: x\n", "maru.yaml:2: lisen: unknown key \"lisen\"; did you mean \"listen\"?");
+        refused("limits:\n  max_body: 5\n", "maru.yaml:2: limits.max_body: unknown key \"max_body\"; did you mean \"max_body_bytes\"?");
+        refused("limits:\n  max_body_bytes: -1\n", "maru.yaml:2: limits.max_body_bytes: -1 is less than the minimum of 1024");
+        refused("limits:\n  tool_timeout_ms: 0\n", "maru.yaml:2: limits.tool_timeout_ms");
+        refused("limits:\n  max_sessions: 99999999999999999999\n", "maru.yaml:2: limits.max_sessions");
+        refused("http:\n  allowed_origins: ['*']\n", "maru.yaml:2: http.allowed_origins");
+        refused("http:\n  allowed_hosts: ['*']\n", "maru.yaml:2: http.allowed_hosts");
+        refused("listen: nowhere\n", "maru.yaml:1: listen: invalid socket address");
+        refused("listen: '[::]:20006'\n", "maru.yaml:1: listen: :: is not a loopback address");
+        refused("listen: 1\nlisten: 2\n", "maru.yaml:2: not valid YAML: duplicated key");
+        refused("<config/>", "maru.yaml:1: \"<config/>\" is not of type \"object\"");
+        refused("data_dir: ${NO_SUCH}\n", "maru.yaml:1: the environment variable NO_SUCH is not set");
+    }
+
+    #[test]
+    fn later_layers_win_and_are_named() {
+        let loaded = with(
+            "limits:\n  max_sessions: ${SESSIONS}\n  drain_ms: 1\nlog:\n  level: debug\n",
+            &[("SESSIONS", "7"), ("MARU_LIMITS_DRAIN_MS", "5"), ("HOME", "/h")],
+        )
+        .unwrap();
+        assert_eq!(loaded.config.limits.max_sessions, 7);
+        assert_eq!(loaded.config.limits.drain_ms, 5);
+        assert_eq!(loaded.config.data_dir, Path::new("/h/.local/share/maru"));
+        assert!(matches!(loaded.origin("/limits/max_sessions"), Origin::File(_, 2)));
+        assert_eq!(loaded.origin("/limits/drain_ms").to_string(), "MARU_LIMITS_DRAIN_MS");
+        assert_eq!(loaded.origin("/limits/max_body_bytes"), Origin::Default);
+    }
+
+    #[test]
+    fn wrong_variable_is_named() {
+        let message = with("", &[("MARU_LIMITS_DRAIN_MS", "soon")]).unwrap_err();
+        assert!(message.starts_with("MARU_LIMITS_DRAIN_MS: \"soon\" is not of type \"integer\""), "{message}");
+    }
+
+    #[test]
+    fn file_that_others_may_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("maru.yaml");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let given = Given { file: Some(path), ..Given::default() };
+        assert!(load(&given).unwrap_err().to_string().contains("chmod o-w"));
+    }
+}

@@ -1,0 +1,105 @@
+//! The configuration as a table: for `maru config` and for `docs/config.md`.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Config, Loaded, schema};
+
+/// One key of the effective configuration.
+#[derive(Debug, serde::Serialize)]
+pub struct Row {
+    /// `limits.max_sessions`.
+    pub key: String,
+    /// Its value; secrets are masked.
+    pub value: Value,
+    /// Who set it.
+    pub origin: String,
+}
+
+/// Every key with its value and where that comes from.
+pub fn rows(loaded: &Loaded) -> Vec<Row> {
+    let values = serde_json::to_value(&loaded.config).expect("settings are JSON");
+    schema::leaves()
+        .into_iter()
+        .map(|pointer| Row {
+            key: schema::dotted(&pointer),
+            value: values.pointer(&pointer).cloned().unwrap_or_default(),
+            origin: loaded.origin(&pointer).to_string(),
+        })
+        .collect()
+}
+
+/// `docs/config.md`.
+pub fn markdown() -> String {
+    let defaults = serde_json::to_value(Config::default()).expect("settings are JSON");
+    let mut out = String::from(HEAD);
+    let mut section = String::new();
+    for pointer in schema::leaves() {
+        let parent = &pointer[..pointer.rfind('/').unwrap_or(0)];
+        if parent != section {
+            parent.clone_into(&mut section);
+            let about = describe(parent).unwrap_or_default();
+            let _ = write!(out, "\n## {}\n\n{about}\n\n{TABLE}", schema::dotted(parent));
+        } else if out.ends_with(HEAD) {
+            out.push_str(TABLE);
+        }
+        let default = defaults.pointer(&pointer).unwrap_or(&Value::Null);
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | `{default}` | {} |",
+            schema::dotted(&pointer),
+            kind(&pointer),
+            describe(&pointer).unwrap_or_default(),
+        );
+    }
+    out
+}
+
+const HEAD: &str = "# Configuration
+
+Settings come from, later ones winning: built-in defaults, `maru.yaml` (in the
+current directory, or named by `--config` or `MARU_CONFIG`), a `.env` file in
+the current directory, environment variables, flags. The variable of a key is
+`MARU_` and the key in capitals with `_` for `.`: `limits.max_sessions` is
+`MARU_LIMITS_MAX_SESSIONS`. In the file, `${NAME}` stands for an environment
+variable that must be set, and `${NAME:-text}` for one with a default.
+
+An unknown key or a value out of range stops maru at start with the line and
+the nearest known key. `maru config` shows every value in force and who set it;
+`maru config --schema` prints a JSON Schema for editors. This page is written
+by `maru config --reference`.
+
+";
+const TABLE: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
+
+fn describe(pointer: &str) -> Option<&'static str> {
+    schema::at(pointer)?.get("description")?.as_str()
+}
+
+fn kind(pointer: &str) -> String {
+    let Some(schema) = schema::at(pointer) else {
+        return String::new();
+    };
+    let choices: Vec<&str> = schema
+        .get("enum")
+        .into_iter()
+        .chain(schema.get("oneOf"))
+        .filter_map(Value::as_array)
+        .flatten()
+        .flat_map(|it| match it.get("const").or_else(|| it.get("enum")) {
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            Some(name) => name.as_str().into_iter().collect::<Vec<_>>(),
+            None => it.as_str().into_iter().collect(),
+        })
+        .collect();
+    if !choices.is_empty() {
+        return choices.join(", ");
+    }
+    let name = schema.get("type").and_then(Value::as_str).unwrap_or("value");
+    match (schema.get("minimum"), schema.get("maximum")) {
+        (Some(low), Some(high)) => format!("{name}, {low} to {high}"),
+        _ if name == "array" => "list of strings".to_owned(),
+        _ => name.to_owned(),
+    }
+}

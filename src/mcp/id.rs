@@ -1,0 +1,54 @@
+//! Request ids: a string or an integer, as MCP allows.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+const MAX_BYTES: usize = 256;
+
+/// The id of a request; also the form of a progress token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Id {
+    /// An integer.
+    Number(i64),
+    /// A string of at most 256 bytes.
+    Text(Box<str>),
+}
+
+impl Id {
+    /// Reads an id; `None` if it is anything but a short string or an integer.
+    pub fn read(raw: &RawValue) -> Option<Self> {
+        let text = raw.get();
+        if text.len() > MAX_BYTES + 2 {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl From<&str> for Id {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<Id>) {
+        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
+        assert_eq!(Id::read(&raw), expected, "{text}");
+    }
+
+    #[test]
+    fn short_strings_and_integers_are_ids() {
+        check("7", Some(Id::Number(7)));
+        check("-1", Some(Id::Number(-1)));
+        check("\"a\\u0062\"", Some(Id::from("ab")));
+        for other in ["null", "true", "1.5", "1e3", "[1]", "{}", "99999999999999999999"] {
+            check(other, None);
+        }
+        check(&format!("\"{}\"", "a".repeat(257)), None);
+    }
+}

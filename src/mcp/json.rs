@@ -1,0 +1,166 @@
+//! Strict reading of JSON from outside: UTF-8, bounded depth, no member twice.
+
+use std::{borrow::Cow, fmt};
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use thiserror::Error;
+
+/// How deep a message may nest.
+pub const MAX_DEPTH: usize = 64;
+
+/// The text cannot be taken as one JSON value.
+#[derive(Debug, Error)]
+#[error("not acceptable JSON: {0}")]
+pub struct BadJson(String);
+
+/// Checks that `bytes` are one JSON value that every reader would read alike.
+pub fn check(bytes: &[u8]) -> Result<&str, BadJson> {
+    let text = std::str::from_utf8(bytes).map_err(|_| BadJson("it is not UTF-8".to_owned()))?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Value { left: MAX_DEPTH }
+        .deserialize(&mut reader)
+        .and_then(|()| reader.end())
+        .map_err(|error| BadJson(error.to_string()))?;
+    Ok(text)
+}
+
+/// Visits a value, keeps nothing.
+#[derive(Clone, Copy)]
+struct Value {
+    left: usize,
+}
+
+impl Value {
+    fn inner<E: de::Error>(self) -> Result<Self, E> {
+        match self.left.checked_sub(1) {
+            Some(left) => Ok(Self { left }),
+            None => Err(E::custom(format_args!("nested deeper than {MAX_DEPTH}"))),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let inner = self.inner()?;
+        while items.next_element_seed(inner)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let inner = self.inner()?;
+        let mut seen: Vec<Cow<'de, str>> = Vec::new();
+        while let Some(Name(name)) = members.next_key()? {
+            seen.push(name);
+            members.next_value_seed(inner)?;
+        }
+        seen.sort_unstable();
+        match seen.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom("an object has the same member twice")),
+        }
+    }
+}
+
+/// A member name, borrowed unless it has escapes.
+struct Name<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a member name")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(text: &str) -> bool {
+        check(text.as_bytes()).is_ok()
+    }
+
+    #[test]
+    fn plain_values_pass() {
+        for text in ["1", "\"a\"", "[]", "{\"a\":{\"a\":1},\"b\":[{\"a\":1}]}", " null "] {
+            assert!(accepted(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_two_readers_could_read_differently_is_refused() {
+        for text in [
+            "",
+            "{\"a\":1,\"a\":2}",
+            "{\"a\":1,\"\\u0061\":2}",
+            "\u{feff}{}",
+            "{} x",
+            "{\"a\":\"\\ud800\"}",
+            "1e400",
+            "{\"a\":1,}",
+        ] {
+            assert!(!accepted(text), "{text}");
+        }
+        assert!(check(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(accepted(&nested(MAX_DEPTH)));
+        assert!(!accepted(&nested(MAX_DEPTH + 1)));
+        assert!(!accepted(&nested(50_000)));
+    }
+}

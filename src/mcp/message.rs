@@ -1,0 +1,313 @@
+//! JSON-RPC messages: reading the envelope, writing answers.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Id, Meta, RpcError, code, one_line};
+
+/// One message, borrowing from the text it was read from.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request(Request<'a>),
+    /// Wants none.
+    Notification {
+        /// What happened.
+        method: Cow<'a, str>,
+        /// Details, an object.
+        params: Option<&'a RawValue>,
+    },
+    /// Answers a request of ours.
+    Response(Response<'a>),
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Names the request in its answer.
+    pub id: Id,
+    /// What is asked for.
+    pub method: Cow<'a, str>,
+    /// Details, an object.
+    pub params: Option<&'a RawValue>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Response<'a> {
+    /// The request it answers.
+    pub id: Id,
+    /// The result, or the error as it was sent.
+    pub outcome: Result<&'a RawValue, &'a RawValue>,
+}
+
+/// Valid JSON that is no message.
+#[derive(Debug)]
+pub struct Invalid {
+    /// The id, if that much could be read.
+    pub id: Option<Id>,
+    /// What is wrong.
+    pub error: RpcError,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads checked JSON as one message.
+    pub fn read(text: &'a str) -> Result<Self, Invalid> {
+        let envelope: Envelope<'a> =
+            read_object(text).ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
+        let id = envelope.id.map(Id::read);
+        let known = id.clone().flatten();
+        envelope
+            .sort(id)
+            .map_err(|why| Invalid::new(known, why))
+    }
+}
+
+impl<'a> Envelope<'a> {
+    /// `id` is absent, unreadable or read.
+    #[expect(clippy::option_option, reason = "absent and unreadable differ")]
+    fn sort(self, id: Option<Option<Id>>) -> Result<Message<'a>, &'static str> {
+        if self.jsonrpc.is_none_or(|raw| raw.get() != "\"2.0\"") {
+            return Err("jsonrpc must be \"2.0\"");
+        }
+        if self.params.is_some_and(|raw| !raw.get().starts_with('{')) {
+            return Err("params must be an object");
+        }
+        let id = match id {
+            Some(None) => return Err("id must be an integer or a string of at most 256 bytes"),
+            Some(Some(id)) => Some(id),
+            None => None,
+        };
+        let answered = self.result.is_some() || self.error.is_some();
+        match (self.method, id) {
+            (Some(_), _) if answered => Err("a message is a request or an answer, not both"),
+            (Some(method), id) => {
+                let method = read_text(method).ok_or("method must be a string")?;
+                let params = self.params;
+                Ok(match id {
+                    Some(id) => Message::Request(Request { id, method, params }),
+                    None => Message::Notification { method, params },
+                })
+            }
+            (None, Some(id)) => match (self.result, self.error) {
+                (Some(result), None) => Ok(Message::Response(Response { id, outcome: Ok(result) })),
+                (None, Some(error)) => Ok(Message::Response(Response { id, outcome: Err(error) })),
+                _ => Err("a message needs a method, or either a result or an error"),
+            },
+            (None, None) => Err("a message needs a method or an id"),
+        }
+    }
+}
+
+impl Invalid {
+    fn new(id: Option<Id>, why: &'static str) -> Self {
+        Self {
+            id,
+            error: RpcError::new(code::INVALID_REQUEST, why),
+        }
+    }
+}
+
+/// The parameters that maru reads of any request, each still raw.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub struct Params<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub uri: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
+    pub reference: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub argument: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub request_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub input_responses: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub request_state: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    pub client_info: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads the parameters of a message that [`Message::read`] accepted.
+    pub fn read(raw: Option<&'a RawValue>) -> Result<Self, RpcError> {
+        let Some(raw) = raw else {
+            return Ok(Self::default());
+        };
+        read_object(raw.get()).ok_or_else(|| RpcError::params("params must be an object"))
+    }
+
+    /// What the request says about itself; empty if it says nothing.
+    pub fn meta(&self) -> Result<Meta<'a>, RpcError> {
+        let Some(raw) = self.meta else {
+            return Ok(Meta::default());
+        };
+        read_object(raw.get()).ok_or_else(|| RpcError::params("_meta must be an object"))
+    }
+
+    /// A parameter that must be there and be a string.
+    pub fn text(raw: Option<&'a RawValue>, name: &str) -> Result<Cow<'a, str>, RpcError> {
+        raw.and_then(read_text)
+            .ok_or_else(|| RpcError::params(format!("params.{name} must be a string")))
+    }
+
+    /// A parameter that must be an object if it is there.
+    pub fn object(
+        raw: Option<&'a RawValue>,
+        name: &str,
+    ) -> Result<serde_json::Map<String, serde_json::Value>, RpcError> {
+        let Some(raw) = raw else {
+            return Ok(serde_json::Map::new());
+        };
+        serde_json::from_str(raw.get())
+            .map_err(|_| RpcError::params(format!("params.{name} must be an object")))
+    }
+}
+
+/// The answer to `id` with a result that is JSON already.
+pub fn result(id: &Id, raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len() + 64);
+    text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+    push_json(&mut text, id);
+    text.push_str(",\"result\":");
+    text.push_str(raw);
+    text.push('}');
+    one_line(text)
+}
+
+/// The answer to `id`, or to a message without one, with an error.
+pub fn error(id: Option<&Id>, error: &RpcError) -> String {
+    let mut text = "{\"jsonrpc\":\"2.0\",\"id\":".to_owned();
+    push_json(&mut text, &id);
+    text.push_str(",\"error\":");
+    push_json(&mut text, error);
+    text.push('}');
+    text
+}
+
+/// A notification.
+pub fn notification(method: &str, params: &impl Serialize) -> String {
+    let mut text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":");
+    push_json(&mut text, params);
+    text.push('}');
+    one_line(text)
+}
+
+/// A request of ours.
+pub fn request(id: &Id, method: &str, params: &impl Serialize) -> String {
+    let mut text = "{\"jsonrpc\":\"2.0\",\"id\":".to_owned();
+    push_json(&mut text, id);
+    text.push_str(",\"method\":\"");
+    text.push_str(method);
+    text.push_str("\",\"params\":");
+    push_json(&mut text, params);
+    text.push('}');
+    one_line(text)
+}
+
+fn push_json(text: &mut String, value: &impl Serialize) {
+    text.push_str(&serde_json::to_string(value).expect("our own values are JSON"));
+}
+
+/// Reads an object only; derived readers would take an array, too.
+fn read_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let text = text.trim_start();
+    text.starts_with('{')
+        .then(|| serde_json::from_str(text).ok())
+        .flatten()
+}
+
+fn read_text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    // `Cow` alone would always copy; most names have no escapes.
+    serde_json::from_str::<&str>(raw.get())
+        .map(Cow::Borrowed)
+        .or_else(|_| serde_json::from_str::<String>(raw.get()).map(Cow::Owned))
+        .ok()
+}
+
+/// Keeps `null` apart from absent.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> &'static str {
+        match Message::read(text) {
+            Ok(Message::Request(_)) => "request",
+            Ok(Message::Notification { .. }) => "notification",
+            Ok(Message::Response(_)) => "response",
+            Err(Invalid { id: Some(_), .. }) => "invalid with id",
+            Err(_) => "invalid",
+        }
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        for (text, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request"),
+            (r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}"#, "request"),
+            (r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, "notification"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "response"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "response"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, "invalid with id"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, "invalid with id"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#, "invalid with id"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, "invalid with id"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "invalid"),
+            (r#"{"JSONRPC":"2.0","ID":1,"METHOD":"ping"}"#, "invalid"),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "invalid with id"),
+            ("[]", "invalid"),
+            (r#"["2.0",1,"ping"]"#, "invalid"),
+            ("true", "invalid"),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_one_line() {
+        let id = Id::from("a\"b");
+        assert_eq!(
+            result(&id, "{\n \"x\": \"1\\n\"}"),
+            r#"{"jsonrpc":"2.0","id":"a\"b","result":{  "x": "1\n"}}"#
+        );
+    }
+}

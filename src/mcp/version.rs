@@ -1,0 +1,79 @@
+//! Protocol versions and what to answer when one is asked for.
+
+use std::fmt;
+
+/// A version of the protocol, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// 2024-11-05, with the HTTP+SSE transport.
+    V2024_11_05,
+    /// 2025-03-26, with Streamable HTTP and batches.
+    V2025_03_26,
+    /// 2025-06-18, with the version header and structured output.
+    V2025_06_18,
+    /// 2025-11-25, the last with a handshake.
+    V2025_11_25,
+    /// 2026-07-28, stateless.
+    V2026_07_28,
+}
+
+impl Version {
+    /// Every version, newest first, as a server offers them.
+    pub const ALL: [Self; 5] = [
+        Self::V2026_07_28,
+        Self::V2025_11_25,
+        Self::V2025_06_18,
+        Self::V2025_03_26,
+        Self::V2024_11_05,
+    ];
+    /// The newest version that is agreed on by `initialize`.
+    pub const LATEST_LEGACY: Self = Self::V2025_11_25;
+    /// What a client without a version header speaks.
+    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
+
+    /// The version with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.as_str() == name)
+    }
+
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Whether requests stand alone, without a handshake.
+    pub const fn is_modern(self) -> bool {
+        matches!(self, Self::V2026_07_28)
+    }
+
+    /// What `initialize` answers to a client that asks for `name`.
+    pub fn negotiate(name: &str) -> Self {
+        Self::parse(name)
+            .filter(|version| !version.is_modern())
+            .unwrap_or(Self::LATEST_LEGACY)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshake_never_agrees_on_a_stateless_version() {
+        assert_eq!(Version::negotiate("2024-11-05"), Version::V2024_11_05);
+        assert_eq!(Version::negotiate("2026-07-28"), Version::V2025_11_25);
+        assert_eq!(Version::negotiate("1999-01-01"), Version::V2025_11_25);
+    }
+}

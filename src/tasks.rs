@@ -1,0 +1,39 @@
+//! The one place that spawns.
+
+use std::future::Future;
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Spawner and shutdown signal shared by every long-lived task.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    /// Spawns `task`; `close` waits for it.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(task);
+    }
+
+    /// Runs `work` on a thread that may block; `close` waits for it.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.tracker.spawn_blocking(work).await.ok()
+    }
+
+    /// Resolves when shutdown begins.
+    pub fn stop(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+
+    /// Signals shutdown and waits for every task.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
