@@ -3,7 +3,15 @@
 //! Rooms, low to high; each may use only rooms named before it
 //! (`tests/it/tidy.rs` checks this).
 
-pub mod tasks;
-pub mod queue;
+pub mod access;
+pub mod api;
+pub mod app;
+pub mod cli;
 pub mod config;
+pub mod downstream;
 pub mod mcp;
+pub mod queue;
+pub mod source;
+pub mod store;
+pub mod tasks;
+pub mod tool;

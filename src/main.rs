@@ -1,1 +1,7 @@
-fn main(){}
+//! Entry point.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    maru::cli::run()
+}

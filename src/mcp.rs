@@ -17,7 +17,9 @@ pub use error::{RpcError, code};
 pub use id::Id;
 pub use json::{BadJson, MAX_DEPTH, check};
 pub use lines::{Line, Lines};
-pub use message::{Invalid, Message, Params, Request, Response, error, notification, request, result};
+pub use message::{
+    Invalid, Message, Params, Request, Response, error, notification, request, result,
+};
 pub use meta::{LogLevel, Meta, key};
 pub use sse::{Event, Reader, event, one_line};
 pub use version::Version;

@@ -80,7 +80,9 @@ impl Walk<'_> {
                 }
                 Ok(Value::Object(out))
             }
-            _ => Err(wrong("only plain values, lists and keys are understood here".to_owned())),
+            _ => Err(wrong(
+                "only plain values, lists and keys are understood here".to_owned(),
+            )),
         }
     }
 
@@ -112,9 +114,14 @@ fn expand(text: &str, environment: &Environment) -> Result<String, String> {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
-        let value = environment.get(name).map(|(value, _)| value.as_str()).or(default);
+        let value = environment
+            .get(name)
+            .map(|(value, _)| value.as_str())
+            .or(default);
         out.push_str(value.ok_or_else(|| {
-            format!("the environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+            format!(
+                "the environment variable {name} is not set; set it, or write ${{{name}:-default}}"
+            )
         })?);
         rest = &rest[start + end + 1..];
     }

@@ -10,7 +10,10 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{Config, file, schema::{self, schema}};
+use super::{
+    Config, file,
+    schema::{self, schema},
+};
 
 /// Variables by name, each with where it was found.
 pub(super) type Environment = HashMap<String, (String, Origin)>;
@@ -76,7 +79,10 @@ pub enum Error {
 }
 
 /// The environment of this process.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
 pub fn environment() -> HashMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -150,7 +156,9 @@ fn all_variables(given: &Given) -> Result<Environment, Error> {
 }
 
 fn find_file(given: &Given, environment: &Environment) -> Option<PathBuf> {
-    let named = environment.get("MARU_CONFIG").map(|(path, _)| PathBuf::from(path));
+    let named = environment
+        .get("MARU_CONFIG")
+        .map(|(path, _)| PathBuf::from(path));
     let usual = given.directory.join("maru.yaml");
     given
         .file
@@ -180,11 +188,14 @@ impl Layers {
         })?;
         self.value = tree.value;
         for (pointer, line) in tree.lines {
-            self.origins.insert(pointer, Origin::File(path.to_owned(), line));
+            self.origins
+                .insert(pointer, Origin::File(path.to_owned(), line));
         }
         // The root's origin would stand for every value that is not in the file.
         self.check().inspect(|()| {
-            self.origins.retain(|pointer, _| schema::at(pointer).is_some_and(|it| it.get("properties").is_none()));
+            self.origins.retain(|pointer, _| {
+                schema::at(pointer).is_some_and(|it| it.get("properties").is_none())
+            });
         })
     }
 
@@ -206,7 +217,8 @@ impl Layers {
             self.value = Value::Object(Map::new());
         }
         self.check()?;
-        let mut config: Config = serde_path(&self.value).map_err(|(pointer, why)| self.wrong(&pointer, why))?;
+        let mut config: Config =
+            serde_path(&self.value).map_err(|(pointer, why)| self.wrong(&pointer, why))?;
         if !config.listen.ip().is_loopback() {
             let why = format!(
                 "{} is not a loopback address; this version serves this machine only, so use 127.0.0.1 or [::1]",
@@ -252,9 +264,9 @@ impl Layers {
 }
 
 fn unknown_key(unknown: &str, known: &[&String]) -> String {
-    let nearest = known
-        .iter()
-        .max_by(|a, b| strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown)));
+    let nearest = known.iter().max_by(|a, b| {
+        strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown))
+    });
     match nearest {
         Some(nearest) => format!("unknown key \"{unknown}\"; did you mean \"{nearest}\"?"),
         None => format!("unknown key \"{unknown}\""),
@@ -281,9 +293,14 @@ fn expand_home(path: &Path, environment: &Environment) -> PathBuf {
         return path.to_owned();
     };
     let variable = |name: &str| environment.get(name).map(|(value, _)| PathBuf::from(value));
-    match (inner.strip_prefix(".local/share"), variable("XDG_DATA_HOME")) {
+    match (
+        inner.strip_prefix(".local/share"),
+        variable("XDG_DATA_HOME"),
+    ) {
         (Ok(inner), Some(base)) if base.is_absolute() => base.join(inner),
-        _ => variable("HOME").unwrap_or_else(|| PathBuf::from(".")).join(inner),
+        _ => variable("HOME")
+            .unwrap_or_else(|| PathBuf::from("."))
+            .join(inner),
     }
 }
 
@@ -296,7 +313,10 @@ mod tests {
         std::fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
         let given = Given {
             directory: directory.path().to_owned(),
-            environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            environment: environment
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
             ..Given::default()
         };
         let shown = directory.path().display().to_string() + "/";
@@ -310,39 +330,88 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused_with_their_place() {
-        refused("listen: 127.0.0.1:1\nlisen: x\n", "maru.yaml:2: lisen: unknown key \"lisen\"; did you mean \"listen\"?");
-        refused("limits:\n  max_body: 5\n", "maru.yaml:2: limits.max_body: unknown key \"max_body\"; did you mean \"max_body_bytes\"?");
-        refused("limits:\n  max_body_bytes: -1\n", "maru.yaml:2: limits.max_body_bytes: -1 is less than the minimum of 1024");
-        refused("limits:\n  tool_timeout_ms: 0\n", "maru.yaml:2: limits.tool_timeout_ms");
-        refused("limits:\n  max_sessions: 99999999999999999999\n", "maru.yaml:2: limits.max_sessions");
-        refused("http:\n  allowed_origins: ['*']\n", "maru.yaml:2: http.allowed_origins");
-        refused("http:\n  allowed_hosts: ['*']\n", "maru.yaml:2: http.allowed_hosts");
-        refused("listen: nowhere\n", "maru.yaml:1: listen: invalid socket address");
-        refused("listen: '[::]:20006'\n", "maru.yaml:1: listen: :: is not a loopback address");
-        refused("listen: 1\nlisten: 2\n", "maru.yaml:2: not valid YAML: duplicated key");
-        refused("<config/>", "maru.yaml:1: \"<config/>\" is not of type \"object\"");
-        refused("data_dir: ${NO_SUCH}\n", "maru.yaml:1: the environment variable NO_SUCH is not set");
+        refused(
+            "listen: 127.0.0.1:1\nlisen: x\n",
+            "maru.yaml:2: lisen: unknown key \"lisen\"; did you mean \"listen\"?",
+        );
+        refused(
+            "limits:\n  max_body: 5\n",
+            "maru.yaml:2: limits.max_body: unknown key \"max_body\"; did you mean \"max_body_bytes\"?",
+        );
+        refused(
+            "limits:\n  max_body_bytes: -1\n",
+            "maru.yaml:2: limits.max_body_bytes: -1 is less than the minimum of 1024",
+        );
+        refused(
+            "limits:\n  tool_timeout_ms: 0\n",
+            "maru.yaml:2: limits.tool_timeout_ms",
+        );
+        refused(
+            "limits:\n  max_sessions: 99999999999999999999\n",
+            "maru.yaml:2: limits.max_sessions",
+        );
+        refused(
+            "http:\n  allowed_origins: ['*']\n",
+            "maru.yaml:2: http.allowed_origins",
+        );
+        refused(
+            "http:\n  allowed_hosts: ['*']\n",
+            "maru.yaml:2: http.allowed_hosts",
+        );
+        refused(
+            "listen: nowhere\n",
+            "maru.yaml:1: listen: invalid socket address",
+        );
+        refused(
+            "listen: '[::]:20006'\n",
+            "maru.yaml:1: listen: :: is not a loopback address",
+        );
+        refused(
+            "listen: 1\nlisten: 2\n",
+            "maru.yaml:2: not valid YAML: duplicated key",
+        );
+        refused(
+            "<config/>",
+            "maru.yaml:1: \"<config/>\" is not of type \"object\"",
+        );
+        refused(
+            "data_dir: ${NO_SUCH}\n",
+            "maru.yaml:1: the environment variable NO_SUCH is not set",
+        );
     }
 
     #[test]
     fn later_layers_win_and_are_named() {
         let loaded = with(
             "limits:\n  max_sessions: ${SESSIONS}\n  drain_ms: 1\nlog:\n  level: debug\n",
-            &[("SESSIONS", "7"), ("MARU_LIMITS_DRAIN_MS", "5"), ("HOME", "/h")],
+            &[
+                ("SESSIONS", "7"),
+                ("MARU_LIMITS_DRAIN_MS", "5"),
+                ("HOME", "/h"),
+            ],
         )
         .unwrap();
         assert_eq!(loaded.config.limits.max_sessions, 7);
         assert_eq!(loaded.config.limits.drain_ms, 5);
         assert_eq!(loaded.config.data_dir, Path::new("/h/.local/share/maru"));
-        assert!(matches!(loaded.origin("/limits/max_sessions"), Origin::File(_, 2)));
-        assert_eq!(loaded.origin("/limits/drain_ms").to_string(), "MARU_LIMITS_DRAIN_MS");
+        assert!(matches!(
+            loaded.origin("/limits/max_sessions"),
+            Origin::File(_, 2)
+        ));
+        assert_eq!(
+            loaded.origin("/limits/drain_ms").to_string(),
+            "MARU_LIMITS_DRAIN_MS"
+        );
         assert_eq!(loaded.origin("/limits/max_body_bytes"), Origin::Default);
     }
 
     #[test]
     fn wrong_variable_is_named() {
         let message = with("", &[("MARU_LIMITS_DRAIN_MS", "soon")]).unwrap_err();
-        assert!(message.starts_with("MARU_LIMITS_DRAIN_MS: \"soon\" is not of type \"integer\""), "{message}");
+        assert!(
+            message.starts_with("MARU_LIMITS_DRAIN_MS: \"soon\" is not of type \"integer\""),
+            "{message}"
+        );
     }
 
     #[test]
@@ -352,7 +421,10 @@ mod tests {
         let path = directory.path().join("maru.yaml");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let given = Given { file: Some(path), ..Given::default() };
+        let given = Given {
+            file: Some(path),
+            ..Given::default()
+        };
         assert!(load(&given).unwrap_err().to_string().contains("chmod o-w"));
     }
 }

@@ -96,7 +96,10 @@ fn kind(pointer: &str) -> String {
     if !choices.is_empty() {
         return choices.join(", ");
     }
-    let name = schema.get("type").and_then(Value::as_str).unwrap_or("value");
+    let name = schema
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or("value");
     match (schema.get("minimum"), schema.get("maximum")) {
         (Some(low), Some(high)) => format!("{name}, {low} to {high}"),
         _ if name == "array" => "list of strings".to_owned(),

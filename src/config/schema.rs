@@ -9,7 +9,10 @@ use super::Config;
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<Config>().to_value()
+    settings
+        .into_generator()
+        .into_root_schema_for::<Config>()
+        .to_value()
 });
 
 /// The schema of `maru.yaml`, for editors and for ourselves.
@@ -28,12 +31,19 @@ pub(super) fn at(pointer: &str) -> Option<&'static Value> {
 
 /// Reads text from the environment as the type that the schema wants there.
 pub(super) fn coerce(pointer: &str, text: &str) -> Value {
-    let kind = at(pointer).and_then(|it| it.get("type")).and_then(Value::as_str);
+    let kind = at(pointer)
+        .and_then(|it| it.get("type"))
+        .and_then(Value::as_str);
     let parsed = match kind {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().map(Value::from),
         Some("boolean") => text.parse::<bool>().ok().map(Value::from),
-        Some("array") => Some(text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect()),
+        Some("array") => Some(
+            text.split(',')
+                .map(str::trim)
+                .filter(|it| !it.is_empty())
+                .collect(),
+        ),
         _ => None,
     };
     parsed.unwrap_or_else(|| Value::from(text))

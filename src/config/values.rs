@@ -31,7 +31,7 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
-    /// Host names accepted besides 127.0.0.1, localhost and [::1], without port or wildcard.
+    /// Host names accepted besides `127.0.0.1`, `localhost` and `[::1]`, without port or wildcard.
     #[schemars(inner(regex(pattern = r"^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$")))]
     pub allowed_hosts: Vec<String>,
     /// Web origins accepted besides our own, such as `https://chat.example.com`; no wildcard.

@@ -134,7 +134,13 @@ mod tests {
 
     #[test]
     fn plain_values_pass() {
-        for text in ["1", "\"a\"", "[]", "{\"a\":{\"a\":1},\"b\":[{\"a\":1}]}", " null "] {
+        for text in [
+            "1",
+            "\"a\"",
+            "[]",
+            "{\"a\":{\"a\":1},\"b\":[{\"a\":1}]}",
+            " null ",
+        ] {
             assert!(accepted(text), "{text}");
         }
     }

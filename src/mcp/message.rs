@@ -71,13 +71,11 @@ struct Envelope<'a> {
 impl<'a> Message<'a> {
     /// Reads checked JSON as one message.
     pub fn read(text: &'a str) -> Result<Self, Invalid> {
-        let envelope: Envelope<'a> =
-            read_object(text).ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
+        let envelope: Envelope<'a> = read_object(text)
+            .ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
         let id = envelope.id.map(Id::read);
         let known = id.clone().flatten();
-        envelope
-            .sort(id)
-            .map_err(|why| Invalid::new(known, why))
+        envelope.sort(id).map_err(|why| Invalid::new(known, why))
     }
 }
 
@@ -108,8 +106,14 @@ impl<'a> Envelope<'a> {
                 })
             }
             (None, Some(id)) => match (self.result, self.error) {
-                (Some(result), None) => Ok(Message::Response(Response { id, outcome: Ok(result) })),
-                (None, Some(error)) => Ok(Message::Response(Response { id, outcome: Err(error) })),
+                (Some(result), None) => Ok(Message::Response(Response {
+                    id,
+                    outcome: Ok(result),
+                })),
+                (None, Some(error)) => Ok(Message::Response(Response {
+                    id,
+                    outcome: Err(error),
+                })),
                 _ => Err("a message needs a method, or either a result or an error"),
             },
             (None, None) => Err("a message needs a method or an id"),
@@ -283,17 +287,38 @@ mod tests {
     fn messages_are_told_apart() {
         for (text, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request"),
-            (r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}"#, "request"),
-            (r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, "notification"),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"ping","params":{}}"#,
+                "request",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/x"}"#,
+                "notification",
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "response"),
-            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "response"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, "invalid with id"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#,
+                "response",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
+                "invalid with id",
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, "invalid with id"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#, "invalid with id"),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, "invalid with id"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#,
+                "invalid with id",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+                "invalid with id",
+            ),
             (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "invalid"),
             (r#"{"JSONRPC":"2.0","ID":1,"METHOD":"ping"}"#, "invalid"),
-            (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, "invalid with id"),
+            (
+                r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#,
+                "invalid with id",
+            ),
             ("[]", "invalid"),
             (r#"["2.0",1,"ping"]"#, "invalid"),
             ("true", "invalid"),

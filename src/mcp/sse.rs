@@ -140,10 +140,19 @@ mod tests {
         let text = "\u{feff}: hi\r\nevent: endpoint\rdata: /x\n\ndata:a\ndata: b\nid: 7\nretry: 10\n\n\nid: 8\n\n";
         let events = read(&[text.as_bytes()]);
         assert_eq!(events.len(), 3);
-        assert_eq!((events[0].name.as_str(), events[0].data.as_str()), ("endpoint", "/x"));
+        assert_eq!(
+            (events[0].name.as_str(), events[0].data.as_str()),
+            ("endpoint", "/x")
+        );
         assert_eq!(events[1].data, "a\nb");
-        assert_eq!((events[1].id.as_deref(), events[1].retry), (Some("7"), Some(10)));
-        assert_eq!((events[2].id.as_deref(), events[2].data.as_str()), (Some("8"), ""));
+        assert_eq!(
+            (events[1].id.as_deref(), events[1].retry),
+            (Some("7"), Some(10))
+        );
+        assert_eq!(
+            (events[2].id.as_deref(), events[2].data.as_str()),
+            (Some("8"), "")
+        );
     }
 
     proptest! {

@@ -33,7 +33,9 @@ impl Version {
 
     /// The version with this name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.as_str() == name)
+        Self::ALL
+            .into_iter()
+            .find(|version| version.as_str() == name)
     }
 
     /// Its name on the wire.

@@ -1,0 +1,29 @@
+//! HTTP: one port, one router, one gate in front of it.
+
+mod body;
+mod gate;
+mod health;
+mod listener;
+mod mcp;
+mod router;
+
+use std::sync::Arc;
+
+use crate::{access::Access, downstream::Engine};
+
+pub use gate::Gate;
+pub use listener::serve;
+pub use router::router;
+
+/// What the routes need.
+#[derive(Debug)]
+pub struct Hub {
+    /// Answers MCP clients.
+    pub engine: Arc<Engine>,
+    /// Knows who is asking.
+    pub access: Access,
+    /// Knows which hosts and origins are ours.
+    pub gate: Gate,
+    /// Largest request body, in bytes.
+    pub max_body_bytes: usize,
+}

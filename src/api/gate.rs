@@ -1,0 +1,139 @@
+//! Host and Origin: who the request was meant for, and which page sent it.
+//!
+//! A web page anywhere can send requests to this machine. The browser tells us
+//! the page's origin, and the name it thinks it talks to; both must be ours.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+
+use crate::config::Http;
+
+/// Names and origins that are ours.
+#[derive(Debug)]
+pub struct Gate {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
+impl Gate {
+    /// Our own names on `port`, and those of the configuration.
+    pub fn new(port: u16, http: &Http) -> Self {
+        let hosts = LOCAL.iter().map(|it| (*it).to_owned());
+        let origins = LOCAL.iter().map(|host| format!("http://{host}:{port}"));
+        Self {
+            hosts: hosts
+                .chain(http.allowed_hosts.iter().map(|it| it.to_lowercase()))
+                .collect(),
+            origins: origins
+                .chain(http.allowed_origins.iter().map(|it| it.to_lowercase()))
+                .collect(),
+        }
+    }
+
+    /// Refuses a request that was not meant for us or came from a foreign page.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        let mut named = headers.get_all(header::HOST).iter();
+        let host = named
+            .next()
+            .and_then(|it| it.to_str().ok())
+            .unwrap_or_default();
+        let target = uri.authority().map_or(host, |it| it.as_str());
+        if named.next().is_some() || !self.is_ours(host) || !self.is_ours(target) {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "this Host is not ours; see http.allowed_hosts in the configuration",
+            ));
+        }
+        let foreign = |origin: &HeaderValue| {
+            let origin = origin.to_str().unwrap_or_default().to_lowercase();
+            !self.origins.contains(&origin)
+        };
+        if headers.get_all(header::ORIGIN).iter().any(foreign) {
+            let why = "this Origin is not ours; see http.allowed_origins in the configuration";
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, authority: &str) -> bool {
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port),
+            _ => (authority, "0"),
+        };
+        let numeric = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        numeric
+            && self
+                .hosts
+                .iter()
+                .any(|ours| host.eq_ignore_ascii_case(ours))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(host: &str, origin: Option<&str>) -> bool {
+        let http = Http {
+            allowed_hosts: vec!["maru.example".to_owned()],
+            allowed_origins: vec!["https://chat.example".to_owned()],
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        Gate::new(20006, &http)
+            .check(&Uri::from_static("/mcp"), &headers)
+            .is_ok()
+    }
+
+    #[test]
+    fn our_own_names_pass() {
+        for host in [
+            "127.0.0.1:20006",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:20006",
+            "[::1]",
+            "maru.example",
+        ] {
+            assert!(passes(host, None), "{host}");
+        }
+        for origin in [
+            "http://localhost:20006",
+            "http://127.0.0.1:20006",
+            "https://chat.example",
+        ] {
+            assert!(passes("localhost", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn foreign_names_and_pages_do_not() {
+        for host in [
+            "evil.test",
+            "localhost.evil.test",
+            "127.0.0.1/healthz",
+            "127.0.0.1:",
+            "127.0.0.1:x",
+            "",
+            "evil@localhost",
+        ] {
+            assert!(!passes(host, None), "{host}");
+        }
+        for origin in [
+            "null",
+            "http://evil.test",
+            "http://localhost",
+            "http://localhost:1",
+            "https://localhost:20006",
+            "http://evil.test#localhost",
+            "file://",
+            "http://localhost:20006.evil.test",
+        ] {
+            assert!(!passes("localhost", Some(origin)), "{origin}");
+        }
+    }
+}

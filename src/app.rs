@@ -1,0 +1,162 @@
+//! What is built, in which order it starts, and how it stops.
+
+use std::{fs, net::SocketAddr, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
+
+use anyhow::{Context as _, Result, anyhow};
+use tokio::{net::TcpListener, time};
+use tracing::{info, warn};
+
+use crate::{
+    access::{Access, Token, admin_token},
+    api::{self, Gate},
+    config::Config,
+    downstream::Engine,
+    source::{Sqlite, write_sample},
+    store::Store,
+    tasks::Tasks,
+    tool::{Catalog, builtin},
+};
+
+/// File of the data directory that says where the running hub listens.
+pub const ADDRESS_FILE: &str = "address";
+const STORE_FILE: &str = "maru.db";
+const SAMPLE_FILE: &str = "sample.db";
+
+/// Everything below the doors.
+#[derive(Debug)]
+pub struct Core {
+    /// What is on offer.
+    pub catalog: Arc<Catalog>,
+    /// Answers MCP clients.
+    pub engine: Arc<Engine>,
+    /// Spawns and stops.
+    pub tasks: Tasks,
+    store: Store,
+    config: Config,
+}
+
+/// A hub that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Signs the admin in.
+    pub admin: Token,
+    core: Core,
+}
+
+impl Core {
+    /// Opens the data directory and builds the catalog.
+    pub fn open(config: Config) -> Result<Self> {
+        make_directory(&config.data_dir)?;
+        let store = Store::open(&config.data_dir.join(STORE_FILE))?;
+        let tasks = Tasks::default();
+        let limits = &config.limits;
+        let catalog = Arc::new(Catalog::new(limits.tool_timeout(), limits.max_result_bytes));
+        if config.sample_data {
+            let path = config.data_dir.join(SAMPLE_FILE);
+            let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
+            let source = opened
+                .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
+            catalog.publish(&builtin::samples(&source));
+        }
+        let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
+        Ok(Self {
+            catalog,
+            engine,
+            tasks,
+            store,
+            config,
+        })
+    }
+
+    /// Ends everything, within the grace period.
+    pub async fn close(self) {
+        let drain = self.config.limits.drain();
+        if time::timeout(drain, self.tasks.close()).await.is_err() {
+            warn!("not everything ended within {drain:?}; the rest is dropped");
+        }
+    }
+}
+
+/// Starts a hub.
+pub async fn start(config: Config) -> Result<Running> {
+    let core = Core::open(config)?;
+    let config = &core.config;
+    let directory = &config.data_dir;
+    let admin = admin_token(directory, &core.store)
+        .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
+    let listener = bind(config.listen).await?;
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
+    let hub = Arc::new(api::Hub {
+        engine: Arc::clone(&core.engine),
+        access: Access::load(&core.store, config.require_token)?,
+        gate: Gate::new(address.port(), &config.http),
+        max_body_bytes: config.limits.max_body_bytes,
+    });
+    let serving = api::serve(
+        listener,
+        api::router(&hub),
+        config.limits.max_connections,
+        core.tasks.clone(),
+    );
+    core.tasks.spawn(serving);
+    fs::write(directory.join(ADDRESS_FILE), address.to_string())
+        .context("cannot note the address")?;
+    info!(%address, "serving");
+    Ok(Running {
+        address,
+        admin,
+        core,
+    })
+}
+
+impl Running {
+    /// What is on offer.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.core.catalog
+    }
+
+    /// Stops accepting, lets requests finish, closes everything; bounded.
+    pub async fn stop(self) {
+        info!("stopping");
+        let note = self.core.config.data_dir.join(ADDRESS_FILE);
+        if fs::read_to_string(&note).is_ok_and(|text| text == self.address.to_string()) {
+            // A stale note is found out by whoever reads it.
+            let _ = fs::remove_file(note);
+        }
+        self.core.close().await;
+    }
+}
+
+fn make_directory(path: &PathBuf) -> Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    let probe = path.join(".writable");
+    made.and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .map_err(|error| {
+            anyhow!(
+                "cannot write to the data directory {}: {}; choose another with --data-dir DIR",
+                path.display(),
+                error.kind()
+            )
+        })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => anyhow!(
+                "cannot listen on {address}: another program uses this port; \
+             choose another with --listen {}:PORT, or 0 for any free port",
+                address.ip()
+            ),
+            kind => anyhow!("cannot listen on {address}: {kind}"),
+        })
+}

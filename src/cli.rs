@@ -1,0 +1,108 @@
+//! The command line.
+
+mod call;
+mod client;
+mod config;
+mod out;
+mod serve;
+mod tools;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Given, Loaded, environment, load};
+
+/// Joins every model, client and tool through the Model Context Protocol.
+#[derive(Debug, Parser)]
+#[command(name = "maru", version, about, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Flags that every command knows.
+#[derive(Debug, Args)]
+struct Settings {
+    /// Address and port of the hub [default: 127.0.0.1:20006]
+    #[arg(long, global = true, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Where maru keeps its data [default: ~/.local/share/maru]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Settings file [default: maru.yaml here, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the hub; this is what maru does without a command
+    Serve,
+    /// Speak MCP over stdin and stdout, for clients that start their servers
+    Stdio,
+    /// List the tools on offer
+    Tools(tools::Options),
+    /// Call a tool and print its result; the exit code tells whether it succeeded
+    Call(call::Options),
+    /// Show the settings in force and where each comes from
+    Config(config::Options),
+}
+
+const EXAMPLES: &str = "Examples:
+  maru                                              start the hub on 127.0.0.1:20006
+  maru tools                                        what can be called
+  maru call search_docs '{\"query\":\"연차\"}'          call a tool
+  maru --listen 127.0.0.1:0 --data-dir /tmp/maru    any free port, data of its own
+  maru config                                       settings and where they come from
+  claude mcp add maru -- maru stdio                 offer everything to a client";
+
+/// Nothing can be done: wrong settings, or a tool that does not exist.
+const CANNOT: u8 = 2;
+
+/// Runs the command; the exit code is 0, 1 when a tool failed, or 2 when
+/// nothing could be done.
+pub fn run() -> ExitCode {
+    match Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            out::complain(&format!("{error:#}"));
+            ExitCode::from(CANNOT)
+        }
+    }
+}
+
+impl Cli {
+    fn run(self) -> Result<ExitCode> {
+        let loaded = self.settings.load()?;
+        match self.command.unwrap_or(Command::Serve) {
+            Command::Serve => serve::hub(loaded.config),
+            Command::Stdio => serve::stdio(loaded.config),
+            Command::Tools(options) => tools::run(loaded.config, &options),
+            Command::Call(options) => call::run(loaded.config, &options),
+            Command::Config(options) => config::run(&loaded, &options),
+        }
+    }
+}
+
+impl Settings {
+    fn load(&self) -> Result<Loaded> {
+        let mut flags = Vec::new();
+        if let Some(listen) = &self.listen {
+            flags.push(("/listen", listen.clone()));
+        }
+        if let Some(directory) = &self.data_dir {
+            flags.push(("/data_dir", directory.display().to_string()));
+        }
+        let given = Given {
+            file: self.config.clone(),
+            directory: PathBuf::from("."),
+            environment: environment(),
+            flags,
+        };
+        Ok(load(&given)?)
+    }
+}

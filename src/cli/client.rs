@@ -1,0 +1,191 @@
+//! Asking the running hub, or the catalog itself when none runs.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, body::Bytes, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, time};
+
+use crate::{
+    access::Principal,
+    app::{ADDRESS_FILE, Core},
+    config::Config,
+    mcp::{Version, key},
+    tool::{Answer, Caller, Peer, Scope},
+};
+
+/// Someone who lists and calls tools.
+#[derive(Debug)]
+pub(super) enum Client {
+    Hub(Remote),
+    Direct(Core),
+}
+
+#[derive(Debug)]
+pub(super) struct Remote {
+    address: String,
+    token: Option<String>,
+    deadline: Duration,
+}
+
+/// How a call went.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The tool's result, as JSON text.
+    Result(String),
+    /// The call could not be made; says why.
+    Refused(String),
+}
+
+impl Client {
+    /// The hub that runs on this data directory, or the catalog itself.
+    pub(super) async fn open(config: Config) -> Result<Self> {
+        let noted = fs::read_to_string(config.data_dir.join(ADDRESS_FILE));
+        if let Ok(address) = noted
+            && TcpStream::connect(&address).await.is_ok()
+        {
+            let token = fs::read_to_string(config.data_dir.join("admin-token")).ok();
+            let deadline = config.limits.tool_timeout() + Duration::from_secs(5);
+            return Ok(Self::Hub(Remote {
+                address,
+                token,
+                deadline,
+            }));
+        }
+        Ok(Self::Direct(Core::open(config)?))
+    }
+
+    /// The entries of `tools/list`.
+    pub(super) async fn tools(&self) -> Result<Vec<Value>> {
+        let text = match self {
+            Self::Direct(core) => core
+                .catalog
+                .snapshot()
+                .view(&Scope::All)
+                .map_err(|why| anyhow!(why.message))?
+                .tools
+                .json()
+                .to_owned(),
+            Self::Hub(hub) => match hub.ask("tools/list", json!({})).await? {
+                Ok(result) => result["tools"].to_string(),
+                Err(why) => bail!("the hub at {} did not list its tools: {why}", hub.address),
+            },
+        };
+        serde_json::from_str(&text).context("the list of tools is not JSON")
+    }
+
+    /// Calls a tool.
+    pub(super) async fn call(
+        &self,
+        name: &str,
+        arguments: serde_json::Map<String, Value>,
+    ) -> Result<Outcome> {
+        match self {
+            Self::Hub(hub) => {
+                let params = json!({"name": name, "arguments": arguments});
+                Ok(match hub.ask("tools/call", params).await? {
+                    Ok(result) => Outcome::Result(result.to_string()),
+                    Err(why) => Outcome::Refused(why),
+                })
+            }
+            Self::Direct(core) => {
+                let caller = Caller {
+                    principal: Principal::local(),
+                    scope: Scope::All,
+                };
+                Ok(
+                    match core
+                        .catalog
+                        .call(&caller, name, arguments, Peer::default())
+                        .await
+                    {
+                        Ok(Answer::Complete(result)) => Outcome::Result(result),
+                        Ok(Answer::InputRequired(_)) => Outcome::Refused(
+                            "the tool asks back, which needs an MCP client".to_owned(),
+                        ),
+                        Err(why) => Outcome::Refused(why.message.into_owned()),
+                    },
+                )
+            }
+        }
+    }
+}
+
+impl Remote {
+    /// One request of 2026-07-28, which needs no handshake.
+    async fn ask(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
+        params["_meta"] =
+            json!({key::VERSION: Version::V2026_07_28.as_str(), key::CAPABILITIES: {}});
+        let name = params["name"].as_str().map(str::to_owned);
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut request = Request::post("/mcp")
+            .header(header::HOST, &self.address)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .header("mcp-protocol-version", Version::V2026_07_28.as_str())
+            .header("mcp-method", method);
+        if let Some(name) = name {
+            request = request.header("mcp-name", encode(&name));
+        }
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
+        }
+        let request = request.body(Full::new(Bytes::from(body)))?;
+        let text = time::timeout(self.deadline, self.send(request))
+            .await
+            .map_err(|_| {
+                anyhow!(
+                    "the hub at {} did not answer within {:?}",
+                    self.address,
+                    self.deadline
+                )
+            })??;
+        let answer: Value =
+            serde_json::from_slice(&text).context("the hub's answer is not JSON")?;
+        Ok(match answer.get("error") {
+            Some(error) => Err(error["message"]
+                .as_str()
+                .unwrap_or("no reason given")
+                .to_owned()),
+            None => Ok(answer["result"].clone()),
+        })
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+        let unreachable = || format!("cannot reach the hub at {}", self.address);
+        let stream = TcpStream::connect(&self.address)
+            .await
+            .with_context(unreachable)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .with_context(unreachable)?;
+        let exchange = async {
+            sender
+                .send_request(request)
+                .await?
+                .into_body()
+                .collect()
+                .await
+        };
+        let mut exchange = std::pin::pin!(exchange);
+        let mut connection = std::pin::pin!(connection);
+        let body = tokio::select! {
+            body = &mut exchange => body,
+            _closed = &mut connection => exchange.await,
+        };
+        Ok(body.with_context(unreachable)?.to_bytes())
+    }
+}
+
+/// A header carries ASCII; other names are encoded as the protocol says.
+fn encode(name: &str) -> String {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    match name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => name.to_owned(),
+        false => format!("=?base64?{}?=", BASE64_STANDARD.encode(name)),
+    }
+}

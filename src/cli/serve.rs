@@ -1,0 +1,123 @@
+//! `maru serve` and `maru stdio`.
+
+use std::{future::Future, process::ExitCode};
+
+use anyhow::{Context as _, Result};
+use tokio::{
+    io,
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt;
+
+use super::out;
+use crate::{
+    access::Principal,
+    app::{self, Core, Running},
+    config::{Config, Log, LogFormat, LogLevel},
+    downstream::stdio::serve,
+    tool::{Caller, Scope},
+};
+
+pub(super) fn hub(config: Config) -> Result<ExitCode> {
+    log(&config.log);
+    let directory = config.data_dir.display().to_string();
+    block_on(async {
+        let mut stop = Signals::new()?;
+        let running = app::start(config).await?;
+        out::print(&welcome(&running, &directory))?;
+        stop.wait().await;
+        running.stop().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+pub(super) fn stdio(config: Config) -> Result<ExitCode> {
+    log(&config.log);
+    block_on(async {
+        let mut stop = Signals::new()?;
+        let core = Core::open(config)?;
+        let caller = Caller {
+            principal: Principal::local(),
+            scope: Scope::All,
+        };
+        tokio::select! {
+            served = serve(&core.engine, caller, io::stdin(), io::stdout()) => served.context("stdin or stdout broke")?,
+            () = stop.wait() => (),
+        }
+        core.close().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs to the end and leaves threads that still block, such as one reading stdin.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+fn welcome(running: &Running, directory: &str) -> String {
+    let at = format!("http://{}", running.address);
+    let program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
+    let snapshot = running.catalog().snapshot();
+    let tools = snapshot
+        .view(&Scope::All)
+        .map_or(0, |view| view.tools.keys().count());
+    let rows = [
+        ["MCP, Streamable HTTP", &format!("{at}/mcp")],
+        ["MCP, HTTP+SSE", &format!("{at}/sse")],
+        ["MCP, stdio", &format!("{program} stdio")],
+        ["health", &format!("{at}/healthz and {at}/readyz")],
+        ["data", directory],
+        ["admin token", &format!("{directory}/admin-token")],
+    ];
+    let rows = rows.map(|[name, value]| vec![format!("  {name}"), value.to_owned()]);
+    format!(
+        "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{tools} tools are on offer. Next, in another terminal:\n\n  \
+         {program} tools\n  {program} call search_docs '{{\"query\":\"연차\"}}'\n\nStop with Ctrl-C.\n",
+        env!("CARGO_PKG_VERSION"),
+        out::table(&rows),
+    )
+}
+
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => (),
+            _ = self.terminate.recv() => (),
+        }
+    }
+}
+
+fn log(log: &Log) {
+    let level = match log.level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log_to = fmt().with_max_level(level).with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => log_to
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .init(),
+        LogFormat::Json => log_to.json().init(),
+    }
+}

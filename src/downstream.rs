@@ -1,0 +1,70 @@
+//! maru as a server: sessions and dispatch, and the doors that lead there.
+//!
+//! The engine answers; a door only carries. An answer does not wait for a
+//! reader longer than its bounded queue allows, and a session that nobody
+//! uses ends.
+
+mod describe;
+mod dispatch;
+mod feed;
+pub mod http;
+mod listen;
+mod modern;
+mod rounds;
+mod seal;
+mod session;
+mod sessions;
+pub mod sse;
+pub mod stdio;
+
+use std::sync::Arc;
+
+use crate::{config::Limits, tasks::Tasks, tool::Catalog};
+use seal::Seal;
+use sessions::Sessions;
+
+/// Answers what comes through any door.
+#[derive(Debug)]
+pub struct Engine {
+    catalog: Arc<Catalog>,
+    sessions: Sessions,
+    tasks: Tasks,
+    limits: Limits,
+    seal: Seal,
+}
+
+impl Engine {
+    /// An engine over `catalog`; idle sessions end while `tasks` runs.
+    pub fn start(catalog: Arc<Catalog>, limits: Limits, tasks: &Tasks) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            catalog,
+            sessions: Sessions::new(limits.max_sessions),
+            tasks: tasks.clone(),
+            limits,
+            seal: Seal::new(),
+        });
+        let idle = engine.limits.session_idle();
+        let reaped = Arc::clone(&engine);
+        let stop = tasks.stop();
+        tasks.spawn(async move {
+            while tokio::time::timeout(idle / 10, stop.cancelled())
+                .await
+                .is_err()
+            {
+                reaped.sessions.end_idle(idle);
+            }
+            reaped.sessions.end_all();
+        });
+        engine
+    }
+
+    /// How many sessions are open.
+    pub fn session_count(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// What is on offer.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+}

@@ -1,0 +1,86 @@
+//! What maru says about itself.
+
+use serde_json::{Value, json};
+
+use crate::mcp::{Version, key};
+
+/// How long a listing may be kept before it is asked for again.
+const LIST_TTL_MS: u64 = 5_000;
+
+const INSTRUCTIONS: &str = "maru joins the tools of many servers. Call a tool by the name it is listed under; \
+     results are JSON in structuredContent and the same as text.";
+
+pub(super) fn server_info() -> Value {
+    json!({
+        "name": "maru",
+        "title": "maru 마루",
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+fn capabilities() -> Value {
+    json!({
+        "tools": {"listChanged": true},
+        "resources": {"listChanged": true},
+        "prompts": {"listChanged": true},
+        "completions": {},
+        "logging": {},
+    })
+}
+
+/// The answer to `initialize`.
+pub(super) fn initialized(version: Version) -> String {
+    json!({
+        "protocolVersion": version.as_str(),
+        "capabilities": capabilities(),
+        "serverInfo": server_info(),
+        "instructions": INSTRUCTIONS,
+    })
+    .to_string()
+}
+
+/// The answer to `server/discover`, before [`stamp`].
+pub(super) fn discovered() -> String {
+    json!({
+        "supportedVersions": Version::ALL.map(Version::as_str),
+        "capabilities": capabilities(),
+        "instructions": INSTRUCTIONS,
+    })
+    .to_string()
+}
+
+/// Adds what 2026-07-28 wants on a complete result of `method`.
+pub(super) fn stamp(method: &str, result: &str) -> String {
+    let mut text = String::with_capacity(result.len() + 200);
+    text.push_str("{\"resultType\":\"complete\"");
+    if is_cacheable(method) {
+        // What is listed depends on who asks.
+        text.push_str(&format!(
+            ",\"ttlMs\":{LIST_TTL_MS},\"cacheScope\":\"private\""
+        ));
+    }
+    if is_ours(method) {
+        text.push_str(&format!(
+            ",\"_meta\":{{\"{}\":{}}}",
+            key::SERVER_INFO,
+            server_info()
+        ));
+    }
+    match result.trim_start().strip_prefix('{') {
+        Some("}") | None => text.push('}'),
+        Some(members) => {
+            text.push(',');
+            text.push_str(members);
+        }
+    }
+    text
+}
+
+fn is_cacheable(method: &str) -> bool {
+    is_ours(method) || method == "resources/read"
+}
+
+/// Results that maru itself makes; those of others keep their own `_meta`.
+fn is_ours(method: &str) -> bool {
+    method == "server/discover" || method.ends_with("/list")
+}

@@ -1,0 +1,258 @@
+//! Streamable HTTP: sessions until 2025-11-25, stateless since 2026-07-28.
+
+mod batch;
+mod exchange;
+mod headers;
+mod modern;
+pub mod reply;
+
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+
+use super::{
+    Engine,
+    dispatch::Owned,
+    feed::{STANDALONE, parse_event_id},
+    session::Session,
+    sessions::detached,
+};
+use crate::{
+    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, key},
+    queue,
+    tool::Caller,
+};
+use exchange::Exchange;
+pub(super) use exchange::{ALIVE, event_stream, next_or_alive};
+use headers::{Accepts, accepts, one, version};
+
+/// Names the session on every request after the handshake.
+pub const SESSION_ID: &str = "mcp-session-id";
+
+/// One request to a Streamable HTTP door.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Who answers.
+    pub engine: Arc<Engine>,
+    /// Who asks, and for which part.
+    pub caller: Caller,
+    /// Answer also those who did not shake hands, as `POST /sse` does.
+    pub lenient: bool,
+    /// The request's headers.
+    pub headers: HeaderMap,
+}
+
+/// `POST`: one message, or in 2025-03-26 a batch of them.
+pub async fn post(arrival: Arrival, body: Bytes) -> Response {
+    let accepts = match headers::check(&arrival.headers) {
+        Ok(()) => accepts(&arrival.headers),
+        Err(refusal) => return refusal,
+    };
+    let Some(accepts) = accepts else {
+        return reply::refuse(
+            StatusCode::NOT_ACCEPTABLE,
+            "Accept must allow application/json or text/event-stream",
+        );
+    };
+    let text = match check(&body) {
+        Ok(text) => text,
+        Err(bad) => {
+            return reply::error(
+                StatusCode::BAD_REQUEST,
+                None,
+                &RpcError::new(code::PARSE, bad.to_string()),
+            );
+        }
+    };
+    let version = match version(&arrival.headers) {
+        Ok(version) => version,
+        Err(why) => return reply::error(StatusCode::BAD_REQUEST, None, &why),
+    };
+    if text.trim_start().starts_with('[') {
+        return batch::post(arrival, version, text).await;
+    }
+    match Message::read(text) {
+        Err(Invalid { id, error }) => reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error),
+        Ok(Message::Request(request)) => on_request(arrival, version, accepts, request, text).await,
+        Ok(Message::Notification { .. }) if version.is_some_and(Version::is_modern) => {
+            reply::accepted()
+        }
+        Ok(message) => match arrival.session(version) {
+            Err(refusal) => refusal,
+            Ok(session) => {
+                take(&session, &message);
+                reply::accepted()
+            }
+        },
+    }
+}
+
+/// `GET`: the stream of messages that belong to no request, or one that was cut.
+pub fn get(arrival: &Arrival) -> Response {
+    if !accepts(&arrival.headers).is_some_and(|it| it.events) {
+        return reply::refuse(
+            StatusCode::NOT_ACCEPTABLE,
+            "Accept must allow text/event-stream",
+        );
+    }
+    if !arrival.headers.contains_key(SESSION_ID) {
+        return reply::refuse(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "GET needs a session: POST initialize first",
+        );
+    }
+    let session = match version(&arrival.headers) {
+        Err(why) => return reply::error(StatusCode::BAD_REQUEST, None, &why),
+        Ok(version) => match arrival.session(version) {
+            Err(refusal) => return refusal,
+            Ok(session) => session,
+        },
+    };
+    let resumed = one(&arrival.headers, "last-event-id").and_then(parse_event_id);
+    let (stream, event) = resumed.unwrap_or((STANDALONE, u64::MAX));
+    let Some(mut feed) = session.unpark(stream) else {
+        return reply::refuse(
+            StatusCode::CONFLICT,
+            "this stream is being read, or is over",
+        );
+    };
+    if resumed.is_some() {
+        feed.rewind(event);
+    }
+    exchange::stream(feed, &arrival.engine, Some(&session), None)
+}
+
+/// `DELETE`: ends the session.
+pub fn delete(arrival: &Arrival) -> Response {
+    if !arrival.headers.contains_key(SESSION_ID) {
+        return reply::refuse(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
+    }
+    match arrival.session(None) {
+        Err(refusal) => refusal,
+        Ok(session) => {
+            arrival.engine.sessions.end(&session.id);
+            reply::empty(StatusCode::NO_CONTENT)
+        }
+    }
+}
+
+async fn on_request(
+    arrival: Arrival,
+    version: Option<Version>,
+    accepts: Accepts,
+    request: Request<'_>,
+    text: &str,
+) -> Response {
+    if version.is_some_and(Version::is_modern) || text.contains(key::VERSION) {
+        return modern::post(arrival, accepts, &request).await;
+    }
+    let owned = Owned::new(&request);
+    if request.method == "initialize" {
+        return initialize(&arrival, &owned).await;
+    }
+    let session = match arrival.session(version) {
+        Ok(session) => session,
+        Err(refusal) => return refusal,
+    };
+    let (out, messages) = queue::channel();
+    let engine = Arc::clone(&arrival.engine);
+    let (answering, sender) = (Arc::clone(&session), out.clone());
+    let work = async move {
+        let answer = engine.answer(&answering, &owned, &sender).await;
+        answer.map(|text| (StatusCode::OK, text))
+    };
+    Exchange {
+        engine: arrival.engine,
+        accepts,
+        session: Some(session),
+        out,
+        messages,
+    }
+    .run(Box::pin(work))
+    .await
+}
+
+/// The handshake opens the session.
+async fn initialize(arrival: &Arrival, request: &Owned) -> Response {
+    let engine = &arrival.engine;
+    // Wrong parameters must not cost a session.
+    let rehearsal = Arc::new(detached(arrival.caller.clone(), 1, &engine.catalog));
+    let checked =
+        Params::read(request.params.as_deref()).and_then(|params| rehearsal.initialize(&params));
+    if let Err(why) = checked {
+        return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
+    }
+    let opened = engine.sessions.open(
+        arrival.caller.clone(),
+        engine.limits.max_calls_per_session,
+        &engine.catalog,
+    );
+    let session = match opened {
+        Ok(session) => session,
+        Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
+    };
+    let answer = engine.answer(&session, request, &session.out).await;
+    let mut response = reply::json(StatusCode::OK, answer.unwrap_or_default());
+    let id = session.id.parse().expect("an id is visible ASCII");
+    response.headers_mut().insert(SESSION_ID, id);
+    response
+}
+
+/// Takes a message that wants no answer.
+pub(super) fn take(session: &Session, message: &Message<'_>) {
+    match message {
+        Message::Notification { method, params } => {
+            // A notification is never answered, not even a bad one.
+            session.notified(method, &Params::read(*params).unwrap_or_default());
+        }
+        Message::Response(response) => session.answered(response),
+        Message::Request(_) => (),
+    }
+}
+
+impl Arrival {
+    /// The session that the request names.
+    fn session(&self, version: Option<Version>) -> Result<Arc<Session>, Response> {
+        let Some(id) = self.headers.get(SESSION_ID) else {
+            if !self.lenient {
+                let why = "no Mcp-Session-Id: POST initialize first, or speak 2026-07-28";
+                return Err(reply::error(
+                    StatusCode::BAD_REQUEST,
+                    None,
+                    &RpcError::new(code::INVALID_REQUEST, why),
+                ));
+            }
+            let limits = &self.engine.limits;
+            let session = detached(
+                self.caller.clone(),
+                limits.max_calls_per_session,
+                &self.engine.catalog,
+            );
+            session.greet(
+                version.unwrap_or(Version::WITHOUT_HEADER),
+                serde_json::Value::Null,
+            );
+            return Ok(Arc::new(session));
+        };
+        let found = id
+            .to_str()
+            .ok()
+            .and_then(|id| self.engine.sessions.find(id, &self.caller.principal));
+        found
+            .filter(|session| session.caller.scope == self.caller.scope)
+            .ok_or_else(|| {
+                reply::error(
+                    StatusCode::NOT_FOUND,
+                    None,
+                    &RpcError::new(
+                        code::INVALID_REQUEST,
+                        "this session is over or never was; POST initialize again",
+                    ),
+                )
+            })
+    }
+}

@@ -1,0 +1,169 @@
+//! What the headers of a request must say.
+
+use std::borrow::Cow;
+
+use axum::{
+    http::{HeaderMap, StatusCode, header},
+    response::Response,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+use super::reply;
+use crate::{
+    downstream::modern::unsupported,
+    mcp::{RpcError, Version},
+};
+
+/// Kinds of answer the client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accepts {
+    pub(super) json: bool,
+    pub(super) events: bool,
+}
+
+/// Refuses bodies that are not plain JSON.
+pub(super) fn check(headers: &HeaderMap) -> Result<(), Response> {
+    let kind = one(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    if !is_json(kind) {
+        let why = "Content-Type must be application/json, in UTF-8";
+        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(reply::refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Content-Encoding is not supported",
+        ));
+    }
+    Ok(())
+}
+
+fn is_json(kind: &str) -> bool {
+    let mut parts = kind.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    essence.eq_ignore_ascii_case("application/json")
+        && parts.all(|parameter| match parameter.split_once('=') {
+            Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
+                value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }
+            _ => true,
+        })
+}
+
+/// What the client takes; nothing named means anything. `None`: nothing of ours.
+pub(super) fn accepts(headers: &HeaderMap) -> Option<Accepts> {
+    if !headers.contains_key(header::ACCEPT) {
+        return Some(Accepts {
+            json: true,
+            events: false,
+        });
+    }
+    let mut found = Accepts {
+        json: false,
+        events: false,
+    };
+    let values = headers.get_all(header::ACCEPT).iter();
+    for kind in values
+        .filter_map(|it| it.to_str().ok())
+        .flat_map(|it| it.split(','))
+    {
+        match kind.split(';').next().unwrap_or_default().trim() {
+            "*/*" => {
+                return Some(Accepts {
+                    json: true,
+                    events: true,
+                });
+            }
+            "application/json" | "application/*" => found.json = true,
+            "text/event-stream" | "text/*" => found.events = true,
+            _ => (),
+        }
+    }
+    (found.json || found.events).then_some(found)
+}
+
+/// The version of the `MCP-Protocol-Version` header, if there is one.
+pub(super) fn version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
+    let name = "mcp-protocol-version";
+    if !headers.contains_key(name) {
+        return Ok(None);
+    }
+    let asked = one(headers, name).unwrap_or_default();
+    Version::parse(asked)
+        .map(Some)
+        .ok_or_else(|| unsupported(asked))
+}
+
+/// A header that is there exactly once.
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    first.to_str().ok().map(str::trim)
+}
+
+/// A header of 2026-07-28 that mirrors the body; decoded if it is encoded.
+pub(super) fn mirrored<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
+    let text = one(headers, name)?;
+    let encoded = text
+        .strip_prefix("=?base64?")
+        .and_then(|it| it.strip_suffix("?="));
+    let Some(encoded) = encoded else {
+        return Some(Cow::Borrowed(text));
+    };
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_in_utf8_is_taken() {
+        for kind in [
+            "application/json",
+            "Application/JSON; charset=UTF-8",
+            "application/json; charset=\"utf-8\"",
+        ] {
+            assert!(is_json(kind), "{kind}");
+        }
+        for kind in [
+            "",
+            "text/plain",
+            "application/jsonx",
+            "application/json; charset=utf-16",
+        ] {
+            assert!(!is_json(kind), "{kind}");
+        }
+    }
+
+    fn accept(value: &'static str) -> Option<(bool, bool)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, value.parse().unwrap());
+        accepts(&headers).map(|it| (it.json, it.events))
+    }
+
+    #[test]
+    fn accept_header_is_read_liberally() {
+        assert_eq!(
+            accept("application/json, text/event-stream"),
+            Some((true, true))
+        );
+        assert_eq!(accept("application/json"), Some((true, false)));
+        assert_eq!(accept("text/event-stream;q=0.9"), Some((false, true)));
+        assert_eq!(accept("*/*"), Some((true, true)));
+        assert_eq!(accept("text/html"), None);
+    }
+
+    #[test]
+    fn mirrored_headers_are_decoded_and_must_stand_once() {
+        let mut headers = HeaderMap::new();
+        headers.insert("mcp-name", "=?base64?6rCA?=".parse().unwrap());
+        assert_eq!(mirrored(&headers, "mcp-name").as_deref(), Some("가"));
+        headers.append("mcp-name", "x".parse().unwrap());
+        assert_eq!(mirrored(&headers, "mcp-name"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! 2026-07-28 over HTTP: headers that mirror the body, and no session.
+
+use std::sync::Arc;
+
+use axum::{http::StatusCode, response::Response};
+
+use super::{
+    Arrival,
+    exchange::Exchange,
+    headers::{Accepts, mirrored, one},
+    reply,
+};
+use crate::{
+    downstream::{dispatch::Owned, listen, modern::Client},
+    mcp::{Params, Request, RpcError, code},
+    queue,
+};
+
+pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'_>) -> Response {
+    let client = match read(&arrival, request) {
+        Ok(client) => client,
+        Err(why) => return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
+    };
+    let owned = Owned::new(request);
+    if owned.method == "subscriptions/listen" {
+        return listen::http(&arrival, accepts.events, &owned);
+    }
+    let (out, messages) = queue::channel();
+    let engine = Arc::clone(&arrival.engine);
+    let (caller, sender) = (arrival.caller, out.clone());
+    let work = async move {
+        let outcome = client.answer(&engine, &caller, &sender, &owned).await;
+        Some((status(&outcome), owned.reply(&outcome)))
+    };
+    Exchange {
+        engine: arrival.engine,
+        accepts,
+        session: None,
+        out,
+        messages,
+    }
+    .run(Box::pin(work))
+    .await
+}
+
+/// Checks body and headers against each other.
+fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
+    let params = Params::read(request.params)?;
+    let version = params.meta()?.version();
+    if version.is_some() && one(&arrival.headers, "mcp-protocol-version") != version {
+        return Err(mismatch("MCP-Protocol-Version"));
+    }
+    let client = Client::read(&params)?;
+    if mirrored(&arrival.headers, "mcp-method").as_deref() != Some(&*request.method) {
+        return Err(mismatch("Mcp-Method"));
+    }
+    let mirror = match &*request.method {
+        "tools/call" | "prompts/get" => Some(Params::text(params.name, "name")?),
+        "resources/read" => Some(Params::text(params.uri, "uri")?),
+        _ => None,
+    };
+    if mirror.is_some() && mirrored(&arrival.headers, "mcp-name") != mirror {
+        return Err(mismatch("Mcp-Name"));
+    }
+    Ok(client)
+}
+
+fn mismatch(header: &str) -> RpcError {
+    let why = format!("the header {header} must be there once and say the same as the body");
+    RpcError::new(code::HEADER_MISMATCH, why)
+}
+
+/// Errors about the request itself also show in the status.
+fn status(outcome: &Result<String, RpcError>) -> StatusCode {
+    match outcome {
+        Err(why) if why.code == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        Err(why) if why.code == code::MISSING_CAPABILITY => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}

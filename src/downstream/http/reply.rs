@@ -1,0 +1,43 @@
+//! HTTP answers without a stream.
+
+use std::borrow::Cow;
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+
+use crate::mcp::{self, Id, RpcError, code};
+
+/// One JSON message.
+pub fn json(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// A JSON-RPC error.
+pub fn error(status: StatusCode, id: Option<&Id>, why: &RpcError) -> Response {
+    json(status, mcp::error(id, why))
+}
+
+/// A request that could not be taken at all.
+pub fn refuse(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Response {
+    error(status, None, &RpcError::new(code::INVALID_REQUEST, why))
+}
+
+/// The message was taken and has no answer.
+pub(crate) fn accepted() -> Response {
+    empty(StatusCode::ACCEPTED)
+}
+
+pub(crate) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}

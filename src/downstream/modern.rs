@@ -1,0 +1,69 @@
+//! Clients of 2026-07-28: each request says all about them.
+
+use serde_json::Value;
+
+use super::{
+    Engine,
+    dispatch::{Context, Owned},
+};
+use crate::{
+    mcp::{LogLevel, Params, RpcError, Version, code},
+    queue,
+    tool::Caller,
+};
+use serde_json::json;
+
+/// What a request says about its client.
+#[derive(Debug)]
+pub(super) struct Client {
+    version: Version,
+    capabilities: Value,
+    log_level: Option<LogLevel>,
+}
+
+impl Client {
+    pub(super) fn read(params: &Params<'_>) -> Result<Self, RpcError> {
+        let meta = params.meta()?;
+        let name = meta
+            .version()
+            .ok_or_else(|| RpcError::params("_meta must name the protocol version"))?;
+        let version = Version::parse(name).filter(|it| it.is_modern());
+        let capabilities = meta
+            .capabilities()
+            .and_then(|raw| serde_json::from_str(raw.get()).ok());
+        Ok(Self {
+            version: version.ok_or_else(|| unsupported(name))?,
+            capabilities: capabilities.ok_or_else(|| {
+                RpcError::params("_meta must have the client's capabilities, an object")
+            })?,
+            log_level: meta.log_level()?,
+        })
+    }
+
+    pub(super) async fn answer(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        out: &queue::Sender,
+        request: &Owned,
+    ) -> Result<String, RpcError> {
+        let context = Context {
+            caller,
+            version: self.version,
+            capabilities: &self.capabilities,
+            log_level: self.log_level,
+            out,
+            session: None,
+        };
+        engine.modern(&context, request).await
+    }
+}
+
+/// We do not speak this version, or not without a handshake.
+pub(super) fn unsupported(asked: &str) -> RpcError {
+    let shown: String = asked.chars().take(40).collect();
+    RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version").with(json!({
+        "supported": Version::ALL.map(Version::as_str),
+        "requested": shown,
+    }))
+}

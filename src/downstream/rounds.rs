@@ -1,0 +1,70 @@
+//! Questions back to the client, in the older versions as requests of ours.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{dispatch::Context, session::Session};
+use crate::{
+    mcp::{RpcError, code},
+    tool::{InputRequired, Inputs},
+};
+
+/// How often one request may be answered with questions.
+pub(super) const MAX: usize = 10;
+/// How long a person may take to answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Asks the client everything that is needed.
+pub(super) async fn collect(
+    context: &Context<'_>,
+    session: &Session,
+    needed: InputRequired,
+) -> Result<Inputs, RpcError> {
+    check_capabilities(context.capabilities, &needed)?;
+    let mut inputs = Inputs {
+        state: needed.state,
+        ..Inputs::default()
+    };
+    for (key, request) in needed.requests {
+        let method = request["method"].as_str().unwrap_or_default();
+        let answer = session
+            .ask(context.out, method, &request["params"], PATIENCE)
+            .await;
+        let answer = answer.map_err(|why| {
+            RpcError::new(
+                code::INTERNAL,
+                format!("the client did not answer {method}: {why}"),
+            )
+        })?;
+        inputs.responses.insert(key, answer);
+    }
+    Ok(inputs)
+}
+
+/// Refuses questions that the client did not say it can take.
+pub(super) fn check_capabilities(declared: &Value, needed: &InputRequired) -> Result<(), RpcError> {
+    let mut missing = serde_json::Map::new();
+    for request in needed.requests.values() {
+        let name = match request["method"].as_str() {
+            Some("elicitation/create") => "elicitation",
+            Some("sampling/createMessage") => "sampling",
+            Some("roots/list") => "roots",
+            _ => {
+                return Err(RpcError::new(
+                    code::INTERNAL,
+                    "a tool asked for something that no client can give",
+                ));
+            }
+        };
+        if declared.get(name).is_none() {
+            missing.insert(name.to_owned(), json!({}));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&String> = missing.keys().collect();
+    let why = format!("this needs a client that can do {names:?}");
+    Err(RpcError::new(code::MISSING_CAPABILITY, why).with(json!({"requiredCapabilities": missing})))
+}

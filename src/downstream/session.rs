@@ -1,0 +1,297 @@
+//! One client that shook hands: who it is, what it runs, what it was asked.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::feed::Feed;
+use crate::{
+    mcp::{Id, LogLevel, Params, Response, RpcError, Version, code, request},
+    queue,
+    tool::Caller,
+};
+
+/// The server is busy; try again. From the range that JSON-RPC leaves free.
+const BUSY: i64 = -32000;
+
+/// A session of a legacy client, whatever door it came through.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) caller: Caller,
+    /// Messages that belong to no request.
+    pub(super) out: queue::Sender,
+    /// Ends with the session.
+    pub(super) end: CancellationToken,
+    /// The client says no more; what it began is finished.
+    pub(super) closing: CancellationToken,
+    freed: Notify,
+    client: OnceLock<Client>,
+    log_level: Mutex<Option<LogLevel>>,
+    running: Mutex<HashMap<Id, CancellationToken>>,
+    asked: Mutex<HashMap<Id, oneshot::Sender<Result<Value, String>>>>,
+    /// Streams without a reader: the one for no request, and cut ones.
+    parked: Mutex<HashMap<u64, Feed>>,
+    streams: AtomicUsize,
+    next_number: AtomicI64,
+    used: Mutex<Instant>,
+    max_running: usize,
+}
+
+/// What the client said when it shook hands.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) version: Version,
+    pub(super) capabilities: Value,
+}
+
+/// A request in progress; dropping it takes it off the session's list.
+#[derive(Debug)]
+pub(super) struct Running {
+    session: Arc<Session>,
+    id: Id,
+    pub(super) cancelled: CancellationToken,
+}
+
+/// Counts an open stream.
+#[derive(Debug)]
+pub(super) struct Reading(Arc<Session>);
+
+impl Session {
+    pub(super) fn new(id: String, caller: Caller, out: queue::Sender, max_running: usize) -> Self {
+        Self {
+            id,
+            caller,
+            out,
+            end: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            freed: Notify::new(),
+            client: OnceLock::new(),
+            log_level: Mutex::default(),
+            running: Mutex::default(),
+            asked: Mutex::default(),
+            parked: Mutex::default(),
+            streams: AtomicUsize::new(0),
+            next_number: AtomicI64::new(1),
+            used: Mutex::new(Instant::now()),
+            max_running,
+        }
+    }
+
+    /// Shakes hands. A second handshake leaves the first as it was.
+    pub(super) fn initialize(&self, params: &Params<'_>) -> Result<Version, RpcError> {
+        let version =
+            Version::negotiate(&Params::text(params.protocol_version, "protocolVersion")?);
+        if params.capabilities.is_none() || params.client_info.is_none() {
+            return Err(RpcError::params(
+                "initialize needs capabilities and clientInfo",
+            ));
+        }
+        Params::object(params.client_info, "clientInfo")?;
+        let capabilities = Params::object(params.capabilities, "capabilities")?.into();
+        Ok(self.greet(version, capabilities))
+    }
+
+    /// Settles the version, unless it is settled.
+    pub(super) fn greet(&self, version: Version, capabilities: Value) -> Version {
+        self.client
+            .get_or_init(|| Client {
+                version,
+                capabilities,
+            })
+            .version
+    }
+
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.client.get()
+    }
+
+    /// The agreed version; before the handshake the oldest.
+    pub(super) fn version(&self) -> Version {
+        self.client().map_or(Version::V2024_11_05, |it| it.version)
+    }
+
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        *lock(&self.log_level)
+    }
+
+    pub(super) fn set_log_level(&self, level: LogLevel) {
+        *lock(&self.log_level) = Some(level);
+    }
+
+    /// Puts a request on the list, so that it can be cancelled by its id.
+    pub(super) fn begin(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
+        self.touch();
+        let mut running = lock(&self.running);
+        if running.len() >= self.max_running {
+            let why = format!(
+                "{} requests of this session are in progress; wait for one to end",
+                running.len()
+            );
+            return Err(RpcError::new(BUSY, why));
+        }
+        if running.contains_key(id) {
+            return Err(RpcError::new(
+                code::INVALID_REQUEST,
+                "a request with this id is in progress",
+            ));
+        }
+        let cancelled = self.end.child_token();
+        running.insert(id.clone(), cancelled.clone());
+        Ok(Running {
+            session: Arc::clone(self),
+            id: id.clone(),
+            cancelled,
+        })
+    }
+
+    /// Waits until one more request may begin.
+    pub(super) async fn room(&self) {
+        self.fewer_than(self.max_running).await;
+    }
+
+    /// Waits until nothing is in progress.
+    pub(super) async fn drain(&self) {
+        self.fewer_than(1).await;
+    }
+
+    async fn fewer_than(&self, limit: usize) {
+        loop {
+            let freed = self.freed.notified();
+            if lock(&self.running).len() < limit {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Takes a notification.
+    pub(super) fn notified(&self, method: &str, params: &Params<'_>) {
+        self.touch();
+        if method == "notifications/cancelled"
+            && let Some(id) = params.request_id.and_then(Id::read)
+            && let Some(cancelled) = lock(&self.running).get(&id)
+        {
+            cancelled.cancel();
+        }
+    }
+
+    /// Takes an answer to a request of ours; others are ignored.
+    pub(super) fn answered(&self, response: &Response<'_>) {
+        self.touch();
+        let Some(waiting) = lock(&self.asked).remove(&response.id) else {
+            return;
+        };
+        let read =
+            |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or_default();
+        // Who asked may have gone.
+        let _ = waiting.send(match response.outcome {
+            Ok(result) => Ok(read(result)),
+            Err(error) => Err(read(error)["message"]
+                .as_str()
+                .unwrap_or("no reason given")
+                .to_owned()),
+        });
+    }
+
+    /// Asks the client, through `out`, for at most `limit`.
+    pub(super) async fn ask(
+        &self,
+        out: &queue::Sender,
+        method: &str,
+        params: &Value,
+        limit: Duration,
+    ) -> Result<Value, String> {
+        let id = Id::Number(self.number());
+        let (reply, answer) = oneshot::channel();
+        let _asked = Asked {
+            session: self,
+            id: id.clone(),
+        };
+        lock(&self.asked).insert(id.clone(), reply);
+        out.send(request(&id, method, params))
+            .await
+            .map_err(|gone| gone.to_string())?;
+        match time::timeout(limit, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err("the session ended".to_owned()),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
+    }
+
+    /// A number that this session has not used yet.
+    pub(super) fn number(&self) -> i64 {
+        self.next_number.fetch_add(1, Relaxed)
+    }
+
+    /// Keeps a stream for a reader who may come back.
+    pub(super) fn park(&self, number: u64, feed: Feed) {
+        lock(&self.parked).insert(number, feed);
+    }
+
+    /// Takes a stream that has no reader.
+    pub(super) fn unpark(&self, number: u64) -> Option<Feed> {
+        lock(&self.parked).remove(&number)
+    }
+
+    /// Says that a stream of this session is being read.
+    pub(super) fn reading(self: &Arc<Self>) -> Reading {
+        self.touch();
+        self.streams.fetch_add(1, Relaxed);
+        Reading(Arc::clone(self))
+    }
+
+    /// Whether nobody has used it for `limit` and nothing is going on.
+    pub(super) fn is_idle(&self, limit: Duration) -> bool {
+        self.streams.load(Relaxed) == 0
+            && lock(&self.running).is_empty()
+            && lock(&self.used).elapsed() >= limit
+    }
+
+    fn touch(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        lock(&self.session.running).remove(&self.id);
+        self.session.freed.notify_waiters();
+        self.session.touch();
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+        self.0.touch();
+    }
+}
+
+/// Takes a question off the list, however the wait for it ends.
+struct Asked<'a> {
+    session: &'a Session,
+    id: Id,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.session.asked).remove(&self.id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,113 @@
+//! The sessions that are open.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use thiserror::Error;
+
+use super::{
+    feed::{Feed, STANDALONE},
+    session::Session,
+};
+use crate::{
+    access::Principal,
+    queue,
+    tool::{Caller, Catalog},
+};
+
+/// Every open session by its id.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    open: Mutex<HashMap<String, Arc<Session>>>,
+    max: usize,
+}
+
+/// No more sessions can be opened now.
+#[derive(Debug, Error)]
+#[error("{0} sessions are open, which is the limit; end one or try again later")]
+pub(super) struct Full(usize);
+
+impl Sessions {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            open: Mutex::default(),
+            max,
+        }
+    }
+
+    /// Opens a session; messages for it wait in its standalone stream.
+    pub(super) fn open(
+        &self,
+        caller: Caller,
+        max_running: usize,
+        catalog: &Catalog,
+    ) -> Result<Arc<Session>, Full> {
+        let mut open = self.lock();
+        if open.len() >= self.max {
+            return Err(Full(self.max));
+        }
+        let session = Arc::new(detached(caller, max_running, catalog));
+        open.insert(session.id.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The session with this id, if it is this principal's.
+    pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
+        let session = self.lock().get(id).cloned()?;
+        (session.caller.principal == *principal).then_some(session)
+    }
+
+    /// Ends a session and everything it runs.
+    pub(super) fn end(&self, id: &str) {
+        if let Some(session) = self.lock().remove(id) {
+            session.end.cancel();
+        }
+    }
+
+    pub(super) fn end_idle(&self, limit: Duration) {
+        self.lock().retain(|_, session| {
+            let idle = session.is_idle(limit);
+            if idle {
+                session.end.cancel();
+            }
+            !idle
+        });
+    }
+
+    pub(super) fn end_all(&self) {
+        self.end_idle(Duration::ZERO);
+        for (_, session) in self.lock().drain() {
+            session.end.cancel();
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session that is not in any table; it ends with its last user.
+pub(super) fn detached(caller: Caller, max_running: usize, catalog: &Catalog) -> Session {
+    let (out, messages) = queue::channel();
+    let scope = caller.scope.clone();
+    let session = Session::new(random_id(), caller, out, max_running);
+    session.park(
+        STANDALONE,
+        Feed::new(messages, STANDALONE).with_changes(catalog, scope),
+    );
+    session
+}
+
+fn random_id() -> String {
+    let mut bytes = [0_u8; 24];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}

@@ -1,0 +1,183 @@
+//! One client on standard input and output, in either era.
+
+use std::{io, sync::Arc};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::{
+    Engine, dispatch::Owned, feed::STANDALONE, http::take, listen::Listener, modern::Client,
+    session::Session, sessions::detached, sse,
+};
+use crate::{
+    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, key},
+    tool::Caller,
+};
+
+const CHUNK: usize = 64 << 10;
+
+/// Serves until the input ends; what is being answered then is finished.
+pub async fn serve(
+    engine: &Arc<Engine>,
+    caller: Caller,
+    input: impl AsyncRead + Unpin + Send,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<()> {
+    let session = Arc::new(detached(
+        caller,
+        engine.limits.max_calls_per_session,
+        &engine.catalog,
+    ));
+    let written = write(&session, output);
+    tokio::pin!(written);
+    let read = async {
+        let done = read(engine, &session, input).await;
+        session.closing.cancel();
+        session.drain().await;
+        session.end.cancel();
+        done
+    };
+    tokio::select! {
+        written = &mut written => written,
+        read = read => {
+            // What is still queued is written, unless nobody reads.
+            let written = tokio::time::timeout(engine.limits.drain(), written).await;
+            read.and(written.unwrap_or(Ok(())))
+        }
+    }
+}
+
+async fn read(
+    engine: &Arc<Engine>,
+    session: &Arc<Session>,
+    mut input: impl AsyncRead + Unpin,
+) -> io::Result<()> {
+    let mut lines = Lines::default();
+    let mut chunk = vec![0; CHUNK];
+    let mut found = Vec::new();
+    loop {
+        let count = tokio::select! {
+            count = input.read(&mut chunk) => count?,
+            () = session.end.cancelled() => 0,
+            () = engine.tasks.stop().cancelled_owned() => 0,
+        };
+        lines.feed(&chunk[..count], &mut found);
+        if count == 0 {
+            found.extend(lines.finish());
+        }
+        for line in found.drain(..) {
+            on_line(engine, session, line).await;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+async fn write(session: &Arc<Session>, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let Some(mut feed) = session.unpark(STANDALONE) else {
+        return Ok(());
+    };
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = feed.next() => message,
+            () = session.end.cancelled() => None,
+        };
+        let Some(mut message) = message else {
+            return Ok(());
+        };
+        message.push('\n');
+        let wrote = async {
+            output.write_all(message.as_bytes()).await?;
+            output.flush().await
+        };
+        if let Err(broken) = wrote.await {
+            session.end.cancel();
+            return Err(broken);
+        }
+    }
+}
+
+async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
+    let refused = match &line {
+        Line::TooLong => error(
+            None,
+            &RpcError::new(code::PARSE, "the line is longer than 16 MiB"),
+        ),
+        Line::Whole(bytes) => match check(bytes) {
+            Err(bad) => error(None, &RpcError::new(code::PARSE, bad.to_string())),
+            Ok(text) => match Message::read(text) {
+                Err(Invalid { id, error: why }) => error(id.as_ref(), &why),
+                Ok(Message::Request(request)) => {
+                    let owned = Owned::new(&request);
+                    // Reading stops while as much is in progress as may be: the pipe is the queue.
+                    session.room().await;
+                    return match text.contains(key::VERSION) {
+                        true => answer_modern(engine, session, owned),
+                        false => sse::answer(engine, Arc::clone(session), owned),
+                    };
+                }
+                Ok(message) => return take(session, &message),
+            },
+        },
+    };
+    // A client that reads nothing ends the session in `write`.
+    let _ = session.out.send(refused).await;
+}
+
+/// A request of a client that needs no handshake.
+fn answer_modern(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned) {
+    let begun = session.begin(&request.id);
+    let (engine, session) = (Arc::clone(engine), Arc::clone(session));
+    let tasks = engine.tasks.clone();
+    tasks.spawn(async move {
+        let (running, text) = match begun {
+            Err(busy) => (None, Some(request.reply(&Err(busy)))),
+            Ok(running) => {
+                let text = tokio::select! {
+                    biased;
+                    () = running.cancelled.cancelled() => None,
+                    text = modern(&engine, &session, &request) => Some(text),
+                };
+                (Some(running), text)
+            }
+        };
+        sse::deliver(&engine, &session, text).await;
+        drop(running);
+    });
+}
+
+async fn modern(engine: &Engine, session: &Session, request: &Owned) -> String {
+    if request.method == "subscriptions/listen" {
+        return match Listener::new(&engine.catalog, session.caller.scope.clone(), request) {
+            Err(why) => request.reply(&Err(why)),
+            Ok(listener) => listen(session, listener).await,
+        };
+    }
+    let client = Params::read(request.params.as_deref()).and_then(|params| Client::read(&params));
+    let outcome = match client {
+        Err(why) => Err(why),
+        Ok(client) => {
+            client
+                .answer(engine, &session.caller, &session.out, request)
+                .await
+        }
+    };
+    request.reply(&outcome)
+}
+
+/// Tells until the request is cancelled or the input ends.
+async fn listen(session: &Session, mut listener: Listener) -> String {
+    let mut messages = vec![listener.acknowledged()];
+    loop {
+        for message in messages {
+            if session.out.send(message).await.is_err() {
+                return listener.over();
+            }
+        }
+        messages = tokio::select! {
+            messages = listener.next() => messages,
+            () = session.closing.cancelled() => return listener.over(),
+        };
+    }
+}

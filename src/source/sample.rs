@@ -1,0 +1,28 @@
+//! Sample data, so that a first start has something to show.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::Error;
+
+/// Makes the sample tables in `path` if they are not there; rows that people
+/// changed since are left alone.
+pub fn write_sample(path: &Path) -> Result<(), Error> {
+    let mut connection = Connection::open(path).map_err(Error::Open)?;
+    fill(&mut connection).map_err(Error::Query)
+}
+
+fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let there: bool = transaction.query_row(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'employees')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !there {
+        transaction.execute_batch(include_str!("sample.sql"))?;
+    }
+    transaction.commit()
+}

@@ -1,0 +1,211 @@
+//! Reading an SQLite file: a few connections, each query bounded in work.
+//!
+//! A query first runs where it was asked for, with a budget that takes well
+//! under a millisecond: handing it to another thread costs more than most
+//! look-ups. One that needs more starts again on a thread that may block.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};
+
+use super::Error;
+use crate::tasks::Tasks;
+
+/// Virtual-machine instructions between two looks at the budget.
+const STEP: i32 = 500;
+const INLINE_STEPS: i64 = 20;
+const MAX_IDLE: usize = 8;
+
+/// A file that is read and never written.
+#[derive(Clone, Debug)]
+pub struct Sqlite(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    tasks: Tasks,
+    idle: Mutex<Vec<Reader>>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    connection: Connection,
+    budget: Arc<AtomicI64>,
+}
+
+impl Sqlite {
+    /// Opens a file that exists.
+    pub fn open(path: &Path, tasks: &Tasks) -> Result<Self, Error> {
+        let inner = Inner {
+            path: path.to_owned(),
+            tasks: tasks.clone(),
+            idle: Mutex::default(),
+        };
+        let first = Reader::open(&inner.path).map_err(Error::Open)?;
+        inner.put_back(first);
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Runs `query`, which may run twice and must only read, within `limit`.
+    pub async fn read<T, F>(&self, limit: Duration, query: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let reader = self.0.take()?;
+        match reader.run(INLINE_STEPS, &query) {
+            Err(Error::TooSlow) => self.read_on_a_thread(reader, limit, query).await,
+            done => {
+                self.0.put_back(reader);
+                done
+            }
+        }
+    }
+
+    async fn read_on_a_thread<T, F>(
+        &self,
+        reader: Reader,
+        limit: Duration,
+        query: F,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        // A caller who leaves, or the deadline, takes the budget away.
+        let mut stop = Stop(Some(Arc::clone(&reader.budget)));
+        let inner = Arc::clone(&self.0);
+        let work = self.0.tasks.blocking(move || {
+            let done = reader.run(i64::MAX, &query);
+            inner.put_back(reader);
+            done
+        });
+        match tokio::time::timeout(limit, work).await {
+            Err(_elapsed) => Err(Error::TooSlow),
+            Ok(done) => {
+                // The reader may serve someone else by now.
+                stop.0 = None;
+                done.unwrap_or(Err(Error::TooSlow))
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn take(&self) -> Result<Reader, Error> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        match idle {
+            Some(reader) => Ok(reader),
+            None => Reader::open(&self.path).map_err(Error::Open),
+        }
+    }
+
+    fn put_back(&self, reader: Reader) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(reader);
+        }
+    }
+}
+
+impl Reader {
+    fn open(path: &Path) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.busy_timeout(Duration::from_secs(1))?;
+        let budget = Arc::new(AtomicI64::new(0));
+        let left = Arc::clone(&budget);
+        connection.progress_handler(STEP, Some(move || left.fetch_sub(1, Relaxed) <= 0))?;
+        Ok(Self { connection, budget })
+    }
+
+    fn run<T>(
+        &self,
+        steps: i64,
+        query: &impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        self.budget.store(steps, Relaxed);
+        query(&self.connection).map_err(|cause| match cause.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => Error::TooSlow,
+            _ => Error::Query(cause),
+        })
+    }
+}
+
+struct Stop(Option<Arc<AtomicI64>>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.0 {
+            budget.store(0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source() -> (tempfile::TempDir, Sqlite) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.db");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (7)")
+            .unwrap();
+        let source = Sqlite::open(&path, &Tasks::default()).unwrap();
+        (directory, source)
+    }
+
+    const COUNT: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?1)
+                         SELECT count(*) FROM n";
+
+    #[tokio::test]
+    async fn small_and_large_queries_both_finish() {
+        let (_directory, source) = source();
+        for rows in [1_i64, 100_000] {
+            let count = source
+                .read(Duration::from_secs(30), move |c| {
+                    c.query_row(COUNT, [rows], |row| row.get::<_, i64>(0))
+                })
+                .await;
+            assert_eq!(count.unwrap(), rows);
+        }
+    }
+
+    #[tokio::test]
+    async fn endless_query_is_stopped_and_the_next_one_runs() {
+        let (_directory, source) = source();
+        let endless = source
+            .read(Duration::from_millis(20), |c| {
+                c.query_row(COUNT, [i64::MAX], |row| row.get::<_, i64>(0))
+            })
+            .await;
+        assert!(matches!(endless, Err(Error::TooSlow)));
+        let next = source.read(Duration::from_secs(5), |c| {
+            c.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(next.await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn nothing_can_be_written() {
+        let (_directory, source) = source();
+        let wrote = source
+            .read(Duration::from_secs(5), |c| c.execute("DELETE FROM t", []))
+            .await;
+        assert!(matches!(wrote, Err(Error::Query(_))));
+    }
+}

@@ -1,0 +1,14 @@
+//! Everything that can be offered and called: one catalog for every caller.
+
+mod arguments;
+pub mod builtin;
+mod catalog;
+mod offer;
+pub mod output;
+mod peer;
+mod view;
+
+pub use catalog::{Caller, Catalog, Scope, Snapshot};
+pub use offer::{Action, Answer, Ask, Handler, InputRequired, Kind, OWN_SERVER, Offer};
+pub use peer::{Inputs, Peer};
+pub use view::{Shelf, View};

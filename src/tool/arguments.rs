@@ -1,0 +1,111 @@
+//! Checking arguments against a tool's schema, and saying what was expected.
+
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+const MAX_FINDINGS: usize = 5;
+
+/// A tool's input schema, compiled.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    validator: Validator,
+    signature: String,
+}
+
+impl Arguments {
+    /// Compiles `schema`; `None` if it is no schema.
+    pub(super) fn new(tool: &str, schema: &Value) -> Option<Self> {
+        Some(Self {
+            validator: jsonschema::validator_for(schema).ok()?,
+            signature: signature(tool, schema),
+        })
+    }
+
+    /// What is wrong with `arguments`, and what would be right.
+    pub(super) fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        // The validator wants a whole value; a call has few arguments.
+        let whole = Value::Object(arguments.clone());
+        if self.validator.is_valid(&whole) {
+            return Ok(());
+        }
+        let findings: Vec<String> = self
+            .validator
+            .iter_errors(&whole)
+            .take(MAX_FINDINGS)
+            .map(
+                |error| match error.instance_path().to_string().trim_start_matches('/') {
+                    "" => error.to_string(),
+                    path => format!("{path}: {error}"),
+                },
+            )
+            .collect();
+        Err(format!(
+            "{}; expected {}",
+            findings.join("; "),
+            self.signature
+        ))
+    }
+}
+
+/// `search_docs(query: string, limit?: integer)`.
+fn signature(tool: &str, schema: &Value) -> String {
+    let empty = Map::new();
+    let members = schema["properties"].as_object().unwrap_or(&empty);
+    let required = schema["required"].as_array();
+    let shown: Vec<String> = members
+        .iter()
+        .map(|(name, inner)| {
+            let needed = required.is_some_and(|all| all.iter().any(|it| it == name));
+            let mark = if needed { "" } else { "?" };
+            format!("{name}{mark}: {}", kind(inner))
+        })
+        .collect();
+    format!("{tool}({})", shown.join(", "))
+}
+
+fn kind(schema: &Value) -> String {
+    if let Some(choices) = schema["enum"].as_array() {
+        let shown: Vec<String> = choices.iter().take(10).map(Value::to_string).collect();
+        return shown.join(" | ");
+    }
+    match &schema["type"] {
+        Value::String(name) if name == "array" => format!("[{}]", kind(&schema["items"])),
+        Value::String(name) => name.clone(),
+        _ => "any".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn wrong_arguments_are_told_what_was_expected() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"query": {"type": "string"}, "kind": {"enum": ["a", "b"]}},
+            "required": ["query"],
+            "additionalProperties": false
+        });
+        let arguments = Arguments::new("find", &schema).unwrap();
+        let check = |value: Value| arguments.check(value.as_object().unwrap());
+        assert_eq!(check(json!({"query": "x"})), Ok(()));
+        let wrong = check(json!({"query": 5})).unwrap_err();
+        assert_eq!(
+            wrong,
+            "query: 5 is not of type \"string\"; expected find(query: string, kind?: \"a\" | \"b\")"
+        );
+        assert!(
+            check(json!({}))
+                .unwrap_err()
+                .contains("\"query\" is a required property")
+        );
+        assert!(
+            check(json!({"query": "", "q": 1}))
+                .unwrap_err()
+                .contains("'q' was unexpected")
+        );
+    }
+}

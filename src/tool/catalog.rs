@@ -1,0 +1,248 @@
+//! The one catalog: what there is, and the one way to ask for it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
+
+use super::{
+    offer::{Action, Answer, Ask, Offer},
+    output,
+    peer::Peer,
+    view::{Shelf, View},
+};
+use crate::{
+    access::Principal,
+    mcp::{LogLevel, RpcError, code},
+};
+
+/// Everything on offer, shared by every door, the agent and the command line.
+#[derive(Debug)]
+pub struct Catalog {
+    current: watch::Sender<Arc<Snapshot>>,
+    timeout: Duration,
+    max_result_bytes: usize,
+}
+
+/// What is on offer at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    all: View,
+    servers: BTreeMap<Arc<str>, View>,
+}
+
+/// Which part of the catalog a caller looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All of it.
+    #[default]
+    All,
+    /// One server, under its own names.
+    Server(Arc<str>),
+}
+
+/// Who asks, and where they look.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Who asks.
+    pub principal: Principal,
+    /// Where they look.
+    pub scope: Scope,
+}
+
+impl Catalog {
+    /// An empty catalog.
+    pub fn new(timeout: Duration, max_result_bytes: usize) -> Self {
+        Self {
+            current: watch::Sender::default(),
+            timeout,
+            max_result_bytes,
+        }
+    }
+
+    /// Replaces everything that is on offer.
+    pub fn publish(&self, offers: &[Arc<Offer>]) {
+        self.current.send_replace(Arc::new(Snapshot::build(offers)));
+    }
+
+    /// What is on offer now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.current.borrow())
+    }
+
+    /// What is on offer, now and as it changes.
+    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.current.subscribe()
+    }
+
+    /// Calls a tool. A call that fails is an answer that says so; an error is
+    /// a question that could not be put.
+    pub async fn call(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: serde_json::Map<String, Value>,
+        peer: Peer,
+    ) -> Result<Answer, RpcError> {
+        let snapshot = self.snapshot();
+        let view = snapshot.view(&caller.scope)?;
+        let offer = view
+            .tools
+            .get(name)
+            .ok_or_else(|| unknown(&view.tools, "tool", name))?;
+        if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
+            return Ok(Answer::Complete(output::failure(&format!(
+                "wrong arguments: {why}"
+            ))));
+        }
+        let started = Instant::now();
+        let log = peer.clone();
+        let answer = self.ask(offer, Action::Call(arguments), peer).await;
+        let answer = answer.unwrap_or_else(|late| {
+            Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
+        });
+        if log.log_level.is_some() {
+            let took = started.elapsed().as_secs_f64() * 1000.0;
+            let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
+            log.log(LogLevel::Debug, "maru.tool", &data).await;
+        }
+        match answer? {
+            Answer::Complete(result) => {
+                Ok(Answer::Complete(output::cap(result, self.max_result_bytes)))
+            }
+            asked @ Answer::InputRequired(_) => Ok(asked),
+        }
+    }
+
+    /// Renders a prompt.
+    pub async fn get_prompt(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: serde_json::Map<String, Value>,
+        peer: Peer,
+    ) -> Result<Answer, RpcError> {
+        let snapshot = self.snapshot();
+        let view = snapshot.view(&caller.scope)?;
+        let offer = view
+            .prompts
+            .get(name)
+            .ok_or_else(|| unknown(&view.prompts, "prompt", name))?;
+        self.ask(offer, Action::Get(arguments), peer)
+            .await
+            .unwrap_or_else(|late| Err(internal(&late)))
+    }
+
+    /// Reads a resource.
+    pub async fn read_resource(
+        &self,
+        caller: &Caller,
+        uri: &str,
+        peer: Peer,
+    ) -> Result<Answer, RpcError> {
+        let snapshot = self.snapshot();
+        let view = snapshot.view(&caller.scope)?;
+        let offer = view
+            .resources
+            .get(uri)
+            .or_else(|| view.templates.fitting(uri));
+        let offer = offer.ok_or_else(|| no_resource(uri))?;
+        self.ask(offer, Action::Read(uri.to_owned()), peer)
+            .await
+            .unwrap_or_else(|late| Err(internal(&late)))
+    }
+
+    /// Suggests values for an argument of the prompt or template `key`.
+    pub async fn complete(
+        &self,
+        caller: &Caller,
+        key: &str,
+        argument: String,
+        value: String,
+    ) -> Result<Answer, RpcError> {
+        let snapshot = self.snapshot();
+        let view = snapshot.view(&caller.scope)?;
+        let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
+        let offer = offer
+            .ok_or_else(|| RpcError::params(format!("no prompt or resource template {key:?}")))?;
+        let action = Action::Complete { argument, value };
+        self.ask(offer, action, Peer::default())
+            .await
+            .unwrap_or_else(|late| Err(internal(&late)))
+    }
+
+    /// The inner error says that the deadline passed.
+    async fn ask(
+        &self,
+        offer: &Offer,
+        action: Action,
+        peer: Peer,
+    ) -> Result<Result<Answer, RpcError>, String> {
+        let answer = (offer.handler)(Ask { action, peer });
+        time::timeout(self.timeout, answer)
+            .await
+            .map_err(|_| format!("did not answer within {:?}", self.timeout))
+    }
+}
+
+impl Snapshot {
+    fn build(offers: &[Arc<Offer>]) -> Self {
+        let mut by_server: BTreeMap<Arc<str>, Vec<Arc<Offer>>> = BTreeMap::new();
+        for offer in offers {
+            by_server
+                .entry(Arc::clone(&offer.server))
+                .or_default()
+                .push(Arc::clone(offer));
+        }
+        let servers = by_server
+            .into_iter()
+            .map(|(name, offers)| (name, View::build(&offers, |offer| &offer.key)));
+        Self {
+            all: View::build(offers, Offer::public_key),
+            servers: servers.collect(),
+        }
+    }
+
+    /// The part that `scope` names.
+    pub fn view(&self, scope: &Scope) -> Result<&View, RpcError> {
+        match scope {
+            Scope::All => Ok(&self.all),
+            Scope::Server(name) => self
+                .servers
+                .get(name)
+                .ok_or_else(|| RpcError::params(format!("no server named {name:?} is connected"))),
+        }
+    }
+
+    /// Whether there is a server of this name.
+    pub fn has_server(&self, name: &str) -> bool {
+        self.servers.contains_key(name)
+    }
+}
+
+/// No resource has this address. Doors of the older versions give it its own code.
+fn no_resource(uri: &str) -> RpcError {
+    let shown: String = uri.chars().take(200).collect();
+    RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
+}
+
+fn internal(why: &str) -> RpcError {
+    RpcError::new(code::INTERNAL, format!("the answer {why}"))
+}
+
+fn unknown(shelf: &Shelf, what: &str, name: &str) -> RpcError {
+    let shown: String = name.chars().take(100).collect();
+    let nearest = shelf
+        .keys()
+        .map(|key| (strsim::jaro_winkler(key, &shown), key))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.7);
+    let shown = shown.escape_debug();
+    RpcError::params(match nearest {
+        Some((_, nearest)) => format!("unknown {what}: {shown}; did you mean {nearest}?"),
+        None => format!("unknown {what}: {shown}"),
+    })
+}

@@ -1,0 +1,139 @@
+//! Results of tools: making them, bounding them, and reading them as text.
+
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+
+/// A result with `value` as structured content and as text.
+pub fn structured(value: &impl Serialize) -> String {
+    with_structure(value, false)
+}
+
+/// A failed call: `{"success": false, "error": why}`.
+pub fn failure(why: &str) -> String {
+    with_structure(&json!({"success": false, "error": why}), true)
+}
+
+fn with_structure(value: &impl Serialize, is_error: bool) -> String {
+    #[derive(Serialize)]
+    struct Text<'a> {
+        r#type: &'static str,
+        text: &'a str,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Result<'a> {
+        content: [Text<'a>; 1],
+        structured_content: &'a RawValue,
+        is_error: bool,
+    }
+    let raw = serde_json::value::to_raw_value(value).expect("our own values are JSON");
+    let result = Result {
+        content: [Text {
+            r#type: "text",
+            text: raw.get(),
+        }],
+        structured_content: &raw,
+        is_error,
+    };
+    serde_json::to_string(&result).expect("our own values are JSON")
+}
+
+/// Cuts a result to `limit` bytes: its text is kept as far as it goes, with a
+/// note of how much is missing.
+pub fn cap(result: String, limit: usize) -> String {
+    if result.len() <= limit {
+        return result;
+    }
+    let (text, is_error) = read(&result);
+    // Escapes can double the text; half of the limit always fits.
+    let kept = floor_char_boundary(&text, limit / 2);
+    let note = format!(
+        "{}\n[cut: {} of {} bytes shown; ask for less]",
+        &text[..kept],
+        kept,
+        text.len()
+    );
+    json!({"content": [{"type": "text", "text": note}], "isError": is_error}).to_string()
+}
+
+/// A result as text for readers that know nothing else, and whether it is an error.
+pub fn read(result: &str) -> (String, bool) {
+    let value: Value = serde_json::from_str(result).unwrap_or_default();
+    let parts: Vec<String> = value["content"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .map(content_text)
+        .collect();
+    let is_error = value["isError"] == true;
+    if parts.is_empty() && !value["structuredContent"].is_null() {
+        return (value["structuredContent"].to_string(), is_error);
+    }
+    (parts.join("\n"), is_error)
+}
+
+fn content_text(content: &Value) -> String {
+    let member = |name: &str| content[name].as_str().unwrap_or("unknown");
+    match content["type"].as_str() {
+        Some("text") => content["text"].as_str().unwrap_or_default().to_owned(),
+        Some("image") => format!("[Image: {}]", member("mimeType")),
+        Some("audio") => format!("[Audio: {}]", member("mimeType")),
+        Some("resource_link") => format!("[Resource: {}]", member("uri")),
+        Some("resource") => {
+            let resource = &content["resource"];
+            let uri = resource["uri"].as_str().unwrap_or("unknown");
+            format!("[Resource: {uri}]")
+        }
+        _ => content.to_string(),
+    }
+}
+
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structure_and_text_say_the_same() {
+        let result: Value =
+            serde_json::from_str(&structured(&json!({"success": true, "result": ["가"]}))).unwrap();
+        let text: Value =
+            serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, result["structuredContent"]);
+        assert_eq!(result["isError"], false);
+    }
+
+    #[test]
+    fn long_result_is_cut_on_a_character_with_a_note() {
+        let long = structured(&"가나다".repeat(2000));
+        let cut = cap(long, 4096);
+        assert!(cut.len() <= 4096);
+        let (text, is_error) = read(&cut);
+        assert!(
+            text.contains("[cut: 2047 of 18002 bytes shown"),
+            "{}",
+            &text[text.len() - 60..]
+        );
+        assert!(!is_error);
+    }
+
+    #[test]
+    fn content_of_every_kind_has_a_text() {
+        let result = json!({"content": [
+            {"type": "text", "text": "a"},
+            {"type": "image", "mimeType": "image/png", "data": ""},
+            {"type": "resource", "resource": {"uri": "x://y"}},
+        ]});
+        assert_eq!(
+            read(&result.to_string()).0,
+            "a\n[Image: image/png]\n[Resource: x://y]"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! What a call in progress may say to who asked for it.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    mcp::{Id, LogLevel, notification},
+    queue,
+};
+
+/// The way back to the caller. Messages to a caller who cannot take them, or
+/// has gone, are dropped.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Where messages go.
+    pub out: Option<queue::Sender>,
+    /// Names the call in progress reports, if the caller wants any.
+    pub progress_token: Option<Id>,
+    /// The least severe log message wanted, if any.
+    pub log_level: Option<LogLevel>,
+    /// What the caller answered so far.
+    pub inputs: Inputs,
+}
+
+/// Answers of the caller to [`InputRequired`](super::InputRequired).
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Results by key.
+    pub responses: Map<String, Value>,
+    /// The state that came with the questions.
+    pub state: Option<String>,
+}
+
+impl Peer {
+    /// Reports how far the call is.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = &self.progress_token else {
+            return;
+        };
+        let mut params = json!({"progressToken": token, "progress": progress});
+        if let Some(total) = total {
+            params["total"] = total.into();
+        }
+        if let Some(message) = message {
+            params["message"] = message.into();
+        }
+        self.send(notification("notifications/progress", &params))
+            .await;
+    }
+
+    /// Logs to the caller, if it asked for messages this severe.
+    pub async fn log(&self, level: LogLevel, logger: &str, data: &Value) {
+        if self.log_level.is_some_and(|least| level >= least) {
+            let params = json!({"level": level, "logger": logger, "data": data});
+            self.send(notification("notifications/message", &params))
+                .await;
+        }
+    }
+
+    async fn send(&self, message: String) {
+        if let Some(out) = &self.out {
+            // The caller has gone; the call ends by its own rules.
+            let _ = out.send(message).await;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What one listener sees: tools, prompts and resources, ready to be listed.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::offer::{Kind, Offer};
+
+/// Everything in one scope.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Tools by name.
+    pub tools: Shelf,
+    /// Prompts by name.
+    pub prompts: Shelf,
+    /// Resources by address.
+    pub resources: Shelf,
+    /// Families of resources by pattern.
+    pub templates: Shelf,
+}
+
+/// Offers of one kind, sorted by key.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    offers: Vec<Arc<Offer>>,
+    index: HashMap<String, usize>,
+    json: String,
+}
+
+impl View {
+    /// Sorts `offers` by kind; `key` gives each its name here.
+    pub(super) fn build(offers: &[Arc<Offer>], key: impl Fn(&Offer) -> &str + Copy) -> Self {
+        let shelf = |kind: Kind| {
+            let chosen = offers
+                .iter()
+                .filter(|it| it.kind == kind)
+                .cloned()
+                .collect();
+            Shelf::build(chosen, key)
+        };
+        Self {
+            tools: shelf(Kind::Tool),
+            prompts: shelf(Kind::Prompt),
+            resources: shelf(Kind::Resource),
+            templates: shelf(Kind::Template),
+        }
+    }
+
+    /// The `list_changed` notifications owed to someone who saw `earlier`.
+    pub fn changes_since(&self, earlier: &Self) -> Vec<&'static str> {
+        let mut changed = Vec::new();
+        if self.tools.json != earlier.tools.json {
+            changed.push("notifications/tools/list_changed");
+        }
+        if self.prompts.json != earlier.prompts.json {
+            changed.push("notifications/prompts/list_changed");
+        }
+        if self.resources.json != earlier.resources.json
+            || self.templates.json != earlier.templates.json
+        {
+            changed.push("notifications/resources/list_changed");
+        }
+        changed
+    }
+}
+
+impl Shelf {
+    fn build(mut offers: Vec<Arc<Offer>>, key: impl Fn(&Offer) -> &str) -> Self {
+        offers.sort_by(|a, b| key(a).cmp(key(b)));
+        offers.dedup_by(|later, first| key(later) == key(first));
+        let entries: Vec<String> = offers
+            .iter()
+            .map(|offer| entry(offer, key(offer)))
+            .collect();
+        let index = offers
+            .iter()
+            .enumerate()
+            .map(|(at, offer)| (key(offer).to_owned(), at));
+        Self {
+            index: index.collect(),
+            json: format!("[{}]", entries.join(",")),
+            offers,
+        }
+    }
+
+    /// The listing, a JSON array.
+    pub fn json(&self) -> &str {
+        if self.json.is_empty() {
+            "[]"
+        } else {
+            &self.json
+        }
+    }
+
+    /// Every key, sorted.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.offers.iter().map(|offer| offer.key.as_str())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<Offer>> {
+        self.index.get(key).map(|at| &self.offers[*at])
+    }
+
+    /// The template whose pattern fits `uri`.
+    pub(super) fn fitting(&self, uri: &str) -> Option<&Arc<Offer>> {
+        self.offers.iter().find(|offer| fits(&offer.key, uri))
+    }
+}
+
+fn entry(offer: &Offer, key: &str) -> String {
+    let key_member = offer.kind.key_member();
+    let key = serde_json::Value::from(key);
+    match offer.members.is_empty() {
+        true => format!("{{\"{key_member}\":{key}}}"),
+        false => format!("{{\"{key_member}\":{key},{}}}", offer.members),
+    }
+}
+
+/// Whether `uri` can come from the simple pattern `a{x}b{y}`; a variable
+/// stands for at least one character without `/`.
+fn fits(pattern: &str, uri: &str) -> bool {
+    let Some((fixed, rest)) = pattern.split_once('{') else {
+        return pattern == uri;
+    };
+    let (Some(uri), Some((_, pattern))) = (uri.strip_prefix(fixed), rest.split_once('}')) else {
+        return false;
+    };
+    let longest = uri.find('/').unwrap_or(uri.len());
+    (1..=longest)
+        .filter(|end| uri.is_char_boundary(*end))
+        .any(|end| fits(pattern, &uri[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_whole_addresses() {
+        assert!(fits("doc://{id}", "doc://7"));
+        assert!(fits("doc://{id}/data", "doc://가/data"));
+        assert!(!fits("doc://{id}/data", "doc://1/2/data"));
+        assert!(!fits("doc://{id}", "doc://"));
+        assert!(!fits("doc://{id}", "file://7"));
+        assert!(fits("doc://x", "doc://x"));
+    }
+}
