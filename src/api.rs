@@ -13,7 +13,7 @@ use crate::{access::Access, downstream::Engine};
 
 pub use gate::Gate;
 pub use listener::serve;
-pub use router::router;
+pub use router::Guarded;
 
 /// What the routes need.
 #[derive(Debug)]

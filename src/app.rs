@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::{
     access::{Access, Token, admin_token},
-    api::{self, Gate},
+    api::{self, Gate, Guarded},
     config::Config,
     downstream::Engine,
     source::{Sqlite, write_sample},
@@ -98,7 +98,7 @@ pub async fn start(config: Config) -> Result<Running> {
     });
     let serving = api::serve(
         listener,
-        api::router(&hub),
+        Guarded::new(hub),
         config.limits.max_connections,
         core.tasks.clone(),
     );

@@ -10,6 +10,7 @@ mod feed;
 pub mod http;
 mod listen;
 mod modern;
+mod news;
 mod rounds;
 mod seal;
 mod session;

@@ -8,7 +8,7 @@ pub mod output;
 mod peer;
 mod view;
 
-pub use catalog::{Caller, Catalog, Scope, Snapshot};
+pub use catalog::{Caller, Catalog, Scope, Snapshot, no_resource};
 pub use offer::{Action, Answer, Ask, Handler, InputRequired, Kind, OWN_SERVER, Offer};
 pub use peer::{Inputs, Peer};
 pub use view::{Shelf, View};

@@ -2,12 +2,8 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -15,14 +11,15 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use super::Guarded;
 use crate::tasks::Tasks;
 
 const HEADER_BYTES: usize = 32 << 10;
 const HEADERS: usize = 100;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
-/// Serves `router` on `listener` until `tasks` stops.
-pub async fn serve(listener: TcpListener, router: Router, max_connections: usize, tasks: Tasks) {
+/// Serves `service` on `listener` until `tasks` stops.
+pub async fn serve(listener: TcpListener, service: Guarded, max_connections: usize, tasks: Tasks) {
     let stop = tasks.stop();
     let room = Arc::new(Semaphore::new(max_connections));
     loop {
@@ -32,7 +29,7 @@ pub async fn serve(listener: TcpListener, router: Router, max_connections: usize
             accepted = accept(&listener, &room) => accepted,
         };
         if let Some((stream, permit)) = accepted {
-            let connection = connection(stream, router.clone(), tasks.clone());
+            let connection = connection(stream, service.clone(), tasks.clone());
             tasks.spawn(async move {
                 connection.await;
                 drop(permit);
@@ -57,7 +54,7 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, tasks: Tasks) {
+async fn connection(stream: TcpStream, service: Guarded, tasks: Tasks) {
     // Without it an event waits for the acknowledgement of the one before.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "could not set TCP_NODELAY");
@@ -67,7 +64,7 @@ async fn connection(stream: TcpStream, router: Router, tasks: Tasks) {
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES)
         .max_headers(HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut served = pin!(served);
     let stop = tasks.stop();
     let done = tokio::select! {

@@ -1,15 +1,21 @@
 //! Every route, and the gate that all of them stand behind.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::Arc,
+};
 
 use axum::{
     Router,
-    extract::{Request, State},
-    http::{HeaderValue, StatusCode, header},
-    middleware::{self, Next},
+    body::Body,
+    http::{HeaderValue, Request, StatusCode, header},
     response::Response,
-    routing::{get, post},
+    routing::{future::RouteFuture, get, post},
 };
+use futures_util::future::Either;
+use hyper::body::Incoming;
+use tower_service::Service as _;
 
 use super::{Hub, health, mcp};
 use crate::downstream::http::reply;
@@ -17,7 +23,7 @@ use crate::downstream::http::reply;
 const OPEN: &str = "/healthz";
 
 /// The router of the one port.
-pub fn router(hub: &Arc<Hub>) -> Router {
+fn router(hub: &Arc<Hub>) -> Router {
     let door = || get(mcp::all).post(mcp::all).delete(mcp::all);
     Router::new()
         .route("/mcp", door())
@@ -31,26 +37,54 @@ pub fn router(hub: &Arc<Hub>) -> Router {
         .route("/readyz", get(health::ready))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
-        .layer(middleware::from_fn_with_state(Arc::clone(hub), gate))
         .with_state(Arc::clone(hub))
 }
 
-/// Host, Origin and token, before anything else is looked at.
-async fn gate(State(hub): State<Arc<Hub>>, mut request: Request, next: Next) -> Response {
-    if let Err((status, why)) = hub.gate.check(request.uri(), request.headers()) {
-        return reply::refuse(status, why);
+/// The router behind its gate: Host, Origin and token come before anything else.
+#[derive(Clone, Debug)]
+pub struct Guarded {
+    hub: Arc<Hub>,
+    router: Router,
+}
+
+impl Guarded {
+    /// Every route, guarded.
+    pub fn new(hub: Arc<Hub>) -> Self {
+        let router = router(&hub);
+        Self { hub, router }
     }
-    if request.uri().path() != OPEN {
-        let token = request
-            .headers()
-            .get(header::AUTHORIZATION)
-            .map(HeaderValue::as_bytes);
-        match hub.access.identify(token) {
-            Ok(principal) => drop(request.extensions_mut().insert(principal)),
-            Err(denied) => return unauthorized(denied.to_string()),
+
+    fn admit(&self, request: &mut Request<Body>) -> Result<(), Response> {
+        let refuse = |(status, why)| reply::refuse(status, why);
+        self.hub
+            .gate
+            .check(request.uri(), request.headers())
+            .map_err(refuse)?;
+        if request.uri().path() != OPEN {
+            let token = request
+                .headers()
+                .get(header::AUTHORIZATION)
+                .map(HeaderValue::as_bytes);
+            let principal = self.hub.access.identify(token);
+            let principal = principal.map_err(|denied| unauthorized(denied.to_string()))?;
+            request.extensions_mut().insert(principal);
+        }
+        Ok(())
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Guarded {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, RouteFuture<Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let mut request = request.map(Body::new);
+        match self.admit(&mut request) {
+            Ok(()) => Either::Right(self.router.clone().call(request)),
+            Err(refusal) => Either::Left(ready(Ok(refusal))),
         }
     }
-    next.run(request).await
 }
 
 fn unauthorized(why: String) -> Response {

@@ -21,7 +21,7 @@ pub(super) fn server_info() -> Value {
 fn capabilities() -> Value {
     json!({
         "tools": {"listChanged": true},
-        "resources": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
         "prompts": {"listChanged": true},
         "completions": {},
         "logging": {},

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     mcp::{Id, LogLevel, Params, Request, RpcError, Version, code, error, result},
     queue,
-    tool::{Answer, Caller, InputRequired, Inputs, Peer},
+    tool::{Answer, Caller, InputRequired, Inputs, Peer, no_resource},
 };
 
 /// A request with its own copy of the text.
@@ -27,7 +27,7 @@ pub(super) struct Owned {
 pub(super) struct Context<'a> {
     pub(super) caller: &'a Caller,
     pub(super) version: Version,
-    pub(super) capabilities: &'a Value,
+    pub(super) capabilities: &'a Arc<Value>,
     pub(super) log_level: Option<LogLevel>,
     /// Where messages of this request go until its answer.
     pub(super) out: &'a queue::Sender,
@@ -99,17 +99,39 @@ impl Engine {
                 session.set_log_level(LogLevel::read(level)?);
                 Ok("{}".to_owned())
             }
+            "resources/subscribe" => self.subscribe(session, &params),
+            "resources/unsubscribe" => {
+                session.wanted.remove(&Params::text(params.uri, "uri")?);
+                Ok("{}".to_owned())
+            }
             method => {
                 let context = Context {
                     caller: &session.caller,
                     version: session.version(),
-                    capabilities: session.client().map_or(&Value::Null, |it| &it.capabilities),
+                    capabilities: session.capabilities(),
                     log_level: session.log_level(),
                     out,
                     session: Some(session),
                 };
                 self.offered(&context, method, &params).await
             }
+        }
+    }
+
+    fn subscribe(&self, session: &Session, params: &Params<'_>) -> Result<String, RpcError> {
+        let uri = Params::text(params.uri, "uri")?;
+        if !self
+            .catalog
+            .snapshot()
+            .has_resource(&session.caller.scope, &uri)
+        {
+            return Err(no_resource(&uri));
+        }
+        match session.wanted.add(&uri) {
+            true => Ok("{}".to_owned()),
+            false => Err(RpcError::params(
+                "this session watches as many resources as it may",
+            )),
         }
     }
 
@@ -186,6 +208,7 @@ impl Engine {
             out: Some(context.out.clone()),
             progress_token: params.meta()?.progress_token()?,
             log_level: context.log_level,
+            capabilities: Arc::clone(context.capabilities),
             inputs: self.inputs(&bound, params)?,
         };
         for _ in 0..rounds::MAX {

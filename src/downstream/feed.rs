@@ -1,15 +1,9 @@
 //! Messages on their way to one reader, in order, some kept for a second try.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
-use serde_json::json;
-use tokio::sync::watch;
-
-use crate::{
-    mcp::notification,
-    queue,
-    tool::{Catalog, Scope, Snapshot},
-};
+use super::news::News;
+use crate::{mcp::notification, queue};
 
 /// The number of the stream that belongs to no request.
 pub(super) const STANDALONE: u64 = 0;
@@ -20,7 +14,7 @@ const KEPT_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Feed {
     messages: queue::Receiver,
-    changes: Option<Changes>,
+    news: Option<News>,
     waiting: VecDeque<String>,
     number: u64,
     kept: VecDeque<(u64, String)>,
@@ -28,18 +22,11 @@ pub(super) struct Feed {
     last: u64,
 }
 
-#[derive(Debug)]
-struct Changes {
-    catalog: watch::Receiver<Arc<Snapshot>>,
-    seen: Arc<Snapshot>,
-    scope: Scope,
-}
-
 impl Feed {
     pub(super) fn new(messages: queue::Receiver, number: u64) -> Self {
         Self {
             messages,
-            changes: None,
+            news: None,
             waiting: VecDeque::new(),
             number,
             kept: VecDeque::new(),
@@ -49,12 +36,8 @@ impl Feed {
     }
 
     /// Also tells of every change of the catalog from now on.
-    pub(super) fn with_changes(mut self, catalog: &Catalog, scope: Scope) -> Self {
-        self.changes = Some(Changes {
-            catalog: catalog.watch(),
-            seen: catalog.snapshot(),
-            scope,
-        });
+    pub(super) fn with_news(mut self, news: News) -> Self {
+        self.news = Some(news);
         self
     }
 
@@ -74,13 +57,15 @@ impl Feed {
             if let Some(message) = self.waiting.pop_front() {
                 return Some(message);
             }
-            let Some(changes) = &mut self.changes else {
+            let Some(news) = &mut self.news else {
                 return self.messages.recv().await;
             };
             tokio::select! {
                 biased;
                 message = self.messages.recv() => return message,
-                Ok(()) = changes.catalog.changed() => self.waiting.extend(changes.take()),
+                items = news.next() => self.waiting.extend(
+                    items.into_iter().map(|(method, params)| notification(method, &params)),
+                ),
             }
         }
     }
@@ -117,22 +102,6 @@ impl Feed {
         for message in again.into_iter().rev() {
             self.waiting.push_front(message);
         }
-    }
-}
-
-impl Changes {
-    fn take(&mut self) -> Vec<String> {
-        let now = Arc::clone(&self.catalog.borrow_and_update());
-        let before = std::mem::replace(&mut self.seen, Arc::clone(&now));
-        let (Ok(now), Ok(before)) = (now.view(&self.scope), before.view(&self.scope)) else {
-            // A server that came or went changes all of its lists.
-            return vec![notification("notifications/tools/list_changed", &json!({}))];
-        };
-        let changed = now.changes_since(before);
-        changed
-            .into_iter()
-            .map(|method| notification(method, &json!({})))
-            .collect()
     }
 }
 

@@ -1,7 +1,5 @@
 //! `subscriptions/listen`: news of the catalog on a stream of its own.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use axum::{
     body::{Body, Bytes},
     http::StatusCode,
@@ -9,23 +7,23 @@ use axum::{
 };
 use futures_util::stream;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     describe,
     dispatch::Owned,
     http::{Arrival, reply},
+    news::{News, Wanted},
 };
 use crate::{
     mcp::{Id, Params, RpcError, event, key, notification, result},
-    tool::{Catalog, Scope, Snapshot},
+    tool::{Catalog, Scope},
 };
 
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// What a listener asked for, by the notification it names.
-const KINDS: [(&str, &str); 3] = [
+/// Lists that a listener can ask for, and the notifications of each.
+const LISTS: [(&str, &str); 3] = [
     ("toolsListChanged", "notifications/tools/list_changed"),
     ("promptsListChanged", "notifications/prompts/list_changed"),
     (
@@ -34,63 +32,64 @@ const KINDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A listener and what it has seen.
+/// Someone who listens, and what for.
 #[derive(Debug)]
 pub(super) struct Listener {
     id: Id,
-    wanted: BTreeMap<&'static str, &'static str>,
-    catalog: watch::Receiver<Arc<Snapshot>>,
-    seen: Arc<Snapshot>,
-    scope: Scope,
+    honoured: Map<String, Value>,
+    methods: Vec<&'static str>,
+    news: News,
 }
 
 impl Listener {
     pub(super) fn new(catalog: &Catalog, scope: Scope, request: &Owned) -> Result<Self, RpcError> {
         let params = Params::read(request.params.as_deref())?;
         let asked = Params::object(params.notifications, "notifications")?;
-        let wanted = KINDS
+        let mut honoured = Map::new();
+        let mut methods = vec!["notifications/resources/updated"];
+        for (name, method) in LISTS {
+            if asked.get(name) == Some(&Value::Bool(true)) {
+                honoured.insert(name.to_owned(), true.into());
+                methods.push(method);
+            }
+        }
+        let wanted = Wanted::default();
+        let uris = asked.get("resourceSubscriptions").and_then(Value::as_array);
+        let uris: Vec<&str> = uris
             .into_iter()
-            .filter(|(name, _)| asked.get(*name) == Some(&Value::Bool(true)));
+            .flatten()
+            .filter_map(Value::as_str)
+            .filter(|uri| wanted.add(uri))
+            .collect();
+        if !uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), uris.into());
+        }
+        let news = News::new(catalog, scope, wanted);
+        let id = request.id.clone();
         Ok(Self {
-            id: request.id.clone(),
-            wanted: wanted.collect(),
-            seen: catalog.snapshot(),
-            catalog: catalog.watch(),
-            scope,
+            id,
+            honoured,
+            methods,
+            news,
         })
     }
 
     /// The first message: what will be told.
     pub(super) fn acknowledged(&self) -> String {
-        let honoured: Map<String, Value> = self
-            .wanted
-            .keys()
-            .map(|name| ((*name).to_owned(), true.into()))
-            .collect();
-        let params = json!({"notifications": honoured, "_meta": self.meta()});
+        let params = json!({"notifications": self.honoured, "_meta": self.meta()});
         notification("notifications/subscriptions/acknowledged", &params)
     }
 
     /// The next messages. Cancel-safe.
     pub(super) async fn next(&mut self) -> Vec<String> {
-        loop {
-            if self.catalog.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-            let now = Arc::clone(&self.catalog.borrow_and_update());
-            let before = std::mem::replace(&mut self.seen, Arc::clone(&now));
-            let (Ok(now), Ok(before)) = (now.view(&self.scope), before.view(&self.scope)) else {
-                continue;
-            };
-            let changed = now.changes_since(before).into_iter();
-            let told: Vec<String> = changed
-                .filter(|method| self.wanted.values().any(|it| it == method))
-                .map(|method| notification(method, &json!({"_meta": self.meta()})))
-                .collect();
-            if !told.is_empty() {
-                return told;
+        let mut told = Vec::new();
+        for (method, mut params) in self.news.next().await {
+            if self.methods.contains(&method) {
+                params["_meta"] = self.meta();
+                told.push(notification(method, &params));
             }
         }
+        told
     }
 
     /// The last message, when we end the stream.

@@ -1,6 +1,8 @@
 //! Clients of 2026-07-28: each request says all about them.
 
-use serde_json::Value;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::{
     Engine,
@@ -11,13 +13,12 @@ use crate::{
     queue,
     tool::Caller,
 };
-use serde_json::json;
 
 /// What a request says about its client.
 #[derive(Debug)]
 pub(super) struct Client {
     version: Version,
-    capabilities: Value,
+    capabilities: Arc<Value>,
     log_level: Option<LogLevel>,
 }
 
@@ -30,12 +31,12 @@ impl Client {
         let version = Version::parse(name).filter(|it| it.is_modern());
         let capabilities = meta
             .capabilities()
-            .and_then(|raw| serde_json::from_str(raw.get()).ok());
+            .and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         Ok(Self {
             version: version.ok_or_else(|| unsupported(name))?,
-            capabilities: capabilities.ok_or_else(|| {
+            capabilities: Arc::new(capabilities.ok_or_else(|| {
                 RpcError::params("_meta must have the client's capabilities, an object")
-            })?,
+            })?),
             log_level: meta.log_level()?,
         })
     }

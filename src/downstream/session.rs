@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::feed::Feed;
+use super::{feed::Feed, news::Wanted};
 use crate::{
     mcp::{Id, LogLevel, Params, Response, RpcError, Version, code, request},
     queue,
@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) caller: Caller,
     /// Messages that belong to no request.
     pub(super) out: queue::Sender,
+    /// Resources whose changes the client wants to hear of.
+    pub(super) wanted: Wanted,
     /// Ends with the session.
     pub(super) end: CancellationToken,
     /// The client says no more; what it began is finished.
@@ -52,9 +54,9 @@ pub(super) struct Session {
 
 /// What the client said when it shook hands.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) version: Version,
-    pub(super) capabilities: Value,
+struct Client {
+    version: Version,
+    capabilities: Arc<Value>,
 }
 
 /// A request in progress; dropping it takes it off the session's list.
@@ -75,6 +77,7 @@ impl Session {
             id,
             caller,
             out,
+            wanted: Wanted::default(),
             end: CancellationToken::new(),
             closing: CancellationToken::new(),
             freed: Notify::new(),
@@ -109,18 +112,22 @@ impl Session {
         self.client
             .get_or_init(|| Client {
                 version,
-                capabilities,
+                capabilities: Arc::new(capabilities),
             })
             .version
     }
 
-    pub(super) fn client(&self) -> Option<&Client> {
-        self.client.get()
+    /// What the client can be asked for; before the handshake nothing.
+    pub(super) fn capabilities(&self) -> &Arc<Value> {
+        static NONE: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
+        self.client.get().map_or(&NONE, |it| &it.capabilities)
     }
 
     /// The agreed version; before the handshake the oldest.
     pub(super) fn version(&self) -> Version {
-        self.client().map_or(Version::V2024_11_05, |it| it.version)
+        self.client
+            .get()
+            .map_or(Version::V2024_11_05, |it| it.version)
     }
 
     pub(super) fn log_level(&self) -> Option<LogLevel> {

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::{
     feed::{Feed, STANDALONE},
+    news::News,
     session::Session,
 };
 use crate::{
@@ -99,10 +100,8 @@ pub(super) fn detached(caller: Caller, max_running: usize, catalog: &Catalog) ->
     let (out, messages) = queue::channel();
     let scope = caller.scope.clone();
     let session = Session::new(random_id(), caller, out, max_running);
-    session.park(
-        STANDALONE,
-        Feed::new(messages, STANDALONE).with_changes(catalog, scope),
-    );
+    let news = News::new(catalog, scope, session.wanted.clone());
+    session.park(STANDALONE, Feed::new(messages, STANDALONE).with_news(news));
     session
 }
 

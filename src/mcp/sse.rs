@@ -37,9 +37,9 @@ pub fn event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
 
 /// Puts JSON on one line; line breaks in JSON stand only between its parts.
 pub fn one_line(text: String) -> String {
-    match text.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        false => text,
-        true => text.replace(['\n', '\r'], " "),
+    match memchr::memchr2(b'\n', b'\r', text.as_bytes()) {
+        None => text,
+        Some(_) => text.replace(['\n', '\r'], " "),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
-    sync::watch,
+    sync::{broadcast, watch},
     time::{self, Instant},
 };
 
@@ -23,9 +23,13 @@ use crate::{
 #[derive(Debug)]
 pub struct Catalog {
     current: watch::Sender<Arc<Snapshot>>,
+    updated: broadcast::Sender<Arc<str>>,
     timeout: Duration,
     max_result_bytes: usize,
 }
+
+/// How many changed addresses wait for the slowest listener.
+const UPDATES: usize = 1024;
 
 /// What is on offer at one moment.
 #[derive(Debug, Default)]
@@ -58,6 +62,7 @@ impl Catalog {
     pub fn new(timeout: Duration, max_result_bytes: usize) -> Self {
         Self {
             current: watch::Sender::default(),
+            updated: broadcast::Sender::new(UPDATES),
             timeout,
             max_result_bytes,
         }
@@ -76,6 +81,17 @@ impl Catalog {
     /// What is on offer, now and as it changes.
     pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.current.subscribe()
+    }
+
+    /// Says that the resource at `uri` has changed.
+    pub fn touch(&self, uri: &str) {
+        // Nobody may be listening.
+        let _ = self.updated.send(uri.into());
+    }
+
+    /// Addresses of resources as they change.
+    pub fn updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.updated.subscribe()
     }
 
     /// Calls a tool. A call that fails is an answer that says so; an error is
@@ -217,6 +233,17 @@ impl Snapshot {
         }
     }
 
+    /// Whether `uri` can be read in `scope`.
+    pub fn has_resource(&self, scope: &Scope, uri: &str) -> bool {
+        let view = self.view(scope);
+        view.is_ok_and(|it| {
+            it.resources
+                .get(uri)
+                .or_else(|| it.templates.fitting(uri))
+                .is_some()
+        })
+    }
+
     /// Whether there is a server of this name.
     pub fn has_server(&self, name: &str) -> bool {
         self.servers.contains_key(name)
@@ -224,7 +251,7 @@ impl Snapshot {
 }
 
 /// No resource has this address. Doors of the older versions give it its own code.
-fn no_resource(uri: &str) -> RpcError {
+pub fn no_resource(uri: &str) -> RpcError {
     let shown: String = uri.chars().take(200).collect();
     RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
 }

@@ -1,7 +1,7 @@
 //! Results of tools: making them, bounding them, and reading them as text.
 
 use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
 /// A result with `value` as structured content and as text.
 pub fn structured(value: &impl Serialize) -> String {
@@ -13,29 +13,22 @@ pub fn failure(why: &str) -> String {
     with_structure(&json!({"success": false, "error": why}), true)
 }
 
+/// Written by hand: the value is serialised once and escaped once.
 fn with_structure(value: &impl Serialize, is_error: bool) -> String {
-    #[derive(Serialize)]
-    struct Text<'a> {
-        r#type: &'static str,
-        text: &'a str,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Result<'a> {
-        content: [Text<'a>; 1],
-        structured_content: &'a RawValue,
-        is_error: bool,
-    }
-    let raw = serde_json::value::to_raw_value(value).expect("our own values are JSON");
-    let result = Result {
-        content: [Text {
-            r#type: "text",
-            text: raw.get(),
-        }],
-        structured_content: &raw,
-        is_error,
-    };
-    serde_json::to_string(&result).expect("our own values are JSON")
+    let raw = serde_json::to_string(value).expect("our own values are JSON");
+    let escaped = serde_json::to_string(&raw).expect("text is JSON");
+    [
+        "{\"content\":[{\"type\":\"text\",\"text\":",
+        &escaped,
+        "}],\"structuredContent\":",
+        &raw,
+        if is_error {
+            ",\"isError\":true}"
+        } else {
+            ",\"isError\":false}"
+        },
+    ]
+    .concat()
 }
 
 /// Cuts a result to `limit` bytes: its text is kept as far as it goes, with a

@@ -1,5 +1,7 @@
 //! What a call in progress may say to who asked for it.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -17,6 +19,8 @@ pub struct Peer {
     pub progress_token: Option<Id>,
     /// The least severe log message wanted, if any.
     pub log_level: Option<LogLevel>,
+    /// What the caller can be asked for, as it declared.
+    pub capabilities: Arc<Value>,
     /// What the caller answered so far.
     pub inputs: Inputs,
 }

@@ -2,7 +2,7 @@
 //! stream from its first message on.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::Arc,
     task::{self, Poll},
@@ -60,10 +60,14 @@ impl Exchange {
         }
         let first = tokio::select! {
             biased;
-            done = &mut work, if self.accepts.json => return finish(done),
+            done = &mut work, if self.accepts.json => match self.messages.try_recv() {
+                None => return finish(done),
+                // What it said on the way comes before its answer.
+                first => return self.stream(first, Some(Box::pin(ready(done)))),
+            },
             first = self.messages.recv() => first,
             () = time::sleep(QUIET), if self.accepts.json => None,
-            () = std::future::ready(()), if !self.accepts.json => None,
+            () = ready(()), if !self.accepts.json => None,
         };
         self.stream(first, work.release())
     }

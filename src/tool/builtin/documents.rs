@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::{QUERY_LIMIT, answer, failed, handler, internal, output_schema, reads_only};
 use crate::{
-    mcp::{RpcError, code},
+    mcp::RpcError,
     source::Sqlite,
+    tool::no_resource,
     tool::offer::{Action, Answer, Ask, Kind, Offer},
 };
 
@@ -102,9 +103,7 @@ async fn read(source: Sqlite, uri: String) -> Result<Answer, RpcError> {
             .map_err(|error| internal(&error))?,
     };
     let Some(document) = found else {
-        return Err(
-            RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": uri})),
-        );
+        return Err(no_resource(&uri));
     };
     let text = format!("# {}\n\n{}\n", document.title, document.content);
     let contents = json!([{"uri": uri, "mimeType": "text/plain", "text": text}]);

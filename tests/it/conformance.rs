@@ -1,0 +1,56 @@
+//! The official conformance suite against the hub's own doors.
+
+use tokio::process::Command;
+
+use crate::{
+    clients::{node, run, tools},
+    hub::TestHub,
+};
+
+/// Runs every required scenario of `version`; returns how many passed.
+async fn passed(address: &str, version: &str) -> usize {
+    let suite = tools().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let out = tempfile::tempdir().unwrap();
+    let mut command = Command::new(node());
+    let url = format!("http://{address}/mcp");
+    command
+        .arg(suite)
+        .args(["server", "--url", &url, "--requirements", version, "-o"])
+        .arg(out.path());
+    let shown = run(&mut command).await;
+    let summary = shown.split("=== SUMMARY ===").nth(1).expect("a summary");
+    let scored = summary.split("Not scored").next().unwrap_or(summary);
+    let unscored: Vec<&str> = summary
+        .split("Not scored")
+        .nth(1)
+        .unwrap_or_default()
+        .lines()
+        .collect();
+    let is_unscored = |name: &str| {
+        unscored
+            .iter()
+            .any(|line| line.split_whitespace().nth(1) == Some(name))
+    };
+    let failed: Vec<&str> = scored
+        .lines()
+        .filter_map(|line| line.strip_prefix("✗ "))
+        .filter(|line| !is_unscored(line.split(':').next().unwrap()))
+        .collect();
+    assert!(failed.is_empty(), "{version}: {failed:?}\n{shown}");
+    let passed = scored.lines().filter_map(|line| line.strip_prefix("✓ "));
+    passed
+        .filter(|line| !is_unscored(line.split(':').next().unwrap()))
+        .count()
+}
+
+#[tokio::test]
+async fn every_required_scenario_with_sessions() {
+    let hub = TestHub::with_suite().await;
+    assert_eq!(passed(&hub.address, "2025-11-25").await, 30);
+}
+
+#[tokio::test]
+async fn every_required_scenario_without_sessions() {
+    let hub = TestHub::with_suite().await;
+    assert_eq!(passed(&hub.address, "2026-07-28").await, 37);
+}

@@ -1,0 +1,392 @@
+//! Every door in every version it speaks, with the same assertions.
+
+use std::{collections::HashMap, process::Stdio};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::{
+    hub::{TestHub, initialize, modern, request},
+    wire::{Ask, Reply, within},
+};
+
+const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// A client of one door.
+enum Door {
+    /// Streamable HTTP with a session.
+    Session {
+        address: String,
+        path: &'static str,
+        headers: HashMap<&'static str, String>,
+    },
+    /// Streamable HTTP, stateless.
+    Stateless { hub: String },
+    /// HTTP+SSE.
+    Sse {
+        address: String,
+        endpoint: String,
+        stream: Box<Reply>,
+    },
+    /// A child's stdin and stdout.
+    Stdio {
+        _child: Child,
+        input: ChildStdin,
+        output: Lines<BufReader<ChildStdout>>,
+        modern: bool,
+    },
+}
+
+impl Door {
+    async fn streamable(hub: &TestHub, path: &'static str, version: &str) -> Self {
+        let reply = Ask::post(&hub.address, path, &initialize(version, &json!({})))
+            .send()
+            .await;
+        let id = reply.headers["mcp-session-id"].clone();
+        let agreed = reply.json().await["result"]["protocolVersion"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(agreed, version);
+        let headers = HashMap::from([("mcp-session-id", id), ("mcp-protocol-version", agreed)]);
+        Self::Session {
+            address: hub.address.clone(),
+            path,
+            headers,
+        }
+    }
+
+    async fn sse(hub: &TestHub, version: &str) -> Self {
+        let get = Ask::new(&hub.address, "GET", "/sse").header("accept", "text/event-stream");
+        let mut stream = Box::new(get.send().await);
+        let first = stream.event().await.unwrap();
+        assert_eq!(first.name, "endpoint");
+        let mut door = Self::Sse {
+            address: hub.address.clone(),
+            endpoint: first.data,
+            stream,
+        };
+        door.shake_hands(version).await;
+        door
+    }
+
+    async fn stdio(hub: &TestHub, version: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+            .args(["stdio", "--data-dir"])
+            .arg(hub.directory.path().join("stdio"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let modern = version == "2026-07-28";
+        let mut door = Self::Stdio {
+            _child: child,
+            input,
+            output,
+            modern,
+        };
+        if !modern {
+            door.shake_hands(version).await;
+        }
+        door
+    }
+
+    async fn shake_hands(&mut self, version: &str) {
+        let done = self.exchange(initialize(version, &json!({}))).await;
+        assert_eq!(done["result"]["protocolVersion"], version);
+        assert_eq!(done["result"]["serverInfo"]["name"], "maru");
+    }
+
+    async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
+        let body = match self {
+            Self::Stateless { .. } | Self::Stdio { modern: true, .. } => {
+                let mut body = modern(method, params);
+                body["id"] = id.into();
+                body
+            }
+            _ => request(id, method, params),
+        };
+        let answer = self.exchange(body).await;
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    async fn exchange(&mut self, body: Value) -> Value {
+        match self {
+            Self::Session {
+                address,
+                path,
+                headers,
+            } => {
+                let mut ask = Ask::post(address, path, &body);
+                for (name, value) in headers {
+                    ask = ask.header(name, value);
+                }
+                ask.send().await.answer().await
+            }
+            Self::Stateless { hub } => {
+                let mut ask = Ask::post(hub, "/mcp", &body)
+                    .header("mcp-protocol-version", "2026-07-28")
+                    .header("mcp-method", body["method"].as_str().unwrap());
+                if let Some(name) = body["params"]["name"].as_str() {
+                    ask = ask.header("mcp-name", name);
+                }
+                ask.send().await.answer().await
+            }
+            Self::Sse {
+                address,
+                endpoint,
+                stream,
+            } => {
+                let posted = Ask::post(address, endpoint, &body).send().await;
+                assert_eq!(posted.status, 202);
+                stream.message().await.unwrap()
+            }
+            Self::Stdio { input, output, .. } => {
+                input
+                    .write_all(format!("{body}\n").as_bytes())
+                    .await
+                    .unwrap();
+                let line = within(output.next_line()).await.unwrap().unwrap();
+                serde_json::from_str(&line).unwrap()
+            }
+        }
+    }
+}
+
+/// What must hold through every door.
+async fn check(mut door: Door) {
+    let list = door.ask(1, "tools/list", json!({})).await;
+    let tools = list["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "calculate_vacation_days",
+            "get_all_employees",
+            "get_employee_info",
+            "search_docs"
+        ]
+    );
+
+    let called = door
+        .ask(
+            2,
+            "tools/call",
+            json!({"name": "search_docs", "arguments": {"query": "연차"}}),
+        )
+        .await;
+    let result = &called["result"];
+    assert_eq!(result["isError"], false);
+    assert_eq!(result["structuredContent"]["success"], true);
+    assert_eq!(
+        result["structuredContent"]["result"][0]["title"],
+        "연차 휴가 규정"
+    );
+    let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text, result["structuredContent"]);
+
+    let wrong = door
+        .ask(
+            3,
+            "tools/call",
+            json!({"name": "search_docs", "arguments": {"query": 5}}),
+        )
+        .await;
+    assert_eq!(wrong["result"]["isError"], true);
+    let why = wrong["result"]["structuredContent"]["error"]
+        .as_str()
+        .unwrap();
+    assert!(why.contains("expected search_docs(query: string)"), "{why}");
+
+    let unknown = door
+        .ask(
+            4,
+            "tools/call",
+            json!({"name": "serch_docs", "arguments": {}}),
+        )
+        .await;
+    assert_eq!(unknown["error"]["code"], -32602);
+    assert!(
+        unknown["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("did you mean search_docs?")
+    );
+
+    let nothing = door.ask(5, "no/such", json!({})).await;
+    assert_eq!(nothing["error"]["code"], -32601);
+}
+
+#[tokio::test]
+async fn streamable_http_offers_the_same_in_every_version() {
+    let hub = TestHub::start().await;
+    for version in &LEGACY[1..] {
+        for path in ["/mcp", "/sse", "/mcp/s/maru"] {
+            check(Door::streamable(&hub, path, version).await).await;
+        }
+    }
+    check(Door::Stateless {
+        hub: hub.address.clone(),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn http_sse_offers_the_same_in_every_version() {
+    let hub = TestHub::start().await;
+    for version in LEGACY {
+        check(Door::sse(&hub, version).await).await;
+    }
+}
+
+#[tokio::test]
+async fn stdio_offers_the_same_in_every_version() {
+    let hub = TestHub::start().await;
+    for version in LEGACY.into_iter().chain(["2026-07-28"]) {
+        check(Door::stdio(&hub, version).await).await;
+    }
+}
+
+#[tokio::test]
+async fn stdio_finishes_what_it_began_when_the_input_ends() {
+    let hub = TestHub::start().await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+        .args(["stdio", "--data-dir"])
+        .arg(hub.directory.path().join("stdio"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut text = String::new();
+    for id in 0..500 {
+        text.push_str(&request(id, "tools/call", json!({"name": "get_all_employees"})).to_string());
+        text.push('\n');
+    }
+    text.push_str("not JSON\n");
+    let (written, output) = tokio::join!(
+        async move {
+            input.write_all(text.as_bytes()).await.unwrap();
+            drop(input);
+        },
+        within(child.wait_with_output())
+    );
+    written;
+    let output = output.unwrap();
+    assert!(output.status.success());
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|it| it["result"]["isError"] == false)
+            .count(),
+        500
+    );
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|it| it["error"]["code"] == -32700)
+            .count(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn post_to_sse_answers_those_who_did_not_shake_hands() {
+    let hub = TestHub::start().await;
+    let body = request(1, "tools/list", json!({}));
+    let direct = Ask::post(&hub.address, "/sse", &body)
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(direct["result"]["tools"].as_array().unwrap().len(), 4);
+    let refused = Ask::post(&hub.address, "/mcp", &body).send().await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test]
+async fn unknown_server_and_foreign_session_are_not_found() {
+    let hub = TestHub::start().await;
+    let unknown = Ask::post(
+        &hub.address,
+        "/mcp/s/nobody",
+        &initialize("2025-11-25", &json!({})),
+    )
+    .send()
+    .await;
+    assert_eq!(unknown.status, 404);
+    let session = hub.session("2025-11-25", json!({})).await;
+    // A session of one scope is not one of another.
+    let body = request(1, "tools/list", json!({}));
+    let elsewhere = Ask::post(&hub.address, "/mcp/s/maru", &body)
+        .header("mcp-session-id", &session)
+        .send()
+        .await;
+    assert_eq!(elsewhere.status, 404);
+}
+
+#[tokio::test]
+async fn resources_prompts_and_completion_are_offered() {
+    let hub = TestHub::start().await;
+    let mut door = Door::Stateless {
+        hub: hub.address.clone(),
+    };
+    let templates = door.ask(1, "resources/templates/list", json!({})).await;
+    assert_eq!(
+        templates["result"]["resourceTemplates"][0]["uriTemplate"],
+        "maru://documents/{id}"
+    );
+    let complete = json!({"ref": {"type": "ref/prompt", "name": "vacation_report"}, "argument": {"name": "employee_id", "value": "EMP00"}});
+    let completed = door.ask(2, "completion/complete", complete).await;
+    assert_eq!(completed["result"]["completion"]["values"][0], "EMP001");
+
+    let session = hub.session("2025-11-25", json!({})).await;
+    let read = |uri: &str| request(3, "resources/read", json!({"uri": uri}));
+    let found = hub
+        .ask(&session, &read("maru://documents/1"))
+        .send()
+        .await
+        .answer()
+        .await;
+    assert!(
+        found["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("연차 휴가 규정")
+    );
+    let missing = hub
+        .ask(&session, &read("maru://documents/999"))
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(missing["error"]["code"], -32002);
+    assert_eq!(missing["error"]["data"]["uri"], "maru://documents/999");
+    let prompt = request(
+        4,
+        "prompts/get",
+        json!({"name": "vacation_report", "arguments": {"employee_id": "EMP002"}}),
+    );
+    let prompt = hub.ask(&session, &prompt).send().await.answer().await;
+    assert!(
+        prompt["result"]["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("EMP002")
+    );
+}

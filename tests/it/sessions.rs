@@ -1,0 +1,333 @@
+//! The life of a session: streams, cancelling, coming back, ending.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    fixture,
+    hub::{TestHub, call, request},
+    wire::{Ask, Reply},
+};
+
+const V: &str = "2025-11-25";
+
+async fn stream(hub: &TestHub, session: &str) -> Reply {
+    let reply = Ask::new(&hub.address, "GET", "/mcp")
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", session)
+        .send()
+        .await;
+    assert_eq!(reply.status, 200);
+    reply
+}
+
+#[tokio::test]
+async fn changes_of_the_catalog_reach_every_open_stream() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let mut streamable = stream(&hub, &session).await;
+    let mut sse = Ask::new(&hub.address, "GET", "/sse")
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    assert_eq!(sse.event().await.unwrap().name, "endpoint");
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    let mut listening = hub.modern("subscriptions/listen", listen).send().await;
+    let acknowledged = listening.message().await.unwrap();
+    assert_eq!(
+        acknowledged["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    assert_eq!(
+        acknowledged["params"]["notifications"],
+        json!({"toolsListChanged": true})
+    );
+
+    let extra = fixture::tool("extra", json!({}), |_| async {
+        Err(maru::mcp::RpcError::params("never called"))
+    });
+    let mut offers = fixture::offers(hub.running.catalog());
+    offers.push(extra);
+    hub.publish(&offers);
+    for reader in [&mut streamable, &mut sse, &mut listening] {
+        let told = reader.message().await.unwrap();
+        assert_eq!(told["method"], "notifications/tools/list_changed");
+    }
+}
+
+#[tokio::test]
+async fn watched_resource_is_reported_when_it_changes() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let mut reader = stream(&hub, &session).await;
+    let subscribe = |method: &str, uri: &str| request(1, method, json!({"uri": uri}));
+    let done = hub
+        .ask(
+            &session,
+            &subscribe("resources/subscribe", "test://watched-resource"),
+        )
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(done["result"], json!({}));
+    let missing = hub
+        .ask(&session, &subscribe("resources/subscribe", "test://none"))
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(missing["error"]["code"], -32002);
+
+    hub.running.catalog().touch("test://static-text");
+    hub.running.catalog().touch("test://watched-resource");
+    let told = reader.message().await.unwrap();
+    assert_eq!(told["method"], "notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "test://watched-resource");
+}
+
+#[tokio::test]
+async fn only_one_reader_has_the_stream_of_a_session() {
+    let hub = TestHub::start().await;
+    let session = hub.session(V, json!({})).await;
+    let _first = stream(&hub, &session).await;
+    let second = Ask::new(&hub.address, "GET", "/mcp")
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", &session);
+    assert_eq!(second.send().await.status, 409);
+}
+
+#[tokio::test]
+async fn cut_stream_is_resumed_where_it_was_cut() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let body = request(
+        7,
+        "tools/call",
+        json!({"name": "test_tool_with_progress", "arguments": {}, "_meta": {"progressToken": "p"}}),
+    );
+    let mut first = hub.ask(&session, &body).send().await;
+    assert!(first.is_stream());
+    let primed = first.event().await.unwrap();
+    assert!(primed.data.is_empty());
+    let seen = first.event().await.unwrap();
+    drop(first);
+
+    let mut again = Ask::new(&hub.address, "GET", "/mcp")
+        .header("accept", "text/event-stream")
+        .header("mcp-session-id", &session)
+        .header("last-event-id", seen.id.as_deref().unwrap())
+        .send()
+        .await;
+    let mut progress = Vec::new();
+    let answer = loop {
+        let message = again.message().await.unwrap();
+        if message["id"] == 7 {
+            break message;
+        }
+        progress.push(message["params"]["progress"].as_f64().unwrap());
+    };
+    assert_eq!(progress, [50.0, 100.0]);
+    assert_eq!(answer["result"]["content"][0]["text"], "Progressed");
+    assert!(again.message().await.is_none());
+}
+
+#[tokio::test]
+async fn cancelled_request_is_not_answered_and_its_id_is_free_again() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let slow = hub.ask(&session, &call(1, "slow", json!({}))).send();
+    let cancel = async {
+        sleep(Duration::from_millis(100)).await;
+        let busy = hub
+            .ask(&session, &call(1, "slow", json!({})))
+            .send()
+            .await
+            .answer()
+            .await;
+        assert_eq!(busy["error"]["code"], -32600);
+        let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+        assert_eq!(hub.ask(&session, &body).send().await.status, 202);
+    };
+    let began = Instant::now();
+    let (reply, ()) = tokio::join!(slow, cancel);
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!(reply.text().await, "");
+    let free = hub
+        .ask(&session, &call(1, "slow", json!({"milliseconds": 1})))
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(free["result"]["content"][0]["text"], "Slept");
+}
+
+#[tokio::test]
+async fn session_runs_no_more_than_it_may() {
+    let hub = TestHub::with(|config| config.limits.max_calls_per_session = 2).await;
+    hub.publish_fixture();
+    let session = hub.session(V, json!({})).await;
+    let slow = |id: i64| {
+        hub.ask(&session, &call(id, "slow", json!({"milliseconds": 600})))
+            .send()
+    };
+    let late = async {
+        sleep(Duration::from_millis(200)).await;
+        slow(3).await.answer().await
+    };
+    let (one, two, three) = tokio::join!(slow(1), slow(2), late);
+    assert_eq!(three["error"]["code"], -32000);
+    for done in [one, two] {
+        assert_eq!(done.answer().await["result"]["content"][0]["text"], "Slept");
+    }
+}
+
+#[tokio::test]
+async fn deleted_session_is_gone_and_its_stream_ends() {
+    let hub = TestHub::start().await;
+    let session = hub.session(V, json!({})).await;
+    let mut reader = stream(&hub, &session).await;
+    let delete = || Ask::new(&hub.address, "DELETE", "/mcp").header("mcp-session-id", &session);
+    assert_eq!(delete().send().await.status, 204);
+    assert!(reader.message().await.is_none());
+    assert_eq!(delete().send().await.status, 404);
+    assert_eq!(
+        hub.ask(&session, &request(1, "ping", json!({})))
+            .send()
+            .await
+            .status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn idle_session_ends_by_itself_and_a_read_one_does_not() {
+    let hub = TestHub::with(|config| config.limits.session_idle_ms = 1000).await;
+    let idle = hub.session(V, json!({})).await;
+    let read = hub.session(V, json!({})).await;
+    let _reader = stream(&hub, &read).await;
+    let ping = |session: &str| hub.ask(session, &request(1, "ping", json!({}))).send();
+    sleep(Duration::from_millis(1800)).await;
+    assert_eq!(ping(&idle).await.status, 404);
+    assert_eq!(ping(&read).await.status, 200);
+}
+
+#[tokio::test]
+async fn no_more_sessions_are_opened_than_allowed() {
+    let hub = TestHub::with(|config| config.limits.max_sessions = 1).await;
+    let _one = hub.session(V, json!({})).await;
+    let two = hub
+        .post(&crate::hub::initialize(V, &json!({})))
+        .send()
+        .await;
+    assert_eq!(two.status, 503);
+}
+
+#[tokio::test]
+async fn batches_exist_in_one_version() {
+    let hub = TestHub::start().await;
+    let body = json!([
+        request(1, "ping", json!({})),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        request(2, "tools/call", json!({"name": "get_all_employees"})),
+    ]);
+    let session = hub.session("2025-03-26", json!({})).await;
+    let answers: Value = hub.ask(&session, &body).send().await.json().await;
+    let ids: Vec<&Value> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["id"])
+        .collect();
+    assert_eq!(ids, [1, 2]);
+    let only_notes = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
+    assert_eq!(hub.ask(&session, &only_notes).send().await.status, 202);
+    let newer = hub.session(V, json!({})).await;
+    assert_eq!(hub.ask(&newer, &body).send().await.status, 400);
+}
+
+#[tokio::test]
+async fn client_that_logs_is_told_and_one_that_does_not_is_not() {
+    let hub = TestHub::start().await;
+    let session = hub.session(V, json!({})).await;
+    let quiet = hub
+        .ask(&session, &call(1, "get_all_employees", json!({})))
+        .send()
+        .await;
+    assert!(!quiet.is_stream());
+    let level = request(2, "logging/setLevel", json!({"level": "debug"}));
+    assert_eq!(
+        hub.ask(&session, &level).send().await.answer().await["result"],
+        json!({})
+    );
+    let mut told = hub
+        .ask(&session, &call(3, "get_all_employees", json!({})))
+        .send()
+        .await;
+    let log = told.message().await.unwrap();
+    assert_eq!(log["method"], "notifications/message");
+    assert_eq!(log["params"]["data"]["tool"], "get_all_employees");
+    assert_eq!(told.message().await.unwrap()["id"], 3);
+}
+
+#[tokio::test]
+async fn vanished_client_never_holds_the_hub() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    for id in 0..20 {
+        let asked = hub.ask(&session, &call(id, "slow", json!({}))).send();
+        // The client gives up; the request goes on for its grace.
+        let _ = tokio::time::timeout(Duration::from_millis(20), asked).await;
+    }
+    let other = hub.session(V, json!({})).await;
+    let answer = hub
+        .ask(&other, &call(1, "test_simple_text", json!({})))
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(answer["result"]["isError"], false);
+    // After the grace the session has room again: nothing of it runs on.
+    sleep(Duration::from_millis(5600)).await;
+    let ids: Vec<Value> = (0..20)
+        .map(|id| call(id, "slow", json!({"milliseconds": 1})))
+        .collect();
+    for body in &ids {
+        let again = hub.ask(&session, body).send().await.answer().await;
+        assert_eq!(again["result"]["content"][0]["text"], "Slept");
+    }
+}
+
+#[tokio::test]
+async fn stopping_finishes_requests_and_ends_streams() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let mut reader = stream(&hub, &session).await;
+    let listening = json!({"notifications": {"toolsListChanged": true}});
+    let mut listening = hub.modern("subscriptions/listen", listening).send().await;
+    listening.message().await.unwrap();
+    let slow = hub.modern(
+        "tools/call",
+        json!({"name": "slow", "arguments": {"milliseconds": 500}}),
+    );
+    let asked = Arc::new(tokio::sync::Notify::new());
+    let ready = Arc::clone(&asked);
+    let answered = async move {
+        ready.notify_one();
+        slow.send().await.answer().await
+    };
+    let address = hub.address.clone();
+    let stopped = async {
+        asked.notified().await;
+        sleep(Duration::from_millis(200)).await;
+        hub.running.stop().await;
+    };
+    let (answer, ()) = tokio::join!(answered, stopped);
+    assert_eq!(answer["result"]["content"][0]["text"], "Slept");
+    assert!(reader.message().await.is_none());
+    let over = listening.message().await.unwrap();
+    assert_eq!(over["result"]["resultType"], "complete");
+    assert!(tokio::net::TcpStream::connect(&address).await.is_err());
+}
