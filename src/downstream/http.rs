@@ -68,20 +68,28 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
             );
         }
     };
-    let version = match version(&arrival.headers) {
-        Ok(version) => version,
-        Err(why) => return reply::error(StatusCode::BAD_REQUEST, None, &why),
-    };
+    let version = version(&arrival.headers);
     if text.trim_start().starts_with('[') {
-        return batch::post(arrival, version, text).await;
+        return match version {
+            Ok(version) => batch::post(arrival, version, text).await,
+            Err(why) => reply::error(StatusCode::BAD_REQUEST, None, &why),
+        };
     }
-    match Message::read(text) {
-        Err(Invalid { id, error }) => reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error),
-        Ok(Message::Request(request)) => on_request(arrival, version, accepts, request, text).await,
-        Ok(Message::Notification { .. }) if version.is_some_and(Version::is_modern) => {
+    let (message, version) = match (Message::read(text), version) {
+        (Ok(message), Ok(version)) => (message, version),
+        (Err(Invalid { id, error }), _) => {
+            return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
+        }
+        (Ok(message), Err(why)) => {
+            return reply::error(StatusCode::BAD_REQUEST, message.id(), &why);
+        }
+    };
+    match message {
+        Message::Request(request) => on_request(arrival, version, accepts, request, text).await,
+        Message::Notification { .. } if version.is_some_and(Version::is_modern) => {
             reply::accepted()
         }
-        Ok(message) => match arrival.session(version) {
+        message => match arrival.session(version) {
             Err(refusal) => refusal,
             Ok(session) => {
                 take(&session, &message);

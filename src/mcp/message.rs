@@ -79,6 +79,16 @@ impl<'a> Message<'a> {
     }
 }
 
+impl Message<'_> {
+    /// The id that an answer would carry.
+    pub fn id(&self) -> Option<&Id> {
+        match self {
+            Self::Request(request) => Some(&request.id),
+            Self::Notification { .. } | Self::Response(_) => None,
+        }
+    }
+}
+
 impl<'a> Envelope<'a> {
     /// `id` is absent, unreadable or read.
     #[expect(clippy::option_option, reason = "absent and unreadable differ")]
