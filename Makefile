@@ -7,7 +7,7 @@ test: lint
 
 lint:
 	cargo fmt --check
-	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	cargo clippy --all-targets --quiet -- --deny warnings
 
 docs:
 	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md

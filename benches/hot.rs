@@ -20,7 +20,7 @@ use maru::{
     tasks::Tasks,
     tool::{Answer, Caller, Catalog, Kind, Offer, Peer, Scope, builtin, output},
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_employee_info","arguments":{"employee_id":"EMP001"}}}"#;
@@ -30,7 +30,7 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 
 fn words(c: &mut Criterion) {
     c.bench_function("check a call", |b| {
-        b.iter(|| check(black_box(CALL.as_bytes())).map(str::len))
+        b.iter(|| check(black_box(CALL.as_bytes())).map(str::len));
     });
     c.bench_function("read a call", |b| {
         b.iter(|| match Message::read(black_box(CALL)) {
@@ -40,7 +40,7 @@ fn words(c: &mut Criterion) {
     });
     let answer = output::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("write an event", |b| {
-        b.iter(|| event(Some("message"), Some("1-1"), black_box(&answer)))
+        b.iter(|| event(Some("message"), Some("1-1"), black_box(&answer)));
     });
 }
 
@@ -64,13 +64,12 @@ fn calls(c: &mut Criterion) {
     };
 
     c.bench_function("catalog: call get_employee_info", |b| {
-        let arguments: Map<String, Value> =
-            serde_json::from_str(r#"{"employee_id":"EMP001"}"#).expect("an object");
+        let arguments = Arc::new(json!({"employee_id": "EMP001"}));
         b.to_async(&runtime).iter(|| {
             catalog.call(
                 &caller,
                 "get_employee_info",
-                arguments.clone(),
+                Arc::clone(&arguments),
                 Peer::default(),
             )
         });
@@ -122,7 +121,7 @@ fn arrival(engine: &Arc<Engine>, caller: &Caller, session: Option<&HeaderValue>)
         HeaderValue::from_static("application/json, text/event-stream"),
     );
     if let Some(session) = session {
-        headers.insert(SESSION_ID, session.clone());
+        headers.insert(&SESSION_ID, session.clone());
         headers.insert(
             "mcp-protocol-version",
             HeaderValue::from_static("2025-11-25"),
@@ -142,7 +141,7 @@ async fn session(engine: &Arc<Engine>, caller: &Caller) -> HeaderValue {
         Bytes::from_static(INITIALIZE.as_bytes()),
     )
     .await;
-    reply.headers()[SESSION_ID].clone()
+    reply.headers()[&SESSION_ID].clone()
 }
 
 criterion_group!(benches, words, calls);

@@ -3,16 +3,18 @@
 //! A sender waits for room, but not for ever: a reader that takes nothing for
 //! [`PATIENCE`] counts as gone, so a vanished client never holds the engine.
 
-use std::{sync::Arc, time::Duration};
-
-use thiserror::Error;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time,
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use thiserror::Error;
+use tokio::{sync::Notify, time};
+
 const MESSAGES: usize = 256;
-const BYTES: u32 = 1 << 20;
+const BYTES: usize = 1 << 20;
 /// How long a sender waits for a reader that takes nothing.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -22,35 +24,43 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Gone;
 
 /// The writing end; clones write to the same reader.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    items: mpsc::Sender<Item>,
-    room: Arc<Semaphore>,
-}
+#[derive(Debug)]
+pub struct Sender(Arc<Shared>);
 
 /// The reading end; dropping it tells the senders.
 #[derive(Debug)]
-pub struct Receiver {
-    items: mpsc::Receiver<Item>,
+pub struct Receiver(Arc<Shared>);
+
+/// One small allocation: most queues end without having carried a message.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    readable: Notify,
+    room: Notify,
 }
 
 #[derive(Debug)]
-struct Item {
-    text: String,
-    _room: OwnedSemaphorePermit,
+struct State {
+    messages: VecDeque<String>,
+    bytes: usize,
+    senders: usize,
+    has_reader: bool,
 }
 
 /// A new queue.
 pub fn channel() -> (Sender, Receiver) {
-    let (sender, items) = mpsc::channel(MESSAGES);
-    let room = Arc::new(Semaphore::new(BYTES as usize));
-    (
-        Sender {
-            items: sender,
-            room,
-        },
-        Receiver { items },
-    )
+    let state = State {
+        messages: VecDeque::new(),
+        bytes: 0,
+        senders: 1,
+        has_reader: true,
+    };
+    let shared = Arc::new(Shared {
+        state: Mutex::new(state),
+        readable: Notify::new(),
+        room: Notify::new(),
+    });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
 impl Sender {
@@ -61,37 +71,89 @@ impl Sender {
             .unwrap_or(Err(Gone))
     }
 
-    /// Resolves when the reader has gone.
-    pub async fn closed(&self) {
-        self.items.closed().await;
-    }
-
-    /// Whether the reader has gone.
-    pub fn is_closed(&self) -> bool {
-        self.items.is_closed()
-    }
-
     async fn push(&self, text: String) -> Result<(), Gone> {
-        // A message larger than the whole queue takes all of it.
-        let size = u32::try_from(text.len()).unwrap_or(BYTES).min(BYTES);
-        let room = Arc::clone(&self.room).acquire_many_owned(size);
-        let item = Item {
-            text,
-            _room: room.await.map_err(|_| Gone)?,
-        };
-        self.items.send(item).await.map_err(|_| Gone)
+        loop {
+            let mut room = pin!(self.0.room.notified());
+            // Registered before the look, so that no wake-up is missed.
+            room.as_mut().enable();
+            {
+                let mut state = self.0.lock();
+                if !state.has_reader {
+                    return Err(Gone);
+                }
+                if state.has_room(text.len()) {
+                    state.bytes += text.len();
+                    state.messages.push_back(text);
+                    self.0.readable.notify_one();
+                    return Ok(());
+                }
+            }
+            room.await;
+        }
     }
 }
 
 impl Receiver {
-    /// The next message, or `None` when every sender has gone.
+    /// The next message, or `None` when every sender has gone. Cancel-safe.
     pub async fn recv(&mut self) -> Option<String> {
-        self.items.recv().await.map(|item| item.text)
+        loop {
+            if let Some(message) = self.try_recv() {
+                return Some(message);
+            }
+            if self.0.lock().senders == 0 {
+                // The last one may have sent before it went.
+                return self.try_recv();
+            }
+            self.0.readable.notified().await;
+        }
     }
 
     /// A message that is already there.
     pub fn try_recv(&mut self) -> Option<String> {
-        self.items.try_recv().ok().map(|item| item.text)
+        let mut state = self.0.lock();
+        let message = state.messages.pop_front()?;
+        state.bytes -= message.len();
+        self.0.room.notify_waiters();
+        Some(message)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A message larger than the whole queue passes when it is empty.
+    fn has_room(&self, size: usize) -> bool {
+        self.messages.is_empty() || (self.messages.len() < MESSAGES && self.bytes + size <= BYTES)
+    }
+}
+
+impl Clone for Sender {
+    fn clone(&self) -> Self {
+        self.0.lock().senders += 1;
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.senders -= 1;
+        if state.senders == 0 {
+            self.0.readable.notify_one();
+        }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.has_reader = false;
+        state.messages.clear();
+        self.0.room.notify_waiters();
     }
 }
 
@@ -120,5 +182,34 @@ mod tests {
         assert_eq!(sender.send("y".to_owned()).await, Err(Gone));
         assert_eq!(receiver.recv().await, Some(large));
         sender.send("y".to_owned()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_sent_is_received_and_then_the_queue_ends() {
+        let (sender, mut receiver) = channel();
+        let other = sender.clone();
+        let tasks = crate::tasks::Tasks::default();
+        for sender in [sender, other] {
+            tasks.spawn(async move {
+                for _ in 0..1000 {
+                    sender.send("x".repeat(2000)).await.unwrap();
+                }
+            });
+        }
+        let mut count = 0;
+        while receiver.recv().await.is_some() {
+            count += 1;
+            if count % 7 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(count, 2000);
+    }
+
+    #[tokio::test]
+    async fn sender_learns_that_the_reader_left() {
+        let (sender, receiver) = channel();
+        drop(receiver);
+        assert_eq!(sender.send("x".to_owned()).await, Err(Gone));
     }
 }

@@ -38,7 +38,7 @@ pub(super) async fn server(
 
 /// `/sse`: the stream of 2024-11-05, and Streamable HTTP for those who send it here.
 pub(super) async fn sse(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    if request.method() == axum::http::Method::GET && !request.headers().contains_key(SESSION_ID) {
+    if request.method() == axum::http::Method::GET && !request.headers().contains_key(&SESSION_ID) {
         return sse::get(&hub.engine, caller(&request, Scope::All));
     }
     streamable(&hub, Scope::All, true, request).await

@@ -48,7 +48,7 @@ pub(super) fn run(config: Config, options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(is_error)))
 }
 
-fn read_arguments(given: &str) -> Result<Map<String, Value>> {
+fn read_arguments(given: &str) -> Result<Value> {
     let mut text = given.to_owned();
     if given == "-" {
         text.clear();
@@ -56,7 +56,11 @@ fn read_arguments(given: &str) -> Result<Map<String, Value>> {
             .read_to_string(&mut text)
             .context("cannot read the arguments from stdin")?;
     }
-    serde_json::from_str(&text).map_err(|error| {
-        anyhow!("the arguments are not a JSON object: {error}; example: '{{\"query\":\"연차\"}}'")
-    })
+    serde_json::from_str::<Map<String, Value>>(&text)
+        .map(Value::Object)
+        .map_err(|error| {
+            anyhow!(
+                "the arguments are not a JSON object: {error}; example: '{{\"query\":\"연차\"}}'"
+            )
+        })
 }

@@ -1,6 +1,6 @@
 //! Asking the running hub, or the catalog itself when none runs.
 
-use std::{fs, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use http_body_util::{BodyExt as _, Full};
@@ -78,11 +78,7 @@ impl Client {
     }
 
     /// Calls a tool.
-    pub(super) async fn call(
-        &self,
-        name: &str,
-        arguments: serde_json::Map<String, Value>,
-    ) -> Result<Outcome> {
+    pub(super) async fn call(&self, name: &str, arguments: Value) -> Result<Outcome> {
         match self {
             Self::Hub(hub) => {
                 let params = json!({"name": name, "arguments": arguments});
@@ -99,7 +95,7 @@ impl Client {
                 Ok(
                     match core
                         .catalog
-                        .call(&caller, name, arguments, Peer::default())
+                        .call(&caller, name, Arc::new(arguments), Peer::default())
                         .await
                     {
                         Ok(Answer::Complete(result)) => Outcome::Result(result),

@@ -197,7 +197,10 @@ impl Engine {
             _ => ("name", params.name),
         };
         let key = Params::text(key, name)?;
-        let arguments = Params::object(params.arguments, "arguments")?;
+        let arguments = Arc::new(Value::Object(Params::object(
+            params.arguments,
+            "arguments",
+        )?));
         let bound = Bound {
             principal: context.caller.principal.name(),
             method,
@@ -216,12 +219,12 @@ impl Engine {
             let answer = match method {
                 "tools/call" => {
                     self.catalog
-                        .call(caller, &key, arguments.clone(), again)
+                        .call(caller, &key, Arc::clone(&arguments), again)
                         .await?
                 }
                 "prompts/get" => {
                     self.catalog
-                        .get_prompt(caller, &key, arguments.clone(), again)
+                        .get_prompt(caller, &key, Arc::clone(&arguments), again)
                         .await?
                 }
                 _ => self.catalog.read_resource(caller, &key, again).await?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Bytes,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderName, StatusCode},
     response::Response,
 };
 
@@ -22,16 +22,16 @@ use super::{
     sessions::detached,
 };
 use crate::{
-    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, key},
+    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, may_name_version},
     queue,
     tool::Caller,
 };
 use exchange::Exchange;
 pub(super) use exchange::{ALIVE, event_stream, next_or_alive};
-use headers::{Accepts, accepts, one, version};
+use headers::{Accepts, LAST_EVENT, accepts, one, version};
 
 /// Names the session on every request after the handshake.
-pub const SESSION_ID: &str = "mcp-session-id";
+pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// One request to a Streamable HTTP door.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub fn get(arrival: &Arrival) -> Response {
             "Accept must allow text/event-stream",
         );
     }
-    if !arrival.headers.contains_key(SESSION_ID) {
+    if !arrival.headers.contains_key(&SESSION_ID) {
         return reply::refuse(
             StatusCode::METHOD_NOT_ALLOWED,
             "GET needs a session: POST initialize first",
@@ -120,7 +120,7 @@ pub fn get(arrival: &Arrival) -> Response {
             Ok(session) => session,
         },
     };
-    let resumed = one(&arrival.headers, "last-event-id").and_then(parse_event_id);
+    let resumed = one(&arrival.headers, &LAST_EVENT).and_then(parse_event_id);
     let (stream, event) = resumed.unwrap_or((STANDALONE, u64::MAX));
     let Some(mut feed) = session.unpark(stream) else {
         return reply::refuse(
@@ -136,7 +136,7 @@ pub fn get(arrival: &Arrival) -> Response {
 
 /// `DELETE`: ends the session.
 pub fn delete(arrival: &Arrival) -> Response {
-    if !arrival.headers.contains_key(SESSION_ID) {
+    if !arrival.headers.contains_key(&SESSION_ID) {
         return reply::refuse(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
     }
     match arrival.session(None) {
@@ -155,7 +155,7 @@ async fn on_request(
     request: Request<'_>,
     text: &str,
 ) -> Response {
-    if version.is_some_and(Version::is_modern) || text.contains(key::VERSION) {
+    if version.is_some_and(Version::is_modern) || may_name_version(text) {
         return modern::post(arrival, accepts, &request).await;
     }
     let owned = Owned::new(&request);
@@ -206,7 +206,7 @@ async fn initialize(arrival: &Arrival, request: &Owned) -> Response {
     let answer = engine.answer(&session, request, &session.out).await;
     let mut response = reply::json(StatusCode::OK, answer.unwrap_or_default());
     let id = session.id.parse().expect("an id is visible ASCII");
-    response.headers_mut().insert(SESSION_ID, id);
+    response.headers_mut().insert(&SESSION_ID, id);
     response
 }
 
@@ -225,7 +225,7 @@ pub(super) fn take(session: &Session, message: &Message<'_>) {
 impl Arrival {
     /// The session that the request names.
     fn session(&self, version: Option<Version>) -> Result<Arc<Session>, Response> {
-        let Some(id) = self.headers.get(SESSION_ID) else {
+        let Some(id) = self.headers.get(&SESSION_ID) else {
             if !self.lenient {
                 let why = "no Mcp-Session-Id: POST initialize first, or speak 2026-07-28";
                 return Err(reply::error(

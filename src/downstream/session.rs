@@ -155,13 +155,25 @@ impl Session {
                 "a request with this id is in progress",
             ));
         }
-        let cancelled = self.end.child_token();
+        // Not a child of `end`: that tree has a lock of its own.
+        let cancelled = CancellationToken::new();
+        if self.end.is_cancelled() {
+            cancelled.cancel();
+        }
         running.insert(id.clone(), cancelled.clone());
         Ok(Running {
             session: Arc::clone(self),
             id: id.clone(),
             cancelled,
         })
+    }
+
+    /// Ends the session and everything it runs.
+    pub(super) fn close(&self) {
+        self.end.cancel();
+        for cancelled in lock(&self.running).values() {
+            cancelled.cancel();
+        }
     }
 
     /// Waits until one more request may begin.

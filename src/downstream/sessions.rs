@@ -65,7 +65,7 @@ impl Sessions {
     /// Ends a session and everything it runs.
     pub(super) fn end(&self, id: &str) {
         if let Some(session) = self.lock().remove(id) {
-            session.end.cancel();
+            session.close();
         }
     }
 
@@ -73,7 +73,7 @@ impl Sessions {
         self.lock().retain(|_, session| {
             let idle = session.is_idle(limit);
             if idle {
-                session.end.cancel();
+                session.close();
             }
             !idle
         });
@@ -82,7 +82,7 @@ impl Sessions {
     pub(super) fn end_all(&self) {
         self.end_idle(Duration::ZERO);
         for (_, session) in self.lock().drain() {
-            session.end.cancel();
+            session.close();
         }
     }
 

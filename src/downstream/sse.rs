@@ -113,7 +113,7 @@ pub(super) async fn deliver(engine: &Engine, session: &Session, text: Option<Str
     if let Some(text) = text
         && session.out.send(text).await.is_err()
     {
-        session.end.cancel();
+        session.close();
         engine.sessions.end(&session.id);
     }
 }

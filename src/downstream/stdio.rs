@@ -9,7 +9,7 @@ use super::{
     session::Session, sessions::detached, sse,
 };
 use crate::{
-    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, key},
+    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, may_name_version},
     tool::Caller,
 };
 
@@ -33,7 +33,7 @@ pub async fn serve(
         let done = read(engine, &session, input).await;
         session.closing.cancel();
         session.drain().await;
-        session.end.cancel();
+        session.close();
         done
     };
     tokio::select! {
@@ -92,7 +92,7 @@ async fn write(session: &Arc<Session>, mut output: impl AsyncWrite + Unpin) -> i
             output.flush().await
         };
         if let Err(broken) = wrote.await {
-            session.end.cancel();
+            session.close();
             return Err(broken);
         }
     }
@@ -112,7 +112,7 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
                     let owned = Owned::new(&request);
                     // Reading stops while as much is in progress as may be: the pipe is the queue.
                     session.room().await;
-                    return match text.contains(key::VERSION) {
+                    return match may_name_version(text) {
                         true => answer_modern(engine, session, owned),
                         false => sse::answer(engine, Arc::clone(session), owned),
                     };

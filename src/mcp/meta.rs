@@ -1,5 +1,8 @@
 //! `_meta`: what a request says about itself.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -15,6 +18,12 @@ pub mod key {
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// The listening request that a notification belongs to.
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+}
+
+/// Whether `text` may hold a request that names its version, as 2026-07-28 wants.
+pub fn may_name_version(text: &str) -> bool {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(key::VERSION));
+    FINDER.find(text.as_bytes()).is_some()
 }
 
 /// The members of `_meta` that maru reads, each still raw.

@@ -3,17 +3,25 @@
 //! A query first runs where it was asked for, with a budget that takes well
 //! under a millisecond: handing it to another thread costs more than most
 //! look-ups. One that needs more starts again on a thread that may block.
+//!
+//! A connection keeps its read transaction for up to [`FRESH`]: locks and
+//! checks of the file cost more than a look-up, and an answer may be that old.
 
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};
+use tokio::{
+    sync::Notify,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::tasks::Tasks;
@@ -22,6 +30,8 @@ use crate::tasks::Tasks;
 const STEP: i32 = 500;
 const INLINE_STEPS: i64 = 20;
 const MAX_IDLE: usize = 8;
+/// How long one view of the file may be used.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// A file that is read and never written.
 #[derive(Clone, Debug)]
@@ -32,12 +42,16 @@ struct Inner {
     path: PathBuf,
     tasks: Tasks,
     idle: Mutex<Vec<Reader>>,
+    /// Wakes the task that ends transactions which nobody uses any more.
+    used: Arc<Notify>,
 }
 
 #[derive(Debug)]
 struct Reader {
     connection: Connection,
     budget: Arc<AtomicI64>,
+    /// When the open transaction began.
+    since: Option<Instant>,
 }
 
 impl Sqlite {
@@ -47,10 +61,14 @@ impl Sqlite {
             path: path.to_owned(),
             tasks: tasks.clone(),
             idle: Mutex::default(),
+            used: Arc::default(),
         };
         let first = Reader::open(&inner.path).map_err(Error::Open)?;
         inner.put_back(first);
-        Ok(Self(Arc::new(inner)))
+        let inner = Arc::new(inner);
+        let used = Arc::clone(&inner.used);
+        tasks.spawn(refresh(Arc::downgrade(&inner), used, tasks.stop()));
+        Ok(Self(inner))
     }
 
     /// Runs `query`, which may run twice and must only read, within `limit`.
@@ -59,7 +77,7 @@ impl Sqlite {
         T: Send + 'static,
         F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        let reader = self.0.take()?;
+        let mut reader = self.0.take()?;
         match reader.run(INLINE_STEPS, &query) {
             Err(Error::TooSlow) => self.read_on_a_thread(reader, limit, query).await,
             done => {
@@ -71,7 +89,7 @@ impl Sqlite {
 
     async fn read_on_a_thread<T, F>(
         &self,
-        reader: Reader,
+        mut reader: Reader,
         limit: Duration,
         query: F,
     ) -> Result<T, Error>
@@ -87,13 +105,31 @@ impl Sqlite {
             inner.put_back(reader);
             done
         });
-        match tokio::time::timeout(limit, work).await {
+        match time::timeout(limit, work).await {
             Err(_elapsed) => Err(Error::TooSlow),
             Ok(done) => {
                 // The reader may serve someone else by now.
                 stop.0 = None;
                 done.unwrap_or(Err(Error::TooSlow))
             }
+        }
+    }
+}
+
+/// Ends transactions soon after their last use, so that they never hold back
+/// the writer's checkpoints.
+async fn refresh(inner: Weak<Inner>, used: Arc<Notify>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = used.notified() => time::sleep(FRESH).await,
+        }
+        let Some(source) = inner.upgrade() else {
+            return;
+        };
+        let mut idle = source.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        for reader in idle.iter_mut() {
+            reader.end();
         }
     }
 }
@@ -115,7 +151,14 @@ impl Inner {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_IDLE {
             idle.push(reader);
+            self.used.notify_one();
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.used.notify_one();
     }
 }
 
@@ -128,22 +171,49 @@ impl Reader {
         let budget = Arc::new(AtomicI64::new(0));
         let left = Arc::clone(&budget);
         connection.progress_handler(STEP, Some(move || left.fetch_sub(1, Relaxed) <= 0))?;
-        Ok(Self { connection, budget })
+        Ok(Self {
+            connection,
+            budget,
+            since: None,
+        })
     }
 
     fn run<T>(
-        &self,
+        &mut self,
         steps: i64,
         query: &impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
         self.budget.store(steps, Relaxed);
-        query(&self.connection).map_err(|cause| match cause.sqlite_error_code() {
+        let done = self.begin().and_then(|()| query(&self.connection));
+        if done.is_err() {
+            self.end();
+        }
+        done.map_err(|cause| match cause.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => Error::TooSlow,
             _ => Error::Query(cause),
         })
     }
+
+    /// Begins a transaction, unless there is a fresh one.
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        if self.since.is_some_and(|since| since.elapsed() < FRESH) {
+            return Ok(());
+        }
+        self.end();
+        self.connection.execute_batch("BEGIN")?;
+        self.since = Some(Instant::now());
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if self.since.take().is_some() && !self.connection.is_autocommit() {
+            // It only read; there is nothing to lose.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
 }
 
+/// Forgets the budget, so that a query which nobody waits for ends.
 struct Stop(Option<Arc<AtomicI64>>);
 
 impl Drop for Stop {
@@ -198,6 +268,29 @@ mod tests {
             c.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0))
         });
         assert_eq!(next.await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn changes_are_seen_and_nobody_is_held_back() {
+        let (directory, source) = source();
+        let path = directory.path().join("x.db");
+        let value = || {
+            source.read(Duration::from_secs(5), |c| {
+                c.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0))
+            })
+        };
+        let writer = Connection::open(&path).unwrap();
+        writer.pragma_update(None, "journal_mode", "WAL").unwrap();
+        for expected in 1..=3 {
+            writer.execute("UPDATE t SET a = ?1", [expected]).unwrap();
+            time::sleep(FRESH * 2).await;
+            assert_eq!(value().await.unwrap(), expected);
+        }
+        time::sleep(FRESH * 5).await;
+        let busy: i64 = writer
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(busy, 0);
     }
 
     #[tokio::test]

@@ -22,15 +22,13 @@ impl Arguments {
     }
 
     /// What is wrong with `arguments`, and what would be right.
-    pub(super) fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
-        // The validator wants a whole value; a call has few arguments.
-        let whole = Value::Object(arguments.clone());
-        if self.validator.is_valid(&whole) {
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
+        if self.validator.is_valid(arguments) {
             return Ok(());
         }
         let findings: Vec<String> = self
             .validator
-            .iter_errors(&whole)
+            .iter_errors(arguments)
             .take(MAX_FINDINGS)
             .map(
                 |error| match error.instance_path().to_string().trim_start_matches('/') {
@@ -90,7 +88,7 @@ mod tests {
             "additionalProperties": false
         });
         let arguments = Arguments::new("find", &schema).unwrap();
-        let check = |value: Value| arguments.check(value.as_object().unwrap());
+        let check = |value: Value| arguments.check(&value);
         assert_eq!(check(json!({"query": "x"})), Ok(()));
         let wrong = check(json!({"query": 5})).unwrap_err();
         assert_eq!(

@@ -100,7 +100,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         name: &str,
-        arguments: serde_json::Map<String, Value>,
+        arguments: Arc<Value>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();
@@ -138,7 +138,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         name: &str,
-        arguments: serde_json::Map<String, Value>,
+        arguments: Arc<Value>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{arguments::Arguments, peer::Peer};
 use crate::mcp::RpcError;
@@ -50,10 +50,10 @@ pub struct Ask {
 /// What to do with an offer.
 #[derive(Debug)]
 pub enum Action {
-    /// Call the tool; the arguments fit its schema.
-    Call(Map<String, Value>),
-    /// Render the prompt.
-    Get(Map<String, Value>),
+    /// Call the tool; the arguments are an object that fits its schema.
+    Call(Arc<Value>),
+    /// Render the prompt with the arguments of an object.
+    Get(Arc<Value>),
     /// Read this address.
     Read(String),
     /// Suggest values for the argument that begin with the text.

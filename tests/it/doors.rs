@@ -274,14 +274,13 @@ async fn stdio_finishes_what_it_began_when_the_input_ends() {
         text.push('\n');
     }
     text.push_str("not JSON\n");
-    let (written, output) = tokio::join!(
+    let ((), output) = tokio::join!(
         async move {
             input.write_all(text.as_bytes()).await.unwrap();
             drop(input);
         },
         within(child.wait_with_output())
     );
-    written;
     let output = output.unwrap();
     assert!(output.status.success());
     let lines: Vec<Value> = String::from_utf8(output.stdout)

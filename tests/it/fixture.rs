@@ -15,7 +15,7 @@ use maru::{
     mcp::{LogLevel, RpcError, code},
     tool::{Action, Answer, Ask, Catalog, InputRequired, Kind, Offer},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
@@ -492,7 +492,7 @@ fn asking(
 fn prompt(
     name: &str,
     accepted: Value,
-    messages: impl Fn(Map<String, Value>) -> Value + Send + Sync + 'static,
+    messages: impl Fn(&Value) -> Value + Send + Sync + 'static,
 ) -> Arc<Offer> {
     let described = json!({"name": name, "description": "A test prompt", "arguments": accepted});
     Offer::own(
@@ -500,7 +500,7 @@ fn prompt(
         described,
         Arc::new(move |ask| {
             let outcome = match ask.action {
-                Action::Get(arguments) => Ok(json!({"messages": messages(arguments)})),
+                Action::Get(arguments) => Ok(json!({"messages": messages(&arguments)})),
                 Action::Complete { value, .. } => {
                     let values: Vec<&str> = ["paris", "park", "party"]
                         .into_iter()
@@ -519,7 +519,7 @@ fn prompt(
 
 fn arguments(ask: &Ask) -> Value {
     match &ask.action {
-        Action::Call(arguments) => Value::Object(arguments.clone()),
+        Action::Call(arguments) => Value::clone(arguments),
         _ => Value::Null,
     }
 }

@@ -1,6 +1,15 @@
 //! All integration tests, in one binary.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::large_enum_variant,
+    reason = "tests are to be read, not to be fast"
+)]
 
 mod cli;
 mod clients;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::{
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderName, StatusCode, header},
     response::Response,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -14,6 +14,15 @@ use crate::{
     mcp::{RpcError, Version},
 };
 
+/// The version a request is written in.
+pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// Since 2026-07-28: the method of the body.
+pub(super) static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// Since 2026-07-28: the name or address in the body.
+pub(super) static NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// Where a cut stream is resumed.
+pub(super) static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
 /// Kinds of answer the client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accepts {
@@ -23,7 +32,7 @@ pub(super) struct Accepts {
 
 /// Refuses bodies that are not plain JSON.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Response> {
-    let kind = one(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    let kind = one(headers, &header::CONTENT_TYPE).unwrap_or_default();
     if !is_json(kind) {
         let why = "Content-Type must be application/json, in UTF-8";
         return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
@@ -84,18 +93,17 @@ pub(super) fn accepts(headers: &HeaderMap) -> Option<Accepts> {
 
 /// The version of the `MCP-Protocol-Version` header, if there is one.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
-    let name = "mcp-protocol-version";
-    if !headers.contains_key(name) {
+    if !headers.contains_key(&VERSION) {
         return Ok(None);
     }
-    let asked = one(headers, name).unwrap_or_default();
+    let asked = one(headers, &VERSION).unwrap_or_default();
     Version::parse(asked)
         .map(Some)
         .ok_or_else(|| unsupported(asked))
 }
 
 /// A header that is there exactly once.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     if values.next().is_some() {
@@ -105,7 +113,7 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// A header of 2026-07-28 that mirrors the body; decoded if it is encoded.
-pub(super) fn mirrored<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
+pub(super) fn mirrored<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
     let text = one(headers, name)?;
     let encoded = text
         .strip_prefix("=?base64?")
@@ -162,8 +170,8 @@ mod tests {
     fn mirrored_headers_are_decoded_and_must_stand_once() {
         let mut headers = HeaderMap::new();
         headers.insert("mcp-name", "=?base64?6rCA?=".parse().unwrap());
-        assert_eq!(mirrored(&headers, "mcp-name").as_deref(), Some("가"));
+        assert_eq!(mirrored(&headers, &NAME).as_deref(), Some("가"));
         headers.append("mcp-name", "x".parse().unwrap());
-        assert_eq!(mirrored(&headers, "mcp-name"), None);
+        assert_eq!(mirrored(&headers, &NAME), None);
     }
 }

@@ -7,7 +7,7 @@ use axum::{http::StatusCode, response::Response};
 use super::{
     Arrival,
     exchange::Exchange,
-    headers::{Accepts, mirrored, one},
+    headers::{Accepts, METHOD, NAME, VERSION, mirrored, one},
     reply,
 };
 use crate::{
@@ -47,11 +47,11 @@ pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'
 fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
     let params = Params::read(request.params)?;
     let version = params.meta()?.version();
-    if version.is_some() && one(&arrival.headers, "mcp-protocol-version") != version {
+    if version.is_some() && one(&arrival.headers, &VERSION) != version {
         return Err(mismatch("MCP-Protocol-Version"));
     }
     let client = Client::read(&params)?;
-    if mirrored(&arrival.headers, "mcp-method").as_deref() != Some(&*request.method) {
+    if mirrored(&arrival.headers, &METHOD).as_deref() != Some(&*request.method) {
         return Err(mismatch("Mcp-Method"));
     }
     let mirror = match &*request.method {
@@ -59,7 +59,7 @@ fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
         "resources/read" => Some(Params::text(params.uri, "uri")?),
         _ => None,
     };
-    if mirror.is_some() && mirrored(&arrival.headers, "mcp-name") != mirror {
+    if mirror.is_some() && mirrored(&arrival.headers, &NAME) != mirror {
         return Err(mismatch("Mcp-Name"));
     }
     Ok(client)

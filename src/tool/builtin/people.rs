@@ -166,11 +166,7 @@ fn argument(ask: &Ask, name: &str) -> String {
     let (Action::Call(arguments) | Action::Get(arguments)) = &ask.action else {
         return String::new();
     };
-    arguments
-        .get(name)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    arguments[name].as_str().unwrap_or_default().to_owned()
 }
 
 fn nobody(id: &str) -> String {
