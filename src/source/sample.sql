@@ -9,14 +9,14 @@ CREATE TABLE employees (
     name       TEXT NOT NULL,
     department TEXT NOT NULL,
     hire_date  TEXT NOT NULL
-);
+) WITHOUT ROWID;
 CREATE TABLE vacations (
     employee_id TEXT NOT NULL REFERENCES employees (id),
     year        INTEGER NOT NULL,
     total       REAL NOT NULL,
     used        REAL NOT NULL,
     PRIMARY KEY (employee_id, year)
-);
+) WITHOUT ROWID;
 
 INSERT INTO documents (id, title, content, category) VALUES
     (1, '연차 휴가 규정', '입사 1년 이상 직원은 연 15일의 연차를 받는다. 3년마다 1일이 가산되며 최대 25일이다. 반차는 0.5일로 계산한다.', 'HR'),

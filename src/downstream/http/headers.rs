@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::{
-    http::{HeaderMap, HeaderName, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -48,6 +48,9 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Response> {
 }
 
 fn is_json(kind: &str) -> bool {
+    if kind == "application/json" {
+        return true;
+    }
     let mut parts = kind.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
     essence.eq_ignore_ascii_case("application/json")
@@ -61,12 +64,16 @@ fn is_json(kind: &str) -> bool {
 
 /// What the client takes; nothing named means anything. `None`: nothing of ours.
 pub(super) fn accepts(headers: &HeaderMap) -> Option<Accepts> {
-    if !headers.contains_key(header::ACCEPT) {
-        return Some(Accepts {
-            json: true,
-            events: false,
-        });
-    }
+    let (json, events) = match headers.get(header::ACCEPT).map(HeaderValue::as_bytes) {
+        None => (true, false),
+        // What nearly every client sends.
+        Some(b"application/json, text/event-stream") => (true, true),
+        Some(_) => return read_accept(headers),
+    };
+    Some(Accepts { json, events })
+}
+
+fn read_accept(headers: &HeaderMap) -> Option<Accepts> {
     let mut found = Accepts {
         json: false,
         events: false,
