@@ -79,7 +79,7 @@ impl Cli {
     fn run(self) -> Result<ExitCode> {
         let loaded = self.settings.load()?;
         match self.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve::hub(loaded.config),
+            Command::Serve => serve::hub(loaded),
             Command::Stdio => serve::stdio(loaded.config),
             Command::Tools(options) => tools::run(loaded.config, &options),
             Command::Call(options) => call::run(loaded.config, &options),

@@ -24,8 +24,12 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Gone;
 
 /// The writing end; clones write to the same reader.
+#[derive(Clone, Debug)]
+pub struct Sender(Arc<Senders>);
+
+/// All clones of a sender; dropped with the last of them.
 #[derive(Debug)]
-pub struct Sender(Arc<Shared>);
+struct Senders(Arc<Shared>);
 
 /// The reading end; dropping it tells the senders.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ struct Shared {
 struct State {
     messages: VecDeque<String>,
     bytes: usize,
-    senders: usize,
+    has_senders: bool,
     has_reader: bool,
 }
 
@@ -52,7 +56,7 @@ pub fn channel() -> (Sender, Receiver) {
     let state = State {
         messages: VecDeque::new(),
         bytes: 0,
-        senders: 1,
+        has_senders: true,
         has_reader: true,
     };
     let shared = Arc::new(Shared {
@@ -60,7 +64,10 @@ pub fn channel() -> (Sender, Receiver) {
         readable: Notify::new(),
         room: Notify::new(),
     });
-    (Sender(Arc::clone(&shared)), Receiver(shared))
+    (
+        Sender(Arc::new(Senders(Arc::clone(&shared)))),
+        Receiver(shared),
+    )
 }
 
 impl Sender {
@@ -72,19 +79,20 @@ impl Sender {
     }
 
     async fn push(&self, text: String) -> Result<(), Gone> {
+        let shared = &self.0.0;
         loop {
-            let mut room = pin!(self.0.room.notified());
+            let mut room = pin!(shared.room.notified());
             // Registered before the look, so that no wake-up is missed.
             room.as_mut().enable();
             {
-                let mut state = self.0.lock();
+                let mut state = shared.lock();
                 if !state.has_reader {
                     return Err(Gone);
                 }
                 if state.has_room(text.len()) {
                     state.bytes += text.len();
                     state.messages.push_back(text);
-                    self.0.readable.notify_one();
+                    shared.readable.notify_one();
                     return Ok(());
                 }
             }
@@ -100,7 +108,7 @@ impl Receiver {
             if let Some(message) = self.try_recv() {
                 return Some(message);
             }
-            if self.0.lock().senders == 0 {
+            if !self.0.lock().has_senders {
                 // The last one may have sent before it went.
                 return self.try_recv();
             }
@@ -131,20 +139,10 @@ impl State {
     }
 }
 
-impl Clone for Sender {
-    fn clone(&self) -> Self {
-        self.0.lock().senders += 1;
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Sender {
+impl Drop for Senders {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.senders -= 1;
-        if state.senders == 0 {
-            self.0.readable.notify_one();
-        }
+        self.0.lock().has_senders = false;
+        self.0.readable.notify_one();
     }
 }
 

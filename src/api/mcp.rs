@@ -24,6 +24,19 @@ pub(super) async fn all(State(hub): State<Arc<Hub>>, request: Request) -> Respon
     streamable(&hub, Scope::All, false, request).await
 }
 
+/// `POST /mcp`, for a caller who is known already.
+pub(super) async fn post_all(hub: Arc<Hub>, principal: Principal, request: Request) -> Response {
+    let scope = Scope::All;
+    let (parts, body) = request.into_parts();
+    let arrival = Arrival {
+        engine: Arc::clone(&hub.engine),
+        caller: Caller { principal, scope },
+        lenient: false,
+        headers: parts.headers,
+    };
+    post(&hub, arrival, body).await
+}
+
 /// The same for one server, under its own names.
 pub(super) async fn server(
     State(hub): State<Arc<Hub>>,

@@ -5,7 +5,6 @@ use std::{convert::Infallible, future::ready, sync::Arc};
 use axum::{
     Router,
     body::Body,
-    extract::State,
     http::{HeaderValue, Method, Request, StatusCode, header},
     response::Response,
     routing::{future::RouteFuture, get, post},
@@ -18,7 +17,7 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::{Hub, health, mcp};
-use crate::downstream::http::reply;
+use crate::{access::Principal, downstream::http::reply};
 
 const OPEN: &str = "/healthz";
 
@@ -54,22 +53,21 @@ impl Guarded {
         Self { hub, router }
     }
 
-    fn admit(&self, request: &mut Request<Body>) -> Result<(), Response> {
+    /// Who asks; nobody in particular where everyone may.
+    fn admit(&self, request: &Request<Body>) -> Result<Option<Principal>, Response> {
         let refuse = |(status, why)| reply::refuse(status, why);
         self.hub
             .gate
             .check(request.uri(), request.headers())
             .map_err(refuse)?;
-        if request.uri().path() != OPEN {
-            let token = request
-                .headers()
-                .get(header::AUTHORIZATION)
-                .map(HeaderValue::as_bytes);
-            let principal = self.hub.access.identify(token);
-            let principal = principal.map_err(|denied| unauthorized(denied.to_string()))?;
-            request.extensions_mut().insert(principal);
+        if request.uri().path() == OPEN {
+            return Ok(None);
         }
-        Ok(())
+        let token = request.headers().get(header::AUTHORIZATION);
+        let principal = self.hub.access.identify(token.map(HeaderValue::as_bytes));
+        principal
+            .map(Some)
+            .map_err(|denied| unauthorized(denied.to_string()))
     }
 }
 
@@ -80,15 +78,20 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
-        match self.admit(&mut request) {
-            Err(refusal) => Either::Left(ready(Ok(refusal)).boxed()),
-            // The busiest address needs no routing.
-            Ok(()) if request.uri().path() == "/mcp" && request.method() == Method::POST => {
-                let hub = Arc::clone(&self.hub);
-                Either::Left(mcp::all(State(hub), request).map(Ok).boxed())
-            }
-            Ok(()) => Either::Right(self.router.clone().call(request)),
+        let principal = match self.admit(&request) {
+            Ok(principal) => principal,
+            Err(refusal) => return Either::Left(ready(Ok(refusal)).boxed()),
+        };
+        let Some(principal) = principal else {
+            return Either::Right(self.router.clone().call(request));
+        };
+        // The busiest address needs no routing.
+        if request.method() == Method::POST && request.uri().path() == "/mcp" {
+            let hub = Arc::clone(&self.hub);
+            return Either::Left(mcp::post_all(hub, principal, request).map(Ok).boxed());
         }
+        request.extensions_mut().insert(principal);
+        Either::Right(self.router.clone().call(request))
     }
 }
 

@@ -14,18 +14,22 @@ use super::out;
 use crate::{
     access::Principal,
     app::{self, Core, Running},
-    config::{Config, Log, LogFormat, LogLevel},
+    config::{Config, Loaded, Log, LogFormat, LogLevel, Origin},
     downstream::stdio::serve,
     tool::{Caller, Scope},
 };
 
-pub(super) fn hub(config: Config) -> Result<ExitCode> {
-    log(&config.log);
-    let directory = config.data_dir.display().to_string();
+pub(super) fn hub(loaded: Loaded) -> Result<ExitCode> {
+    log(&loaded.config.log);
+    let directory = loaded.config.data_dir.display().to_string();
+    let mut program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
+    if matches!(loaded.origin("/data_dir"), Origin::Flag(_)) {
+        program = format!("{program} --data-dir {directory}");
+    }
     block_on(async {
         let mut stop = Signals::new()?;
-        let running = app::start(config).await?;
-        out::print(&welcome(&running, &directory))?;
+        let running = app::start(loaded.config).await?;
+        out::print(&welcome(&running, &directory, &program))?;
         stop.wait().await;
         running.stop().await;
         Ok(ExitCode::SUCCESS)

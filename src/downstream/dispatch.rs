@@ -75,10 +75,11 @@ impl Engine {
         request: &Owned,
         out: &queue::Sender,
     ) -> Option<String> {
+        // The answer first: most are there at once, and then nobody waits.
         tokio::select! {
             biased;
-            () = running.cancelled.cancelled() => None,
             outcome = self.legacy(session, request, out) => Some(request.reply(&outcome)),
+            () = running.cancelled.cancelled() => None,
         }
     }
 

@@ -140,7 +140,6 @@ impl Session {
 
     /// Puts a request on the list, so that it can be cancelled by its id.
     pub(super) fn begin(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
-        self.touch();
         let mut running = lock(&self.running);
         if running.len() >= self.max_running {
             let why = format!(

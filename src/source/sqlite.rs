@@ -41,7 +41,8 @@ pub struct Sqlite(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     tasks: Tasks,
-    idle: Mutex<Vec<Reader>>,
+    #[expect(clippy::vec_box, reason = "a reader is large and moves at every query")]
+    idle: Mutex<Vec<Box<Reader>>>,
     /// Wakes the task that ends transactions which nobody uses any more.
     used: Arc<Notify>,
 }
@@ -89,7 +90,7 @@ impl Sqlite {
 
     async fn read_on_a_thread<T, F>(
         &self,
-        mut reader: Reader,
+        mut reader: Box<Reader>,
         limit: Duration,
         query: F,
     ) -> Result<T, Error>
@@ -135,7 +136,7 @@ async fn refresh(inner: Weak<Inner>, used: Arc<Notify>, stop: CancellationToken)
 }
 
 impl Inner {
-    fn take(&self) -> Result<Reader, Error> {
+    fn take(&self) -> Result<Box<Reader>, Error> {
         let idle = self
             .idle
             .lock()
@@ -147,7 +148,7 @@ impl Inner {
         }
     }
 
-    fn put_back(&self, reader: Reader) {
+    fn put_back(&self, reader: Box<Reader>) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_IDLE {
             idle.push(reader);
@@ -163,7 +164,7 @@ impl Drop for Inner {
 }
 
 impl Reader {
-    fn open(path: &Path) -> rusqlite::Result<Self> {
+    fn open(path: &Path) -> rusqlite::Result<Box<Self>> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.pragma_update(None, "query_only", true)?;
@@ -171,11 +172,11 @@ impl Reader {
         let budget = Arc::new(AtomicI64::new(0));
         let left = Arc::clone(&budget);
         connection.progress_handler(STEP, Some(move || left.fetch_sub(1, Relaxed) <= 0))?;
-        Ok(Self {
+        Ok(Box::new(Self {
             connection,
             budget,
             since: None,
-        })
+        }))
     }
 
     fn run<T>(

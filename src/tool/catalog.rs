@@ -115,12 +115,12 @@ impl Catalog {
             ))));
         }
         let started = Instant::now();
-        let log = peer.clone();
+        let log = peer.log_level.is_some().then(|| peer.clone());
         let answer = self.ask(offer, Action::Call(arguments), peer).await;
         let answer = answer.unwrap_or_else(|late| {
             Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
         });
-        if log.log_level.is_some() {
+        if let Some(log) = log {
             let took = started.elapsed().as_secs_f64() * 1000.0;
             let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
             log.log(LogLevel::Debug, "maru.tool", &data).await;

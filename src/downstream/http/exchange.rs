@@ -50,10 +50,9 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) async fn run(mut self, work: Work) -> Response {
-        let survives = self.session.is_some();
         let mut work = Surviving {
             work: Some(work),
-            tasks: survives.then(|| self.engine.tasks.clone()),
+            engine: self.session.as_ref().map(|_| Arc::clone(&self.engine)),
         };
         if !self.accepts.events {
             return finish(work.await);
@@ -222,10 +221,10 @@ impl Drop for Reader {
     }
 }
 
-/// Work that, dropped before its end, goes on for [`GRACE`] if it has `tasks`.
+/// Work that, dropped before its end, goes on for [`GRACE`] if it has an engine.
 struct Surviving {
     work: Option<Work>,
-    tasks: Option<Tasks>,
+    engine: Option<Arc<Engine>>,
 }
 
 impl Surviving {
@@ -249,8 +248,8 @@ impl Future for Surviving {
 
 impl Drop for Surviving {
     fn drop(&mut self) {
-        if let (Some(work), Some(tasks)) = (self.work.take(), &self.tasks) {
-            tasks.spawn(async move {
+        if let (Some(work), Some(engine)) = (self.work.take(), &self.engine) {
+            engine.tasks.spawn(async move {
                 let _unread = time::timeout(GRACE, work).await;
             });
         }
