@@ -70,9 +70,8 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
-fn welcome(running: &Running, directory: &str) -> String {
+fn welcome(running: &Running, directory: &str, program: &str) -> String {
     let at = format!("http://{}", running.address);
-    let program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
     let snapshot = running.catalog().snapshot();
     let tools = snapshot
         .view(&Scope::All)
