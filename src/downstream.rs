@@ -17,12 +17,18 @@ mod session;
 mod sessions;
 pub mod sse;
 pub mod stdio;
+mod streams;
 
 use std::sync::Arc;
 
-use crate::{config::Limits, tasks::Tasks, tool::Catalog};
+use crate::{
+    config::Limits,
+    tasks::Tasks,
+    tool::{Caller, Catalog},
+};
 use seal::Seal;
-use sessions::Sessions;
+use session::Session;
+use sessions::{Full, Sessions};
 
 /// Answers what comes through any door.
 #[derive(Debug)]
@@ -54,9 +60,14 @@ impl Engine {
             {
                 reaped.sessions.end_idle(idle);
             }
-            reaped.sessions.end_all();
+            reaped.sessions.wind_up().await;
         });
         engine
+    }
+
+    fn open_session(&self, caller: Caller) -> Result<Arc<Session>, Full> {
+        let limit = self.limits.max_calls_per_session;
+        self.sessions.open(caller, limit, &self.catalog)
     }
 
     /// How many sessions are open.

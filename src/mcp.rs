@@ -20,6 +20,6 @@ pub use lines::{Line, Lines};
 pub use message::{
     Invalid, Message, Params, Request, Response, error, notification, request, result,
 };
-pub use meta::{LogLevel, Meta, key, may_name_version};
+pub use meta::{LogLevel, Meta, key, names_version};
 pub use sse::{Event, Reader, event, one_line};
 pub use version::Version;

@@ -1,7 +1,8 @@
 //! A queue of outgoing messages, bounded by count and by bytes.
 //!
-//! A sender waits for room, but not for ever: a reader that takes nothing for
-//! [`PATIENCE`] counts as gone, so a vanished client never holds the engine.
+//! A sender waits for room, in turn, but not for ever: a reader that takes
+//! nothing for [`PATIENCE`] counts as gone, so a vanished client never holds the
+//! engine. One that takes its time but keeps taking is waited for.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +12,10 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{sync::Notify, time};
+use tokio::{
+    sync::Notify,
+    time::{self, Instant},
+};
 
 const MESSAGES: usize = 256;
 const BYTES: usize = 1 << 20;
@@ -41,6 +45,8 @@ struct Shared {
     state: Mutex<State>,
     readable: Notify,
     room: Notify,
+    /// Held by the sender whose turn it is to wait for room.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -49,6 +55,10 @@ struct State {
     bytes: usize,
     has_senders: bool,
     has_reader: bool,
+    /// Senders that wait for room; nobody overtakes them.
+    waiting: usize,
+    /// When the reader last showed that it reads.
+    taken: Option<Instant>,
 }
 
 /// A new queue.
@@ -58,11 +68,14 @@ pub fn channel() -> (Sender, Receiver) {
         bytes: 0,
         has_senders: true,
         has_reader: true,
+        waiting: 0,
+        taken: None,
     };
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
         readable: Notify::new(),
         room: Notify::new(),
+        turn: tokio::sync::Mutex::default(),
     });
     (
         Sender(Arc::new(Senders(Arc::clone(&shared)))),
@@ -71,33 +84,54 @@ pub fn channel() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Queues `text`, waiting for room for at most [`PATIENCE`].
-    pub async fn send(&self, text: String) -> Result<(), Gone> {
-        time::timeout(PATIENCE, self.push(text))
-            .await
-            .unwrap_or(Err(Gone))
-    }
-
-    async fn push(&self, text: String) -> Result<(), Gone> {
+    /// Queues `text`, waiting for room as long as the reader reads.
+    pub async fn send(&self, mut text: String) -> Result<(), Gone> {
         let shared = &self.0.0;
+        match shared.push(text, Turn::First)? {
+            None => return Ok(()),
+            Some(back) => text = back,
+        }
+        let waiting = Waiting::new(shared);
+        let _turn = shared.turn.lock().await;
+        let began = Instant::now();
         loop {
             let mut room = pin!(shared.room.notified());
             // Registered before the look, so that no wake-up is missed.
             room.as_mut().enable();
-            {
-                let mut state = shared.lock();
-                if !state.has_reader {
-                    return Err(Gone);
-                }
-                if state.has_room(text.len()) {
-                    state.bytes += text.len();
-                    state.messages.push_back(text);
-                    shared.readable.notify_one();
-                    return Ok(());
-                }
+            match shared.push(text, Turn::Waited)? {
+                None => break,
+                Some(back) => text = back,
             }
-            room.await;
+            let last = shared.lock().taken.map_or(began, |taken| taken.max(began));
+            if time::timeout_at(last + PATIENCE, room).await.is_err() && shared.idle_since(last) {
+                return Err(Gone);
+            }
         }
+        drop(waiting);
+        Ok(())
+    }
+}
+
+/// Whether a sender has waited for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Waited,
+}
+
+/// Counts a sender that waits, however its wait ends.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.lock().waiting += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
     }
 }
 
@@ -121,12 +155,39 @@ impl Receiver {
         let mut state = self.0.lock();
         let message = state.messages.pop_front()?;
         state.bytes -= message.len();
+        state.taken = Some(Instant::now());
         self.0.room.notify_waiters();
         Some(message)
+    }
+
+    /// Shows that the reader is busy with what it took.
+    pub fn alive(&self) {
+        self.0.lock().taken = Some(Instant::now());
     }
 }
 
 impl Shared {
+    /// Queues `text`, or gives it back when there is no room or, unless it has
+    /// waited itself, when others wait.
+    fn push(&self, text: String, turn: Turn) -> Result<Option<String>, Gone> {
+        let mut state = self.lock();
+        if !state.has_reader {
+            return Err(Gone);
+        }
+        let overtakes = turn == Turn::First && state.waiting > 0;
+        if overtakes || !state.has_room(text.len()) {
+            return Ok(Some(text));
+        }
+        state.bytes += text.len();
+        state.messages.push_back(text);
+        self.readable.notify_one();
+        Ok(None)
+    }
+
+    fn idle_since(&self, last: Instant) -> bool {
+        self.lock().taken.is_none_or(|taken| taken <= last)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,8 +218,6 @@ impl Drop for Receiver {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -170,6 +229,27 @@ mod tests {
         let asked = Instant::now();
         assert_eq!(sender.send("x".to_owned()).await, Err(Gone));
         assert_eq!(asked.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_reader_that_keeps_reading_is_waited_for() {
+        let (sender, mut receiver) = channel();
+        let tasks = crate::tasks::Tasks::default();
+        tasks.spawn(async move {
+            for number in 0..4 {
+                let large = format!("{number}{}", "x".repeat(3 << 20));
+                sender.send(large).await.unwrap();
+            }
+        });
+        for number in 0..4 {
+            // Each message takes far longer than the sender's patience.
+            for _ in 0..5 {
+                time::sleep(PATIENCE * 4 / 5).await;
+                receiver.alive();
+            }
+            let message = receiver.recv().await.unwrap();
+            assert!(message.starts_with(&number.to_string()));
+        }
     }
 
     #[tokio::test(start_paused = true)]

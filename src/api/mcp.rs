@@ -87,7 +87,7 @@ async fn streamable(hub: &Hub, scope: Scope, lenient: bool, request: Request) ->
         headers: parts.headers,
     };
     match parts.method.as_str() {
-        "GET" => http::get(&arrival),
+        "GET" => http::get(arrival).await,
         "DELETE" => http::delete(&arrival),
         _ => post(hub, arrival, body).await,
     }

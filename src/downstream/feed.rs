@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tokio_util::sync::CancellationToken;
+
 use super::news::News;
 use crate::{mcp::notification, queue};
 
@@ -17,33 +19,62 @@ pub(super) struct Feed {
     news: Option<News>,
     waiting: VecDeque<String>,
     number: u64,
+    last: u64,
     kept: VecDeque<(u64, String)>,
     kept_bytes: usize,
-    last: u64,
+    /// Kept messages that are sent again, under their own numbers.
+    again: VecDeque<(u64, String)>,
+    cancel: Option<CancellationToken>,
 }
 
 impl Feed {
-    pub(super) fn new(messages: queue::Receiver, number: u64) -> Self {
+    /// The stream of a session that belongs to no request.
+    pub(super) fn standalone(messages: queue::Receiver, news: News) -> Self {
+        let mut feed = Self::of_request(messages, STANDALONE, CancellationToken::new());
+        feed.news = Some(news);
+        feed.cancel = None;
+        feed
+    }
+
+    /// The stream of one request; `cancel` ends the work that fills it.
+    pub(super) fn of_request(
+        messages: queue::Receiver,
+        number: u64,
+        cancel: CancellationToken,
+    ) -> Self {
         Self {
             messages,
             news: None,
             waiting: VecDeque::new(),
             number,
+            last: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
-            last: 0,
+            again: VecDeque::new(),
+            cancel: Some(cancel),
         }
-    }
-
-    /// Also tells of every change of the catalog from now on.
-    pub(super) fn with_news(mut self, news: News) -> Self {
-        self.news = Some(news);
-        self
     }
 
     /// The stream's number, unique in its session.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Ends the work that fills the stream.
+    pub(super) fn cancel(&self) {
+        if let Some(cancel) = &self.cancel {
+            cancel.cancel();
+        }
+    }
+
+    /// Whether what is kept is small enough to be kept a little longer.
+    pub(super) fn is_small(&self) -> bool {
+        self.kept_bytes <= KEPT_BYTES
+    }
+
+    /// Shows the senders that the reader is busy with what it took.
+    pub(super) fn alive(&self) {
+        self.messages.alive();
     }
 
     /// Puts a message in front of those still to come.
@@ -70,38 +101,43 @@ impl Feed {
         }
     }
 
-    /// Keeps `message` for a reader who comes back; returns its event id.
-    pub(super) fn keep(&mut self, message: &str) -> String {
-        self.last += 1;
+    /// The next message with its event id; it is kept for a reader who comes
+    /// back. Cancel-safe.
+    pub(super) async fn next_event(&mut self) -> Option<(String, String)> {
+        let (at, message) = match self.again.pop_front() {
+            Some(again) => again,
+            None => {
+                let message = self.next().await?;
+                self.last += 1;
+                (self.last, message)
+            }
+        };
         self.kept_bytes += message.len();
-        self.kept.push_back((self.last, message.to_owned()));
-        while self.kept.len() > KEPT_MESSAGES
-            || (self.kept_bytes > KEPT_BYTES && self.kept.len() > 1)
-        {
+        self.kept.push_back((at, message.clone()));
+        while self.kept.len() > KEPT_MESSAGES || (!self.is_small() && self.kept.len() > 1) {
             let dropped = self.kept.pop_front();
             self.kept_bytes -= dropped.map_or(0, |(_, text)| text.len());
         }
-        self.event_id()
+        Some((self.event_id(at), message))
     }
 
-    /// The id after which a reader can resume now.
-    pub(super) fn event_id(&self) -> String {
-        format!("{}-{}", self.number, self.last)
+    /// The id to resume after when nothing was read yet.
+    pub(super) fn first_event_id(&self) -> String {
+        self.event_id(self.kept.back().map_or(0, |(at, _)| *at))
     }
 
-    /// Sends again what was kept after event `last`.
-    pub(super) fn rewind(&mut self, last: u64) {
-        let again: Vec<String> = self
-            .kept
-            .drain(..)
-            .filter(|(at, _)| *at > last)
-            .map(|(_, text)| text)
+    fn event_id(&self, at: u64) -> String {
+        format!("{}-{at}", self.number)
+    }
+
+    /// Sends again what was kept after event `after`.
+    pub(super) fn rewind(&mut self, after: u64) {
+        self.again = std::mem::take(&mut self.kept)
+            .into_iter()
+            .chain(std::mem::take(&mut self.again))
+            .filter(|(at, _)| *at > after)
             .collect();
         self.kept_bytes = 0;
-        self.last = self.last.min(last);
-        for message in again.into_iter().rev() {
-            self.waiting.push_front(message);
-        }
     }
 }
 
@@ -118,28 +154,47 @@ mod tests {
     #[tokio::test]
     async fn reader_who_comes_back_gets_what_it_missed_once_and_in_order() {
         let (sender, receiver) = queue::channel();
-        let mut feed = Feed::new(receiver, 3);
+        let mut feed = Feed::of_request(receiver, 3, CancellationToken::new());
         for text in ["a", "b", "c", "d"] {
             sender.send(text.to_owned()).await.unwrap();
         }
         let mut ids = Vec::new();
         for _ in 0..3 {
-            let message = feed.next().await.unwrap();
-            ids.push(feed.keep(&message));
+            ids.push(feed.next_event().await.unwrap().0);
         }
         assert_eq!(ids, ["3-1", "3-2", "3-3"]);
         let (stream, event) = parse_event_id(&ids[0]).unwrap();
         assert_eq!(stream, 3);
         feed.rewind(event);
+        let first = feed.next_event().await.unwrap();
+        assert_eq!(first, ("3-2".to_owned(), "b".to_owned()));
+        // Coming back a second time, in the middle of the replay.
+        feed.rewind(event);
         let mut rest = Vec::new();
         for _ in 0..3 {
-            let message = feed.next().await.unwrap();
-            rest.push((feed.keep(&message), message));
+            rest.push(feed.next_event().await.unwrap());
         }
         let expected = [("3-2", "b"), ("3-3", "c"), ("3-4", "d")];
         assert_eq!(
             rest,
             expected.map(|(id, text)| (id.to_owned(), text.to_owned()))
         );
+    }
+
+    #[tokio::test]
+    async fn numbers_are_never_used_twice_however_far_back_the_reader_asks() {
+        let (sender, receiver) = queue::channel();
+        let mut feed = Feed::of_request(receiver, 1, CancellationToken::new());
+        for _ in 0..3 {
+            sender.send("x".repeat(900_000)).await.unwrap();
+            feed.next_event().await.unwrap();
+        }
+        sender.send("y".to_owned()).await.unwrap();
+        feed.rewind(0);
+        let ids = [
+            feed.next_event().await.unwrap().0,
+            feed.next_event().await.unwrap().0,
+        ];
+        assert_eq!(ids, ["1-3", "1-4"]);
     }
 }

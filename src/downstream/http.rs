@@ -22,12 +22,12 @@ use super::{
     sessions::detached,
 };
 use crate::{
-    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, may_name_version},
+    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, names_version},
     queue,
     tool::Caller,
 };
 use exchange::Exchange;
-pub(super) use exchange::{ALIVE, event_stream, next_or_alive};
+pub(super) use exchange::{Source, event_stream, or_alive, respond};
 use headers::{Accepts, LAST_EVENT, accepts, one, version};
 
 /// Names the session on every request after the handshake.
@@ -85,7 +85,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
         }
     };
     match message {
-        Message::Request(request) => on_request(arrival, version, accepts, request, text).await,
+        Message::Request(request) => on_request(arrival, version, accepts, request).await,
         Message::Notification { .. } if version.is_some_and(Version::is_modern) => {
             reply::accepted()
         }
@@ -100,7 +100,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
 }
 
 /// `GET`: the stream of messages that belong to no request, or one that was cut.
-pub fn get(arrival: &Arrival) -> Response {
+pub async fn get(arrival: Arrival) -> Response {
     if !accepts(&arrival.headers).is_some_and(|it| it.events) {
         return reply::refuse(
             StatusCode::NOT_ACCEPTABLE,
@@ -122,16 +122,16 @@ pub fn get(arrival: &Arrival) -> Response {
     };
     let resumed = one(&arrival.headers, &LAST_EVENT).and_then(parse_event_id);
     let (stream, event) = resumed.unwrap_or((STANDALONE, u64::MAX));
-    let Some(mut feed) = session.unpark(stream) else {
+    let Some(mut feed) = session.streams.claim(stream).await else {
         return reply::refuse(
-            StatusCode::CONFLICT,
-            "this stream is being read, or is over",
+            StatusCode::GONE,
+            "this stream is over, or held by another reader",
         );
     };
     if resumed.is_some() {
         feed.rewind(event);
     }
-    exchange::stream(feed, &arrival.engine, Some(&session), None)
+    exchange::stream(feed, &arrival.engine, Some(&session))
 }
 
 /// `DELETE`: ends the session.
@@ -153,9 +153,8 @@ async fn on_request(
     version: Option<Version>,
     accepts: Accepts,
     request: Request<'_>,
-    text: &str,
 ) -> Response {
-    if version.is_some_and(Version::is_modern) || may_name_version(text) {
+    if version.is_some_and(Version::is_modern) || names_version(&request) {
         return modern::post(arrival, accepts, &request).await;
     }
     let owned = Owned::new(&request);
@@ -194,11 +193,7 @@ async fn initialize(arrival: &Arrival, request: &Owned) -> Response {
     if let Err(why) = checked {
         return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
     }
-    let opened = engine.sessions.open(
-        arrival.caller.clone(),
-        engine.limits.max_calls_per_session,
-        &engine.catalog,
-    );
+    let opened = engine.open_session(arrival.caller.clone());
     let session = match opened {
         Ok(session) => session,
         Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),

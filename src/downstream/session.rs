@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{feed::Feed, news::Wanted};
+use super::{news::Wanted, streams::Streams};
 use crate::{
     mcp::{Id, LogLevel, Params, Response, RpcError, Version, code, request},
     queue,
@@ -25,6 +25,11 @@ use crate::{
 
 /// The server is busy; try again. From the range that JSON-RPC leaves free.
 const BUSY: i64 = -32000;
+
+/// How many requests may wait for their turn, where waiting is possible.
+const MAX_WAITING: usize = 1000;
+/// How many requests of a session may listen at once.
+const MAX_LISTENING: usize = 64;
 
 /// A session of a legacy client, whatever door it came through.
 #[derive(Debug)]
@@ -44,9 +49,13 @@ pub(super) struct Session {
     log_level: Mutex<Option<LogLevel>>,
     running: Mutex<HashMap<Id, CancellationToken>>,
     asked: Mutex<HashMap<Id, oneshot::Sender<Result<Value, String>>>>,
-    /// Streams without a reader: the one for no request, and cut ones.
-    parked: Mutex<HashMap<u64, Feed>>,
-    streams: AtomicUsize,
+    /// Streams that are read, or wait for a reader.
+    pub(super) streams: Streams,
+    readers: AtomicUsize,
+    /// How many of `running` only listen.
+    listening: AtomicUsize,
+    /// Requests that wait until fewer are running.
+    waiting: AtomicUsize,
     next_number: AtomicI64,
     used: Mutex<Instant>,
     max_running: usize,
@@ -64,8 +73,19 @@ struct Client {
 pub(super) struct Running {
     session: Arc<Session>,
     id: Id,
+    kind: Kind,
     pub(super) cancelled: CancellationToken,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Listening,
+}
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Queued(Arc<Session>);
 
 /// Counts an open stream.
 #[derive(Debug)]
@@ -85,8 +105,10 @@ impl Session {
             log_level: Mutex::default(),
             running: Mutex::default(),
             asked: Mutex::default(),
-            parked: Mutex::default(),
-            streams: AtomicUsize::new(0),
+            streams: Streams::default(),
+            readers: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             next_number: AtomicI64::new(1),
             used: Mutex::new(Instant::now()),
             max_running,
@@ -140,19 +162,53 @@ impl Session {
 
     /// Puts a request on the list, so that it can be cancelled by its id.
     pub(super) fn begin(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
+        self.enlist(id, Kind::Call)
+    }
+
+    /// The same for a request that only listens, which may last for ever.
+    pub(super) fn begin_listening(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
+        self.enlist(id, Kind::Listening)
+    }
+
+    /// The same as [`begin`](Self::begin), waiting while too many are running.
+    pub(super) async fn begin_in_turn(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
+        loop {
+            match self.begin(id) {
+                Err(busy) if busy.code == BUSY => {
+                    self.until(|| self.calls() < self.max_running).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether one more request may wait for its turn.
+    pub(super) fn may_wait(self: &Arc<Self>) -> Result<Queued, RpcError> {
+        let queued = Queued(Arc::clone(self));
+        if self.waiting.fetch_add(1, Relaxed) < MAX_WAITING {
+            return Ok(queued);
+        }
+        Err(RpcError::new(
+            BUSY,
+            "too many requests wait for their turn; read answers first",
+        ))
+    }
+
+    fn enlist(self: &Arc<Self>, id: &Id, kind: Kind) -> Result<Running, RpcError> {
         let mut running = lock(&self.running);
-        if running.len() >= self.max_running {
-            let why = format!(
-                "{} requests of this session are in progress; wait for one to end",
-                running.len()
-            );
+        let listening = self.listening.load(Relaxed);
+        let (busy, limit) = match kind {
+            Kind::Call => (running.len() - listening, self.max_running),
+            Kind::Listening => (listening, MAX_LISTENING),
+        };
+        if busy >= limit {
+            let why =
+                format!("{busy} requests of this session are in progress; wait for one to end");
             return Err(RpcError::new(BUSY, why));
         }
         if running.contains_key(id) {
-            return Err(RpcError::new(
-                code::INVALID_REQUEST,
-                "a request with this id is in progress",
-            ));
+            let why = "a request with this id is in progress";
+            return Err(RpcError::new(code::INVALID_REQUEST, why));
         }
         // Not a child of `end`: that tree has a lock of its own.
         let cancelled = CancellationToken::new();
@@ -160,39 +216,45 @@ impl Session {
             cancelled.cancel();
         }
         running.insert(id.clone(), cancelled.clone());
+        if kind == Kind::Listening {
+            self.listening.fetch_add(1, Relaxed);
+        }
         Ok(Running {
             session: Arc::clone(self),
             id: id.clone(),
+            kind,
             cancelled,
         })
     }
 
     /// Ends the session and everything it runs.
     pub(super) fn close(&self) {
+        self.closing.cancel();
         self.end.cancel();
         for cancelled in lock(&self.running).values() {
             cancelled.cancel();
         }
     }
 
-    /// Waits until one more request may begin.
-    pub(super) async fn room(&self) {
-        self.fewer_than(self.max_running).await;
-    }
-
-    /// Waits until nothing is in progress.
+    /// Waits until nothing is in progress but listening.
     pub(super) async fn drain(&self) {
-        self.fewer_than(1).await;
+        self.until(|| self.calls() == 0 && self.waiting.load(Relaxed) == 0)
+            .await;
     }
 
-    async fn fewer_than(&self, limit: usize) {
+    async fn until(&self, reached: impl Fn() -> bool) {
         loop {
+            // Made before the look, so that no wake-up is missed.
             let freed = self.freed.notified();
-            if lock(&self.running).len() < limit {
+            if reached() {
                 return;
             }
             freed.await;
         }
+    }
+
+    fn calls(&self) -> usize {
+        lock(&self.running).len() - self.listening.load(Relaxed)
     }
 
     /// Takes a notification.
@@ -242,10 +304,14 @@ impl Session {
         out.send(request(&id, method, params))
             .await
             .map_err(|gone| gone.to_string())?;
-        match time::timeout(limit, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err("the session ended".to_owned()),
-            Err(_) => Err(format!("no answer within {limit:?}")),
+        tokio::select! {
+            answer = time::timeout(limit, answer) => match answer {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err("the session ended".to_owned()),
+                Err(_) => Err(format!("no answer within {limit:?}")),
+            },
+            () = self.closing.cancelled() => Err("the session is ending".to_owned()),
+            () = self.end.cancelled() => Err("the session ended".to_owned()),
         }
     }
 
@@ -254,26 +320,22 @@ impl Session {
         self.next_number.fetch_add(1, Relaxed)
     }
 
-    /// Keeps a stream for a reader who may come back.
-    pub(super) fn park(&self, number: u64, feed: Feed) {
-        lock(&self.parked).insert(number, feed);
-    }
-
-    /// Takes a stream that has no reader.
-    pub(super) fn unpark(&self, number: u64) -> Option<Feed> {
-        lock(&self.parked).remove(&number)
-    }
-
     /// Says that a stream of this session is being read.
     pub(super) fn reading(self: &Arc<Self>) -> Reading {
         self.touch();
-        self.streams.fetch_add(1, Relaxed);
+        self.readers.fetch_add(1, Relaxed);
         Reading(Arc::clone(self))
+    }
+
+    /// How long nobody has used it, if nothing is going on.
+    pub(super) fn idle_time(&self) -> Option<Duration> {
+        self.is_idle(Duration::ZERO)
+            .then(|| lock(&self.used).elapsed())
     }
 
     /// Whether nobody has used it for `limit` and nothing is going on.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
-        self.streams.load(Relaxed) == 0
+        self.readers.load(Relaxed) == 0
             && lock(&self.running).is_empty()
             && lock(&self.used).elapsed() >= limit
     }
@@ -285,15 +347,28 @@ impl Session {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        lock(&self.session.running).remove(&self.id);
+        {
+            let mut running = lock(&self.session.running);
+            running.remove(&self.id);
+            if self.kind == Kind::Listening {
+                self.session.listening.fetch_sub(1, Relaxed);
+            }
+        }
         self.session.freed.notify_waiters();
         self.session.touch();
     }
 }
 
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+        self.0.freed.notify_waiters();
+    }
+}
+
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Relaxed);
+        self.0.readers.fetch_sub(1, Relaxed);
         self.0.touch();
     }
 }

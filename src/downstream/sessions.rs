@@ -9,11 +9,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use thiserror::Error;
 
-use super::{
-    feed::{Feed, STANDALONE},
-    news::News,
-    session::Session,
-};
+use super::{feed::Feed, news::News, session::Session};
 use crate::{
     access::Principal,
     queue,
@@ -27,9 +23,12 @@ pub(super) struct Sessions {
     max: usize,
 }
 
+/// How many sessions one token may have open.
+const PER_TOKEN: usize = 100;
+
 /// No more sessions can be opened now.
 #[derive(Debug, Error)]
-#[error("{0} sessions are open, which is the limit; end one or try again later")]
+#[error("{0} sessions are open and in use, which is the limit; end one or try again later")]
 pub(super) struct Full(usize);
 
 impl Sessions {
@@ -40,7 +39,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session; messages for it wait in its standalone stream.
+    /// Opens a session. A caller with as many as it may have loses the one it
+    /// has not used for longest.
     pub(super) fn open(
         &self,
         caller: Caller,
@@ -48,12 +48,31 @@ impl Sessions {
         catalog: &Catalog,
     ) -> Result<Arc<Session>, Full> {
         let mut open = self.lock();
-        if open.len() >= self.max {
-            return Err(Full(self.max));
+        let own: Vec<&Arc<Session>> = open
+            .values()
+            .filter(|it| it.caller.principal == caller.principal)
+            .collect();
+        if own.len() >= self.share(&caller.principal) || open.len() >= self.max {
+            let idle = own
+                .iter()
+                .filter_map(|it| Some((it.idle_time()?, it.id.clone())));
+            let (_, longest) = idle.max().ok_or(Full(own.len()))?;
+            if let Some(session) = open.remove(&longest) {
+                session.close();
+            }
         }
         let session = Arc::new(detached(caller, max_running, catalog));
         open.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Nobody takes all sessions: a token has its share, and the programs of
+    /// this machine leave some for tokens.
+    fn share(&self, principal: &Principal) -> usize {
+        match *principal == Principal::local() {
+            true => (self.max - self.max / 10).max(1),
+            false => PER_TOKEN.min(self.max),
+        }
     }
 
     /// The session with this id, if it is this principal's.
@@ -79,10 +98,15 @@ impl Sessions {
         });
     }
 
-    pub(super) fn end_all(&self) {
-        self.end_idle(Duration::ZERO);
-        for (_, session) in self.lock().drain() {
-            session.close();
+    /// Ends every session, each as soon as what it runs is done.
+    pub(super) async fn wind_up(&self) {
+        let all: Vec<Arc<Session>> = self.lock().values().cloned().collect();
+        for session in &all {
+            session.closing.cancel();
+        }
+        for session in all {
+            session.drain().await;
+            self.end(&session.id);
         }
     }
 
@@ -101,7 +125,7 @@ pub(super) fn detached(caller: Caller, max_running: usize, catalog: &Catalog) ->
     let scope = caller.scope.clone();
     let session = Session::new(random_id(), caller, out, max_running);
     let news = News::new(catalog, scope, session.wanted.clone());
-    session.park(STANDALONE, Feed::new(messages, STANDALONE).with_news(news));
+    session.streams.park(Feed::standalone(messages, news), 0);
     session
 }
 

@@ -1,19 +1,14 @@
 //! HTTP+SSE of 2024-11-05: a stream down, posts up.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
-use axum::{
-    body::{Body, Bytes},
-    http::StatusCode,
-    response::Response,
-};
-use futures_util::stream;
+use axum::{body::Body, http::StatusCode, response::Response};
 
 use super::{
     Engine,
     dispatch::Owned,
     feed::{Feed, STANDALONE},
-    http::{ALIVE, event_stream, next_or_alive, reply, take},
+    http::{Source, or_alive, reply, respond, take},
     session::{Reading, Session},
 };
 use crate::{
@@ -24,12 +19,11 @@ use crate::{
 
 /// `GET /sse`: opens the session. Its first event says where to post.
 pub fn get(engine: &Arc<Engine>, caller: Caller) -> Response {
-    let limit = engine.limits.max_calls_per_session;
-    let session = match engine.sessions.open(caller, limit, &engine.catalog) {
+    let session = match engine.open_session(caller) {
         Ok(session) => session,
         Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
     };
-    let Some(feed) = session.unpark(STANDALONE) else {
+    let Some(feed) = session.streams.take(STANDALONE) else {
         return reply::refuse(StatusCode::CONFLICT, "this stream is being read");
     };
     // A relative address is right behind every proxy and under every name.
@@ -44,14 +38,7 @@ pub fn get(engine: &Arc<Engine>, caller: Caller) -> Response {
         session,
         feed,
     };
-    let events = stream::unfold((line, Some(endpoint)), |(mut line, first)| async move {
-        let text = match first {
-            Some(text) => text,
-            None => line.next().await?,
-        };
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (line, None)))
-    });
-    event_stream(Body::from_stream(events))
+    respond(line, Some(endpoint))
 }
 
 /// `POST /sse/message`: takes one message; its answer comes down the stream.
@@ -125,17 +112,28 @@ struct Line {
     _reading: Reading,
 }
 
-impl Line {
+impl Source for Line {
     async fn next(&mut self) -> Option<String> {
-        let next = tokio::select! {
-            biased;
-            next = next_or_alive(&mut self.feed) => next?,
-            () = self.session.end.cancelled() => return None,
+        let (feed, session) = (&mut self.feed, &self.session);
+        let next = async {
+            let message = feed.next().await?;
+            Some(event(Some("message"), None, &message))
         };
-        Some(next.map_or_else(
-            || ALIVE.to_owned(),
-            |message| event(Some("message"), None, &message),
-        ))
+        // Answers to what is in progress come down this stream, too.
+        let wound_up = async {
+            session.closing.cancelled().await;
+            session.drain().await;
+        };
+        tokio::select! {
+            biased;
+            text = or_alive(next) => text,
+            () = session.end.cancelled() => None,
+            () = wound_up => None,
+        }
+    }
+
+    fn alive(&self) {
+        self.feed.alive();
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     session::Session, sessions::detached, sse,
 };
 use crate::{
-    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, may_name_version},
+    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, names_version},
     tool::Caller,
 };
 
@@ -74,7 +74,7 @@ async fn read(
 }
 
 async fn write(session: &Arc<Session>, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
-    let Some(mut feed) = session.unpark(STANDALONE) else {
+    let Some(mut feed) = session.streams.take(STANDALONE) else {
         return Ok(());
     };
     loop {
@@ -110,12 +110,7 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
                 Err(Invalid { id, error: why }) => error(id.as_ref(), &why),
                 Ok(Message::Request(request)) => {
                     let owned = Owned::new(&request);
-                    // Reading stops while as much is in progress as may be: the pipe is the queue.
-                    session.room().await;
-                    return match may_name_version(text) {
-                        true => answer_modern(engine, session, owned),
-                        false => sse::answer(engine, Arc::clone(session), owned),
-                    };
+                    return answer(engine, session, owned, names_version(&request));
                 }
                 Ok(message) => return take(session, &message),
             },
@@ -125,22 +120,36 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
     let _ = session.out.send(refused).await;
 }
 
-/// A request of a client that needs no handshake.
-fn answer_modern(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned) {
-    let begun = session.begin(&request.id);
+/// Answers in a task of its own, in turn: the reader must go on, or nobody
+/// could cancel, answer our questions, or end.
+fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned, is_modern: bool) {
+    let queued = session.may_wait();
     let (engine, session) = (Arc::clone(engine), Arc::clone(session));
     let tasks = engine.tasks.clone();
     tasks.spawn(async move {
-        let (running, text) = match begun {
-            Err(busy) => (None, Some(request.reply(&Err(busy)))),
-            Ok(running) => {
-                let text = tokio::select! {
-                    biased;
-                    () = running.cancelled.cancelled() => None,
-                    text = modern(&engine, &session, &request) => Some(text),
-                };
-                (Some(running), text)
+        let listens = is_modern && request.method == "subscriptions/listen";
+        let begun = match queued {
+            Err(busy) => Err(busy),
+            Ok(_queued) if listens => session.begin_listening(&request.id),
+            Ok(_queued) => session.begin_in_turn(&request.id).await,
+        };
+        let running = match begun {
+            Ok(running) => running,
+            Err(busy) => {
+                return sse::deliver(&engine, &session, Some(request.reply(&Err(busy)))).await;
             }
+        };
+        let text = match is_modern {
+            false => {
+                engine
+                    .answer_running(&running, &session, &request, &session.out)
+                    .await
+            }
+            true => tokio::select! {
+                biased;
+                text = modern(&engine, &session, &request) => Some(text),
+                () = running.cancelled.cancelled() => None,
+            },
         };
         sse::deliver(&engine, &session, text).await;
         drop(running);
@@ -148,22 +157,19 @@ fn answer_modern(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned) {
 }
 
 async fn modern(engine: &Engine, session: &Session, request: &Owned) -> String {
+    let client = Params::read(request.params.as_deref()).and_then(|params| Client::read(&params));
+    let client = match client {
+        Ok(client) => client,
+        Err(why) => return request.reply(&Err(why)),
+    };
     if request.method == "subscriptions/listen" {
         return match Listener::new(&engine.catalog, session.caller.scope.clone(), request) {
             Err(why) => request.reply(&Err(why)),
             Ok(listener) => listen(session, listener).await,
         };
     }
-    let client = Params::read(request.params.as_deref()).and_then(|params| Client::read(&params));
-    let outcome = match client {
-        Err(why) => Err(why),
-        Ok(client) => {
-            client
-                .answer(engine, &session.caller, &session.out, request)
-                .await
-        }
-    };
-    request.reply(&outcome)
+    let caller = &session.caller;
+    request.reply(&client.answer(engine, caller, &session.out, request).await)
 }
 
 /// Tells until the request is cancelled or the input ends.

@@ -74,7 +74,9 @@ impl<'a> Message<'a> {
         let envelope: Envelope<'a> = read_object(text)
             .ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
         let id = envelope.id.map(Id::read);
-        let known = id.clone().flatten();
+        // An error under the id of a broken answer would look like an answer to
+        // the client's own request of that id.
+        let known = envelope.method.and(id.clone().flatten());
         envelope.sort(id).map_err(|why| Invalid::new(known, why))
     }
 }
@@ -321,7 +323,7 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
-                "invalid with id",
+                "invalid",
             ),
             (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "invalid"),
             (r#"{"JSONRPC":"2.0","ID":1,"METHOD":"ping"}"#, "invalid"),

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Id, RpcError};
+use super::{Id, Params, Request, RpcError};
 
 /// Member names of `_meta` that the protocol reserves.
 pub mod key {
@@ -20,10 +20,18 @@ pub mod key {
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 }
 
-/// Whether `text` may hold a request that names its version, as 2026-07-28 wants.
-pub fn may_name_version(text: &str) -> bool {
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(key::VERSION));
-    FINDER.find(text.as_bytes()).is_some()
+/// Whether a request says itself which version it is written in, as 2026-07-28
+/// wants. Most requests do not, and are told so by a quick search.
+pub fn names_version(request: &Request<'_>) -> bool {
+    // The slash of the full name may be escaped.
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("protocolVersion"));
+    let Some(raw) = request.params else {
+        return false;
+    };
+    FINDER.find(raw.get().as_bytes()).is_some()
+        && Params::read(Some(raw))
+            .and_then(|params| params.meta())
+            .is_ok_and(|meta| meta.version().is_some())
 }
 
 /// The members of `_meta` that maru reads, each still raw.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -50,9 +50,24 @@ struct Inner {
 #[derive(Debug)]
 struct Reader {
     connection: Connection,
-    budget: Arc<AtomicI64>,
+    budget: Arc<Budget>,
     /// When the open transaction began.
     since: Option<Instant>,
+}
+
+/// How much work the current run may still do. Runs are numbered, so that
+/// stopping one never hits the next.
+#[derive(Debug, Default)]
+struct Budget {
+    left: AtomicI64,
+    run: AtomicU64,
+    stopped: AtomicU64,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.stopped.load(Relaxed) == self.run.load(Relaxed) || self.left.fetch_sub(1, Relaxed) <= 0
+    }
 }
 
 impl Sqlite {
@@ -79,7 +94,8 @@ impl Sqlite {
         F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let mut reader = self.0.take()?;
-        match reader.run(INLINE_STEPS, &query) {
+        reader.arm(INLINE_STEPS);
+        match reader.run(&query) {
             Err(Error::TooSlow) => self.read_on_a_thread(reader, limit, query).await,
             done => {
                 self.0.put_back(reader);
@@ -98,22 +114,20 @@ impl Sqlite {
         T: Send + 'static,
         F: Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        // A caller who leaves, or the deadline, takes the budget away.
-        let mut stop = Stop(Some(Arc::clone(&reader.budget)));
+        // Armed before the thread starts: a caller who leaves, or the deadline,
+        // stops this run even if it has not begun, and no other.
+        let _stop = Stop {
+            run: reader.arm(i64::MAX),
+            budget: Arc::clone(&reader.budget),
+        };
         let inner = Arc::clone(&self.0);
         let work = self.0.tasks.blocking(move || {
-            let done = reader.run(i64::MAX, &query);
+            let done = reader.run(&query);
             inner.put_back(reader);
             done
         });
-        match time::timeout(limit, work).await {
-            Err(_elapsed) => Err(Error::TooSlow),
-            Ok(done) => {
-                // The reader may serve someone else by now.
-                stop.0 = None;
-                done.unwrap_or(Err(Error::TooSlow))
-            }
-        }
+        let done = time::timeout(limit, work).await;
+        done.ok().flatten().unwrap_or(Err(Error::TooSlow))
     }
 }
 
@@ -169,9 +183,9 @@ impl Reader {
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.pragma_update(None, "query_only", true)?;
         connection.busy_timeout(Duration::from_secs(1))?;
-        let budget = Arc::new(AtomicI64::new(0));
+        let budget = Arc::new(Budget::default());
         let left = Arc::clone(&budget);
-        connection.progress_handler(STEP, Some(move || left.fetch_sub(1, Relaxed) <= 0))?;
+        connection.progress_handler(STEP, Some(move || left.is_spent()))?;
         Ok(Box::new(Self {
             connection,
             budget,
@@ -179,12 +193,13 @@ impl Reader {
         }))
     }
 
-    fn run<T>(
-        &mut self,
-        steps: i64,
-        query: &impl Fn(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, Error> {
-        self.budget.store(steps, Relaxed);
+    /// Begins a run of so many steps; returns its number.
+    fn arm(&self, steps: i64) -> u64 {
+        self.budget.left.store(steps, Relaxed);
+        self.budget.run.fetch_add(1, Relaxed) + 1
+    }
+
+    fn run<T>(&mut self, query: &impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let done = self.begin().and_then(|()| query(&self.connection));
         if done.is_err() {
             self.end();
@@ -214,14 +229,15 @@ impl Reader {
     }
 }
 
-/// Forgets the budget, so that a query which nobody waits for ends.
-struct Stop(Option<Arc<AtomicI64>>);
+/// Ends a run that nobody waits for.
+struct Stop {
+    budget: Arc<Budget>,
+    run: u64,
+}
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        if let Some(budget) = &self.0 {
-            budget.store(0, Relaxed);
-        }
+        self.budget.stopped.store(self.run, Relaxed);
     }
 }
 
@@ -292,6 +308,23 @@ mod tests {
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
             .unwrap();
         assert_eq!(busy, 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn query_of_a_caller_who_left_ends() {
+        let (directory, _unused) = source();
+        let tasks = Tasks::default();
+        let source = Sqlite::open(&directory.path().join("x.db"), &tasks).unwrap();
+        for _ in 0..20 {
+            let endless = source.read(Duration::from_secs(60), |c| {
+                c.query_row(COUNT, [i64::MAX], |row| row.get::<_, i64>(0))
+            });
+            // Leaves at once, mostly before the thread has begun.
+            let _ = time::timeout(Duration::from_micros(1), endless).await;
+        }
+        // Closing waits for every blocking thread.
+        let closed = time::timeout(Duration::from_secs(10), tasks.close()).await;
+        assert!(closed.is_ok());
     }
 
     #[tokio::test]

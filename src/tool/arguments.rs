@@ -1,9 +1,10 @@
 //! Checking arguments against a tool's schema, and saying what was expected.
 
-use jsonschema::Validator;
+use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
 const MAX_FINDINGS: usize = 5;
+const MAX_CHARS: usize = 200;
 
 /// A tool's input schema, compiled.
 #[derive(Debug)]
@@ -30,18 +31,28 @@ impl Arguments {
             .validator
             .iter_errors(arguments)
             .take(MAX_FINDINGS)
-            .map(
-                |error| match error.instance_path().to_string().trim_start_matches('/') {
-                    "" => error.to_string(),
-                    path => format!("{path}: {error}"),
-                },
-            )
+            .map(|error| cut(&describe(&error)))
             .collect();
         Err(format!(
             "{}; expected {}",
             findings.join("; "),
             self.signature
         ))
+    }
+}
+
+fn describe(error: &ValidationError<'_>) -> String {
+    match error.instance_path().to_string().trim_start_matches('/') {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    }
+}
+
+/// The arguments may be megabytes; what is wrong with them is said in a line.
+fn cut(finding: &str) -> String {
+    match finding.char_indices().nth(MAX_CHARS) {
+        None => finding.to_owned(),
+        Some((end, _)) => format!("{}…", &finding[..end]),
     }
 }
 

@@ -182,8 +182,7 @@ impl Catalog {
         let snapshot = self.snapshot();
         let view = snapshot.view(&caller.scope)?;
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
-        let offer = offer
-            .ok_or_else(|| RpcError::params(format!("no prompt or resource template {key:?}")))?;
+        let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
         let action = Action::Complete { argument, value };
         self.ask(offer, action, Peer::default())
             .await

@@ -38,8 +38,13 @@ pub fn cap(result: String, limit: usize) -> String {
         return result;
     }
     let (text, is_error) = read(&result);
-    // Escapes can double the text; half of the limit always fits.
-    let kept = floor_char_boundary(&text, limit / 2);
+    // Escapes double most text at worst, and make six of a control character.
+    let [large, small] = [2, 7].map(|share| cut(&text, limit / share, is_error));
+    if large.len() <= limit { large } else { small }
+}
+
+fn cut(text: &str, at: usize, is_error: bool) -> String {
+    let kept = floor_char_boundary(text, at);
     let note = format!(
         "{}\n[cut: {} of {} bytes shown; ask for less]",
         &text[..kept],

@@ -25,6 +25,8 @@ pub struct Shelf {
     json: String,
 }
 
+const MAX_URI: usize = 2048;
+
 impl View {
     /// Sorts `offers` by kind; `key` gives each its name here.
     pub(super) fn build(offers: &[Arc<Offer>], key: impl Fn(&Offer) -> &str + Copy) -> Self {
@@ -101,7 +103,10 @@ impl Shelf {
 
     /// The template whose pattern fits `uri`.
     pub(super) fn fitting(&self, uri: &str) -> Option<&Arc<Offer>> {
-        self.offers.iter().find(|offer| fits(&offer.key, uri))
+        let short = uri.len() <= MAX_URI;
+        self.offers
+            .iter()
+            .find(|offer| short && fits(&offer.key, uri))
     }
 }
 
@@ -115,7 +120,7 @@ fn entry(offer: &Offer, key: &str) -> String {
 }
 
 /// Whether `uri` can come from the simple pattern `a{x}b{y}`; a variable
-/// stands for at least one character without `/`.
+/// stands for at least one character without `/`, and ends at the next `b`.
 fn fits(pattern: &str, uri: &str) -> bool {
     let Some((fixed, rest)) = pattern.split_once('{') else {
         return pattern == uri;
@@ -123,10 +128,16 @@ fn fits(pattern: &str, uri: &str) -> bool {
     let (Some(uri), Some((_, pattern))) = (uri.strip_prefix(fixed), rest.split_once('}')) else {
         return false;
     };
-    let longest = uri.find('/').unwrap_or(uri.len());
-    (1..=longest)
-        .filter(|end| uri.is_char_boundary(*end))
-        .any(|end| fits(pattern, &uri[end..]))
+    let next = pattern.split('{').next().unwrap_or_default();
+    let end = match next {
+        "" => Some(uri.len()),
+        next => uri
+            .char_indices()
+            .skip(1)
+            .find(|(at, _)| uri[*at..].starts_with(next))
+            .map(|(at, _)| at),
+    };
+    end.is_some_and(|end| end > 0 && !uri[..end].contains('/') && fits(pattern, &uri[end..]))
 }
 
 #[cfg(test)]

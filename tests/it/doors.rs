@@ -305,6 +305,79 @@ async fn stdio_finishes_what_it_began_when_the_input_ends() {
 }
 
 #[tokio::test]
+async fn stdio_ends_with_its_input_however_much_is_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+        .args(["stdio", "--data-dir"])
+        .arg(directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut text = String::new();
+    for id in 0..70 {
+        let mut listen = modern("subscriptions/listen", json!({"notifications": {}}));
+        listen["id"] = id.into();
+        text.push_str(&format!("{listen}\n"));
+    }
+    text.push_str(&format!("{}\n", request(99, "tools/list", json!({}))));
+    input.write_all(text.as_bytes()).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    drop(input);
+    let output = within(child.wait_with_output()).await.unwrap();
+    assert!(output.status.success());
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let listed = lines.iter().find(|it| it["id"] == 99).unwrap();
+    assert!(listed["result"]["tools"].is_array());
+    // Listening has a limit of its own.
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|it| it["error"]["code"] == -32000)
+            .count(),
+        6
+    );
+}
+
+#[tokio::test]
+async fn era_is_told_by_meta_and_not_by_any_text() {
+    let hub = TestHub::start().await;
+    let session = hub.session("2025-11-25", json!({})).await;
+    let query = "io.modelcontextprotocol/protocolVersion";
+    let body = request(
+        1,
+        "tools/call",
+        json!({"name": "search_docs", "arguments": {"query": query}}),
+    );
+    let legacy = hub.ask(&session, &body).send().await.answer().await;
+    assert_eq!(legacy["result"]["isError"], false);
+    let escaped = modern("tools/list", json!({}))
+        .to_string()
+        .replace('/', "\\/");
+    let modern = Ask::new(&hub.address, "POST", "/mcp")
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/list")
+        .body(&escaped);
+    let modern = modern.send().await.answer().await;
+    assert_eq!(modern["result"]["resultType"], "complete");
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_not_echoed_at_length() {
+    let hub = TestHub::start().await;
+    let body = json!({"name": "search_docs", "arguments": {"query": ["x".repeat(1 << 20)], "more": "y".repeat(1 << 20)}});
+    let text = hub.modern("tools/call", body).send().await.text().await;
+    assert!(text.contains("expected search_docs(query: string)"));
+    assert!(text.len() < 4000, "{} bytes", text.len());
+}
+
+#[tokio::test]
 async fn post_to_sse_answers_those_who_did_not_shake_hands() {
     let hub = TestHub::start().await;
     let body = request(1, "tools/list", json!({}));

@@ -89,14 +89,69 @@ async fn watched_resource_is_reported_when_it_changes() {
 }
 
 #[tokio::test]
-async fn only_one_reader_has_the_stream_of_a_session() {
-    let hub = TestHub::start().await;
+async fn new_connection_takes_the_stream_over_from_the_old_one() {
+    let hub = TestHub::with_fixture().await;
     let session = hub.session(V, json!({})).await;
-    let _first = stream(&hub, &session).await;
-    let second = Ask::new(&hub.address, "GET", "/mcp")
-        .header("accept", "text/event-stream")
-        .header("mcp-session-id", &session);
-    assert_eq!(second.send().await.status, 409);
+    let mut first = stream(&hub, &session).await;
+    let mut second = stream(&hub, &session).await;
+    assert!(first.message().await.is_none());
+    hub.publish(&fixture::offers(hub.running.catalog()));
+    let told = second.message().await.unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+}
+
+#[tokio::test]
+async fn answer_that_was_sent_but_not_received_can_be_fetched() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let ask = hub
+        .ask(&session, &call(5, "test_simple_text", json!({})))
+        .header("accept", "text/event-stream");
+    let mut first = ask.send().await;
+    let primed = first.event().await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    drop(first);
+    sleep(Duration::from_millis(100)).await;
+    for _ in 0..2 {
+        let mut again = Ask::new(&hub.address, "GET", "/mcp")
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", &session)
+            .header("last-event-id", primed.id.as_deref().unwrap())
+            .send()
+            .await;
+        assert_eq!(again.message().await.unwrap()["id"], 5);
+        assert!(again.message().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn client_that_takes_json_only_is_never_waited_for() {
+    let hub = TestHub::with_fixture().await;
+    let chatty = fixture::tool("chatty", json!({}), |ask| async move {
+        for at in 0..600 {
+            ask.peer.progress(f64::from(at), None, None).await;
+        }
+        Ok(maru::tool::Answer::Complete(
+            json!({"content": []}).to_string(),
+        ))
+    });
+    hub.publish(&[chatty]);
+    let session = hub.session("2025-03-26", json!({})).await;
+    let body = request(
+        1,
+        "tools/call",
+        json!({"name": "chatty", "_meta": {"progressToken": 1}}),
+    );
+    let began = Instant::now();
+    let single = hub
+        .ask(&session, &body)
+        .header("accept", "application/json")
+        .send()
+        .await;
+    assert_eq!(single.answer().await["id"], 1);
+    let batch = hub.ask(&session, &json!([body])).send().await.json().await;
+    assert_eq!(batch[0]["id"], 1);
+    assert!(began.elapsed() < Duration::from_secs(9));
 }
 
 #[tokio::test]
@@ -215,14 +270,20 @@ async fn idle_session_ends_by_itself_and_a_read_one_does_not() {
 }
 
 #[tokio::test]
-async fn no_more_sessions_are_opened_than_allowed() {
+async fn no_more_sessions_are_open_than_allowed() {
     let hub = TestHub::with(|config| config.limits.max_sessions = 1).await;
-    let _one = hub.session(V, json!({})).await;
-    let two = hub
+    let one = hub.session(V, json!({})).await;
+    // The idle one makes room; one that is in use does not.
+    let two = hub.session(V, json!({})).await;
+    let ping = request(1, "ping", json!({}));
+    assert_eq!(hub.ask(&one, &ping).send().await.status, 404);
+    let _reader = stream(&hub, &two).await;
+    let refused = hub
         .post(&crate::hub::initialize(V, &json!({})))
         .send()
         .await;
-    assert_eq!(two.status, 503);
+    assert_eq!(refused.status, 503);
+    assert_eq!(hub.ask(&two, &ping).send().await.status, 200);
 }
 
 #[tokio::test]
@@ -308,15 +369,24 @@ async fn stopping_finishes_requests_and_ends_streams() {
     let listening = json!({"notifications": {"toolsListChanged": true}});
     let mut listening = hub.modern("subscriptions/listen", listening).send().await;
     listening.message().await.unwrap();
+    let arguments = json!({"milliseconds": 500});
     let slow = hub.modern(
         "tools/call",
-        json!({"name": "slow", "arguments": {"milliseconds": 500}}),
+        json!({"name": "slow", "arguments": arguments}),
     );
+    let legacy = hub.ask(&session, &call(1, "slow", arguments.clone()));
+    let streamed = hub
+        .modern(
+            "tools/call",
+            json!({"name": "slow", "arguments": arguments}),
+        )
+        .header("accept", "text/event-stream");
     let asked = Arc::new(tokio::sync::Notify::new());
     let ready = Arc::clone(&asked);
     let answered = async move {
         ready.notify_one();
-        slow.send().await.answer().await
+        let (one, two, three) = tokio::join!(slow.send(), legacy.send(), streamed.send());
+        [one.answer().await, two.answer().await, three.answer().await]
     };
     let address = hub.address.clone();
     let stopped = async {
@@ -324,8 +394,10 @@ async fn stopping_finishes_requests_and_ends_streams() {
         sleep(Duration::from_millis(200)).await;
         hub.running.stop().await;
     };
-    let (answer, ()) = tokio::join!(answered, stopped);
-    assert_eq!(answer["result"]["content"][0]["text"], "Slept");
+    let (answers, ()) = tokio::join!(answered, stopped);
+    for answer in answers {
+        assert_eq!(answer["result"]["content"][0]["text"], "Slept");
+    }
     assert!(reader.message().await.is_none());
     let over = listening.message().await.unwrap();
     assert_eq!(over["result"]["resultType"], "complete");

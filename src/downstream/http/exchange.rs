@@ -2,6 +2,7 @@
 //! stream from its first message on.
 
 use std::{
+    convert::Infallible,
     future::{Future, ready},
     pin::Pin,
     sync::Arc,
@@ -24,17 +25,18 @@ use crate::{
         Engine,
         feed::{Feed, STANDALONE},
         session::{Reading, Session},
+        streams::GRACE,
     },
     mcp::{Version, event},
     queue,
-    tasks::Tasks,
 };
 
 /// How long an answer may take before it becomes a stream, which stays alive.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long work goes on for a client of a session whose connection broke.
-const GRACE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const ALIVE: &str = ": keep-alive\n\n";
+/// A long event leaves in pieces, so that a slow reader shows that it reads.
+const PIECE: usize = 64 << 10;
 
 /// An answer in the making: its status and text, or nothing when cancelled.
 pub(super) type Work = BoxFuture<'static, Option<(StatusCode, String)>>;
@@ -55,6 +57,8 @@ impl Exchange {
             engine: self.session.as_ref().map(|_| Arc::clone(&self.engine)),
         };
         if !self.accepts.events {
+            // Nobody reads messages on the way; who sends one learns it at once.
+            drop(self.messages);
             return finish(work.await);
         }
         let first = tokio::select! {
@@ -72,58 +76,73 @@ impl Exchange {
     }
 
     fn stream(self, first: Option<String>, work: Option<Work>) -> Response {
-        let number = self
-            .session
-            .as_ref()
-            .map_or(STANDALONE, |it| it.number().unsigned_abs());
-        let mut feed = Feed::new(self.messages, number);
+        let session = self.session.as_ref();
+        let number = session.map_or(STANDALONE, |it| it.number().unsigned_abs());
+        let cancel = CancellationToken::new();
+        let mut feed = Feed::of_request(self.messages, number, cancel.clone());
         if let Some(first) = first {
             feed.push(first);
         }
-        let cancel = CancellationToken::new();
-        let (cancelled, out) = (cancel.clone(), self.out);
+        let out = self.out;
         self.engine.tasks.spawn(async move {
             let Some(work) = work else { return };
             let done = tokio::select! {
                 done = work => done,
-                () = cancelled.cancelled() => None,
+                () = cancel.cancelled() => None,
             };
             if let Some((_, text)) = done {
                 // The reader has gone; there is nobody to tell.
                 let _ = out.send(text).await;
             }
         });
-        stream(feed, &self.engine, self.session.as_ref(), Some(cancel))
+        stream(feed, &self.engine, self.session.as_ref())
     }
 }
 
 /// The response that reads `feed`. With a session, a reader who leaves can
 /// come back for a while; without one, leaving cancels the work.
-pub(super) fn stream(
-    feed: Feed,
-    engine: &Engine,
-    session: Option<&Arc<Session>>,
-    cancel: Option<CancellationToken>,
-) -> Response {
+pub(super) fn stream(feed: Feed, engine: &Arc<Engine>, session: Option<&Arc<Session>>) -> Response {
+    let revoked = match session {
+        Some(session) => session.streams.read(feed.number()),
+        None => CancellationToken::new(),
+    };
+    let end = match session {
+        None => CancellationToken::new(),
+        Some(session) if feed.number() == STANDALONE => session.closing.clone(),
+        Some(session) => session.end.clone(),
+    };
     let reader = Reader {
-        feed: Some(feed),
-        tasks: engine.tasks.clone(),
-        reading: session.map(Session::reading),
+        engine: Arc::clone(engine),
+        _reading: session.map(Session::reading),
         session: session.cloned(),
-        end: session.map_or_else(|| engine.tasks.stop(), |it| it.end.clone()),
-        cancel,
+        feed: Some(feed),
+        end,
+        revoked,
         done: false,
     };
     let first = reader.priming();
-    let events = stream::unfold((reader, first), |(mut reader, first)| async move {
-        let text = match first {
-            Some(text) => text,
-            None => reader.next().await?,
-        };
-        Some((
-            Ok::<_, std::convert::Infallible>(Bytes::from(text)),
-            (reader, None),
-        ))
+    respond(reader, first)
+}
+
+/// What an event stream is read from.
+pub(in crate::downstream) trait Source: Send + 'static {
+    /// The next events as text; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
+
+    /// Shows that what was read is on its way.
+    fn alive(&self);
+}
+
+/// A response that sends `first` and then what `source` gives, in pieces.
+pub(in crate::downstream) fn respond(source: impl Source, first: Option<String>) -> Response {
+    let rest = Bytes::from(first.unwrap_or_default());
+    let events = stream::unfold((source, rest), |(mut source, mut rest)| async move {
+        if rest.is_empty() {
+            rest = Bytes::from(source.next().await?);
+        }
+        source.alive();
+        let piece = rest.split_to(rest.len().min(PIECE));
+        Some((Ok::<_, Infallible>(piece), (source, rest)))
     });
     event_stream(Body::from_stream(events))
 }
@@ -147,23 +166,24 @@ pub(in crate::downstream) fn event_stream(body: Body) -> Response {
     response
 }
 
-/// The next message, or a sign of life while there is none.
-pub(in crate::downstream) async fn next_or_alive(feed: &mut Feed) -> Option<Option<String>> {
-    match time::timeout(KEEP_ALIVE, feed.next()).await {
-        Ok(message) => message.map(Some),
-        Err(_) => Some(None),
+/// What `next` gives, or a sign of life while that is nothing.
+pub(in crate::downstream) async fn or_alive(
+    next: impl Future<Output = Option<String>>,
+) -> Option<String> {
+    match time::timeout(KEEP_ALIVE, next).await {
+        Ok(text) => text,
+        Err(_) => Some(ALIVE.to_owned()),
     }
 }
 
-pub(in crate::downstream) const ALIVE: &str = ": keep-alive\n\n";
-
 struct Reader {
-    feed: Option<Feed>,
-    tasks: Tasks,
-    reading: Option<Reading>,
+    engine: Arc<Engine>,
     session: Option<Arc<Session>>,
+    _reading: Option<Reading>,
+    feed: Option<Feed>,
     end: CancellationToken,
-    cancel: Option<CancellationToken>,
+    /// Someone else wants to read the stream.
+    revoked: CancellationToken,
     done: bool,
 }
 
@@ -173,51 +193,59 @@ impl Reader {
         let session = self.session.as_ref()?;
         let feed = self.feed.as_ref()?;
         (session.version() >= Version::V2025_11_25)
-            .then(|| format!("id: {}\ndata:\n\n", feed.event_id()))
+            .then(|| format!("id: {}\ndata:\n\n", feed.first_event_id()))
     }
+}
 
+impl Source for Reader {
     async fn next(&mut self) -> Option<String> {
         let feed = self.feed.as_mut()?;
-        let next = tokio::select! {
+        let resumable = self.session.is_some();
+        let next = async {
+            let (id, message) = match resumable {
+                true => feed.next_event().await.map(|(id, text)| (Some(id), text))?,
+                false => (None, feed.next().await?),
+            };
+            Some(event(Some("message"), id.as_deref(), &message))
+        };
+        let text = tokio::select! {
             biased;
-            next = next_or_alive(feed) => next,
+            () = self.revoked.cancelled() => return None,
+            text = or_alive(next) => text,
             () = self.end.cancelled() => None,
         };
-        match next {
-            None => {
-                self.done = true;
-                None
-            }
-            Some(None) => Some(ALIVE.to_owned()),
-            Some(Some(message)) => {
-                let id = self.session.is_some().then(|| feed.keep(&message));
-                Some(event(Some("message"), id.as_deref(), &message))
-            }
+        self.done = text.is_none();
+        text
+    }
+
+    fn alive(&self) {
+        if let Some(feed) = &self.feed {
+            feed.alive();
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        drop(self.reading.take());
-        let (Some(feed), Some(session), false) = (self.feed.take(), self.session.take(), self.done)
-        else {
-            if let Some(cancel) = &self.cancel {
-                cancel.cancel();
-            }
+        let Some(feed) = self.feed.take() else {
             return;
+        };
+        let Some(session) = self.session.take() else {
+            return feed.cancel();
         };
         let number = feed.number();
-        session.park(number, feed);
-        let Some(cancel) = self.cancel.take() else {
-            return;
-        };
-        self.tasks.spawn(async move {
-            let _ended_early = time::timeout(GRACE, session.end.cancelled()).await;
-            if session.unpark(number).is_some() {
-                cancel.cancel();
-            }
-        });
+        if self.done && !feed.is_small() {
+            return session.streams.remove(number);
+        }
+        let wait = session.number().unsigned_abs();
+        session.streams.park(feed, wait);
+        if number != STANDALONE {
+            self.engine.tasks.spawn(async move {
+                let leaving = session.closing.cancelled();
+                let _ended_early = time::timeout(GRACE, leaving).await;
+                session.streams.forget(number, wait);
+            });
+        }
     }
 }
 
