@@ -2,7 +2,7 @@
 .PHONY: test lint docs bench run
 
 test: lint
-	MARU_TOOLS="$$(scripts/tools)" cargo nextest run --no-fail-fast
+	CLIENT_TOOLS="$$(scripts/tools)" cargo nextest run --no-fail-fast
 	cargo test --quiet --package mcpload
 
 lint:

@@ -1,6 +1,13 @@
 //! What is built, in which order it starts, and how it stops.
 
-use std::{fs, net::SocketAddr, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{ErrorKind, Write as _},
+    net::SocketAddr,
+    os::unix::fs::DirBuilderExt as _,
+    path::Path,
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::{net::TcpListener, time};
@@ -17,8 +24,9 @@ use crate::{
     tool::{Catalog, builtin},
 };
 
-/// File of the data directory that says where the running hub listens.
-pub const ADDRESS_FILE: &str = "address";
+/// File of the data directory that says where its hub listens; locked by the
+/// hub while it runs, so that nobody trusts what a dead one wrote.
+const HUB_FILE: &str = "hub";
 const STORE_FILE: &str = "maru.db";
 const SAMPLE_FILE: &str = "sample.db";
 
@@ -43,6 +51,8 @@ pub struct Running {
     /// Signs the admin in.
     pub admin: Token,
     core: Core,
+    /// Holds the lock.
+    _hub_file: File,
 }
 
 impl Core {
@@ -79,8 +89,19 @@ impl Core {
     }
 }
 
+/// Where the hub that runs on this data directory listens, if one does.
+pub fn running_hub(data_dir: &Path) -> Option<String> {
+    let path = data_dir.join(HUB_FILE);
+    match File::open(&path).ok()?.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => fs::read_to_string(path).ok(),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<Running> {
+    make_directory(&config.data_dir)?;
+    let hub_file = lock(&config.data_dir)?;
     let core = Core::open(config)?;
     let config = &core.config;
     let directory = &config.data_dir;
@@ -103,13 +124,15 @@ pub async fn start(config: Config) -> Result<Running> {
         core.tasks.clone(),
     );
     core.tasks.spawn(serving);
-    fs::write(directory.join(ADDRESS_FILE), address.to_string())
+    (&hub_file)
+        .write_all(address.to_string().as_bytes())
         .context("cannot note the address")?;
     info!(%address, "serving");
     Ok(Running {
         address,
         admin,
         core,
+        _hub_file: hub_file,
     })
 }
 
@@ -122,16 +145,29 @@ impl Running {
     /// Stops accepting, lets requests finish, closes everything; bounded.
     pub async fn stop(self) {
         info!("stopping");
-        let note = self.core.config.data_dir.join(ADDRESS_FILE);
-        if fs::read_to_string(&note).is_ok_and(|text| text == self.address.to_string()) {
-            // A stale note is found out by whoever reads it.
-            let _ = fs::remove_file(note);
-        }
         self.core.close().await;
     }
 }
 
-fn make_directory(path: &PathBuf) -> Result<()> {
+fn lock(data_dir: &Path) -> Result<File> {
+    let path = data_dir.join(HUB_FILE);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)?;
+    if file.try_lock().is_err() {
+        let address = fs::read_to_string(&path).unwrap_or_default();
+        return Err(anyhow!(
+            "a hub at {address} already runs on the data directory {}; stop it, or choose another with --data-dir DIR",
+            data_dir.display()
+        ));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+fn make_directory(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -143,7 +179,11 @@ fn make_directory(path: &PathBuf) -> Result<()> {
             anyhow!(
                 "cannot write to the data directory {}: {}; choose another with --data-dir DIR",
                 path.display(),
-                error.kind()
+                match error.kind() {
+                    ErrorKind::AlreadyExists | ErrorKind::NotADirectory =>
+                        "it is a file".to_owned(),
+                    kind => kind.to_string(),
+                }
             )
         })
 }
@@ -152,7 +192,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => anyhow!(
+            ErrorKind::AddrInUse => anyhow!(
                 "cannot listen on {address}: another program uses this port; \
              choose another with --listen {}:PORT, or 0 for any free port",
                 address.ip()

@@ -27,7 +27,7 @@ pub struct Cli {
 /// Flags that every command knows.
 #[derive(Debug, Args)]
 struct Settings {
-    /// Address and port of the hub [default: 127.0.0.1:20006]
+    /// Where the hub listens, or which hub `tools` and `call` ask [default: 127.0.0.1:20006]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     listen: Option<String>,
     /// Where maru keeps its data [default: ~/.local/share/maru]
@@ -81,8 +81,8 @@ impl Cli {
         match self.command.unwrap_or(Command::Serve) {
             Command::Serve => serve::hub(loaded),
             Command::Stdio => serve::stdio(loaded.config),
-            Command::Tools(options) => tools::run(loaded.config, &options),
-            Command::Call(options) => call::run(loaded.config, &options),
+            Command::Tools(options) => tools::run(loaded, &options),
+            Command::Call(options) => call::run(loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),
         }
     }

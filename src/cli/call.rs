@@ -12,7 +12,7 @@ use super::{
     out,
     serve::block_on,
 };
-use crate::{config::Config, tool::output};
+use crate::{config::Loaded, mcp, tool::output};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -30,11 +30,11 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(config: Config, options: &Options) -> Result<ExitCode> {
+pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
     let arguments = read_arguments(&options.arguments)?;
     // Own tools may be named with their server, as the agent names them.
     let name = options.name.strip_prefix("maru.").unwrap_or(&options.name);
-    let outcome = block_on(async { Client::open(config).await?.call(name, arguments).await })?;
+    let outcome = block_on(async { Client::open(loaded)?.call(name, arguments).await })?;
     let result = match outcome {
         Outcome::Result(result) => result,
         Outcome::Refused(why) => {
@@ -56,11 +56,9 @@ fn read_arguments(given: &str) -> Result<Value> {
             .read_to_string(&mut text)
             .context("cannot read the arguments from stdin")?;
     }
+    let example = "example: '{\"query\":\"연차\"}'";
+    mcp::check(text.as_bytes()).map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
     serde_json::from_str::<Map<String, Value>>(&text)
         .map(Value::Object)
-        .map_err(|error| {
-            anyhow!(
-                "the arguments are not a JSON object: {error}; example: '{{\"query\":\"연차\"}}'"
-            )
-        })
+        .map_err(|_| anyhow!("the arguments are not a JSON object; {example}"))
 }

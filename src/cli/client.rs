@@ -11,8 +11,8 @@ use tokio::{net::TcpStream, time};
 
 use crate::{
     access::Principal,
-    app::{ADDRESS_FILE, Core},
-    config::Config,
+    app::{Core, running_hub},
+    config::{Loaded, Origin},
     mcp::{Version, key},
     tool::{Answer, Caller, Peer, Scope},
 };
@@ -41,21 +41,27 @@ pub(super) enum Outcome {
 }
 
 impl Client {
-    /// The hub that runs on this data directory, or the catalog itself.
-    pub(super) async fn open(config: Config) -> Result<Self> {
-        let noted = fs::read_to_string(config.data_dir.join(ADDRESS_FILE));
-        if let Ok(address) = noted
-            && TcpStream::connect(&address).await.is_ok()
-        {
-            let token = fs::read_to_string(config.data_dir.join("admin-token")).ok();
-            let deadline = config.limits.tool_timeout() + Duration::from_secs(5);
-            return Ok(Self::Hub(Remote {
-                address,
-                token,
-                deadline,
-            }));
-        }
-        Ok(Self::Direct(Core::open(config)?))
+    /// The hub that was named by `--listen`, the one that runs on this data
+    /// directory, or the catalog itself.
+    pub(super) fn open(loaded: Loaded) -> Result<Self> {
+        let named = loaded.origin("/listen") != Origin::Default;
+        let config = loaded.config;
+        let own = running_hub(&config.data_dir);
+        let address = match named {
+            true => Some(config.listen.to_string()),
+            false => own.clone(),
+        };
+        let Some(address) = address else {
+            return Ok(Self::Direct(Core::open(config)?));
+        };
+        // Only our own hub is shown our token.
+        let token = (own.as_ref() == Some(&address))
+            .then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
+        Ok(Self::Hub(Remote {
+            address,
+            token: token.flatten(),
+            deadline: config.limits.tool_timeout() + Duration::from_secs(5),
+        }))
     }
 
     /// The entries of `tools/list`.

@@ -76,6 +76,10 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
     let tools = snapshot
         .view(&Scope::All)
         .map_or(0, |view| view.tools.keys().count());
+    let try_one = match tools {
+        0 => String::new(),
+        _ => format!("  {program} call search_docs '{{\"query\":\"연차\"}}'\n"),
+    };
     let rows = [
         ["MCP, Streamable HTTP", &format!("{at}/mcp")],
         ["MCP, HTTP+SSE", &format!("{at}/sse")],
@@ -87,7 +91,7 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
     let rows = rows.map(|[name, value]| vec![format!("  {name}"), value.to_owned()]);
     format!(
         "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{tools} tools are on offer. Next, in another terminal:\n\n  \
-         {program} tools\n  {program} call search_docs '{{\"query\":\"연차\"}}'\n\nStop with Ctrl-C.\n",
+         {program} tools\n{try_one}\nStop with Ctrl-C.\n",
         env!("CARGO_PKG_VERSION"),
         out::table(&rows),
     )

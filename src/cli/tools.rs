@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{client::Client, out, serve::block_on};
-use crate::config::Config;
+use crate::config::Loaded;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -16,8 +16,8 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(config: Config, options: &Options) -> Result<ExitCode> {
-    let tools = block_on(async { Client::open(config).await?.tools().await })?;
+pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
+    let tools = block_on(async { Client::open(loaded)?.tools().await })?;
     if options.json {
         out::print(&format!("{}\n", serde_json::to_string_pretty(&tools)?))?;
         return Ok(ExitCode::SUCCESS);

@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    Config, file,
+    Config, file, reference,
     schema::{self, schema},
 };
 
@@ -63,7 +63,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The operating system's reason.
-        reason: std::io::ErrorKind,
+        reason: String,
     },
     /// Anyone on this machine could change what maru does.
     #[error("{} can be written by every user of this machine; run: chmod o-w {}", .0.display(), .0.display())]
@@ -92,6 +92,7 @@ pub fn environment() -> HashMap<String, String> {
 /// Reads and checks everything that was given.
 pub fn load(given: &Given) -> Result<Loaded, Error> {
     let environment = all_variables(given)?;
+    refuse_unknown_variables(&environment)?;
     let path = find_file(given, &environment);
     let mut layers = Layers::default();
     if let Some(path) = &path {
@@ -155,6 +156,26 @@ fn all_variables(given: &Given) -> Result<Environment, Error> {
     Ok(all)
 }
 
+/// A misspelt variable would leave its setting as it is, without a word.
+fn refuse_unknown_variables(environment: &Environment) -> Result<(), Error> {
+    let mut known: Vec<String> = schema::leaves()
+        .iter()
+        .map(|it| schema::variable(it))
+        .collect();
+    known.push("MARU_CONFIG".to_owned());
+    let unknown = environment
+        .iter()
+        .find(|(name, _)| name.starts_with("MARU_") && !known.contains(name));
+    let Some((name, (_, origin))) = unknown else {
+        return Ok(());
+    };
+    let known: Vec<&String> = known.iter().collect();
+    Err(Error::Wrong {
+        place: origin.to_string(),
+        why: unknown_key(name, &known).replace("unknown key", "unknown setting"),
+    })
+}
+
 fn find_file(given: &Given, environment: &Environment) -> Option<PathBuf> {
     let named = environment
         .get("MARU_CONFIG")
@@ -177,7 +198,10 @@ impl Layers {
     fn add_file(&mut self, path: &Path, environment: &Environment) -> Result<(), Error> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::Unreadable {
             path: path.to_owned(),
-            reason: error.kind(),
+            reason: match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+                kind => kind.to_string(),
+            },
         })?;
         if file::others_may_write(path) {
             return Err(Error::WritableByOthers(path.to_owned()));
@@ -226,7 +250,11 @@ impl Layers {
             );
             return Err(self.wrong("/listen", why));
         }
-        config.data_dir = expand_home(&config.data_dir, environment);
+        config.data_dir = expand_home(&config.data_dir, environment).ok_or_else(|| {
+            let why =
+                "no home directory is known: set HOME, or name a directory with --data-dir DIR";
+            self.wrong("/data_dir", why.to_owned())
+        })?;
         Ok(Loaded {
             config,
             origins: self.origins,
@@ -240,7 +268,7 @@ impl Layers {
         };
         let pointer = error.instance_path().to_string();
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
-            return Err(self.wrong(&pointer, error.to_string()));
+            return Err(self.wrong(&pointer, unfit(&pointer, &error)));
         };
         let unknown = unexpected.first().cloned().unwrap_or_default();
         let known: Vec<&String> = schema::at(&pointer)
@@ -253,13 +281,38 @@ impl Layers {
 
     fn wrong(&self, pointer: &str, why: String) -> Error {
         let key = schema::dotted(pointer);
-        let place = match self.origins.get(pointer) {
+        // An item of a list comes from where the list does.
+        let ancestors =
+            std::iter::successors(Some(pointer), |it| it.rfind('/').map(|end| &it[..end]));
+        let origin = ancestors
+            .filter(|it| !it.is_empty() || pointer.is_empty())
+            .find_map(|it| self.origins.get(it));
+        let place = match origin {
             Some(Origin::File(path, line)) => format!("{}:{line}: {key}", path.display()),
             Some(origin) => origin.to_string(),
             None => key,
         };
         let place = place.trim_end_matches([':', ' ']).to_owned();
         Error::Wrong { place, why }
+    }
+}
+
+/// What is wrong with a value, and what would be right.
+fn unfit(pointer: &str, error: &ValidationError<'_>) -> String {
+    let choice = matches!(
+        error.kind(),
+        ValidationErrorKind::Enum { .. }
+            | ValidationErrorKind::OneOfNotValid { .. }
+            | ValidationErrorKind::AnyOf { .. }
+            | ValidationErrorKind::Pattern { .. }
+    );
+    let what = match choice {
+        true => format!("{} is not allowed", error.instance()),
+        false => error.to_string(),
+    };
+    match reference::expected(pointer) {
+        Some(expected) => format!("{what}; expected {expected}"),
+        None => what,
     }
 }
 
@@ -288,19 +341,17 @@ fn serde_path(value: &Value) -> Result<Config, (String, String)> {
     })
 }
 
-fn expand_home(path: &Path, environment: &Environment) -> PathBuf {
+fn expand_home(path: &Path, environment: &Environment) -> Option<PathBuf> {
     let Ok(inner) = path.strip_prefix("~") else {
-        return path.to_owned();
+        return Some(path.to_owned());
     };
     let variable = |name: &str| environment.get(name).map(|(value, _)| PathBuf::from(value));
     match (
         inner.strip_prefix(".local/share"),
         variable("XDG_DATA_HOME"),
     ) {
-        (Ok(inner), Some(base)) if base.is_absolute() => base.join(inner),
-        _ => variable("HOME")
-            .unwrap_or_else(|| PathBuf::from("."))
-            .join(inner),
+        (Ok(inner), Some(base)) if base.is_absolute() => Some(base.join(inner)),
+        _ => variable("HOME").map(|home| home.join(inner)),
     }
 }
 
@@ -315,6 +366,7 @@ mod tests {
             directory: directory.path().to_owned(),
             environment: environment
                 .iter()
+                .chain(&[("HOME", "/h")])
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),
             ..Given::default()
@@ -384,11 +436,7 @@ mod tests {
     fn later_layers_win_and_are_named() {
         let loaded = with(
             "limits:\n  max_sessions: ${SESSIONS}\n  drain_ms: 1\nlog:\n  level: debug\n",
-            &[
-                ("SESSIONS", "7"),
-                ("MARU_LIMITS_DRAIN_MS", "5"),
-                ("HOME", "/h"),
-            ],
+            &[("SESSIONS", "7"), ("MARU_LIMITS_DRAIN_MS", "5")],
         )
         .unwrap();
         assert_eq!(loaded.config.limits.max_sessions, 7);
@@ -411,6 +459,18 @@ mod tests {
         assert!(
             message.starts_with("MARU_LIMITS_DRAIN_MS: \"soon\" is not of type \"integer\""),
             "{message}"
+        );
+    }
+
+    #[test]
+    fn misspelt_variable_is_refused_with_the_nearest() {
+        let message = with("", &[("MARU_LIMITS_MAX_SESIONS", "4")]).unwrap_err();
+        let expected = "MARU_LIMITS_MAX_SESIONS: unknown setting \"MARU_LIMITS_MAX_SESIONS\"; did you mean \"MARU_LIMITS_MAX_SESSIONS\"?";
+        assert_eq!(message, expected);
+        let list = with("", &[("MARU_HTTP_ALLOWED_HOSTS", "a.com,*")]).unwrap_err();
+        assert!(
+            list.starts_with("MARU_HTTP_ALLOWED_HOSTS: \"*\" is not allowed"),
+            "{list}"
         );
     }
 

@@ -60,18 +60,43 @@ const HEAD: &str = "# Configuration
 
 Settings come from, later ones winning: built-in defaults, `maru.yaml` (in the
 current directory, or named by `--config` or `MARU_CONFIG`), a `.env` file in
-the current directory, environment variables, flags. The variable of a key is
-`MARU_` and the key in capitals with `_` for `.`: `limits.max_sessions` is
-`MARU_LIMITS_MAX_SESSIONS`. In the file, `${NAME}` stands for an environment
-variable that must be set, and `${NAME:-text}` for one with a default.
+the current directory, environment variables, flags. Keys are nested in the
+file:
 
-An unknown key or a value out of range stops maru at start with the line and
-the nearest known key. `maru config` shows every value in force and who set it;
-`maru config --schema` prints a JSON Schema for editors. This page is written
-by `maru config --reference`.
+```yaml
+listen: 127.0.0.1:20006
+limits:
+  max_sessions: 500
+  tool_timeout_ms: 60000
+http:
+  allowed_origins: [https://chat.example.com]
+log:
+  level: ${LOG_LEVEL:-info}
+```
+
+The variable of a key is `MARU_` and the key in capitals with `_` for `.`:
+`limits.max_sessions` is `MARU_LIMITS_MAX_SESSIONS`; a list is separated by
+commas. In the file, `${NAME}` stands for an environment variable that must be
+set, and `${NAME:-text}` for one with a default. The default data directory
+follows `XDG_DATA_HOME` where that is set.
+
+An unknown key or variable, or a value out of range, stops maru at start with
+its place and what would be right. `maru config` shows every value in force and
+who set it; `maru config --schema` prints a JSON Schema for editors. This page
+is written by `maru config --reference`.
 
 ";
 const TABLE: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
+
+/// What a key takes, for people.
+pub(super) fn expected(pointer: &str) -> Option<String> {
+    let leaf = schema::at(pointer).filter(|it| it.get("properties").is_none())?;
+    let kind = kind(pointer);
+    match leaf.get("description").and_then(Value::as_str) {
+        Some(about) if kind == "string" => Some(format!("text: {about}")),
+        _ => Some(kind),
+    }
+}
 
 fn describe(pointer: &str) -> Option<&'static str> {
     schema::at(pointer)?.get("description")?.as_str()
@@ -103,6 +128,7 @@ fn kind(pointer: &str) -> String {
     match (schema.get("minimum"), schema.get("maximum")) {
         (Some(low), Some(high)) => format!("{name}, {low} to {high}"),
         _ if name == "array" => "list of strings".to_owned(),
+        _ if name == "boolean" => "true or false".to_owned(),
         _ => name.to_owned(),
     }
 }

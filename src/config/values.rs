@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Address and port that maru listens on. Port 0 takes any free port.
+    /// IP address and port that maru listens on, such as `127.0.0.1:20006` or `[::1]:20006`. Port 0 takes any free port. This version serves loopback addresses only.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// Directory of maru's own data: its store, sample data and the admin token.
     #[schemars(with = "String")]
     pub data_dir: PathBuf,
-    /// Whether every request needs a token, also from this machine. `/healthz` never does.
+    /// Whether every request needs a token. Without it, programs on this machine may list and call tools; `/healthz` never needs one.
     pub require_token: bool,
     /// Whether to offer the sample tools and make their sample data on first start.
     pub sample_data: bool,
@@ -61,7 +61,7 @@ pub struct Limits {
     /// Milliseconds that one tool call may take.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub tool_timeout_ms: u64,
-    /// Largest result of one tool call, in bytes; more is cut, and the cut is noted.
+    /// Largest result of one tool call, as bytes of JSON. Text beyond it is cut with a note; a structured result beyond it is an error.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_result_bytes: usize,
     /// Milliseconds that requests in progress get to finish at shutdown.

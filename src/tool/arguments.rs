@@ -1,5 +1,7 @@
 //! Checking arguments against a tool's schema, and saying what was expected.
 
+use std::collections::HashMap;
+
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
@@ -11,6 +13,7 @@ const MAX_CHARS: usize = 200;
 pub(super) struct Arguments {
     validator: Validator,
     signature: String,
+    about: HashMap<String, String>,
 }
 
 impl Arguments {
@@ -19,6 +22,7 @@ impl Arguments {
         Some(Self {
             validator: jsonschema::validator_for(schema).ok()?,
             signature: signature(tool, schema),
+            about: about(schema),
         })
     }
 
@@ -31,7 +35,7 @@ impl Arguments {
             .validator
             .iter_errors(arguments)
             .take(MAX_FINDINGS)
-            .map(|error| cut(&describe(&error)))
+            .map(|error| self.describe(&error))
             .collect();
         Err(format!(
             "{}; expected {}",
@@ -39,13 +43,24 @@ impl Arguments {
             self.signature
         ))
     }
+
+    /// What is wrong, where, and what that place is for.
+    fn describe(&self, error: &ValidationError<'_>) -> String {
+        let path = error.instance_path().to_string();
+        let path = path.trim_start_matches('/');
+        match (path, self.about.get(path)) {
+            ("", _) => cut(&error.to_string()),
+            (path, None) => cut(&format!("{path}: {error}")),
+            (path, Some(about)) => format!("{} ({about})", cut(&format!("{path}: {error}"))),
+        }
+    }
 }
 
-fn describe(error: &ValidationError<'_>) -> String {
-    match error.instance_path().to_string().trim_start_matches('/') {
-        "" => error.to_string(),
-        path => format!("{path}: {error}"),
-    }
+fn about(schema: &Value) -> HashMap<String, String> {
+    let members = schema["properties"].as_object().into_iter().flatten();
+    let described =
+        members.filter_map(|(name, it)| Some((name.clone(), cut(it["description"].as_str()?))));
+    described.collect()
 }
 
 /// The arguments may be megabytes; what is wrong with them is said in a line.

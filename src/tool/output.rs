@@ -31,11 +31,17 @@ fn with_structure(value: &impl Serialize, is_error: bool) -> String {
     .concat()
 }
 
-/// Cuts a result to `limit` bytes: its text is kept as far as it goes, with a
-/// note of how much is missing.
+/// Cuts a result to `limit` bytes: text is kept as far as it goes, with a note
+/// of how much is missing. Half a structure is none, so that becomes an error.
 pub fn cap(result: String, limit: usize) -> String {
     if result.len() <= limit {
         return result;
+    }
+    if result.contains("\"structuredContent\":") {
+        let size = result.len();
+        return failure(&format!(
+            "the result has {size} bytes, more than the {limit} allowed; ask for less"
+        ));
     }
     let (text, is_error) = read(&result);
     // Escapes double most text at worst, and make six of a control character.
@@ -110,16 +116,23 @@ mod tests {
 
     #[test]
     fn long_result_is_cut_on_a_character_with_a_note() {
-        let long = structured(&"가나다".repeat(2000));
-        let cut = cap(long, 4096);
+        let long = json!({"content": [{"type": "text", "text": "가나다".repeat(2000)}]});
+        let cut = cap(long.to_string(), 4096);
         assert!(cut.len() <= 4096);
         let (text, is_error) = read(&cut);
         assert!(
-            text.contains("[cut: 2047 of 18002 bytes shown"),
+            text.contains("[cut: 2046 of 18000 bytes shown"),
             "{}",
             &text[text.len() - 60..]
         );
         assert!(!is_error);
+    }
+
+    #[test]
+    fn structure_is_never_cut_in_half() {
+        let cut = cap(structured(&"x".repeat(4000)), 4096);
+        let (text, is_error) = read(&cut);
+        assert!(is_error && text.contains("ask for less"), "{text}");
     }
 
     #[test]

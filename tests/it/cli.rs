@@ -59,7 +59,15 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
     );
     refuses(
         &call(&["search_docs", "{query}"]),
+        &["not acceptable JSON", "example"],
+    );
+    refuses(
+        &call(&["search_docs", "[]"]),
         &["not a JSON object", "example"],
+    );
+    refuses(
+        &call(&["search_docs", r#"{"query":"a","query":"b"}"#]),
+        &["the same member twice"],
     );
 }
 
@@ -179,6 +187,54 @@ fn broken_data_is_refused_and_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn second_hub_on_the_same_data_is_refused_and_the_first_is_still_found() {
+    let hub = TestHub::with_fixture().await;
+    let directory = hub.directory.path().to_owned();
+    let run = move |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
+        command.args(arguments).arg("--data-dir").arg(&directory);
+        command.output().unwrap()
+    };
+    let (second, listed) = tokio::task::spawn_blocking(move || {
+        let second = run(&["--listen", "127.0.0.1:0"]);
+        (second, run(&["tools"]))
+    })
+    .await
+    .unwrap();
+    refuses(
+        &second,
+        &["a hub at", &hub.address, "already runs", "--data-dir"],
+    );
+    assert!(text(&listed.stdout).contains("test_simple_text"));
+}
+
+#[test]
+fn token_is_shown_to_nobody_but_the_own_hub() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(maru(directory.path(), &["tools"]).status.success());
+    // What a dead hub wrote, and someone else on its port.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    fs::write(directory.path().join("data/hub"), &address).unwrap();
+    fs::write(directory.path().join("data/admin-token"), "secret").unwrap();
+    assert!(maru(directory.path(), &["tools"]).status.success());
+    // Named by hand, it is asked, but shown no token.
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut seen = [0; 4096];
+        let count = std::io::Read::read(&mut stream, &mut seen).unwrap();
+        String::from_utf8_lossy(&seen[..count]).to_lowercase()
+    });
+    let refused = maru(directory.path(), &["tools", "--listen", &address]);
+    assert_eq!(refused.status.code(), Some(2));
+    let seen = asked.join().unwrap();
+    assert!(
+        seen.starts_with("post /mcp") && !seen.contains("authorization"),
+        "{seen}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn port_in_use_says_which_and_how_to_choose_another() {
     let hub = TestHub::start().await;
     let directory = tempfile::tempdir().unwrap();
@@ -226,7 +282,7 @@ fn admin_token_is_for_its_owner_only_and_stays_the_same() {
                 .success()
         );
         assert!(child.wait().unwrap().success());
-        assert!(!directory.path().join("address").exists());
+        assert_eq!(maru::app::running_hub(directory.path()), None);
         shown
     };
     let shown = run();

@@ -13,8 +13,8 @@ use crate::hub::TestHub;
     reason = "the test command says where its tools are"
 )]
 pub(crate) fn tools() -> PathBuf {
-    std::env::var("MARU_TOOLS")
-        .expect("MARU_TOOLS is set by `make test`")
+    std::env::var("CLIENT_TOOLS")
+        .expect("CLIENT_TOOLS is set by `make test`")
         .into()
 }
 
