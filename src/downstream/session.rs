@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use ahash::AHashMap;
 use serde_json::Value;
 use tokio::{
     sync::{Notify, oneshot},
@@ -47,7 +48,7 @@ pub(super) struct Session {
     freed: Notify,
     client: OnceLock<Client>,
     log_level: Mutex<Option<LogLevel>>,
-    running: Mutex<HashMap<Id, CancellationToken>>,
+    running: Mutex<AHashMap<Id, CancellationToken>>,
     asked: Mutex<HashMap<Id, oneshot::Sender<Result<Value, String>>>>,
     /// Streams that are read, or wait for a reader.
     pub(super) streams: Streams,

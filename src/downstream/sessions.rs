@@ -1,11 +1,11 @@
 //! The sessions that are open.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use ahash::AHashMap;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ use crate::{
 /// Every open session by its id.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    open: Mutex<HashMap<String, Arc<Session>>>,
+    open: Mutex<AHashMap<String, Arc<Session>>>,
     max: usize,
 }
 
@@ -114,7 +114,7 @@ impl Sessions {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, AHashMap<String, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,8 +15,8 @@ pub fn failure(why: &str) -> String {
 
 /// Written by hand: the value is serialised once and escaped once.
 fn with_structure(value: &impl Serialize, is_error: bool) -> String {
-    let raw = serde_json::to_string(value).expect("our own values are JSON");
-    let escaped = serde_json::to_string(&raw).expect("text is JSON");
+    let raw = to_json(value, 1024);
+    let escaped = to_json(&raw, raw.len() * 2);
     [
         "{\"content\":[{\"type\":\"text\",\"text\":",
         &escaped,
@@ -29,6 +29,13 @@ fn with_structure(value: &impl Serialize, is_error: bool) -> String {
         },
     ]
     .concat()
+}
+
+/// JSON text of about the given size.
+fn to_json<T: Serialize + ?Sized>(value: &T, size: usize) -> String {
+    let mut text = Vec::with_capacity(size);
+    serde_json::to_writer(&mut text, value).expect("our own values are JSON");
+    String::from_utf8(text).expect("JSON is UTF-8")
 }
 
 /// Cuts a result to `limit` bytes: text is kept as far as it goes, with a note

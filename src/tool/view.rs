@@ -1,6 +1,8 @@
 //! What one listener sees: tools, prompts and resources, ready to be listed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
+
+use ahash::AHashMap;
 
 use super::offer::{Kind, Offer};
 
@@ -21,7 +23,7 @@ pub struct View {
 #[derive(Debug, Default)]
 pub struct Shelf {
     offers: Vec<Arc<Offer>>,
-    index: HashMap<String, usize>,
+    index: AHashMap<String, usize>,
     json: String,
 }
 
