@@ -8,6 +8,7 @@ mod error;
 mod id;
 mod json;
 mod lines;
+mod members;
 mod message;
 mod meta;
 mod sse;
@@ -17,6 +18,7 @@ pub use error::{RpcError, code};
 pub use id::Id;
 pub use json::{BadJson, MAX_DEPTH, check};
 pub use lines::{Line, Lines};
+pub use members::Raw;
 pub use message::{
     Invalid, Message, Params, Request, Response, error, notification, request, result,
 };

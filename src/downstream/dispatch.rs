@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
 use super::{
     Engine, describe, rounds,
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Owned {
     pub(super) id: Id,
     pub(super) method: String,
-    pub(super) params: Option<Box<RawValue>>,
+    pub(super) params: Option<String>,
 }
 
 /// On whose behalf a request is answered.
@@ -40,7 +40,7 @@ impl Owned {
         Self {
             id: request.id.clone(),
             method: request.method.to_string(),
-            params: request.params.map(ToOwned::to_owned),
+            params: request.params.map(str::to_owned),
         }
     }
 
@@ -206,7 +206,7 @@ impl Engine {
             principal: context.caller.principal.name(),
             method,
             name: &key,
-            arguments: params.arguments.map_or("{}", RawValue::get),
+            arguments: params.arguments.unwrap_or("{}"),
         };
         let mut peer = Peer {
             out: Some(context.out.clone()),

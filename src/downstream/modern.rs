@@ -28,12 +28,12 @@ impl Client {
         let name = meta
             .version()
             .ok_or_else(|| RpcError::params("_meta must name the protocol version"))?;
-        let version = Version::parse(name).filter(|it| it.is_modern());
+        let version = Version::parse(&name).filter(|it| it.is_modern());
         let capabilities = meta
             .capabilities()
-            .and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+            .and_then(|raw| serde_json::from_str::<Value>(raw).ok());
         Ok(Self {
-            version: version.ok_or_else(|| unsupported(name))?,
+            version: version.ok_or_else(|| unsupported(&name))?,
             capabilities: Arc::new(capabilities.ok_or_else(|| {
                 RpcError::params("_meta must have the client's capabilities, an object")
             })?),

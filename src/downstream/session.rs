@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{news::Wanted, streams::Streams};
 use crate::{
-    mcp::{Id, LogLevel, Params, Response, RpcError, Version, code, request},
+    mcp::{Id, LogLevel, Params, Raw, Response, RpcError, Version, code, request},
     queue,
     tool::Caller,
 };
@@ -275,8 +275,7 @@ impl Session {
         let Some(waiting) = lock(&self.asked).remove(&response.id) else {
             return;
         };
-        let read =
-            |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or_default();
+        let read = |raw: Raw<'_>| -> Value { serde_json::from_str(raw).unwrap_or_default() };
         // Who asked may have gone.
         let _ = waiting.send(match response.outcome {
             Ok(result) => Ok(read(result)),

@@ -1,7 +1,8 @@
 //! Request ids: a string or an integer, as MCP allows.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+
+use super::Raw;
 
 const MAX_BYTES: usize = 256;
 
@@ -17,12 +18,11 @@ pub enum Id {
 
 impl Id {
     /// Reads an id; `None` if it is anything but a short string or an integer.
-    pub fn read(raw: &RawValue) -> Option<Self> {
-        let text = raw.get();
-        if text.len() > MAX_BYTES + 2 {
+    pub fn read(raw: Raw<'_>) -> Option<Self> {
+        if raw.len() > MAX_BYTES + 2 {
             return None;
         }
-        serde_json::from_str(text).ok()
+        serde_json::from_str(raw).ok()
     }
 }
 
@@ -37,8 +37,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Id> {
-        let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
-        Id::read(&raw)
+        Id::read(text)
     }
 
     #[test]

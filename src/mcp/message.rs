@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
 
-use super::{Id, Meta, RpcError, code, one_line};
+use super::{
+    Id, Meta, RpcError, code,
+    members::{Raw, members, read_text},
+    one_line,
+};
 
 /// One message, borrowing from the text it was read from.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub enum Message<'a> {
         /// What happened.
         method: Cow<'a, str>,
         /// Details, an object.
-        params: Option<&'a RawValue>,
+        params: Option<Raw<'a>>,
     },
     /// Answers a request of ours.
     Response(Response<'a>),
@@ -31,7 +34,7 @@ pub struct Request<'a> {
     /// What is asked for.
     pub method: Cow<'a, str>,
     /// Details, an object.
-    pub params: Option<&'a RawValue>,
+    pub params: Option<Raw<'a>>,
 }
 
 /// An answer.
@@ -40,7 +43,7 @@ pub struct Response<'a> {
     /// The request it answers.
     pub id: Id,
     /// The result, or the error as it was sent.
-    pub outcome: Result<&'a RawValue, &'a RawValue>,
+    pub outcome: Result<Raw<'a>, Raw<'a>>,
 }
 
 /// Valid JSON that is no message.
@@ -52,26 +55,20 @@ pub struct Invalid {
     pub error: RpcError,
 }
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
+    jsonrpc: Option<Raw<'a>>,
+    id: Option<Raw<'a>>,
+    method: Option<Raw<'a>>,
+    params: Option<Raw<'a>>,
+    result: Option<Raw<'a>>,
+    error: Option<Raw<'a>>,
 }
 
 impl<'a> Message<'a> {
     /// Reads checked JSON as one message.
     pub fn read(text: &'a str) -> Result<Self, Invalid> {
-        let envelope: Envelope<'a> = read_object(text)
+        let envelope = Envelope::read(text)
             .ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
         let id = envelope.id.map(Id::read);
         // An error under the id of a broken answer would look like an answer to
@@ -92,13 +89,29 @@ impl Message<'_> {
 }
 
 impl<'a> Envelope<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let mut envelope = Self::default();
+        for (name, raw) in members(text)? {
+            match &*name {
+                "jsonrpc" => envelope.jsonrpc = Some(raw),
+                "id" => envelope.id = Some(raw),
+                "method" => envelope.method = Some(raw),
+                "params" => envelope.params = Some(raw),
+                "result" => envelope.result = Some(raw),
+                "error" => envelope.error = Some(raw),
+                _unknown => (),
+            }
+        }
+        Some(envelope)
+    }
+
     /// `id` is absent, unreadable or read.
     #[expect(clippy::option_option, reason = "absent and unreadable differ")]
     fn sort(self, id: Option<Option<Id>>) -> Result<Message<'a>, &'static str> {
-        if self.jsonrpc.is_none_or(|raw| raw.get() != "\"2.0\"") {
+        if self.jsonrpc.is_none_or(|raw| raw != "\"2.0\"") {
             return Err("jsonrpc must be \"2.0\"");
         }
-        if self.params.is_some_and(|raw| !raw.get().starts_with('{')) {
+        if self.params.is_some_and(|raw| !raw.starts_with('{')) {
             return Err("params must be an object");
         }
         let id = match id {
@@ -143,49 +156,55 @@ impl Invalid {
 }
 
 /// The parameters that maru reads of any request, each still raw.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct Params<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub name: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub uri: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub cursor: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
-    pub reference: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub argument: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub level: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub request_id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub input_responses: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub request_state: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub protocol_version: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    pub client_info: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
-    meta: Option<&'a RawValue>,
+    pub name: Option<Raw<'a>>,
+    pub arguments: Option<Raw<'a>>,
+    pub uri: Option<Raw<'a>>,
+    pub cursor: Option<Raw<'a>>,
+    pub reference: Option<Raw<'a>>,
+    pub argument: Option<Raw<'a>>,
+    pub level: Option<Raw<'a>>,
+    pub request_id: Option<Raw<'a>>,
+    pub notifications: Option<Raw<'a>>,
+    pub input_responses: Option<Raw<'a>>,
+    pub request_state: Option<Raw<'a>>,
+    pub protocol_version: Option<Raw<'a>>,
+    pub capabilities: Option<Raw<'a>>,
+    pub client_info: Option<Raw<'a>>,
+    meta: Option<Raw<'a>>,
 }
 
 impl<'a> Params<'a> {
     /// Reads the parameters of a message that [`Message::read`] accepted.
-    pub fn read(raw: Option<&'a RawValue>) -> Result<Self, RpcError> {
+    pub fn read(raw: Option<Raw<'a>>) -> Result<Self, RpcError> {
+        let mut params = Self::default();
         let Some(raw) = raw else {
-            return Ok(Self::default());
+            return Ok(params);
         };
-        read_object(raw.get()).ok_or_else(|| RpcError::params("params must be an object"))
+        let wrong = || RpcError::params("params must be an object");
+        for (name, raw) in members(raw).ok_or_else(wrong)? {
+            match &*name {
+                "name" => params.name = Some(raw),
+                "arguments" => params.arguments = Some(raw),
+                "uri" => params.uri = Some(raw),
+                "cursor" => params.cursor = Some(raw),
+                "ref" => params.reference = Some(raw),
+                "argument" => params.argument = Some(raw),
+                "level" => params.level = Some(raw),
+                "requestId" => params.request_id = Some(raw),
+                "notifications" => params.notifications = Some(raw),
+                "inputResponses" => params.input_responses = Some(raw),
+                "requestState" => params.request_state = Some(raw),
+                "protocolVersion" => params.protocol_version = Some(raw),
+                "capabilities" => params.capabilities = Some(raw),
+                "clientInfo" => params.client_info = Some(raw),
+                "_meta" => params.meta = Some(raw),
+                _unknown => (),
+            }
+        }
+        Ok(params)
     }
 
     /// What the request says about itself; empty if it says nothing.
@@ -193,24 +212,24 @@ impl<'a> Params<'a> {
         let Some(raw) = self.meta else {
             return Ok(Meta::default());
         };
-        read_object(raw.get()).ok_or_else(|| RpcError::params("_meta must be an object"))
+        Meta::read(raw).ok_or_else(|| RpcError::params("_meta must be an object"))
     }
 
     /// A parameter that must be there and be a string.
-    pub fn text(raw: Option<&'a RawValue>, name: &str) -> Result<Cow<'a, str>, RpcError> {
+    pub fn text(raw: Option<Raw<'a>>, name: &str) -> Result<Cow<'a, str>, RpcError> {
         raw.and_then(read_text)
             .ok_or_else(|| RpcError::params(format!("params.{name} must be a string")))
     }
 
     /// A parameter that must be an object if it is there.
     pub fn object(
-        raw: Option<&'a RawValue>,
+        raw: Option<Raw<'a>>,
         name: &str,
     ) -> Result<serde_json::Map<String, serde_json::Value>, RpcError> {
         let Some(raw) = raw else {
             return Ok(serde_json::Map::new());
         };
-        serde_json::from_str(raw.get())
+        serde_json::from_str(raw)
             .map_err(|_| RpcError::params(format!("params.{name} must be an object")))
     }
 }
@@ -258,27 +277,6 @@ pub fn request(id: &Id, method: &str, params: &impl Serialize) -> String {
 
 fn push_json(text: &mut String, value: &impl Serialize) {
     text.push_str(&serde_json::to_string(value).expect("our own values are JSON"));
-}
-
-/// Reads an object only; derived readers would take an array, too.
-fn read_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    let text = text.trim_start();
-    text.starts_with('{')
-        .then(|| serde_json::from_str(text).ok())
-        .flatten()
-}
-
-fn read_text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    // `Cow` alone would always copy; most names have no escapes.
-    serde_json::from_str::<&str>(raw.get())
-        .map(Cow::Borrowed)
-        .or_else(|_| serde_json::from_str::<String>(raw.get()).map(Cow::Owned))
-        .ok()
-}
-
-/// Keeps `null` apart from absent.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    Deserialize::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! `_meta`: what a request says about itself.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::{Id, Params, Request, RpcError};
+use super::{
+    Id, Params, Request, RpcError,
+    members::{Raw, members, read_text},
+};
 
 /// Member names of `_meta` that the protocol reserves.
 pub mod key {
@@ -14,6 +16,8 @@ pub mod key {
     pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do.
     pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    /// The least severe log message wanted.
+    pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Who answered.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// The listening request that a notification belongs to.
@@ -28,35 +32,45 @@ pub fn names_version(request: &Request<'_>) -> bool {
     let Some(raw) = request.params else {
         return false;
     };
-    FINDER.find(raw.get().as_bytes()).is_some()
+    FINDER.find(raw.as_bytes()).is_some()
         && Params::read(Some(raw))
             .and_then(|params| params.meta())
             .is_ok_and(|meta| meta.version().is_some())
 }
 
 /// The members of `_meta` that maru reads, each still raw.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub struct Meta<'a> {
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
-    log_level: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "progressToken")]
-    progress_token: Option<&'a RawValue>,
+    version: Option<Raw<'a>>,
+    capabilities: Option<Raw<'a>>,
+    log_level: Option<Raw<'a>>,
+    progress_token: Option<Raw<'a>>,
 }
 
 impl<'a> Meta<'a> {
+    /// Reads the object; `None` if it is none.
+    pub(super) fn read(raw: Raw<'a>) -> Option<Self> {
+        let mut meta = Self::default();
+        for (name, raw) in members(raw)? {
+            match &*name {
+                key::VERSION => meta.version = Some(raw),
+                key::CAPABILITIES => meta.capabilities = Some(raw),
+                key::LOG_LEVEL => meta.log_level = Some(raw),
+                "progressToken" => meta.progress_token = Some(raw),
+                _unknown => (),
+            }
+        }
+        Some(meta)
+    }
+
     /// The version the request says it is written in.
-    pub fn version(&self) -> Option<&'a str> {
-        self.version
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+    pub fn version(&self) -> Option<Cow<'a, str>> {
+        self.version.and_then(read_text)
     }
 
     /// The client's capabilities, an object.
-    pub fn capabilities(&self) -> Option<&'a RawValue> {
-        self.capabilities.filter(|raw| raw.get().starts_with('{'))
+    pub fn capabilities(&self) -> Option<Raw<'a>> {
+        self.capabilities.filter(|raw| raw.starts_with('{'))
     }
 
     /// The least severe log message the client wants for this request.
@@ -91,8 +105,8 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// Reads a level's name.
-    pub fn read(raw: &RawValue) -> Result<Self, RpcError> {
-        serde_json::from_str(raw.get()).map_err(|_| {
+    pub fn read(raw: Raw<'_>) -> Result<Self, RpcError> {
+        serde_json::from_str(raw).map_err(|_| {
             RpcError::params(
                 "level must be one of debug, info, notice, warning, error, critical, alert, emergency",
             )

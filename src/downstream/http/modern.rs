@@ -47,7 +47,7 @@ pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'
 fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
     let params = Params::read(request.params)?;
     let version = params.meta()?.version();
-    if version.is_some() && one(&arrival.headers, &VERSION) != version {
+    if version.is_some() && one(&arrival.headers, &VERSION) != version.as_deref() {
         return Err(mismatch("MCP-Protocol-Version"));
     }
     let client = Client::read(&params)?;

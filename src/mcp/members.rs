@@ -1,0 +1,124 @@
+//! Taking objects apart without reading what is inside.
+
+use std::borrow::Cow;
+
+/// A JSON value as it was written.
+pub type Raw<'a> = &'a str;
+
+/// The members of an object in text that [`check`](super::check) accepted, in
+/// order. `None` if it is no object. Other text gives some members or none.
+pub(super) fn members(text: &str) -> Option<Members<'_>> {
+    let rest = text.trim_start().strip_prefix('{')?;
+    Some(Members { rest })
+}
+
+/// The text of a JSON string, borrowed unless it has escapes.
+pub(super) fn read_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    match memchr::memchr(b'\\', inner.as_bytes()) {
+        None => Some(Cow::Borrowed(inner)),
+        Some(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
+    }
+}
+
+pub(super) struct Members<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Cow<'a, str>, Raw<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r', ',']);
+        let (name, rest) = rest.split_at_checked(string_end(rest.as_bytes())?)?;
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let (value, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
+        self.rest = rest;
+        Some((read_text(name)?, value.trim_end()))
+    }
+}
+
+/// Where the string ends that `bytes` begin with.
+fn string_end(bytes: &[u8]) -> Option<usize> {
+    let mut at = usize::from(*bytes.first()? == b'"');
+    while at > 0 {
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            _backslash => at += 2,
+        }
+    }
+    None
+}
+
+/// Where the value ends that `bytes` begin with: at a comma or a closing
+/// bracket that is not its own.
+fn value_end(bytes: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let inside = bytes.get(at..).and_then(string_end);
+                at += inside.unwrap_or(bytes.len() - at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' | b',' if depth == 0 => return at,
+            b'}' | b']' => depth -= 1,
+            _ => (),
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z가-힣\"\\\\{}\\[\\],:\n ]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec(("[a-z\"\\\\/:,}가]{0,4}", inner), 0..4)
+                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn members_are_those_that_a_full_reader_finds(
+            object in prop::collection::vec(("[a-z\"\\\\/:,}가]{0,4}", value()), 0..5),
+            pretty in any::<bool>(),
+        ) {
+            let object: Map<String, Value> = object.into_iter().collect();
+            let text = match pretty {
+                true => serde_json::to_string_pretty(&object).unwrap(),
+                false => serde_json::to_string(&object).unwrap(),
+            };
+            let found: Map<String, Value> = members(&text)
+                .unwrap()
+                .map(|(name, raw)| (name.into_owned(), serde_json::from_str(raw).unwrap()))
+                .collect();
+            prop_assert_eq!(found, object);
+        }
+
+        #[test]
+        fn any_text_is_survived(text in "[\\PC\"\\\\{}\\[\\],: \n]{0,40}") {
+            if let Some(members) = members(&text) {
+                prop_assert!(members.count() <= text.len());
+            }
+        }
+    }
+}
