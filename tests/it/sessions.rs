@@ -125,6 +125,33 @@ async fn answer_that_was_sent_but_not_received_can_be_fetched() {
 }
 
 #[tokio::test]
+async fn stream_that_is_cut_again_after_resuming_is_given_up() {
+    let hub = TestHub::with_fixture().await;
+    let session = hub.session(V, json!({})).await;
+    let body = call(8, "slow", json!({}));
+    let ask = hub
+        .ask(&session, &body)
+        .header("accept", "text/event-stream");
+    let mut first = ask.send().await;
+    let primed = first.event().await.unwrap();
+    drop(first);
+    let again = || {
+        Ask::new(&hub.address, "GET", "/mcp")
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", &session)
+            .header("last-event-id", primed.id.as_deref().unwrap())
+            .send()
+    };
+    assert_eq!(again().await.status, 200);
+    sleep(Duration::from_millis(5600)).await;
+    assert_eq!(again().await.status, 410);
+    // Its work has ended, so its id is free.
+    let free = hub.ask(&session, &call(8, "slow", json!({"milliseconds": 1})));
+    let free = free.send().await.answer().await;
+    assert_eq!(free["result"]["content"][0]["text"], "Slept");
+}
+
+#[tokio::test]
 async fn client_that_takes_json_only_is_never_waited_for() {
     let hub = TestHub::with_fixture().await;
     let chatty = fixture::tool("chatty", json!({}), |ask| async move {
