@@ -27,14 +27,7 @@ pub(super) async fn all(State(hub): State<Arc<Hub>>, request: Request) -> Respon
 /// `POST /mcp`, for a caller who is known already.
 pub(super) async fn post_all(hub: Arc<Hub>, principal: Principal, request: Request) -> Response {
     let scope = Scope::All;
-    let (parts, body) = request.into_parts();
-    let arrival = Arrival {
-        engine: Arc::clone(&hub.engine),
-        caller: Caller { principal, scope },
-        lenient: false,
-        headers: parts.headers,
-    };
-    post(&hub, arrival, body).await
+    arrive(&hub, Caller { principal, scope }, false, request).await
 }
 
 /// The same for one server, under its own names.
@@ -78,7 +71,10 @@ pub(super) async fn sse_message(
 }
 
 async fn streamable(hub: &Hub, scope: Scope, lenient: bool, request: Request) -> Response {
-    let caller = caller(&request, scope);
+    arrive(hub, caller(&request, scope), lenient, request).await
+}
+
+async fn arrive(hub: &Hub, caller: Caller, lenient: bool, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let arrival = Arrival {
         engine: Arc::clone(&hub.engine),

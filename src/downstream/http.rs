@@ -18,7 +18,7 @@ use super::{
     Engine,
     dispatch::Owned,
     feed::{STANDALONE, parse_event_id},
-    session::Session,
+    session::{Session, read_handshake},
     sessions::detached,
 };
 use crate::{
@@ -60,13 +60,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
     };
     let text = match check(&body) {
         Ok(text) => text,
-        Err(bad) => {
-            return reply::error(
-                StatusCode::BAD_REQUEST,
-                None,
-                &RpcError::new(code::PARSE, bad.to_string()),
-            );
-        }
+        Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     let version = version(&arrival.headers);
     if text.trim_start().starts_with('[') {
@@ -187,9 +181,8 @@ async fn on_request(
 async fn initialize(arrival: &Arrival, request: &Owned) -> Response {
     let engine = &arrival.engine;
     // Wrong parameters must not cost a session.
-    let rehearsal = Arc::new(detached(arrival.caller.clone(), 1, &engine.catalog));
     let checked =
-        Params::read(request.params.as_deref()).and_then(|params| rehearsal.initialize(&params));
+        Params::read(request.params.as_deref()).and_then(|params| read_handshake(&params));
     if let Err(why) = checked {
         return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
     }

@@ -118,15 +118,7 @@ impl Session {
 
     /// Shakes hands. A second handshake leaves the first as it was.
     pub(super) fn initialize(&self, params: &Params<'_>) -> Result<Version, RpcError> {
-        let version =
-            Version::negotiate(&Params::text(params.protocol_version, "protocolVersion")?);
-        if params.capabilities.is_none() || params.client_info.is_none() {
-            return Err(RpcError::params(
-                "initialize needs capabilities and clientInfo",
-            ));
-        }
-        Params::object(params.client_info, "clientInfo")?;
-        let capabilities = Params::object(params.capabilities, "capabilities")?.into();
+        let (version, capabilities) = read_handshake(params)?;
         Ok(self.greet(version, capabilities))
     }
 
@@ -343,6 +335,18 @@ impl Session {
     fn touch(&self) {
         *lock(&self.used) = Instant::now();
     }
+}
+
+/// The version to agree on and the client's capabilities.
+pub(super) fn read_handshake(params: &Params<'_>) -> Result<(Version, Value), RpcError> {
+    let version = Version::negotiate(&Params::text(params.protocol_version, "protocolVersion")?);
+    if params.capabilities.is_none() || params.client_info.is_none() {
+        let why = "initialize needs capabilities and clientInfo";
+        return Err(RpcError::params(why));
+    }
+    Params::object(params.client_info, "clientInfo")?;
+    let capabilities = Params::object(params.capabilities, "capabilities")?;
+    Ok((version, capabilities.into()))
 }
 
 impl Drop for Running {

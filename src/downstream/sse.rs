@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     access::Principal,
-    mcp::{Invalid, Message, RpcError, check, code, event},
+    mcp::{Invalid, Message, check, event},
     tool::Caller,
 };
 
@@ -56,13 +56,7 @@ pub fn post(
     };
     let text = match check(body) {
         Ok(text) => text,
-        Err(bad) => {
-            return reply::error(
-                StatusCode::BAD_REQUEST,
-                None,
-                &RpcError::new(code::PARSE, bad.to_string()),
-            );
-        }
+        Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     match Message::read(text) {
         Err(Invalid { id, error }) => {

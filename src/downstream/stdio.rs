@@ -105,7 +105,7 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
             &RpcError::new(code::PARSE, "the line is longer than 16 MiB"),
         ),
         Line::Whole(bytes) => match check(bytes) {
-            Err(bad) => error(None, &RpcError::new(code::PARSE, bad.to_string())),
+            Err(bad) => error(None, &bad.into()),
             Ok(text) => match Message::read(text) {
                 Err(Invalid { id, error: why }) => error(id.as_ref(), &why),
                 Ok(Message::Request(request)) => {

@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
+use super::{RpcError, code};
+
 /// How deep a message may nest.
 pub const MAX_DEPTH: usize = 64;
 
@@ -12,6 +14,12 @@ pub const MAX_DEPTH: usize = 64;
 #[derive(Debug, Error)]
 #[error("not acceptable JSON: {0}")]
 pub struct BadJson(String);
+
+impl From<BadJson> for RpcError {
+    fn from(bad: BadJson) -> Self {
+        Self::new(code::PARSE, bad.to_string())
+    }
+}
 
 /// Checks that `bytes` are one JSON value that every reader would read alike.
 pub fn check(bytes: &[u8]) -> Result<&str, BadJson> {

@@ -147,9 +147,7 @@ impl Catalog {
             .prompts
             .get(name)
             .ok_or_else(|| unknown(&view.prompts, "prompt", name))?;
-        self.ask(offer, Action::Get(arguments), peer)
-            .await
-            .unwrap_or_else(|late| Err(internal(&late)))
+        self.ask_or_fail(offer, Action::Get(arguments), peer).await
     }
 
     /// Reads a resource.
@@ -166,9 +164,8 @@ impl Catalog {
             .get(uri)
             .or_else(|| view.templates.fitting(uri));
         let offer = offer.ok_or_else(|| no_resource(uri))?;
-        self.ask(offer, Action::Read(uri.to_owned()), peer)
+        self.ask_or_fail(offer, Action::Read(uri.to_owned()), peer)
             .await
-            .unwrap_or_else(|late| Err(internal(&late)))
     }
 
     /// Suggests values for an argument of the prompt or template `key`.
@@ -184,12 +181,21 @@ impl Catalog {
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
         let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
         let action = Action::Complete { argument, value };
-        self.ask(offer, action, Peer::default())
-            .await
-            .unwrap_or_else(|late| Err(internal(&late)))
+        self.ask_or_fail(offer, action, Peer::default()).await
     }
 
-    /// The inner error says that the deadline passed.
+    async fn ask_or_fail(
+        &self,
+        offer: &Offer,
+        action: Action,
+        peer: Peer,
+    ) -> Result<Answer, RpcError> {
+        let answer = self.ask(offer, action, peer).await;
+        answer
+            .unwrap_or_else(|late| Err(RpcError::new(code::INTERNAL, format!("the answer {late}"))))
+    }
+
+    /// The outer error says that the deadline passed.
     async fn ask(
         &self,
         offer: &Offer,
@@ -253,10 +259,6 @@ impl Snapshot {
 pub fn no_resource(uri: &str) -> RpcError {
     let shown: String = uri.chars().take(200).collect();
     RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
-}
-
-fn internal(why: &str) -> RpcError {
-    RpcError::new(code::INTERNAL, format!("the answer {why}"))
 }
 
 fn unknown(shelf: &Shelf, what: &str, name: &str) -> RpcError {
