@@ -18,7 +18,7 @@ use maru::{
     mcp::{Message, Params, check, event},
     source::{Sqlite, write_sample},
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Kind, Offer, Peer, Scope, builtin, output},
+    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, Peer, Scope, builtin, output},
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -56,7 +56,7 @@ fn calls(c: &mut Criterion) {
     let mut offers = builtin::samples(&source);
     offers.extend((0..1000).map(|at| echo(&format!("echo_{at:04}"))));
     offers.push(echo("echo"));
-    catalog.publish(&offers);
+    catalog.publish(OWN_SERVER, &offers);
     let engine = Engine::start(Arc::clone(&catalog), Limits::default(), &tasks);
     let caller = Caller {
         principal: Principal::local(),
@@ -64,7 +64,7 @@ fn calls(c: &mut Criterion) {
     };
 
     c.bench_function("catalog: call get_employee_info", |b| {
-        let arguments = Arc::new(json!({"employee_id": "EMP001"}));
+        let arguments = Arc::new(json!({"employee_id": "EMP001"}).into());
         b.to_async(&runtime).iter(|| {
             catalog.call(
                 &caller,

@@ -21,7 +21,7 @@ use crate::{
     source::{Sqlite, write_sample},
     store::Store,
     tasks::Tasks,
-    tool::{Catalog, builtin},
+    tool::{Catalog, OWN_SERVER, builtin},
 };
 
 /// File of the data directory that says where its hub listens; locked by the
@@ -68,7 +68,7 @@ impl Core {
             let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
             let source = opened
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
-            catalog.publish(&builtin::samples(&source));
+            catalog.publish(OWN_SERVER, &builtin::samples(&source));
         }
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod downstream;
 pub mod mcp;
+pub mod outbound;
 pub mod queue;
 pub mod source;
 pub mod store;

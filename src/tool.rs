@@ -3,12 +3,15 @@
 mod arguments;
 pub mod builtin;
 mod catalog;
+mod name;
 mod offer;
 pub mod output;
 mod peer;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, no_resource};
-pub use offer::{Action, Answer, Ask, Handler, InputRequired, Kind, OWN_SERVER, Offer};
+pub use offer::{
+    Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
+};
 pub use peer::{Inputs, Peer};
 pub use view::{Shelf, View};

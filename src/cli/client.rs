@@ -101,7 +101,7 @@ impl Client {
                 Ok(
                     match core
                         .catalog
-                        .call(&caller, name, Arc::new(arguments), Peer::default())
+                        .call(&caller, name, Arc::new(arguments.into()), Peer::default())
                         .await
                     {
                         Ok(Answer::Complete(result)) => Outcome::Result(result),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::mcp::{Version, key};
+use crate::mcp::{Version, key, members, without};
 
 /// How long a listing may be kept before it is asked for again.
 const LIST_TTL_MS: u64 = 5_000;
@@ -53,7 +53,7 @@ pub(super) fn discovered() -> String {
 pub(super) fn stamp(method: &str, result: &str) -> String {
     let mut text = String::with_capacity(result.len() + 200);
     text.push_str("{\"resultType\":\"complete\"");
-    if is_cacheable(method) {
+    if is_cacheable(method) && !names_ttl(method, result) {
         // What is listed depends on who asks.
         text.push_str(&format!(
             ",\"ttlMs\":{LIST_TTL_MS},\"cacheScope\":\"private\""
@@ -74,6 +74,25 @@ pub(super) fn stamp(method: &str, result: &str) -> String {
         }
     }
     text
+}
+
+/// Clients of older versions take structured content only if it is an object.
+pub(super) fn without_odd_structure(result: String) -> String {
+    const NAME: &str = "structuredContent";
+    if memchr::memmem::find(result.as_bytes(), NAME.as_bytes()).is_none() {
+        return result;
+    }
+    let odd = members(&result)
+        .is_some_and(|mut all| all.any(|(name, raw)| name == NAME && !raw.starts_with('{')));
+    match odd {
+        true => without(&result, &[NAME]).into_owned(),
+        false => result,
+    }
+}
+
+/// Whether the server that answered said itself how long its answer holds.
+fn names_ttl(method: &str, result: &str) -> bool {
+    !is_ours(method) && members(result).is_some_and(|mut all| all.any(|(name, _)| name == "ttlMs"))
 }
 
 fn is_cacheable(method: &str) -> bool {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     mcp::{Id, LogLevel, Params, Request, RpcError, Version, code, error, result},
     queue,
-    tool::{Answer, Caller, InputRequired, Inputs, Peer, no_resource},
+    tool::{Action, Answer, Caller, Input, InputRequired, Inputs, Peer, Shelf, View, no_resource},
 };
 
 /// A request with its own copy of the text.
@@ -121,14 +121,10 @@ impl Engine {
 
     fn subscribe(&self, session: &Session, params: &Params<'_>) -> Result<String, RpcError> {
         let uri = Params::text(params.uri, "uri")?;
-        if !self
-            .catalog
-            .snapshot()
-            .has_resource(&session.caller.scope, &uri)
-        {
-            return Err(no_resource(&uri));
-        }
-        match session.wanted.add(&uri) {
+        let snapshot = self.catalog.snapshot();
+        let watching = snapshot.watch_resource(&session.caller.scope, &uri);
+        let watching = watching.ok_or_else(|| no_resource(&uri))?;
+        match session.wanted.add(&uri, watching) {
             true => Ok("{}".to_owned()),
             false => Err(RpcError::params(
                 "this session watches as many resources as it may",
@@ -157,7 +153,8 @@ impl Engine {
         method: &str,
         params: &Params<'_>,
     ) -> Result<String, RpcError> {
-        let list = |member: &str, pick: fn(&crate::tool::View) -> &str| {
+        let is_modern = context.version.is_modern();
+        let list = |member: &str, pick: fn(&View) -> &Shelf| {
             if params.cursor.is_some() {
                 return Err(RpcError::params(
                     "unknown cursor: lists come whole, on one page",
@@ -165,13 +162,18 @@ impl Engine {
             }
             let snapshot = self.catalog.snapshot();
             let shelf = pick(snapshot.view(&context.caller.scope)?);
-            Ok(format!("{{\"{member}\":{shelf}}}"))
+            let entries = if is_modern {
+                shelf.json()
+            } else {
+                shelf.legacy_json()
+            };
+            Ok(format!("{{\"{member}\":{entries}}}"))
         };
         let listed = match method {
-            "tools/list" => list("tools", |view| view.tools.json()),
-            "prompts/list" => list("prompts", |view| view.prompts.json()),
-            "resources/list" => list("resources", |view| view.resources.json()),
-            "resources/templates/list" => list("resourceTemplates", |view| view.templates.json()),
+            "tools/list" => list("tools", |view| &view.tools),
+            "prompts/list" => list("prompts", |view| &view.prompts),
+            "resources/list" => list("resources", |view| &view.resources),
+            "resources/templates/list" => list("resourceTemplates", |view| &view.templates),
             "completion/complete" => self.complete(context, params).await,
             "tools/call" | "prompts/get" | "resources/read" => {
                 return self.ask(context, method, params).await;
@@ -180,7 +182,7 @@ impl Engine {
         };
         // A bad token is refused wherever it stands.
         params.meta()?.progress_token()?;
-        listed.map(|text| match context.version.is_modern() {
+        listed.map(|text| match is_modern {
             true => describe::stamp(method, &text),
             false => text,
         })
@@ -198,10 +200,7 @@ impl Engine {
             _ => ("name", params.name),
         };
         let key = Params::text(key, name)?;
-        let arguments = Arc::new(Value::Object(Params::object(
-            params.arguments,
-            "arguments",
-        )?));
+        let arguments = Arc::new(Input::read(params.arguments)?);
         let bound = Bound {
             principal: context.caller.principal.name(),
             method,
@@ -214,6 +213,7 @@ impl Engine {
             log_level: context.log_level,
             capabilities: Arc::clone(context.capabilities),
             inputs: self.inputs(&bound, params)?,
+            meta: params.raw_meta().map(Arc::from),
         };
         for _ in 0..rounds::MAX {
             let (caller, again) = (context.caller, peer.clone());
@@ -234,7 +234,7 @@ impl Engine {
                 (Answer::Complete(text), _) if context.version.is_modern() => {
                     return Ok(describe::stamp(method, &text));
                 }
-                (Answer::Complete(text), _) => return Ok(text),
+                (Answer::Complete(text), _) => return Ok(describe::without_odd_structure(text)),
                 (Answer::InputRequired(needed), None) => {
                     return self.input_required(context, &bound, needed);
                 }
@@ -310,11 +310,12 @@ impl Engine {
                 "params.argument must have a name and a value",
             ));
         };
-        match self
-            .catalog
-            .complete(context.caller, key, name, value)
-            .await?
-        {
+        let action = Action::Complete {
+            argument: name,
+            value,
+            context: params.context.map(str::to_owned),
+        };
+        match self.catalog.complete(context.caller, key, action).await? {
             Answer::Complete(done) => Ok(done),
             Answer::InputRequired(_) => Err(RpcError::new(
                 code::INTERNAL,

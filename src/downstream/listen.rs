@@ -55,11 +55,18 @@ impl Listener {
         }
         let wanted = Wanted::default();
         let uris = asked.get("resourceSubscriptions").and_then(Value::as_array);
+        let snapshot = catalog.snapshot();
+        // What is not there yet may come; it is heard of then.
+        let watch = |uri: &str| {
+            snapshot
+                .watch_resource(&scope, uri)
+                .unwrap_or_else(|| Box::new(()))
+        };
         let uris: Vec<&str> = uris
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
-            .filter(|uri| wanted.add(uri))
+            .filter(|uri| wanted.add(uri, watch(uri)))
             .collect();
         if !uris.is_empty() {
             honoured.insert("resourceSubscriptions".to_owned(), uris.into());

@@ -1,21 +1,21 @@
 //! What changes in the catalog, for one listener.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use crate::tool::{Catalog, Scope, Snapshot};
+use crate::tool::{Catalog, Scope, Snapshot, Watching};
 
 /// A notification: its method and parameters.
 pub(super) type Item = (&'static str, Value);
 
 /// Addresses of resources that someone wants to hear of.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted(Arc<Mutex<HashSet<String>>>);
+pub(super) struct Wanted(Arc<Mutex<HashMap<String, Watching>>>);
 
 /// Everything that changed since the last look.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ const MAX_WANTED: usize = 1000;
 
 impl Wanted {
     /// Adds an address; false when there are too many.
-    pub(super) fn add(&self, uri: &str) -> bool {
+    pub(super) fn add(&self, uri: &str, watching: Watching) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = all.len() < MAX_WANTED || all.contains(uri);
+        let room = all.len() < MAX_WANTED || all.contains_key(uri);
         if room {
-            all.insert(uri.to_owned());
+            all.insert(uri.to_owned(), watching);
         }
         room
     }
@@ -51,7 +51,7 @@ impl Wanted {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .contains(uri)
+            .contains_key(uri)
     }
 }
 

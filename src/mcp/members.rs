@@ -7,13 +7,34 @@ pub type Raw<'a> = &'a str;
 
 /// The members of an object in text that [`check`](super::check) accepted, in
 /// order. `None` if it is no object. Other text gives some members or none.
-pub(super) fn members(text: &str) -> Option<Members<'_>> {
+pub fn members(text: &str) -> Option<Members<'_>> {
     let rest = text.trim_start().strip_prefix('{')?;
     Some(Members { rest })
 }
 
+/// The object in checked text without the members of these names; everything
+/// else stays as it was written.
+pub fn without<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
+    let Some(all) = members(text) else {
+        return Cow::Borrowed(text);
+    };
+    let (cut, kept): (Vec<_>, Vec<_>) = all.partition(|(name, _)| names.contains(&&**name));
+    if cut.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for (name, raw) in kept {
+        out.push(if out.is_empty() { '{' } else { ',' });
+        out.push_str(&serde_json::Value::from(&*name).to_string());
+        out.push(':');
+        out.push_str(raw);
+    }
+    out.push_str(if out.is_empty() { "{}" } else { "}" });
+    Cow::Owned(out)
+}
+
 /// The text of a JSON string, borrowed unless it has escapes.
-pub(super) fn read_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+pub fn read_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     match memchr::memchr(b'\\', inner.as_bytes()) {
         None => Some(Cow::Borrowed(inner)),
@@ -21,7 +42,9 @@ pub(super) fn read_text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-pub(super) struct Members<'a> {
+/// Iterates over the members of an object.
+#[derive(Debug)]
+pub struct Members<'a> {
     rest: &'a str,
 }
 
@@ -112,6 +135,18 @@ mod tests {
                 .map(|(name, raw)| (name.into_owned(), serde_json::from_str(raw).unwrap()))
                 .collect();
             prop_assert_eq!(found, object);
+        }
+
+        #[test]
+        fn members_are_cut_and_the_others_stay(
+            object in prop::collection::vec(("[a-d\"]{1,2}", value()), 0..5),
+        ) {
+            let mut object: Map<String, Value> = object.into_iter().collect();
+            let text = serde_json::to_string_pretty(&object).unwrap();
+            let cut = without(&text, &["a", "b"]);
+            object.shift_remove("a");
+            object.shift_remove("b");
+            prop_assert_eq!(serde_json::from_str::<Map<String, Value>>(&cut).unwrap(), object);
         }
 
         #[test]

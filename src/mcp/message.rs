@@ -173,6 +173,7 @@ pub struct Params<'a> {
     pub protocol_version: Option<Raw<'a>>,
     pub capabilities: Option<Raw<'a>>,
     pub client_info: Option<Raw<'a>>,
+    pub context: Option<Raw<'a>>,
     meta: Option<Raw<'a>>,
 }
 
@@ -200,6 +201,7 @@ impl<'a> Params<'a> {
                 "protocolVersion" => params.protocol_version = Some(raw),
                 "capabilities" => params.capabilities = Some(raw),
                 "clientInfo" => params.client_info = Some(raw),
+                "context" => params.context = Some(raw),
                 "_meta" => params.meta = Some(raw),
                 _unknown => (),
             }
@@ -213,6 +215,11 @@ impl<'a> Params<'a> {
             return Ok(Meta::default());
         };
         Meta::read(raw).ok_or_else(|| RpcError::params("_meta must be an object"))
+    }
+
+    /// The same as it was written.
+    pub fn raw_meta(&self) -> Option<Raw<'a>> {
+        self.meta
     }
 
     /// A parameter that must be there and be a string.

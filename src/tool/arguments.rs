@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 const MAX_FINDINGS: usize = 5;
 const MAX_CHARS: usize = 200;
+const MAX_SCHEMA_DEPTH: usize = 40;
+const MAX_WORK: usize = 5000;
 
 /// A tool's input schema, compiled.
 #[derive(Debug)]
@@ -21,6 +23,23 @@ impl Arguments {
     pub(super) fn new(tool: &str, schema: &Value) -> Option<Self> {
         Some(Self {
             validator: jsonschema::validator_for(schema).ok()?,
+            signature: signature(tool, schema),
+            about: about(schema),
+        })
+    }
+
+    /// The same for a schema of someone else's; `None` also if checking might
+    /// take long. Its own server checks then.
+    pub(super) fn checkable(tool: &str, schema: &Value) -> Option<Self> {
+        let mut budget = MAX_WORK;
+        weigh(schema, schema, 0, &mut budget)?;
+        let validator = jsonschema::options()
+            // Linear in the text, whatever the pattern.
+            .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
+            .build(schema)
+            .ok()?;
+        Some(Self {
+            validator,
             signature: signature(tool, schema),
             about: about(schema),
         })
@@ -53,6 +72,33 @@ impl Arguments {
             (path, None) => cut(&format!("{path}: {error}")),
             (path, Some(about)) => format!("{} ({about})", cut(&format!("{path}: {error}"))),
         }
+    }
+}
+
+/// Counts the nodes of a schema with its references followed; `None` when they
+/// are too many, too deep, go round in circles or lead elsewhere.
+fn weigh(node: &Value, root: &Value, depth: usize, budget: &mut usize) -> Option<()> {
+    *budget = budget.checked_sub(1)?;
+    if depth > MAX_SCHEMA_DEPTH {
+        return None;
+    }
+    match node {
+        Value::Array(items) => items
+            .iter()
+            .try_for_each(|it| weigh(it, root, depth + 1, budget)),
+        Value::Object(members) => {
+            members
+                .iter()
+                .try_for_each(|(name, it)| match (name.as_str(), it) {
+                    ("$ref", Value::String(pointer)) => {
+                        let target = root.pointer(pointer.strip_prefix('#')?)?;
+                        weigh(target, root, depth + 1, budget)
+                    }
+                    ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor", Value::String(_)) => None,
+                    _ => weigh(it, root, depth + 1, budget),
+                })
+        }
+        _ => Some(()),
     }
 }
 

@@ -1,15 +1,19 @@
 //! The one catalog: what there is, and the one way to ask for it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::{broadcast, watch},
     time::{self, Instant},
 };
 
 use super::{
-    offer::{Action, Answer, Ask, Offer},
+    offer::{Action, Answer, Ask, Input, Offer, Watching},
     output,
     peer::Peer,
     view::{Shelf, View},
@@ -23,6 +27,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Catalog {
     current: watch::Sender<Arc<Snapshot>>,
+    /// Held while the next snapshot is built from the last.
+    building: Mutex<()>,
     updated: broadcast::Sender<Arc<str>>,
     timeout: Duration,
     max_result_bytes: usize,
@@ -35,7 +41,7 @@ const UPDATES: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Snapshot {
     all: View,
-    servers: BTreeMap<Arc<str>, View>,
+    servers: BTreeMap<Arc<str>, Arc<View>>,
 }
 
 /// Which part of the catalog a caller looks at.
@@ -62,15 +68,34 @@ impl Catalog {
     pub fn new(timeout: Duration, max_result_bytes: usize) -> Self {
         Self {
             current: watch::Sender::default(),
+            building: Mutex::default(),
             updated: broadcast::Sender::new(UPDATES),
             timeout,
             max_result_bytes,
         }
     }
 
-    /// Replaces everything that is on offer.
-    pub fn publish(&self, offers: &[Arc<Offer>]) {
-        self.current.send_replace(Arc::new(Snapshot::build(offers)));
+    /// Replaces everything that `server` offers.
+    pub fn publish(&self, server: &str, offers: &[Arc<Offer>]) {
+        let view = View::build(offers, |offer| &offer.key);
+        self.change(|servers| {
+            servers.insert(server.into(), Arc::new(view));
+        });
+    }
+
+    /// Takes `server` and everything it offers away.
+    pub fn withdraw(&self, server: &str) {
+        self.change(|servers| {
+            servers.remove(server);
+        });
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<View>>)) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.snapshot().servers.clone();
+        edit(&mut servers);
+        self.current
+            .send_replace(Arc::new(Snapshot::build(servers)));
     }
 
     /// What is on offer now.
@@ -100,7 +125,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         name: &str,
-        arguments: Arc<Value>,
+        arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();
@@ -138,7 +163,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         name: &str,
-        arguments: Arc<Value>,
+        arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();
@@ -159,28 +184,22 @@ impl Catalog {
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();
         let view = snapshot.view(&caller.scope)?;
-        let offer = view
-            .resources
-            .get(uri)
-            .or_else(|| view.templates.fitting(uri));
-        let offer = offer.ok_or_else(|| no_resource(uri))?;
+        let offer = view.resource(uri).ok_or_else(|| no_resource(uri))?;
         self.ask_or_fail(offer, Action::Read(uri.to_owned()), peer)
             .await
     }
 
-    /// Suggests values for an argument of the prompt or template `key`.
+    /// Suggests values, as `action` asks, for an argument of the prompt or template `key`.
     pub async fn complete(
         &self,
         caller: &Caller,
         key: &str,
-        argument: String,
-        value: String,
+        action: Action,
     ) -> Result<Answer, RpcError> {
         let snapshot = self.snapshot();
         let view = snapshot.view(&caller.scope)?;
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
         let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
-        let action = Action::Complete { argument, value };
         self.ask_or_fail(offer, action, Peer::default()).await
     }
 
@@ -210,20 +229,15 @@ impl Catalog {
 }
 
 impl Snapshot {
-    fn build(offers: &[Arc<Offer>]) -> Self {
-        let mut by_server: BTreeMap<Arc<str>, Vec<Arc<Offer>>> = BTreeMap::new();
-        for offer in offers {
-            by_server
-                .entry(Arc::clone(&offer.server))
-                .or_default()
-                .push(Arc::clone(offer));
-        }
-        let servers = by_server
-            .into_iter()
-            .map(|(name, offers)| (name, View::build(&offers, |offer| &offer.key)));
+    fn build(servers: BTreeMap<Arc<str>, Arc<View>>) -> Self {
+        let offers: Vec<Arc<Offer>> = servers
+            .values()
+            .flat_map(|view| view.offers())
+            .cloned()
+            .collect();
         Self {
-            all: View::build(offers, Offer::public_key),
-            servers: servers.collect(),
+            all: View::build(&offers, Offer::public_key),
+            servers,
         }
     }
 
@@ -231,22 +245,20 @@ impl Snapshot {
     pub fn view(&self, scope: &Scope) -> Result<&View, RpcError> {
         match scope {
             Scope::All => Ok(&self.all),
-            Scope::Server(name) => self
-                .servers
-                .get(name)
-                .ok_or_else(|| RpcError::params(format!("no server named {name:?} is connected"))),
+            Scope::Server(name) => {
+                self.servers.get(name).map(Arc::as_ref).ok_or_else(|| {
+                    RpcError::params(format!("no server named {name:?} is connected"))
+                })
+            }
         }
     }
 
-    /// Whether `uri` can be read in `scope`.
-    pub fn has_resource(&self, scope: &Scope, uri: &str) -> bool {
-        let view = self.view(scope);
-        view.is_ok_and(|it| {
-            it.resources
-                .get(uri)
-                .or_else(|| it.templates.fitting(uri))
-                .is_some()
-        })
+    /// Begins to watch `uri` for someone; `None` if it cannot be read in `scope`.
+    pub fn watch_resource(&self, scope: &Scope, uri: &str) -> Option<Watching> {
+        let view = self.view(scope).ok()?;
+        let offer = view.resource(uri)?;
+        let watching = offer.watcher.as_ref().map(|watch| watch(uri));
+        Some(watching.unwrap_or_else(|| Box::new(())))
     }
 
     /// Whether there is a server of this name.

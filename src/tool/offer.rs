@@ -1,12 +1,12 @@
 //! One thing that can be asked for: a tool, a prompt or a resource.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{arguments::Arguments, peer::Peer};
-use crate::mcp::RpcError;
+use super::{arguments::Arguments, name, peer::Peer};
+use crate::mcp::{Params, RpcError};
 
 /// The server that maru's own offers belong to.
 pub const OWN_SERVER: &str = "maru";
@@ -29,11 +29,22 @@ pub struct Offer {
     pub(super) kind: Kind,
     pub(super) server: Arc<str>,
     pub(super) key: String,
+    /// Its key beside the offers of all other servers.
+    public: String,
     /// Its description in a listing, without the key: members of a JSON object.
     pub(super) members: String,
+    /// The same for clients of a version with a handshake, where that differs.
+    pub(super) legacy_members: Option<String>,
     pub(super) arguments: Option<Arguments>,
     pub(super) handler: Handler,
+    pub(super) watcher: Option<Watcher>,
 }
+
+/// Begins to watch a resource for someone; dropping what it gives ends that.
+pub type Watcher = Arc<dyn Fn(&str) -> Watching + Send + Sync>;
+
+/// Someone watches a resource as long as this is kept.
+pub type Watching = Box<dyn Any + Send + Sync>;
 
 /// Answers what is asked of an offer.
 pub type Handler = Arc<dyn Fn(Ask) -> BoxFuture<'static, Result<Answer, RpcError>> + Send + Sync>;
@@ -51,9 +62,9 @@ pub struct Ask {
 #[derive(Debug)]
 pub enum Action {
     /// Call the tool; the arguments are an object that fits its schema.
-    Call(Arc<Value>),
+    Call(Arc<Input>),
     /// Render the prompt with the arguments of an object.
-    Get(Arc<Value>),
+    Get(Arc<Input>),
     /// Read this address.
     Read(String),
     /// Suggest values for the argument that begin with the text.
@@ -62,7 +73,16 @@ pub enum Action {
         argument: String,
         /// What was typed so far.
         value: String,
+        /// What is known besides, as the client wrote it.
+        context: Option<String>,
     },
+}
+
+/// Arguments, an object: taken apart, and as the caller wrote it.
+#[derive(Debug)]
+pub struct Input {
+    value: Value,
+    text: String,
 }
 
 /// What comes back.
@@ -99,21 +119,114 @@ impl Offer {
         let arguments = (kind == Kind::Tool).then(|| {
             Arguments::new(&key, &members["inputSchema"]).expect("our own schemas are valid")
         });
-        let text = described.to_string();
         Arc::new(Self {
             kind,
             server: OWN_SERVER.into(),
+            public: key.clone(),
             key,
-            members: text[1..text.len() - 1].to_owned(),
+            members: inside(&described),
+            legacy_members: None,
             arguments,
             handler,
+            watcher: None,
         })
+    }
+
+    /// An offer of another server. `described` is its entry in a listing,
+    /// without the key; a schema that cannot be checked here is not checked.
+    pub fn of_server(
+        server: &Arc<str>,
+        kind: Kind,
+        key: String,
+        described: &Value,
+        handler: Handler,
+    ) -> Self {
+        let schema = described.get("inputSchema").filter(|_| kind == Kind::Tool);
+        Self {
+            kind,
+            server: Arc::clone(server),
+            public: match kind {
+                Kind::Tool | Kind::Prompt => name::public(server, &key),
+                // Addresses stand in results too, so they stay what they are.
+                Kind::Resource | Kind::Template => key.clone(),
+            },
+            arguments: schema.and_then(|schema| Arguments::checkable(&key, schema)),
+            key,
+            members: inside(described),
+            legacy_members: legacy(described),
+            handler,
+            watcher: None,
+        }
+    }
+
+    /// Lets changes of the resource be watched.
+    #[must_use]
+    pub fn watched(mut self, watcher: Watcher) -> Self {
+        self.watcher = Some(watcher);
+        self
     }
 
     /// The name under which everyone sees it.
     pub(super) fn public_key(&self) -> &str {
+        &self.public
+    }
+
+    /// The name on its own server.
+    pub fn key(&self) -> &str {
         &self.key
     }
+
+    /// What kind of thing it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl Input {
+    /// Reads arguments from checked JSON; none are an empty object.
+    pub fn read(raw: Option<&str>) -> Result<Self, RpcError> {
+        Ok(Self {
+            value: Value::Object(Params::object(raw, "arguments")?),
+            text: raw.unwrap_or("{}").to_owned(),
+        })
+    }
+
+    /// As the caller wrote it: numbers keep their digits.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<Value> for Input {
+    fn from(value: Value) -> Self {
+        let text = value.to_string();
+        Self { value, text }
+    }
+}
+
+impl Deref for Input {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
+/// The members of an object as text.
+fn inside(described: &Value) -> String {
+    let text = described.to_string();
+    text[1..text.len() - 1].to_owned()
+}
+
+/// Older clients take no list with an output schema that is not an object's.
+fn legacy(described: &Value) -> Option<String> {
+    let output = described.get("outputSchema")?;
+    if output["type"] == "object" {
+        return None;
+    }
+    let mut described = described.clone();
+    described.as_object_mut()?.shift_remove("outputSchema");
+    Some(inside(&described))
 }
 
 impl Kind {

@@ -23,6 +23,8 @@ pub struct Peer {
     pub capabilities: Arc<Value>,
     /// What the caller answered so far.
     pub inputs: Inputs,
+    /// What else the caller says about its request, an object as it was written.
+    pub meta: Option<Arc<str>>,
 }
 
 /// Answers of the caller to [`InputRequired`](super::InputRequired).
@@ -60,7 +62,8 @@ impl Peer {
         }
     }
 
-    async fn send(&self, message: String) {
+    /// Passes on a message that someone else wrote.
+    pub async fn send(&self, message: String) {
         if let Some(out) = &self.out {
             // The caller has gone; the call ends by its own rules.
             let _ = out.send(message).await;

@@ -25,6 +25,8 @@ pub struct Shelf {
     offers: Vec<Arc<Offer>>,
     index: AHashMap<String, usize>,
     json: String,
+    /// The listing for clients of a version with a handshake, where it differs.
+    legacy: Option<String>,
 }
 
 const MAX_URI: usize = 2048;
@@ -46,6 +48,19 @@ impl View {
             resources: shelf(Kind::Resource),
             templates: shelf(Kind::Template),
         }
+    }
+
+    /// Every offer of every kind.
+    pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        let shelves = [&self.tools, &self.prompts, &self.resources, &self.templates];
+        shelves.into_iter().flat_map(|shelf| &shelf.offers)
+    }
+
+    /// What is read at `uri`.
+    pub(super) fn resource(&self, uri: &str) -> Option<&Arc<Offer>> {
+        self.resources
+            .get(uri)
+            .or_else(|| self.templates.fitting(uri))
     }
 
     /// The `list_changed` notifications owed to someone who saw `earlier`.
@@ -70,17 +85,25 @@ impl Shelf {
     fn build(mut offers: Vec<Arc<Offer>>, key: impl Fn(&Offer) -> &str) -> Self {
         offers.sort_by(|a, b| key(a).cmp(key(b)));
         offers.dedup_by(|later, first| key(later) == key(first));
-        let entries: Vec<String> = offers
-            .iter()
-            .map(|offer| entry(offer, key(offer)))
-            .collect();
+        let list = |members: fn(&Offer) -> &str| {
+            let entries: Vec<String> = offers
+                .iter()
+                .map(|offer| entry(offer.kind, key(offer), members(offer)))
+                .collect();
+            format!("[{}]", entries.join(","))
+        };
+        let json = list(|offer| &offer.members);
+        let differs = offers.iter().any(|offer| offer.legacy_members.is_some());
+        let legacy =
+            differs.then(|| list(|offer| offer.legacy_members.as_ref().unwrap_or(&offer.members)));
         let index = offers
             .iter()
             .enumerate()
             .map(|(at, offer)| (key(offer).to_owned(), at));
         Self {
             index: index.collect(),
-            json: format!("[{}]", entries.join(",")),
+            json,
+            legacy,
             offers,
         }
     }
@@ -94,9 +117,19 @@ impl Shelf {
         }
     }
 
-    /// Every key, sorted.
+    /// The listing for a client of a version with a handshake.
+    pub fn legacy_json(&self) -> &str {
+        self.legacy.as_deref().unwrap_or_else(|| self.json())
+    }
+
+    /// Every key.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.offers.iter().map(|offer| offer.key.as_str())
+        self.index.keys().map(String::as_str)
+    }
+
+    /// Every offer, sorted by key.
+    pub fn offers(&self) -> &[Arc<Offer>] {
+        &self.offers
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Arc<Offer>> {
@@ -112,12 +145,12 @@ impl Shelf {
     }
 }
 
-fn entry(offer: &Offer, key: &str) -> String {
-    let key_member = offer.kind.key_member();
+fn entry(kind: Kind, key: &str, members: &str) -> String {
+    let key_member = kind.key_member();
     let key = serde_json::Value::from(key);
-    match offer.members.is_empty() {
+    match members.is_empty() {
         true => format!("{{\"{key_member}\":{key}}}"),
-        false => format!("{{\"{key_member}\":{key},{}}}", offer.members),
+        false => format!("{{\"{key_member}\":{key},{members}}}"),
     }
 }
 

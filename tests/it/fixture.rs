@@ -13,7 +13,7 @@ use std::{
 use futures_util::FutureExt as _;
 use maru::{
     mcp::{LogLevel, RpcError, code},
-    tool::{Action, Answer, Ask, Catalog, InputRequired, Kind, Offer},
+    tool::{Action, Answer, Ask, Catalog, InputRequired, Kind, OWN_SERVER, Offer},
 };
 use serde_json::{Value, json};
 
@@ -333,7 +333,7 @@ fn changing_tools(catalog: &Arc<Catalog>) -> Vec<Arc<Offer>> {
                 described,
                 Arc::new(|_| async { done("new") }.boxed()),
             ));
-            catalog.publish(&all);
+            catalog.publish(OWN_SERVER, &all);
             async { done("Changed") }
         })
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use maru::{
     app::{self, Running},
     config::Config,
-    tool::Offer,
+    tool::{OWN_SERVER, Offer},
 };
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ impl TestHub {
     }
 
     pub(crate) fn publish(&self, offers: &[Arc<Offer>]) {
-        self.running.catalog().publish(offers);
+        self.running.catalog().publish(OWN_SERVER, offers);
     }
 
     pub(crate) fn post(&self, body: &Value) -> Ask {

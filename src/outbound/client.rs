@@ -1,0 +1,231 @@
+//! Requests over kept connections. A connection is driven by the task that
+//! waits for its answer, so a request costs no hop between tasks.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    HeaderMap, Request, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, Connection, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+use super::{
+    Error, Target, Tls,
+    dial::{Stream, dial},
+};
+
+const MAX_IDLE: usize = 64;
+const MAX_IN_FLIGHT: usize = 1024;
+/// Servers close idle connections too; this is below what most of them wait.
+const IDLE: Duration = Duration::from_secs(50);
+/// The largest answer that is taken whole.
+const MAX_BODY: usize = 16 << 20;
+
+/// A client of one origin.
+#[derive(Debug)]
+pub struct Client {
+    target: Target,
+    tls: Tls,
+    idle: Mutex<Vec<Line>>,
+    room: Arc<Semaphore>,
+}
+
+/// An answer whose body may still be coming.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    line: Option<Line>,
+    client: Arc<Client>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A connection and the way into it.
+struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    connection: Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    is_open: bool,
+    used: Instant,
+}
+
+impl Client {
+    /// A client of the origin of `target`.
+    pub fn new(target: Target, tls: Tls) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            tls,
+            idle: Mutex::default(),
+            room: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+        })
+    }
+
+    /// Where requests go.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Sends `request`, whose address is a path of the origin.
+    pub async fn send(self: &Arc<Self>, request: Request<Full<Bytes>>) -> Result<Reply, Error> {
+        let place = || self.target.authority();
+        let permit = Arc::clone(&self.room)
+            .try_acquire_owned()
+            .map_err(|_| Error::Busy(place()))?;
+        let mut line = match self.take().await {
+            Some(line) => line,
+            None => self.open().await?,
+        };
+        let answer = line.sender.send_request(request);
+        let answer = drive(&mut line.connection, &mut line.is_open, answer).await;
+        let (parts, body) = answer.map_err(|_| Error::Broken(place()))?.into_parts();
+        Ok(Reply {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+            line: Some(line),
+            client: Arc::clone(self),
+            _permit: permit,
+        })
+    }
+
+    /// A kept connection that the other side has not closed.
+    async fn take(&self) -> Option<Line> {
+        loop {
+            let mut line = self.lock().pop()?;
+            if line.used.elapsed() > IDLE {
+                continue;
+            }
+            let Line {
+                sender,
+                connection,
+                is_open,
+                ..
+            } = &mut line;
+            let ready = drive(connection, is_open, sender.ready()).await;
+            if ready.is_ok() && line.is_open {
+                return Some(line);
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Line, Error> {
+        let stream = dial(&self.target, &self.tls).await?;
+        let made = http1::Builder::new()
+            .max_headers(100)
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = made.map_err(|_| Error::Broken(self.target.authority()))?;
+        Ok(Line {
+            sender,
+            connection: Box::pin(connection),
+            is_open: true,
+            used: Instant::now(),
+        })
+    }
+
+    fn give_back(&self, mut line: Line) {
+        line.used = Instant::now();
+        let mut idle = self.lock();
+        if line.is_open && idle.len() < MAX_IDLE {
+            idle.push(line);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reply {
+    /// The next piece of the body; `None` at its end. Cancel-safe.
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, Error>> {
+        loop {
+            let line = self.line.as_mut()?;
+            let frame = drive(&mut line.connection, &mut line.is_open, self.body.frame()).await;
+            match frame {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+                Some(Err(_)) => {
+                    self.line = None;
+                    return Some(Err(Error::Broken(self.client.target.authority())));
+                }
+                None => {
+                    // Read to its end, the connection can carry the next request.
+                    if let Some(line) = self.line.take() {
+                        self.client.give_back(line);
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The whole body, if it is not too large.
+    pub async fn text(&mut self) -> Result<Bytes, Error> {
+        let mut whole = Vec::new();
+        let mut first = Bytes::new();
+        while let Some(chunk) = self.chunk().await {
+            let chunk = chunk?;
+            if first.is_empty() && whole.is_empty() {
+                first = chunk;
+                continue;
+            }
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&chunk);
+            if whole.len() > MAX_BODY {
+                return Err(Error::TooLarge(self.client.target.authority()));
+            }
+        }
+        Ok(if whole.is_empty() {
+            first
+        } else {
+            Bytes::from(whole)
+        })
+    }
+}
+
+/// Waits for `work`, moving the connection it depends on.
+async fn drive<T>(
+    connection: &mut Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    is_open: &mut bool,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        if *is_open && connection.as_mut().poll(context).is_ready() {
+            *is_open = false;
+        }
+        // What the connection just read may be what is waited for.
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Line(open: {})", self.is_open)
+    }
+}

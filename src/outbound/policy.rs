@@ -1,0 +1,236 @@
+//! Which addresses maru may reach.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{
+    Error,
+    target::{Host, Reach, Target},
+};
+
+/// The rules: this machine while we serve this machine only, other places when
+/// they are listed, and some places never.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Whether maru itself listens on loopback only.
+    pub local: bool,
+    /// Our own port: a hub that calls itself would never stop.
+    pub own_port: Option<u16>,
+    /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`.
+    pub allowed: Vec<String>,
+}
+
+/// Ports of services that must not be talked into something by an HTTP request.
+const NOT_HTTP: [u16; 32] = [
+    0, 7, 19, 21, 22, 23, 25, 53, 110, 111, 119, 135, 139, 143, 161, 389, 445, 465, 514, 587, 636,
+    993, 995, 1433, 1521, 2049, 2375, 3306, 5432, 6379, 11211, 27017,
+];
+/// Names that mean some network of the reader's own.
+const PRIVATE_SUFFIXES: [&str; 14] = [
+    "local",
+    "localhost",
+    "localdomain",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "private",
+    "svc",
+    "arpa",
+    "test",
+    "invalid",
+    "onion",
+];
+
+impl Policy {
+    /// The place that `url` names, if we may go there.
+    pub fn judge(&self, url: &str) -> Result<Target, Error> {
+        let refused = |why: &str| {
+            let shown: String = url.chars().take(100).collect();
+            Error::Refused(format!(
+                "the address \"{}\" is refused: {why}",
+                shown.escape_debug()
+            ))
+        };
+        let mut target = Target::parse(url).map_err(refused)?;
+        if NOT_HTTP.contains(&target.port) {
+            return Err(refused("its port belongs to another kind of service"));
+        }
+        target.reach = self.reach(&target).map_err(|why| refused(&why))?;
+        Ok(target)
+    }
+
+    fn reach(&self, target: &Target) -> Result<Reach, String> {
+        let is_local = match &target.host {
+            Host::Name(name) => name == "localhost",
+            Host::Address(address) => address.is_loopback(),
+        };
+        if is_local {
+            if !self.local {
+                return Err(
+                    "this machine is off limits while maru listens on other addresses".to_owned(),
+                );
+            }
+            return match self.own_port == Some(target.port) {
+                true => Err("it is maru's own address".to_owned()),
+                false => Ok(Reach::Loopback),
+            };
+        }
+        let listed = self.listed(&target.host);
+        match &target.host {
+            Host::Address(address) if never(*address) => {
+                Err("no server is at such an address".to_owned())
+            }
+            _ if listed == Some(Reach::Private) => Ok(Reach::Private),
+            Host::Address(address) if is_private(*address) => {
+                Err(how_to(&target.host, "a private address"))
+            }
+            Host::Name(name) if is_private_name(name) => {
+                Err(how_to(&target.host, "a private name"))
+            }
+            host => listed.ok_or_else(|| how_to(host, "not a listed host")),
+        }
+    }
+
+    fn listed(&self, host: &Host) -> Option<Reach> {
+        let host = host.to_string();
+        let by_name = self.allowed.iter().any(|it| it.eq_ignore_ascii_case(&host));
+        let by_domain = || {
+            self.allowed
+                .iter()
+                .filter_map(|it| it.strip_prefix('*'))
+                .any(|domain| {
+                    let domain = domain.to_ascii_lowercase();
+                    domain.starts_with('.') && host.len() > domain.len() && host.ends_with(&domain)
+                })
+        };
+        match by_name {
+            true => Some(Reach::Private),
+            false => by_domain().then_some(Reach::Public),
+        }
+    }
+}
+
+impl Reach {
+    /// Whether a host of this reach may have `address`.
+    pub(super) fn covers(self, address: IpAddr) -> bool {
+        match self {
+            Self::Loopback => address.is_loopback(),
+            Self::Public => !never(address) && !is_private(address) && !address.is_loopback(),
+            Self::Private => !never(address) && !address.is_loopback(),
+        }
+    }
+}
+
+fn how_to(host: &Host, what: &str) -> String {
+    format!("{host} is {what}; to allow it, add it to outbound.allowed_hosts in maru.yaml")
+}
+
+fn is_private_name(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    !name.contains('.') || PRIVATE_SUFFIXES.contains(&last)
+}
+
+/// Addresses that no listing makes good: nobody's, everybody's, or the cloud's own.
+fn never(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => {
+            let metadata =
+                it == Ipv4Addr::new(100, 100, 100, 200) || it == Ipv4Addr::new(192, 0, 0, 192);
+            it.octets()[0] == 0
+                || it.is_link_local()
+                || it.is_multicast()
+                || it.octets()[0] >= 240
+                || metadata
+        }
+        IpAddr::V6(it) => {
+            let first = it.segments()[0];
+            let link_local = first & 0xffc0 == 0xfe80;
+            let metadata = it == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+            it.is_unspecified() || it.is_multicast() || link_local || metadata || hides_ipv4(it)
+        }
+    }
+}
+
+/// Mapped, compatible, translated or tunnelled IPv4.
+fn hides_ipv4(address: Ipv6Addr) -> bool {
+    let parts = address.segments();
+    let old =
+        parts[..5].iter().all(|it| *it == 0) && !address.is_loopback() && !address.is_unspecified();
+    old || parts[..2] == [0x64, 0xff9b] || parts[0] == 0x2002 || parts[..2] == [0x2001, 0]
+}
+
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(it) => {
+            let [a, b, c, _] = it.octets();
+            let shared = a == 100 && (64..128).contains(&b);
+            let benchmark = a == 198 && (18..20).contains(&b);
+            it.is_private() || shared || benchmark || (a, b, c) == (192, 0, 0)
+        }
+        IpAddr::V6(it) => {
+            it.segments()[0] & 0xfe00 == 0xfc00 || it.segments()[0] & 0xffc0 == 0xfec0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: [&str; 3] = ["example.com", "mcp.example.com", "203.0.113.9"];
+
+    fn policy(local: bool, allowed: &[&str]) -> Policy {
+        Policy {
+            local,
+            own_port: Some(20006),
+            allowed: allowed.iter().map(|it| (*it).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn every_listed_address_gets_its_verdict() {
+        let text = include_str!("../../tests/security/ssrf_urls.txt");
+        let mut count = 0;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let mut parts = line.split('\t');
+            let (verdict, url) = (parts.next().unwrap(), parts.next().unwrap());
+            let url: String = serde_json::from_str(url).unwrap();
+            let allowed = |local, hosts: &[&str]| policy(local, hosts).judge(&url).is_ok();
+            let found = (
+                allowed(true, &[]),
+                allowed(false, &[]),
+                allowed(true, &HOSTS),
+            );
+            let expected = match verdict {
+                "deny" => (false, false, false),
+                "local" => (true, false, true),
+                "allow-if-listed" => (false, false, true),
+                other => panic!("{other}"),
+            };
+            assert_eq!(found, expected, "{line}");
+            count += 1;
+        }
+        assert!(count > 50);
+    }
+
+    #[test]
+    fn private_places_are_reached_when_they_are_named_and_metadata_never() {
+        let named = policy(
+            true,
+            &[
+                "192.168.0.18",
+                "db.internal",
+                "*.example.com",
+                "169.254.169.254",
+            ],
+        );
+        assert!(named.judge("http://192.168.0.18:23016/sse").is_ok());
+        assert!(named.judge("http://db.internal:3000/sse").is_ok());
+        assert!(named.judge("http://192.168.0.19:23016/sse").is_err());
+        assert!(named.judge("http://169.254.169.254/").is_err());
+        let wide = named.judge("https://a.example.com/").unwrap();
+        assert!(!wide.reach.covers("10.0.0.1".parse().unwrap()));
+        assert!(named.judge("https://aexample.com/").is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Names that every client accepts: at most 64 of `A-Z a-z 0-9 _ -`.
+//!
+//! maru's own offers keep their bare name, which has no `__`. One of another
+//! server is `server__name`. Where that does not fit, a cleaned beginning is
+//! followed by a digest of both: still a function of the two, and still one name
+//! for one thing. The catalog finds the thing again by looking the name up.
+
+use sha2::{Digest as _, Sha256};
+
+const MAX: usize = 64;
+const SEPARATOR: &str = "__";
+/// Announces a digest of [`DIGEST`] letters at the end of a name.
+const MARK: &str = "__x";
+const DIGEST: usize = 13;
+
+/// The name under which `name` of `server` is offered beside everyone else's.
+pub(super) fn public(server: &str, name: &str) -> String {
+    let plain = format!("{server}{SEPARATOR}{name}");
+    if plain.len() <= MAX && plain.bytes().all(is_plain) && !looks_digested(&plain) {
+        return plain;
+    }
+    let clean: String = plain
+        .chars()
+        .map(|c| {
+            if c.is_ascii() && is_plain(c as u8) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(MAX - MARK.len() - DIGEST)
+        .collect();
+    format!("{clean}{MARK}{}", digest(server, name))
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+fn looks_digested(name: &str) -> bool {
+    name.len()
+        .checked_sub(MARK.len() + DIGEST)
+        .is_some_and(|at| name.is_char_boundary(at) && name[at..].starts_with(MARK))
+}
+
+/// 65 bits, five to a letter.
+fn digest(server: &str, name: &str) -> String {
+    const LETTERS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+    let mut hash = Sha256::new();
+    hash.update((server.len() as u64).to_le_bytes());
+    hash.update(server);
+    hash.update(name);
+    let bytes: [u8; 32] = hash.finalize().into();
+    (0..DIGEST)
+        .map(|at| {
+            let bit = at * 5;
+            let pair = u16::from_be_bytes([bytes[bit / 8], bytes[bit / 8 + 1]]);
+            let value = pair >> (11 - bit % 8) & 31;
+            LETTERS[usize::from(value)] as char
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn plain_names_stay_readable_and_others_become_acceptable() {
+        assert_eq!(public("fx", "echo"), "fx__echo");
+        assert_eq!(public("fx", "_echo"), "fx___echo");
+        let dotted = public("fx", "a.b");
+        assert!(dotted.starts_with("fx__a-b__x"), "{dotted}");
+        assert_ne!(dotted, public("fx", "a-b"));
+        assert_ne!(dotted, public("fx", "a/b"));
+        let forged = public("fx", dotted.strip_prefix("fx__").unwrap());
+        assert_ne!(forged, dotted);
+        assert_eq!(public("x", &"가".repeat(200)).len(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn two_things_never_share_a_name(
+            pairs in prop::collection::hash_set(("[a-z0-9]([a-z0-9-]{0,3}[a-z0-9])?", "[a-z_.x/가]{0,70}"), 1..40)
+        ) {
+            let mut seen = HashMap::new();
+            for (server, name) in pairs {
+                let public = public(&server, &name);
+                prop_assert!(public.len() <= MAX && public.bytes().all(is_plain));
+                let earlier = seen.insert(public.clone(), (server, name));
+                prop_assert_eq!(earlier, None, "{}", public);
+            }
+        }
+    }
+}
