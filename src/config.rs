@@ -8,9 +8,14 @@ mod file;
 mod layers;
 mod reference;
 mod schema;
+mod secret;
 mod values;
 
 pub use layers::{Error, Given, Loaded, Origin, environment, load};
 pub use reference::{Row, markdown, rows};
 pub use schema::schema;
-pub use values::{Config, Http, Limits, Log, LogFormat, LogLevel};
+pub use secret::Secret;
+pub use values::{
+    Config, Http, Limits, Log, LogFormat, LogLevel, Mcp, McpSecurity, McpServer, Outbound,
+    Reconnection,
+};

@@ -16,3 +16,4 @@ pub mod source;
 pub mod store;
 pub mod tasks;
 pub mod tool;
+pub mod upstream;

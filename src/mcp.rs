@@ -20,8 +20,8 @@ pub use json::{BadJson, MAX_DEPTH, check};
 pub use lines::{Line, Lines};
 pub use members::{Raw, members, read_text, without};
 pub use message::{
-    Invalid, Message, Params, Request, Response, error, notification, request, result,
+    Invalid, Message, Params, Request, Response, error, notification, raw_request, request, result,
 };
-pub use meta::{LogLevel, Meta, key, names_version};
+pub use meta::{LogLevel, Meta, header_text, key, names_version};
 pub use sse::{Event, Reader, event, one_line};
 pub use version::Version;

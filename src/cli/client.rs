@@ -13,7 +13,7 @@ use crate::{
     access::Principal,
     app::{Core, running_hub},
     config::{Loaded, Origin},
-    mcp::{Version, key},
+    mcp::{Version, header_text, key},
     tool::{Answer, Caller, Peer, Scope},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Client {
     Hub(Remote),
-    Direct(Core),
+    Direct(Box<Core>),
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Client {
             false => own.clone(),
         };
         let Some(address) = address else {
-            return Ok(Self::Direct(Core::open(config)?));
+            return Ok(Self::Direct(Box::new(Core::open(config)?)));
         };
         // Only our own hub is shown our token.
         let token = (own.as_ref() == Some(&address))
@@ -131,7 +131,7 @@ impl Remote {
             .header("mcp-protocol-version", Version::V2026_07_28.as_str())
             .header("mcp-method", method);
         if let Some(name) = name {
-            request = request.header("mcp-name", encode(&name));
+            request = request.header("mcp-name", &*header_text(&name));
         }
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
@@ -180,14 +180,5 @@ impl Remote {
             _closed = &mut connection => exchange.await,
         };
         Ok(body.with_context(unreachable)?.to_bytes())
-    }
-}
-
-/// A header carries ASCII; other names are encoded as the protocol says.
-fn encode(name: &str) -> String {
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
-    match name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => name.to_owned(),
-        false => format!("=?base64?{}?=", BASE64_STANDARD.encode(name)),
     }
 }

@@ -1,9 +1,11 @@
 //! Every key, its type, its default and its meaning.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::Secret;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -19,8 +21,14 @@ pub struct Config {
     pub require_token: bool,
     /// Whether to offer the sample tools and make their sample data on first start.
     pub sample_data: bool,
+    /// Where maru keeps its own state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
+    pub store_url: Option<Secret>,
     /// Who may reach the HTTP doors.
     pub http: Http,
+    /// Which places maru may reach.
+    pub outbound: Outbound,
+    /// The MCP servers whose tools maru offers.
+    pub mcp: Mcp,
     /// Bounds on what one request, session or call may take.
     pub limits: Limits,
     /// What is logged to stderr.
@@ -37,6 +45,113 @@ pub struct Http {
     /// Web origins accepted besides our own, such as `https://chat.example.com`; no wildcard.
     #[schemars(inner(regex(pattern = r"^https?://[A-Za-z0-9.\-\[\]:]+$")))]
     pub allowed_origins: Vec<String>,
+}
+
+/// Which places maru may reach.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Outbound {
+    /// Hosts of servers besides this machine: names, addresses, or `*.example.com` for all of a domain on the internet. A private address or name must stand here itself.
+    #[schemars(inner(regex(pattern = r"^(\*\.)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$")))]
+    pub allowed_hosts: Vec<String>,
+}
+
+/// The MCP servers whose tools maru offers.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Mcp {
+    /// Servers to register at start. One whose name is registered already is left alone.
+    pub servers: Vec<McpServer>,
+    /// Milliseconds that connecting to a server may take.
+    #[schemars(range(min = 100, max = 600_000))]
+    pub connect_timeout_ms: u64,
+    /// What servers may be.
+    pub security: McpSecurity,
+    /// How a lost server is tried again.
+    pub reconnection: Reconnection,
+}
+
+/// A server to register at start.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct McpServer {
+    /// Unique name: a-z, 0-9, `-` and `_`.
+    pub name: String,
+    /// How it is reached: `stdio`, `sse` or `http`.
+    #[serde(default = "sse")]
+    #[schemars(regex(pattern = r"^(stdio|sse|http|STDIO|SSE|HTTP)$"))]
+    pub transport: String,
+    /// Address of an SSE or HTTP server.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Headers for an SSE or HTTP server.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// Program of a stdio server.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Arguments of the program.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Variables of the program.
+    #[serde(default)]
+    pub env: BTreeMap<String, Secret>,
+    /// Directory the program starts in.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// For people.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The server's own version.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Whether it is connected at start.
+    #[serde(default = "yes")]
+    pub auto_connect: bool,
+}
+
+/// What servers may be.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct McpSecurity {
+    /// Names that may be registered; empty allows every name.
+    pub allowed_server_names: Vec<String>,
+    /// Programs that stdio servers may be; empty allows every program that is not a shell.
+    pub allowed_commands: Vec<String>,
+    /// Characters of a result that a reader of plain text gets, such as a model or `maru call`; the rest is cut with a note.
+    #[schemars(range(min = 100, max = 10_000_000))]
+    pub max_tool_output_length: usize,
+    /// Servers that may be registered.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_servers: usize,
+}
+
+/// How a lost server is tried again.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Reconnection {
+    /// Whether it is tried again at all.
+    pub enabled: bool,
+    /// Attempts before giving up.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_attempts: u32,
+    /// Milliseconds before the first attempt.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub initial_delay_ms: u64,
+    /// By how much the wait grows each time.
+    #[schemars(range(min = 1.0, max = 100.0))]
+    pub multiplier: f64,
+    /// Longest wait in milliseconds. Each wait is longer or shorter by up to a quarter.
+    #[schemars(range(min = 10, max = 86_400_000))]
+    pub max_delay_ms: u64,
+}
+
+fn sse() -> String {
+    "sse".to_owned()
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Bounds on what one request, session or call may take.
@@ -113,9 +228,46 @@ impl Default for Config {
             data_dir: PathBuf::from("~/.local/share/maru"),
             require_token: false,
             sample_data: true,
+            store_url: None,
             http: Http::default(),
+            outbound: Outbound::default(),
+            mcp: Mcp::default(),
             limits: Limits::default(),
             log: Log::default(),
+        }
+    }
+}
+
+impl Default for Mcp {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            connect_timeout_ms: 30_000,
+            security: McpSecurity::default(),
+            reconnection: Reconnection::default(),
+        }
+    }
+}
+
+impl Default for McpSecurity {
+    fn default() -> Self {
+        Self {
+            allowed_server_names: Vec::new(),
+            allowed_commands: Vec::new(),
+            max_tool_output_length: 50_000,
+            max_servers: 256,
+        }
+    }
+}
+
+impl Default for Reconnection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_attempts: 5,
+            initial_delay_ms: 5000,
+            multiplier: 2.0,
+            max_delay_ms: 60_000,
         }
     }
 }

@@ -174,6 +174,7 @@ pub struct Params<'a> {
     pub capabilities: Option<Raw<'a>>,
     pub client_info: Option<Raw<'a>>,
     pub context: Option<Raw<'a>>,
+    pub progress_token: Option<Raw<'a>>,
     meta: Option<Raw<'a>>,
 }
 
@@ -202,6 +203,7 @@ impl<'a> Params<'a> {
                 "capabilities" => params.capabilities = Some(raw),
                 "clientInfo" => params.client_info = Some(raw),
                 "context" => params.context = Some(raw),
+                "progressToken" => params.progress_token = Some(raw),
                 "_meta" => params.meta = Some(raw),
                 _unknown => (),
             }
@@ -272,12 +274,19 @@ pub fn notification(method: &str, params: &impl Serialize) -> String {
 
 /// A request of ours.
 pub fn request(id: &Id, method: &str, params: &impl Serialize) -> String {
-    let mut text = "{\"jsonrpc\":\"2.0\",\"id\":".to_owned();
+    let params = serde_json::to_string(params).expect("our own values are JSON");
+    raw_request(id, method, &params)
+}
+
+/// A request of ours with parameters that are JSON already.
+pub fn raw_request(id: &Id, method: &str, params: &str) -> String {
+    let mut text = String::with_capacity(params.len() + 96);
+    text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     push_json(&mut text, id);
     text.push_str(",\"method\":\"");
     text.push_str(method);
     text.push_str("\",\"params\":");
-    push_json(&mut text, params);
+    text.push_str(params);
     text.push('}');
     one_line(text)
 }

@@ -18,6 +18,8 @@ pub mod key {
     pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// The least severe log message wanted.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+    /// Who asks.
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
     /// Who answered.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// The listening request that a notification belongs to.
@@ -36,6 +38,18 @@ pub fn names_version(request: &Request<'_>) -> bool {
         && Params::read(Some(raw))
             .and_then(|params| params.meta())
             .is_ok_and(|meta| meta.version().is_some())
+}
+
+/// How 2026-07-28 mirrors a text in a header, which carries plain ASCII only.
+pub fn header_text(text: &str) -> Cow<'_, str> {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
+        && text.trim() == text
+        && !text.starts_with("=?base64?");
+    match plain {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text))),
+    }
 }
 
 /// The members of `_meta` that maru reads, each still raw.

@@ -1,0 +1,71 @@
+//! maru as an MCP client: many servers, each kept connected by a task of its
+//! own, their offers in the catalog.
+//!
+//! `stdio`, `sse` and `http` open links; behind [`link`] nobody knows which it
+//! is. What differs between protocol versions is in [`handshake`] and
+//! [`forward`].
+
+mod channel;
+mod command;
+mod connection;
+mod forward;
+mod handshake;
+mod http;
+mod lifecycle;
+mod link;
+mod news;
+mod offers;
+mod open;
+mod parked;
+mod repair;
+mod server;
+mod sse;
+mod stdio;
+
+use thiserror::Error;
+
+pub use connection::{Handle, Settings, Status, spawn};
+pub use lifecycle::{Backoff, State};
+pub use offers::Withheld;
+pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};
+
+/// Why a server did not answer. The text is for people and holds nothing that
+/// the server itself wrote.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Error {
+    /// It cannot be reached, and nothing was asked; that may pass.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It went away; what was asked may have been done.
+    #[error("{0}")]
+    Lost(String),
+    /// It will not have us, and trying again does not change that.
+    #[error("{0}")]
+    Refused(String),
+    /// It has forgotten our session; a new one is needed.
+    #[error("the server ended the session")]
+    SessionOver,
+    /// It answered with an HTTP status that means nothing here.
+    #[error("the server answered with status {0}")]
+    Status(u16),
+    /// It has too much to do.
+    #[error("{0}")]
+    Busy(String),
+    /// What it said makes no sense.
+    #[error("{0}")]
+    Garbage(String),
+}
+
+impl From<crate::outbound::Error> for Error {
+    fn from(error: crate::outbound::Error) -> Self {
+        use crate::outbound::Error as Outbound;
+        let text = error.to_string();
+        match error {
+            Outbound::Refused(_) => Self::Refused(text),
+            Outbound::Unreachable { .. } => Self::Unreachable(text),
+            Outbound::Broken(_) => Self::Lost(text),
+            Outbound::Busy(_) => Self::Busy(text),
+            Outbound::TooLarge(_) => Self::Garbage(text),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A link on which messages of all calls come mixed: stdio and HTTP+SSE.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use ahash::AHashMap;
+use serde_json::{json, value::RawValue};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Error,
+    news::{News, answer_unasked},
+};
+use crate::{
+    mcp::{
+        Id, Message, Params, Raw, Request, RpcError, check, code, error, notification, raw_request,
+    },
+    queue,
+    tasks::Tasks,
+};
+
+/// Messages of one call that wait to be read; more are dropped.
+const SIDE: usize = 64;
+
+/// The calls on one link, and the way out.
+#[derive(Debug)]
+pub(super) struct Channel {
+    out: queue::Sender,
+    tasks: Tasks,
+    news: Arc<News>,
+    calls: Mutex<AHashMap<i64, Waiting>>,
+    next: AtomicI64,
+    cause: Mutex<Option<Error>>,
+    /// The other side is gone.
+    pub(super) lost: CancellationToken,
+    /// Nobody needs the link any more.
+    pub(super) closing: CancellationToken,
+    /// Everything that belonged to the link has ended.
+    pub(super) closed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    side: mpsc::Sender<String>,
+    answer: oneshot::Sender<String>,
+    /// Whether a client stands behind it, who can be told and asked.
+    has_client: bool,
+}
+
+/// A request in progress; dropping it cancels it.
+#[derive(Debug)]
+pub(super) struct Call {
+    channel: Arc<Channel>,
+    id: i64,
+    side: mpsc::Receiver<String>,
+    answer: oneshot::Receiver<String>,
+    done: bool,
+}
+
+impl Channel {
+    pub(super) fn new(out: queue::Sender, news: Arc<News>, tasks: Tasks) -> Arc<Self> {
+        Arc::new(Self {
+            out,
+            tasks,
+            news,
+            calls: Mutex::default(),
+            next: AtomicI64::new(1),
+            cause: Mutex::default(),
+            lost: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Sends a request. `has_client`: its messages may go to a client.
+    pub(super) async fn start(
+        self: &Arc<Self>,
+        method: &str,
+        params: &(dyn Fn(i64) -> String + Sync),
+        has_client: bool,
+    ) -> Result<Call, Error> {
+        let id = self.next.fetch_add(1, Relaxed);
+        let (side, side_of_call) = mpsc::channel(SIDE);
+        let (answer, answer_of_call) = oneshot::channel();
+        let call = Call {
+            channel: Arc::clone(self),
+            id,
+            side: side_of_call,
+            answer: answer_of_call,
+            done: false,
+        };
+        lock(&self.calls).insert(
+            id,
+            Waiting {
+                side,
+                answer,
+                has_client,
+            },
+        );
+        // Checked after it is on the list: `lose` empties the list.
+        if self.lost.is_cancelled() {
+            return Err(self.why());
+        }
+        let text = raw_request(&Id::Number(id), method, &params(id));
+        self.send(text).await?;
+        Ok(call)
+    }
+
+    /// Sends a message that wants no answer.
+    pub(super) async fn send(&self, text: String) -> Result<(), Error> {
+        let busy = || Error::Busy("the server takes nothing in".to_owned());
+        self.out
+            .send(text)
+            .await
+            .map_err(|_| match self.lost.is_cancelled() {
+                true => self.why(),
+                false => busy(),
+            })
+    }
+
+    /// The other side is gone: whoever waits learns so.
+    pub(super) fn lose(&self, why: Error) {
+        lock(&self.cause).get_or_insert(why);
+        self.lost.cancel();
+        lock(&self.calls).clear();
+    }
+
+    /// Why the other side is gone.
+    pub(super) fn why(&self) -> Error {
+        let cause = lock(&self.cause).clone();
+        cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
+    }
+
+    /// Takes one message from the other side.
+    pub(super) fn take(&self, bytes: &[u8]) {
+        let Ok(text) = check(bytes) else {
+            return self.unreadable(bytes);
+        };
+        if text.trim_start().starts_with('[') {
+            let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            return batch.iter().for_each(|it| self.take_one(it.get()));
+        }
+        self.take_one(text);
+    }
+
+    fn take_one(&self, text: &str) {
+        match Message::read(text) {
+            Err(_) => self.unreadable(text.as_bytes()),
+            Ok(Message::Response(response)) => {
+                let Id::Number(id) = response.id else { return };
+                // An answer to nobody is late, or nonsense.
+                if let Some(waiting) = lock(&self.calls).remove(&id) {
+                    let _ = waiting.answer.send(text.to_owned());
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notified(&method, params, text),
+            Ok(Message::Request(request)) => self.asked(&request, text),
+        }
+    }
+
+    fn notified(&self, method: &str, params: Option<Raw<'_>>, text: &str) {
+        match method {
+            "notifications/progress" => {
+                let token = Params::read(params).ok().and_then(|it| it.progress_token);
+                if let Some(Id::Number(id)) = token.and_then(Id::read)
+                    && let Some(waiting) = lock(&self.calls).get(&id)
+                {
+                    // Too much progress to tell of each.
+                    let _ = waiting.side.try_send(text.to_owned());
+                }
+            }
+            "notifications/message" => {
+                let _belongs_to_nobody = self.give_to_the_only_call(text);
+            }
+            _ => self.news.notified(method, params),
+        }
+    }
+
+    fn asked(&self, request: &Request<'_>, text: &str) {
+        let answer = match &*request.method {
+            "sampling/createMessage" | "elicitation/create" | "roots/list" => {
+                match self.give_to_the_only_call(text) {
+                    Given::Taken => return,
+                    Given::Nobody => answer_unasked(request),
+                    Given::Unclear => {
+                        let why = "several requests are in progress; nobody can tell to whom this belongs";
+                        error(
+                            Some(&request.id),
+                            &RpcError::new(code::INVALID_REQUEST, why),
+                        )
+                    }
+                }
+            }
+            _ => answer_unasked(request),
+        };
+        self.send_soon(answer);
+    }
+
+    /// Nothing says which call such a message belongs to. With one in
+    /// progress it is clear; with more it must not reach the wrong client.
+    fn give_to_the_only_call(&self, text: &str) -> Given {
+        let calls = lock(&self.calls);
+        let mut with_client = calls.values().filter(|it| it.has_client);
+        match (with_client.next(), with_client.next()) {
+            (None, _) => Given::Nobody,
+            (Some(_), Some(_)) => Given::Unclear,
+            (Some(only), None) => match only.side.try_send(text.to_owned()) {
+                Ok(()) => Given::Taken,
+                Err(_full_or_gone) => Given::Unclear,
+            },
+        }
+    }
+
+    /// Programs write all kinds of lines; one that was meant as an answer ends
+    /// its call, so that nobody waits for a better one.
+    fn unreadable(&self, bytes: &[u8]) {
+        let Some(id) = broken_answer(bytes) else {
+            return;
+        };
+        if let Some(waiting) = lock(&self.calls).remove(&id) {
+            let why = RpcError::new(code::INTERNAL, UNREADABLE);
+            let _ = waiting.answer.send(error(Some(&Id::Number(id)), &why));
+        }
+    }
+
+    fn send_soon(&self, text: String) {
+        let out = self.out.clone();
+        self.tasks.spawn(async move {
+            // Gone, then there is nobody to answer.
+            let _ = out.send(text).await;
+        });
+    }
+}
+
+pub(super) const UNREADABLE: &str = "the server sent something that is no answer";
+
+/// The id of what looks like a message but cannot be read.
+fn broken_answer(bytes: &[u8]) -> Option<i64> {
+    let head = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
+    let after = head
+        .trim_start()
+        .strip_prefix('{')
+        .filter(|it| it.contains("\"jsonrpc\""))?;
+    let (_, id) = after.split_once("\"id\"")?;
+    let id = id.trim_start().strip_prefix(':')?.trim_start();
+    let end = id.find(|c: char| !c.is_ascii_digit()).unwrap_or(id.len());
+    id[..end].parse().ok()
+}
+
+enum Given {
+    Taken,
+    Nobody,
+    Unclear,
+}
+
+impl Call {
+    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<String, Error> {
+        tokio::select! {
+            biased;
+            Some(text) = self.side.recv() => Ok(text),
+            answer = &mut self.answer => {
+                self.done = true;
+                answer.map_err(|_| self.channel.why())
+            }
+        }
+    }
+
+    /// Answers a question of the server.
+    pub(super) async fn answer(&self, text: String) -> Result<(), Error> {
+        self.channel.send(text).await
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let waited = lock(&self.channel.calls).remove(&self.id).is_some();
+        if waited && !self.done && !self.channel.lost.is_cancelled() {
+            let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
+            self.channel
+                .send_soon(notification("notifications/cancelled", &params));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

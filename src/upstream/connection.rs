@@ -1,0 +1,589 @@
+//! One task per server. It owns the connection; everyone else holds a [`Handle`].
+
+use std::{future::pending, mem, pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::Value;
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot, watch},
+    time::{self, Sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Error, Withheld,
+    forward::{self, Question},
+    lifecycle::{Action, Backoff, Event, State, jitter},
+    news::News,
+    offers::{Listed, list},
+    open::{Live, Means, open},
+    server::{Server, ServerName},
+    stdio,
+};
+use crate::{
+    mcp::{RpcError, Version, code},
+    outbound::{Policy, Tls},
+    tasks::Tasks,
+    tool::{Answer, Catalog, Peer, output},
+};
+
+const COMMANDS: usize = 64;
+/// Servers that are being connected at the same time.
+const AT_ONCE: usize = 16;
+/// A server may change its lists many times at once; they are read once.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    catalog: Arc<Catalog>,
+    means: Means,
+    backoff: Backoff,
+    connect_timeout: Duration,
+    room: Arc<Semaphore>,
+}
+
+/// Cheap-to-clone way to one server.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    ended: CancellationToken,
+}
+
+/// What everyone may know of a server.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Where its connection stands.
+    pub state: State,
+    /// Why it is not connected.
+    pub cause: Option<String>,
+    /// The protocol version spoken with it.
+    pub version: Option<Version>,
+    /// What it says about itself.
+    pub info: Value,
+    /// Names of its tools, sorted.
+    pub tools: Arc<[String]>,
+    /// What it lists and maru does not offer.
+    pub withheld: Arc<[Withheld]>,
+}
+
+/// The part of a connection that callers see.
+#[derive(Debug)]
+pub(super) struct Shared {
+    name: ServerName,
+    live: watch::Sender<Option<Arc<Live>>>,
+    status: watch::Sender<Status>,
+    commands: mpsc::Sender<Command>,
+}
+
+#[derive(Debug)]
+enum Command {
+    /// Connect; tells how it went.
+    Connect(oneshot::Sender<()>),
+    Disconnect(oneshot::Sender<()>),
+    Enable,
+    Disable(oneshot::Sender<()>),
+    /// Someone found this connection dead.
+    Lost(Arc<Live>, Error),
+    /// The server is removed.
+    End,
+}
+
+struct Connection {
+    server: Server,
+    settings: Settings,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    line: Line,
+    /// Resolves when nothing of the last connection is left.
+    closing: Option<CancellationToken>,
+    /// Those who wait for the attempt in progress.
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// What the task waits for besides commands.
+enum Line {
+    Down,
+    Opening(BoxFuture<'static, Result<(Arc<Live>, Listed), Error>>),
+    Up(Up),
+    Waiting(Pin<Box<Sleep>>),
+}
+
+struct Up {
+    live: Arc<Live>,
+    /// The lists, being read again.
+    refreshing: Option<BoxFuture<'static, Result<Listed, Error>>>,
+}
+
+enum Heard {
+    Opened(Arc<Live>, Listed),
+    Listed(Listed),
+    Changed,
+    Lost(Error),
+    Elapsed,
+}
+
+impl Settings {
+    /// `environment`: our own variables, of which children see a few.
+    pub fn new(
+        catalog: Arc<Catalog>,
+        policy: Policy,
+        environment: impl IntoIterator<Item = (String, String)>,
+        tasks: Tasks,
+    ) -> Self {
+        Self {
+            catalog,
+            means: Means {
+                policy,
+                tls: Tls::default(),
+                environment: stdio::passed_on(environment),
+                tasks,
+            },
+            backoff: Backoff {
+                enabled: true,
+                attempts: 5,
+                first: Duration::from_secs(5),
+                multiplier: 2.0,
+                max: Duration::from_secs(60),
+            },
+            connect_timeout: Duration::from_secs(30),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Other waits than the usual ones.
+    #[must_use]
+    pub fn with_waits(mut self, backoff: Backoff, connect_timeout: Duration) -> Self {
+        self.backoff = backoff;
+        self.connect_timeout = connect_timeout;
+        self
+    }
+}
+
+/// Starts the task that owns the connection to `server`.
+pub fn spawn(server: Server, settings: &Settings) -> Handle {
+    let (commands, inbox) = mpsc::channel(COMMANDS);
+    let state = if server.enabled {
+        State::Pending
+    } else {
+        State::Disabled
+    };
+    let shared = Arc::new(Shared {
+        name: server.name.clone(),
+        live: watch::Sender::default(),
+        status: watch::Sender::new(Status::new(state)),
+        commands,
+    });
+    let connection = Connection {
+        server,
+        settings: settings.clone(),
+        shared: Arc::clone(&shared),
+        commands: inbox,
+        line: Line::Down,
+        closing: None,
+        waiting: Vec::new(),
+    };
+    let ended = CancellationToken::new();
+    let (stop, done) = (settings.means.tasks.stop(), ended.clone().drop_guard());
+    settings.means.tasks.spawn(async move {
+        connection.run(stop).await;
+        drop(done);
+    });
+    Handle { shared, ended }
+}
+
+impl Handle {
+    /// What is known of the server now.
+    pub fn status(&self) -> Status {
+        self.shared.status.borrow().clone()
+    }
+
+    /// The same as it changes.
+    pub fn watch(&self) -> watch::Receiver<Status> {
+        self.shared.status.subscribe()
+    }
+
+    /// Connects, unless it is connected; waits for how that goes.
+    pub async fn connect(&self) -> bool {
+        self.shared.connect().await
+    }
+
+    /// Asks for a connection without waiting for it.
+    pub fn connect_soon(&self) {
+        let (reply, _nobody_waits) = oneshot::channel();
+        // Full, then much is going on there already.
+        let _ = self.shared.commands.try_send(Command::Connect(reply));
+    }
+
+    /// Closes the connection and stops trying.
+    pub async fn disconnect(&self) {
+        self.shared.tell(Command::Disconnect).await;
+    }
+
+    /// Switches the server on; it is not connected by that.
+    pub async fn enable(&self) {
+        // The task lives as long as the server is registered.
+        let _ = self.shared.commands.send(Command::Enable).await;
+    }
+
+    /// Switches the server off.
+    pub async fn disable(&self) {
+        self.shared.tell(Command::Disable).await;
+    }
+
+    /// Ends the connection and its task; waits until nothing is left of it.
+    pub async fn end(&self) {
+        let _ = self.shared.commands.send(Command::End).await;
+        self.ended.cancelled().await;
+    }
+}
+
+impl Status {
+    fn new(state: State) -> Self {
+        Self {
+            state,
+            cause: None,
+            version: None,
+            info: Value::Null,
+            tools: Arc::default(),
+            withheld: Arc::default(),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn name(&self) -> &ServerName {
+        &self.name
+    }
+
+    pub(super) fn live(&self) -> Option<Arc<Live>> {
+        self.live.borrow().clone()
+    }
+
+    async fn connect(&self) -> bool {
+        self.tell(Command::Connect).await;
+        self.status.borrow().state == State::Connected
+    }
+
+    async fn tell(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
+        let (reply, answer) = oneshot::channel();
+        if self.commands.send(command(reply)).await.is_ok() {
+            // Dropped unanswered, it is as much over as when answered.
+            let _ = answer.await;
+        }
+    }
+
+    /// Asks the server, connecting first if it is down. A server that cannot be
+    /// asked is a failed tool, not a wrong request.
+    pub(super) async fn ask(
+        &self,
+        question: Question<'_>,
+        peer: &Peer,
+    ) -> Result<Answer, RpcError> {
+        let is_call = question.method == "tools/call";
+        match self.ask_once_or_twice(question, peer).await {
+            Ok(answer) => answer,
+            Err(why) => {
+                let why = format!("server {} did not answer: {why}", self.name);
+                match is_call {
+                    true => Ok(Answer::Complete(output::failure(&why))),
+                    false => Err(RpcError::new(code::INTERNAL, why)),
+                }
+            }
+        }
+    }
+
+    async fn ask_once_or_twice(
+        &self,
+        question: Question<'_>,
+        peer: &Peer,
+    ) -> Result<Result<Answer, RpcError>, Error> {
+        let again = Question {
+            params: String::new(),
+            mirrors: Vec::new(),
+            ..question
+        };
+        let (params, mirrors) = (question.params, question.mirrors);
+        let live = self.ensure().await?;
+        let first = Question {
+            params: params.clone(),
+            mirrors: mirrors.clone(),
+            ..again
+        };
+        match forward::ask(&live, first, peer).await {
+            // Nothing was done, so it can be done again.
+            Err(why @ (Error::SessionOver | Error::Unreachable(_))) => {
+                self.report(live, why).await;
+                let live = self.ensure().await?;
+                forward::ask(
+                    &live,
+                    Question {
+                        params,
+                        mirrors,
+                        ..again
+                    },
+                    peer,
+                )
+                .await
+            }
+            Err(why @ Error::Lost(_)) => {
+                self.report(live, why.clone()).await;
+                Err(why)
+            }
+            done => done,
+        }
+    }
+
+    /// The connection, after one attempt to make it if there is none.
+    async fn ensure(&self) -> Result<Arc<Live>, Error> {
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        self.connect().await;
+        self.live().ok_or_else(|| {
+            let status = self.status.borrow();
+            let cause = status
+                .cause
+                .clone()
+                .unwrap_or_else(|| "it is not connected".to_owned());
+            Error::Unreachable(cause)
+        })
+    }
+
+    async fn report(&self, live: Arc<Live>, why: Error) {
+        // A stream that breaks says nothing about a server of single requests,
+        // but a connection that cannot be made does.
+        let _ = self.commands.send(Command::Lost(live, why)).await;
+    }
+}
+
+impl Connection {
+    /// Awaits only in this `select!`; handlers below are plain functions.
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                command = self.commands.recv() => match command {
+                    Some(Command::End) | None => break,
+                    Some(command) => self.on_command(command),
+                },
+                heard = self.line.next() => self.on_heard(heard),
+            }
+        }
+        self.hang_up(Line::Down);
+        self.settings.catalog.withdraw(self.server.name.as_str());
+        if let Some(closing) = self.closing.take() {
+            closing.cancelled().await;
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Connect(reply) => {
+                self.advance(Event::Connect, None);
+                if let State::Connecting { .. } = self.state() {
+                    self.waiting.push(reply);
+                }
+            }
+            Command::Disconnect(_reply) => {
+                self.advance(Event::Disconnect, None);
+                self.settings.catalog.withdraw(self.server.name.as_str());
+            }
+            Command::Disable(_reply) => {
+                self.advance(Event::Disable, None);
+                self.settings.catalog.withdraw(self.server.name.as_str());
+            }
+            Command::Enable => self.advance(Event::Enable, None),
+            Command::Lost(live, why) => {
+                // Late news of an old connection does not touch the new one.
+                if matches!(&self.line, Line::Up(up) if Arc::ptr_eq(&up.live, &live)) {
+                    self.on_heard(Heard::Lost(why));
+                }
+            }
+            Command::End => (),
+        }
+    }
+
+    fn on_heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Opened(live, listed) => {
+                info!(server.name = %self.server.name, version = %live.session.version, "connected");
+                self.line = Line::Up(Up {
+                    live: Arc::clone(&live),
+                    refreshing: None,
+                });
+                self.shared.live.send_replace(Some(live));
+                self.publish(listed);
+                self.advance(Event::Opened, None);
+                self.waiting.clear();
+            }
+            Heard::Listed(listed) => {
+                if let Line::Up(up) = &mut self.line {
+                    up.refreshing = None;
+                }
+                self.publish(listed);
+            }
+            Heard::Changed => self.refresh(),
+            Heard::Lost(why) => {
+                warn!(server.name = %self.server.name, "server {} is lost: {why}", self.server.name);
+                let event = match why {
+                    Error::Refused(_) => Event::Refused,
+                    _ => Event::Lost,
+                };
+                // A session that the server forgot is opened anew at once.
+                let over = why == Error::SessionOver;
+                self.advance(event, Some(why.to_string()));
+                if over {
+                    self.advance(Event::Connect, None);
+                }
+            }
+            Heard::Elapsed => self.advance(Event::Elapsed, None),
+        }
+    }
+
+    /// Reads the lists again, once things have settled.
+    fn refresh(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let limit = self.settings.connect_timeout;
+        if let Line::Up(up) = &mut self.line {
+            let live = Arc::clone(&up.live);
+            let work = async move {
+                time::sleep(SETTLE).await;
+                let late = |_| Error::Lost("the server did not list its tools in time".to_owned());
+                time::timeout(limit, list(&shared, &live))
+                    .await
+                    .map_err(late)?
+            };
+            up.refreshing = Some(work.boxed());
+        }
+    }
+
+    fn publish(&self, listed: Listed) {
+        let (tools, withheld) = (listed.tools().into(), listed.withheld.into());
+        self.settings
+            .catalog
+            .publish(self.server.name.as_str(), &listed.offers);
+        let live = self.shared.live();
+        self.shared.status.send_modify(|status| {
+            status.version = live.as_ref().map(|it| it.session.version);
+            status.info = live.map_or(Value::Null, |it| it.session.info.clone());
+            status.tools = tools;
+            status.withheld = withheld;
+        });
+    }
+
+    fn state(&self) -> State {
+        self.shared.status.borrow().state
+    }
+
+    fn advance(&mut self, event: Event, cause: Option<String>) {
+        let (state, action) = self.state().on(event, &self.settings.backoff);
+        match action {
+            Action::Nothing => (),
+            Action::Open => self.open(),
+            Action::Sleep(delay) => {
+                let delay = jitter(delay, chance());
+                self.hang_up(Line::Waiting(Box::pin(time::sleep(delay))));
+            }
+            Action::Close => self.hang_up(Line::Down),
+        }
+        self.shared.status.send_modify(|status| {
+            status.state = state;
+            match (cause, state) {
+                (Some(cause), _) => status.cause = Some(cause),
+                (
+                    None,
+                    State::Connected | State::Disconnected | State::Disabled | State::Pending,
+                ) => status.cause = None,
+                (None, _) => (),
+            }
+            if matches!(state, State::Disconnected | State::Disabled) {
+                status.tools = Arc::default();
+                status.withheld = Arc::default();
+            }
+        });
+    }
+
+    fn open(&mut self) {
+        let (server, settings) = (self.server.clone(), self.settings.clone());
+        let (shared, before) = (Arc::clone(&self.shared), self.closing.take());
+        let limit = settings.connect_timeout;
+        let work = async move {
+            // Never two connections to one server.
+            if let Some(before) = before {
+                before.cancelled().await;
+            }
+            let _room = settings.room.acquire().await;
+            let opening = async {
+                let live = open(
+                    &server,
+                    &settings.means,
+                    News::new(Arc::clone(&settings.catalog)),
+                )
+                .await?;
+                let listed = list(&shared, &live).await?;
+                Ok((live, listed))
+            };
+            let late =
+                |_| Error::Unreachable(format!("the server did not connect within {limit:?}"));
+            time::timeout(limit, opening).await.map_err(late)?
+        };
+        self.line = Line::Opening(work.boxed());
+    }
+
+    /// Leaves the line; whoever waits for it learns so.
+    fn hang_up(&mut self, line: Line) {
+        if let Line::Up(up) = mem::replace(&mut self.line, line) {
+            up.live.link.close();
+            self.closing = Some(up.live.link.closed().clone());
+        }
+        self.shared.live.send_replace(None);
+        self.waiting.clear();
+    }
+}
+
+impl Line {
+    /// Cancel-safe: dropping the future loses nothing.
+    async fn next(&mut self) -> Heard {
+        match self {
+            Self::Down => pending().await,
+            Self::Opening(opening) => match opening.await {
+                Ok((live, listed)) => Heard::Opened(live, listed),
+                Err(why) => Heard::Lost(why),
+            },
+            Self::Up(up) => up.next().await,
+            Self::Waiting(sleep) => {
+                sleep.await;
+                Heard::Elapsed
+            }
+        }
+    }
+}
+
+impl Up {
+    async fn next(&mut self) -> Heard {
+        let refreshing = async {
+            match &mut self.refreshing {
+                Some(refreshing) => refreshing.await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.live.link.lost().cancelled() => Heard::Lost(self.live.link.why()),
+            listed = refreshing => match listed {
+                Ok(listed) => Heard::Listed(listed),
+                Err(why) => Heard::Lost(why),
+            },
+            () = self.live.news.changed() => Heard::Changed,
+        }
+    }
+}
+
+fn chance() -> u32 {
+    let mut bytes = [0; 4];
+    // Without chance all wait equally long, which is no harm.
+    let _ = getrandom::fill(&mut bytes);
+    u32::from_le_bytes(bytes)
+}

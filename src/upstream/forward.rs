@@ -1,0 +1,374 @@
+//! Passing a question on to a server, and everything back, between any two
+//! versions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Error,
+    channel::UNREADABLE,
+    handshake::{client_info, read_error},
+    link::Ask,
+    open::Live,
+    parked::{Parked, Waiting},
+};
+use crate::{
+    mcp::{
+        Id, LogLevel, Message, Params, Raw, Request, RpcError, Version, code, error, key, members,
+        read_text, result, without,
+    },
+    tool::{Answer, InputRequired, Peer},
+};
+
+/// A question to be passed on.
+pub(super) struct Question<'a> {
+    pub(super) method: &'static str,
+    /// Name or address, on the server itself.
+    pub(super) key: &'a str,
+    /// Members of the parameters, as JSON.
+    pub(super) params: String,
+    /// Parameters that are mirrored in headers.
+    pub(super) mirrors: Vec<(String, String)>,
+}
+
+/// What of a call's messages the client wants.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    method: &'static str,
+    progress_token: Option<Id>,
+    log_level: Option<LogLevel>,
+}
+
+/// What only concerns one hop.
+const HOP: [&str; 6] = [
+    key::VERSION,
+    key::CAPABILITIES,
+    key::CLIENT_INFO,
+    key::LOG_LEVEL,
+    key::SUBSCRIPTION,
+    "progressToken",
+];
+
+/// Asks; the outer error says that the server could not be asked.
+pub(super) async fn ask(
+    live: &Arc<Live>,
+    question: Question<'_>,
+    peer: &Peer,
+) -> Result<Result<Answer, RpcError>, Error> {
+    let is_modern = live.session.version.is_modern();
+    if let (false, Some(name)) = (is_modern, &peer.inputs.state) {
+        return go_on(live, name, peer).await;
+    }
+    if let Some(level) = peer.log_level {
+        live.log_as_much_as(level).await?;
+    }
+    let turn = Turn {
+        method: question.method,
+        progress_token: peer.progress_token.clone(),
+        log_level: peer.log_level,
+    };
+    let params = |id: i64| match is_modern {
+        true => modern_params(&question, peer, id),
+        false => legacy_params(&question, peer, id),
+    };
+    let call = live
+        .link
+        .start(&Ask {
+            method: question.method,
+            name: Some(question.key),
+            mirrors: &question.mirrors,
+            params: &params,
+            has_client: true,
+        })
+        .await?;
+    follow(live, Following { call, turn }, peer).await
+}
+
+struct Following {
+    call: super::link::Call,
+    turn: Turn,
+}
+
+/// Brings the client's answer to the server, and waits on.
+async fn go_on(
+    live: &Arc<Live>,
+    name: &str,
+    peer: &Peer,
+) -> Result<Result<Answer, RpcError>, Error> {
+    let Some(waiting) = live.parked.take(name) else {
+        let why = "the server no longer waits for this answer; start again";
+        return Ok(Err(RpcError::params(why)));
+    };
+    let answer = peer.inputs.responses.get(ONLY).cloned().unwrap_or_default();
+    waiting
+        .call
+        .answer(result(&waiting.question, &answer.to_string()))
+        .await?;
+    let Waiting { call, turn, .. } = waiting;
+    follow(live, Following { call, turn }, peer).await
+}
+
+/// The key of the one question that is asked at a time.
+const ONLY: &str = "question";
+
+/// Passes messages on until the answer, or a question, comes.
+async fn follow(
+    live: &Arc<Live>,
+    mut following: Following,
+    peer: &Peer,
+) -> Result<Result<Answer, RpcError>, Error> {
+    loop {
+        let text = following.call.next().await?;
+        let message = Message::read(&text).map_err(|_| Error::Garbage(UNREADABLE.to_owned()))?;
+        match message {
+            Message::Response(response) => {
+                return Ok(match response.outcome {
+                    Ok(raw) => answered(live.session.version, following.turn.method, raw),
+                    Err(raw) => failed(&following.turn, read_error(raw), peer),
+                });
+            }
+            Message::Notification { method, params } => {
+                following.turn.pass(&method, params, &text, peer).await;
+            }
+            Message::Request(request) => {
+                let needed = match question(&request, peer) {
+                    Ok(needed) => needed,
+                    Err(refusal) => {
+                        following.call.answer(refusal).await?;
+                        continue;
+                    }
+                };
+                let Following { call, turn } = following;
+                let waiting = Waiting {
+                    call,
+                    question: request.id,
+                    turn,
+                };
+                let busy = || Error::Busy("too many calls wait for answers of clients".to_owned());
+                let state = Parked::keep(live, waiting).ok_or_else(busy)?;
+                return Ok(Ok(Answer::InputRequired(InputRequired {
+                    requests: needed,
+                    state: Some(state),
+                })));
+            }
+        }
+    }
+}
+
+/// What to ask the client; or what to tell the server when it cannot be asked.
+fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value>, String> {
+    let needs = match &*request.method {
+        "ping" => return Err(result(&request.id, "{}")),
+        "sampling/createMessage" => "sampling",
+        "elicitation/create" => "elicitation",
+        "roots/list" => "roots",
+        method => {
+            return Err(error(
+                Some(&request.id),
+                &RpcError::method_not_found(method),
+            ));
+        }
+    };
+    if peer.capabilities.get(needs).is_none() {
+        let why = format!("the client that made this request cannot do {needs}");
+        return Err(error(
+            Some(&request.id),
+            &RpcError::new(code::METHOD_NOT_FOUND, why),
+        ));
+    }
+    let params: Value = request
+        .params
+        .and_then(|raw| serde_json::from_str(raw).ok())
+        .unwrap_or_else(|| json!({}));
+    let asked = json!({"method": &*request.method, "params": params});
+    Ok(BTreeMap::from([(ONLY.to_owned(), asked)]))
+}
+
+fn answered(version: Version, method: &str, raw: Raw<'_>) -> Result<Answer, RpcError> {
+    let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL, why));
+    let Some(all) = members(raw) else {
+        return garbage("the server's result is not an object");
+    };
+    let (mut kind, mut has_content) = (None, false);
+    for (name, value) in all {
+        match &*name {
+            "resultType" => kind = read_text(value),
+            "content" => has_content = value.starts_with('['),
+            _ => (),
+        }
+    }
+    match kind.as_deref().filter(|_| version.is_modern()) {
+        None | Some("complete") => {
+            let result = match kind {
+                Some(_) => without(raw, &["resultType"]),
+                None => raw.into(),
+            };
+            Ok(Answer::Complete(
+                match method == "tools/call" && !has_content {
+                    true => with_content(&result),
+                    false => result.into_owned(),
+                },
+            ))
+        }
+        Some("input_required") => {
+            let asked: Value = serde_json::from_str(raw).unwrap_or_default();
+            let requests = asked["inputRequests"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default();
+            Ok(Answer::InputRequired(InputRequired {
+                requests: requests.into_iter().collect(),
+                state: asked["requestState"].as_str().map(str::to_owned),
+            }))
+        }
+        Some(_) => garbage("the server answered with a kind of result that maru does not know"),
+    }
+}
+
+/// Clients refuse a result of a tool without content.
+fn with_content(result: &str) -> String {
+    let rest = without(result, &["content"]);
+    match rest.trim_start().strip_prefix('{').map(str::trim_start) {
+        Some(inner) if !inner.starts_with('}') => format!("{{\"content\":[],{inner}"),
+        _ => "{\"content\":[]}".to_owned(),
+    }
+}
+
+/// Errors mean the same in every version, but are not always called the same.
+fn failed(turn: &Turn, mut why: RpcError, peer: &Peer) -> Result<Answer, RpcError> {
+    const URL_NEEDED: i64 = -32042;
+    let data = why.data.as_ref();
+    let missing = turn.method == "resources/read" && data.is_some_and(|it| it["uri"].is_string());
+    if missing && why.code == code::INVALID_PARAMS {
+        why.code = code::RESOURCE_NOT_FOUND;
+    }
+    let pages = data.and_then(|it| it["elicitations"].as_array());
+    let can_open = !peer.capabilities["elicitation"]["url"].is_null();
+    match (why.code, pages) {
+        (URL_NEEDED, Some(pages)) if can_open => {
+            let asked = pages.iter().enumerate().map(|(at, page)| {
+                (
+                    format!("{ONLY}{at}"),
+                    json!({"method": "elicitation/create", "params": page}),
+                )
+            });
+            Ok(Answer::InputRequired(InputRequired {
+                requests: asked.collect(),
+                state: None,
+            }))
+        }
+        _ => Err(why),
+    }
+}
+
+impl Turn {
+    /// Passes a notification on, if the client wants it.
+    async fn pass(&self, method: &str, params: Option<Raw<'_>>, text: &str, peer: &Peer) {
+        match method {
+            "notifications/progress" => {
+                if let (Some(token), Some(params)) = (&self.progress_token, params) {
+                    peer.send(renamed_progress(token, params)).await;
+                }
+            }
+            "notifications/message" => {
+                let level = Params::read(params)
+                    .ok()
+                    .and_then(|it| it.level)
+                    .and_then(|raw| LogLevel::read(raw).ok());
+                if level.is_some_and(|level| self.log_level.is_some_and(|least| level >= least)) {
+                    peer.send(text.to_owned()).await;
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+fn renamed_progress(token: &Id, params: Raw<'_>) -> String {
+    let rest = without(params, &["progressToken", "_meta"]);
+    let token = json!(token);
+    let inner = rest
+        .trim_start()
+        .strip_prefix('{')
+        .unwrap_or("}")
+        .trim_start();
+    let comma = if inner.starts_with('}') { "" } else { "," };
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token}{comma}{inner}}}"
+    )
+}
+
+fn legacy_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
+    let mut meta = passed_meta(peer);
+    if peer.progress_token.is_some() {
+        meta.push(format!("\"progressToken\":{id}"));
+    }
+    match meta.is_empty() {
+        true => format!("{{{}}}", question.params),
+        false => format!("{{{},\"_meta\":{{{}}}}}", question.params, meta.join(",")),
+    }
+}
+
+fn modern_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
+    let mut meta = passed_meta(peer);
+    meta.push(format!("\"{}\":\"{}\"", key::VERSION, Version::V2026_07_28));
+    meta.push(format!("\"{}\":{}", key::CLIENT_INFO, client_info_text()));
+    meta.push(format!(
+        "\"{}\":{}",
+        key::CAPABILITIES,
+        capabilities(&peer.capabilities)
+    ));
+    if let Some(level) = peer.log_level {
+        meta.push(format!("\"{}\":{}", key::LOG_LEVEL, json!(level)));
+    }
+    if peer.progress_token.is_some() {
+        meta.push(format!("\"progressToken\":{id}"));
+    }
+    let mut text = format!("{{{},\"_meta\":{{{}}}", question.params, meta.join(","));
+    if !peer.inputs.responses.is_empty() {
+        text.push_str(&format!(
+            ",\"inputResponses\":{}",
+            Value::Object(peer.inputs.responses.clone())
+        ));
+    }
+    if let Some(state) = &peer.inputs.state {
+        text.push_str(&format!(
+            ",\"requestState\":{}",
+            Value::from(state.as_str())
+        ));
+    }
+    text.push('}');
+    text
+}
+
+/// What the client says about its request and does not concern this hop only.
+fn passed_meta(peer: &Peer) -> Vec<String> {
+    let Some(meta) = &peer.meta else {
+        return Vec::new();
+    };
+    let all = members(meta).into_iter().flatten();
+    all.filter(|(name, _)| !HOP.contains(&&**name))
+        .map(|(name, raw)| format!("{}:{raw}", Value::from(&*name)))
+        .collect()
+}
+
+fn client_info_text() -> &'static str {
+    static TEXT: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| client_info().to_string());
+    &TEXT
+}
+
+/// What the client can be asked for; results that come later it cannot take.
+fn capabilities(declared: &Value) -> String {
+    let mut passed = Map::new();
+    for name in ["elicitation", "sampling", "roots", "extensions"] {
+        if let Some(value) = declared.get(name) {
+            passed.insert(name.to_owned(), value.clone());
+        }
+    }
+    if let Some(extensions) = passed.get_mut("extensions").and_then(Value::as_object_mut) {
+        extensions.shift_remove("io.modelcontextprotocol/tasks");
+    }
+    Value::Object(passed).to_string()
+}

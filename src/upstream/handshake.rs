@@ -1,0 +1,154 @@
+//! Finding out what a server speaks, and agreeing on it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::{
+    Error,
+    channel::UNREADABLE,
+    link::{Ask, Call, Link},
+};
+use crate::mcp::{LogLevel, Message, RpcError, Version, key, notification};
+
+/// How long a server may think about a question that older ones do not know.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// What was agreed on.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) version: Version,
+    /// What the server offers.
+    pub(super) capabilities: Value,
+    /// What it says about itself.
+    pub(super) info: Value,
+}
+
+/// An answer, or the error that the server sent instead.
+pub(super) type Answered = Result<Value, RpcError>;
+
+/// Whether the server speaks 2026-07-28. Older ones answer with an error, or not
+/// at all.
+pub(super) async fn probe(link: &Link) -> Result<Option<Session>, Error> {
+    let params = json!({"_meta": {
+        key::VERSION: Version::V2026_07_28.as_str(),
+        key::CLIENT_INFO: client_info(),
+        key::CAPABILITIES: {},
+    }});
+    let asked = time::timeout(PROBE, ask(link, "server/discover", &params)).await;
+    let answer = match asked {
+        Err(_) | Ok(Err(Error::Status(_) | Error::Garbage(_)) | Ok(Err(_))) => return Ok(None),
+        Ok(Err(why)) => return Err(why),
+        Ok(Ok(Ok(answer))) => answer,
+    };
+    let modern = Version::V2026_07_28;
+    let speaks = answer["supportedVersions"].as_array();
+    if !speaks.is_some_and(|all| all.iter().any(|it| it == modern.as_str())) {
+        return Ok(None);
+    }
+    if let Link::Http(link) = link {
+        link.agree(modern, None);
+    }
+    Ok(Some(Session {
+        version: modern,
+        capabilities: answer["capabilities"].clone(),
+        info: answer["_meta"][key::SERVER_INFO].clone(),
+    }))
+}
+
+/// The handshake of the versions until 2025-11-25.
+pub(super) async fn initialize(link: &Link) -> Result<Session, Error> {
+    let params = json!({
+        "protocolVersion": Version::LATEST_LEGACY.as_str(),
+        "capabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
+        "clientInfo": client_info(),
+    });
+    let mut call = start(link, "initialize", &params).await?;
+    let answer = finish(&mut call).await?.map_err(|why| {
+        Error::Refused(format!(
+            "the server refused the handshake with error {}",
+            why.code
+        ))
+    })?;
+    let named = answer["protocolVersion"].as_str().unwrap_or_default();
+    let version = Version::parse(named).filter(|it| !it.is_modern());
+    let version = version.ok_or_else(|| {
+        let shown: String = named.chars().filter(|c| !c.is_control()).take(20).collect();
+        Error::Refused(format!(
+            "the server speaks protocol version {shown:?}, which maru does not"
+        ))
+    })?;
+    if let Call::Http(call) = &call {
+        call.link().agree(version, call.session());
+    }
+    link.send(notification("notifications/initialized", &json!({})))
+        .await?;
+    Ok(Session {
+        version,
+        capabilities: answer["capabilities"].clone(),
+        info: answer["serverInfo"].clone(),
+    })
+}
+
+/// Asks the server to log as much as `level`; with a handshake that is said once.
+pub(super) async fn set_log_level(link: &Link, level: LogLevel) -> Result<(), Error> {
+    // A server that cannot do it logs what it likes.
+    ask(link, "logging/setLevel", &json!({"level": level}))
+        .await
+        .map(drop)
+}
+
+/// One question of our own.
+pub(super) async fn ask(
+    link: &Link,
+    method: &'static str,
+    params: &Value,
+) -> Result<Answered, Error> {
+    finish(&mut start(link, method, params).await?).await
+}
+
+async fn start(link: &Link, method: &'static str, params: &Value) -> Result<Call, Error> {
+    let text = params.to_string();
+    link.start(&Ask {
+        method,
+        name: None,
+        mirrors: &[],
+        params: &|_| text.clone(),
+        has_client: false,
+    })
+    .await
+}
+
+async fn finish(call: &mut Call) -> Result<Answered, Error> {
+    let unreadable = || Error::Garbage(UNREADABLE.to_owned());
+    loop {
+        let text = call.next().await?;
+        if let Ok(Message::Response(response)) = Message::read(&text) {
+            return Ok(match response.outcome {
+                Ok(raw) => Ok(serde_json::from_str(raw).map_err(|_| unreadable())?),
+                Err(raw) => Err(read_error(raw)),
+            });
+        }
+    }
+}
+
+/// An error as the server sent it.
+pub(super) fn read_error(raw: &str) -> RpcError {
+    let mut error: Value = serde_json::from_str(raw).unwrap_or_default();
+    let message = error["message"]
+        .as_str()
+        .unwrap_or("no reason given")
+        .to_owned();
+    let code = error["code"].as_i64().unwrap_or(crate::mcp::code::INTERNAL);
+    let read = RpcError::new(code, message);
+    match error["data"].take() {
+        Value::Null => read,
+        data => read.with(data),
+    }
+}
+
+/// What maru says about itself.
+pub(super) fn client_info() -> Value {
+    json!({"name": "maru", "title": "maru 마루", "version": env!("CARGO_PKG_VERSION")})
+}

@@ -1,0 +1,256 @@
+//! Streamable HTTP: a request is a POST, its answer comes back on it. Runs in
+//! the task of the caller, on a kept connection.
+
+mod call;
+mod listen;
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    HeaderMap, Method, Request, StatusCode, Uri,
+    body::Bytes,
+    header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+};
+use tokio::{sync::Notify, time};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, link::Ask, news::News};
+use crate::{
+    mcp::{Id, Version, header_text, raw_request},
+    outbound::{Client, Reply, Target},
+    tasks::Tasks,
+};
+
+pub(super) use call::Call;
+pub(super) use listen::listen;
+
+static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+static NAME: HeaderName = HeaderName::from_static("mcp-name");
+static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long a small message may take.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A server behind one address.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Arc<Client>,
+    uri: Uri,
+    /// What every request carries before anything is agreed on.
+    base: HeaderMap,
+    agreed: OnceLock<Agreed>,
+    next: AtomicI64,
+    tasks: Tasks,
+    news: Arc<News>,
+    /// Addresses of resources to be told of, since 2026-07-28 part of listening.
+    pub(super) wanted: Mutex<Vec<String>>,
+    pub(super) wanted_changed: Notify,
+    cause: Mutex<Option<Error>>,
+    pub(super) lost: CancellationToken,
+    closing: CancellationToken,
+    pub(super) closed: CancellationToken,
+}
+
+/// What was agreed on, and the headers that say so.
+#[derive(Debug)]
+struct Agreed {
+    version: Version,
+    headers: HeaderMap,
+    has_session: bool,
+}
+
+impl Link {
+    pub(super) fn new(
+        client: Arc<Client>,
+        headers: &HeaderMap,
+        news: Arc<News>,
+        tasks: &Tasks,
+    ) -> Result<Arc<Self>, Error> {
+        let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
+        let mut base = with_headers(client.target(), headers);
+        base.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        base.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        Ok(Arc::new(Self {
+            uri: client.target().path.parse().map_err(unusable)?,
+            client,
+            base,
+            agreed: OnceLock::new(),
+            next: AtomicI64::new(1),
+            tasks: tasks.clone(),
+            news,
+            wanted: Mutex::default(),
+            wanted_changed: Notify::new(),
+            cause: Mutex::default(),
+            lost: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+        }))
+    }
+
+    /// Settles the version and the session for everything that follows.
+    pub(super) fn agree(&self, version: Version, session: Option<&HeaderValue>) {
+        let mut headers = self.base.clone();
+        headers.insert(&VERSION, HeaderValue::from_static(version.as_str()));
+        if let Some(session) = session {
+            headers.insert(&SESSION, session.clone());
+        }
+        let has_session = session.is_some();
+        // Agreed once: a second session needs a new link.
+        let _ = self.agreed.set(Agreed {
+            version,
+            headers,
+            has_session,
+        });
+    }
+
+    fn version(&self) -> Version {
+        self.agreed
+            .get()
+            .map_or(Version::V2026_07_28, |it| it.version)
+    }
+
+    /// Sends a request; before anything is agreed on, as 2026-07-28 wants it.
+    pub(super) async fn start(self: &Arc<Self>, ask: &Ask<'_>) -> Result<Call, Error> {
+        let id = self.next.fetch_add(1, Relaxed);
+        let text = raw_request(&Id::Number(id), ask.method, &(ask.params)(id));
+        let mut headers = self.headers();
+        if self.version().is_modern() && ask.method != "initialize" {
+            headers.insert(
+                &VERSION,
+                HeaderValue::from_static(Version::V2026_07_28.as_str()),
+            );
+            headers.insert(&METHOD, HeaderValue::from_static(ask.method));
+            if let Some(name) = ask
+                .name
+                .and_then(|name| HeaderValue::from_str(&header_text(name)).ok())
+            {
+                headers.insert(&NAME, name);
+            }
+            for (name, value) in ask.mirrors {
+                let name = HeaderName::try_from(format!("mcp-param-{name}"));
+                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&header_text(value))) {
+                    headers.insert(name, value);
+                }
+            }
+        }
+        let reply = self.request(Method::POST, headers, text).await?;
+        Call::new(Arc::clone(self), id, ask.method, reply).await
+    }
+
+    /// Sends a message that wants no answer.
+    pub(super) async fn send(&self, text: String) -> Result<(), Error> {
+        let exchange = async {
+            let mut reply = self.request(Method::POST, self.headers(), text).await?;
+            self.refusal(&reply)?;
+            reply.text().await.map_err(Error::from)
+        };
+        let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
+        time::timeout(SOON, exchange).await.map_err(late)?.map(drop)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        self.agreed
+            .get()
+            .map_or(&self.base, |it| &it.headers)
+            .clone()
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<Reply, Error> {
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = headers;
+        Ok(self.client.send(request).await?)
+    }
+
+    /// What the status says; a missing session is told apart.
+    fn refusal(&self, reply: &Reply) -> Result<(), Error> {
+        let has_session = self.agreed.get().is_some_and(|it| it.has_session);
+        match reply.status {
+            StatusCode::NOT_FOUND if has_session => Err(Error::SessionOver),
+            _ => refusal(reply),
+        }
+    }
+
+    /// The server is gone.
+    pub(super) fn lose(&self, why: Error) {
+        self.cause
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(why);
+        self.lost.cancel();
+    }
+
+    pub(super) fn why(&self) -> Error {
+        let cause = self
+            .cause
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
+    }
+
+    /// Says goodbye to the session.
+    pub(super) fn close(self: &Arc<Self>) {
+        if self.closing.is_cancelled() {
+            return;
+        }
+        self.closing.cancel();
+        let has_session = self.agreed.get().is_some_and(|it| it.has_session);
+        if !has_session || self.lost.is_cancelled() {
+            return self.closed.cancel();
+        }
+        let link = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let goodbye = link.request(Method::DELETE, link.headers(), String::new());
+            // Who does not hear it ends the session by itself.
+            let _ = time::timeout(Duration::from_secs(2), goodbye).await;
+            link.closed.cancel();
+        });
+    }
+}
+
+/// What the status of an answer says about us. The body is never quoted.
+pub(super) fn refusal(reply: &Reply) -> Result<(), Error> {
+    let status = reply.status;
+    let code = status.as_u16();
+    match status {
+        _ if status.is_success() => Ok(()),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Refused(format!(
+            "the server answered {code}: the credentials are missing or wrong; see the headers of its configuration"
+        ))),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Err(Error::Busy(
+            format!("the server answered {code}: it has too much to do"),
+        )),
+        _ if status.is_redirection() => Err(Error::Refused(format!(
+            "the server answered {code}: it points elsewhere, and redirects are not followed"
+        ))),
+        _ => Err(Error::Status(code)),
+    }
+}
+
+/// The headers of the configuration and the host.
+pub(super) fn with_headers(target: &Target, headers: &HeaderMap) -> HeaderMap {
+    let mut all = headers.clone();
+    if let Ok(host) = HeaderValue::from_str(&target.authority()) {
+        all.insert(HOST, host);
+    }
+    all
+}

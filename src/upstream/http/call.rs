@@ -1,0 +1,273 @@
+//! One request and everything that comes back on it.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use hyper::{
+    Method,
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
+};
+use serde_json::json;
+use tokio::time;
+
+use super::{LAST_EVENT, Link, SESSION};
+use crate::{
+    mcp::{Event, Id, Message, Reader, check, notification},
+    outbound::Reply,
+    upstream::{Error, channel::UNREADABLE},
+};
+
+/// How often a stream that was cut is resumed.
+const RESUMED: usize = 5;
+
+/// A request in progress; dropping it cancels it.
+#[derive(Debug)]
+pub(in crate::upstream) struct Call {
+    link: Arc<Link>,
+    id: i64,
+    method: &'static str,
+    reply: Reply,
+    /// Reads events, if that is how the answer comes.
+    events: Option<Events>,
+    resumed: usize,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    reader: Reader,
+    read: Vec<Event>,
+    ready: VecDeque<Event>,
+    /// Where to resume.
+    pub(super) last: Option<String>,
+    /// How long to wait before that.
+    pub(super) retry: Option<Duration>,
+}
+
+impl Call {
+    pub(super) async fn new(
+        link: Arc<Link>,
+        id: i64,
+        method: &'static str,
+        reply: Reply,
+    ) -> Result<Self, Error> {
+        let kind = reply
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|it| it.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let is_json = kind.starts_with("application/json");
+        if reply.headers.contains_key(CONTENT_ENCODING) {
+            return Err(Error::Garbage(
+                "the server sent a compressed answer, which nobody asked for".to_owned(),
+            ));
+        }
+        let mut call = Self {
+            link,
+            id,
+            method,
+            reply,
+            events: None,
+            resumed: 0,
+            done: false,
+        };
+        if !call.reply.status.is_success() {
+            let refused = call.link.refusal(&call.reply);
+            // Since 2026-07-28 an error of the protocol has a status of its own.
+            if is_json && call.peek_error().await {
+                return Ok(call);
+            }
+            call.done = true;
+            return refused.map(|()| call);
+        }
+        match kind {
+            _ if is_json => (),
+            kind if kind.starts_with("text/event-stream") => call.events = Some(Events::default()),
+            _ => {
+                call.done = true;
+                return Err(Error::Garbage(
+                    "the server answered with neither JSON nor an event stream".to_owned(),
+                ));
+            }
+        }
+        Ok(call)
+    }
+
+    /// Whether the body is a JSON-RPC error that answers us; keeps it if so.
+    async fn peek_error(&mut self) -> bool {
+        let Ok(body) = self.reply.text().await else {
+            return false;
+        };
+        let Ok(text) = check(&body) else { return false };
+        let is_ours = matches!(Message::read(text), Ok(Message::Response(it)) if it.id == Id::Number(self.id));
+        if is_ours {
+            let event = Event {
+                data: text.to_owned(),
+                ..Event::default()
+            };
+            self.events = Some(Events {
+                ready: VecDeque::from([event]),
+                ..Events::default()
+            });
+        }
+        is_ours
+    }
+
+    /// The session that the server opened with this answer.
+    pub(in crate::upstream) fn session(&self) -> Option<&HeaderValue> {
+        self.reply.headers.get(&SESSION)
+    }
+
+    /// The link it runs on.
+    pub(in crate::upstream) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
+        if self.events.is_none() {
+            return self.whole().await;
+        }
+        loop {
+            let Some(event) = self.event().await? else {
+                self.resume().await?;
+                continue;
+            };
+            match self.read(&event.data)? {
+                Read::Answer(text) => {
+                    self.done = true;
+                    // Most streams end with the answer; then the connection is kept.
+                    let _end = self.reply.chunk().now_or_never();
+                    return Ok(text);
+                }
+                Read::Message(text) => return Ok(text),
+                Read::NotOurs => (),
+            }
+        }
+    }
+
+    /// Answers a question of the server.
+    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Error> {
+        self.link.send(text).await
+    }
+
+    async fn whole(&mut self) -> Result<String, Error> {
+        let body = self.reply.text().await;
+        self.done = true;
+        match self.read_bytes(&body?)? {
+            Read::Answer(text) => Ok(text),
+            Read::Message(_) | Read::NotOurs => Err(Error::Garbage(UNREADABLE.to_owned())),
+        }
+    }
+
+    async fn event(&mut self) -> Result<Option<Event>, Error> {
+        let events = self.events.get_or_insert_default();
+        events.next(&mut self.reply).await
+    }
+
+    fn read(&self, data: &str) -> Result<Read, Error> {
+        self.read_bytes(data.as_bytes())
+    }
+
+    fn read_bytes(&self, bytes: &[u8]) -> Result<Read, Error> {
+        let garbage = || Error::Garbage(UNREADABLE.to_owned());
+        let text = check(bytes).map_err(|_| garbage())?;
+        Ok(match Message::read(text).map_err(|_| garbage())? {
+            Message::Response(response) if response.id == Id::Number(self.id) => {
+                Read::Answer(text.to_owned())
+            }
+            Message::Response(_) => Read::NotOurs,
+            Message::Request(_) | Message::Notification { .. } => Read::Message(text.to_owned()),
+        })
+    }
+
+    /// Opens the stream again where it was cut.
+    async fn resume(&mut self) -> Result<(), Error> {
+        let cut = || Error::Lost("the server ended its stream before it answered".to_owned());
+        let events = self.events.as_ref().ok_or_else(cut)?;
+        let last = events
+            .last
+            .as_ref()
+            .and_then(|it| HeaderValue::from_str(it).ok());
+        let last = last
+            .filter(|_| !self.link.version().is_modern() && self.resumed < RESUMED)
+            .ok_or_else(cut)?;
+        self.resumed += 1;
+        let wait = events.retry.unwrap_or(Duration::from_secs(1));
+        time::sleep(wait.clamp(Duration::from_millis(10), Duration::from_secs(30))).await;
+        let mut headers = self.link.headers();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(&LAST_EVENT, last);
+        let reply = self
+            .link
+            .request(Method::GET, headers, String::new())
+            .await?;
+        self.link.refusal(&reply)?;
+        self.reply = reply;
+        Ok(())
+    }
+}
+
+enum Read {
+    Answer(String),
+    Message(String),
+    NotOurs,
+}
+
+impl Events {
+    /// Events of a stream that goes on behind the one of this id.
+    pub(super) fn after(last: Option<String>) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// The next event with data; `None` at the end of the stream. Cancel-safe.
+    pub(super) async fn next(&mut self, reply: &mut Reply) -> Result<Option<Event>, Error> {
+        loop {
+            while let Some(event) = self.ready.pop_front() {
+                if event.id.is_some() {
+                    self.last.clone_from(&event.id);
+                }
+                if let Some(retry) = event.retry {
+                    self.retry = Some(Duration::from_millis(retry));
+                }
+                if !event.data.is_empty() {
+                    return Ok(Some(event));
+                }
+            }
+            let Some(Ok(bytes)) = reply.chunk().await else {
+                return Ok(None);
+            };
+            if !self.reader.feed(&bytes, &mut self.read) {
+                return Err(Error::Garbage(
+                    "the server sent an event of more than 16 MiB".to_owned(),
+                ));
+            }
+            self.ready.extend(self.read.drain(..));
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // Since 2026-07-28 leaving is cancelling.
+        if self.done
+            || self.link.version().is_modern()
+            || self.link.lost.is_cancelled()
+            || self.method == "initialize"
+        {
+            return;
+        }
+        let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
+        let text = notification("notifications/cancelled", &params);
+        let link = Arc::clone(&self.link);
+        self.link.tasks.spawn(async move {
+            // The server finds out by itself otherwise.
+            let _ = link.send(text).await;
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! Listening to a server between calls.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::{
+    Method, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::{LAST_EVENT, Link, call::Events};
+use crate::{
+    mcp::{Message, Version, check, key},
+    upstream::{Error, handshake::client_info, link::Ask, news::answer_unasked},
+};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Listens until the link is closed. A server that offers no stream has no news.
+pub(in crate::upstream) async fn listen(link: Arc<Link>, capabilities: Value) {
+    let work = async {
+        match link.version().is_modern() {
+            true => subscriptions(&link, &capabilities).await,
+            false => stream(&link).await,
+        }
+    };
+    tokio::select! {
+        why = work => if let Some(why) = why { link.lose(why) },
+        () = link.closing.cancelled() => (),
+        () = link.lost.cancelled() => (),
+    }
+}
+
+/// The `GET` stream of the versions with sessions.
+async fn stream(link: &Arc<Link>) -> Option<Error> {
+    let mut events = Events::default();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut headers = link.headers();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(last) = events
+            .last
+            .as_ref()
+            .and_then(|it| HeaderValue::from_str(it).ok())
+        {
+            headers.insert(&LAST_EVENT, last);
+        }
+        let mut reply = match link.request(Method::GET, headers, String::new()).await {
+            Ok(reply) => reply,
+            Err(why) => return Some(why),
+        };
+        match link.refusal(&reply) {
+            Ok(()) if reply.status == StatusCode::OK => (),
+            Err(over @ Error::SessionOver) => return Some(over),
+            // It has no such stream.
+            Ok(()) | Err(_) => return None,
+        }
+        events = Events::after(events.last);
+        while let Ok(Some(event)) = events.next(&mut reply).await {
+            pause = FIRST_PAUSE;
+            hear(link, &event.data);
+        }
+        time::sleep(
+            events
+                .retry
+                .unwrap_or(pause)
+                .clamp(Duration::from_millis(100), LONGEST_PAUSE),
+        )
+        .await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// `subscriptions/listen`, again whenever other resources are wanted.
+async fn subscriptions(link: &Arc<Link>, capabilities: &Value) -> Option<Error> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let uris = link
+            .wanted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        let wanted = wanted(capabilities, &uris);
+        if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
+            link.wanted_changed.notified().await;
+            continue;
+        }
+        let params = json!({
+            "notifications": wanted,
+            "_meta": {
+                key::VERSION: Version::V2026_07_28.as_str(),
+                key::CLIENT_INFO: client_info(),
+                key::CAPABILITIES: {},
+            },
+        })
+        .to_string();
+        let ask = Ask {
+            method: "subscriptions/listen",
+            name: None,
+            mirrors: &[],
+            params: &|_| params.clone(),
+            has_client: false,
+        };
+        let mut call = match link.start(&ask).await {
+            Ok(call) => call,
+            Err(why @ (Error::Unreachable(_) | Error::Lost(_))) => return Some(why),
+            Err(_) => return None,
+        };
+        loop {
+            let text = tokio::select! {
+                text = call.next() => text,
+                () = link.wanted_changed.notified() => break,
+            };
+            let Ok(text) = text else {
+                time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                break;
+            };
+            pause = FIRST_PAUSE;
+            if matches!(Message::read(&text), Ok(Message::Response(it)) if it.outcome.is_err()) {
+                return None;
+            }
+            hear(link, &text);
+        }
+    }
+}
+
+/// What the server can tell of, and the resources that someone asked about.
+fn wanted(capabilities: &Value, uris: &[String]) -> Value {
+    let mut wanted = serde_json::Map::new();
+    for (kind, name) in [
+        ("tools", "toolsListChanged"),
+        ("prompts", "promptsListChanged"),
+        ("resources", "resourcesListChanged"),
+    ] {
+        if capabilities[kind]["listChanged"] == true {
+            wanted.insert(name.to_owned(), true.into());
+        }
+    }
+    if !uris.is_empty() {
+        wanted.insert("resourceSubscriptions".to_owned(), uris.into());
+    }
+    wanted.into()
+}
+
+fn hear(link: &Arc<Link>, data: &str) {
+    let Ok(text) = check(data.as_bytes()) else {
+        return;
+    };
+    match Message::read(text) {
+        Ok(Message::Notification { method, params }) => link.news.notified(&method, params),
+        Ok(Message::Request(request)) => {
+            let answer = answer_unasked(&request);
+            let link = Arc::clone(link);
+            link.tasks.clone().spawn(async move {
+                // The server asks again if it cares.
+                let _ = link.send(answer).await;
+            });
+        }
+        Ok(Message::Response(_)) | Err(_) => (),
+    }
+}

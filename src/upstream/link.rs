@@ -1,0 +1,112 @@
+//! A connection to a server, whatever carries it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, channel, channel::Channel, http};
+
+/// An open connection; dropping it closes it.
+#[derive(Debug)]
+pub(super) enum Link {
+    Channel(Arc<Channel>),
+    Http(Arc<http::Link>),
+}
+
+/// A request in progress; dropping it cancels it.
+#[derive(Debug)]
+pub(super) enum Call {
+    Channel(channel::Call),
+    Http(Box<http::Call>),
+}
+
+/// A request to be sent.
+pub(super) struct Ask<'a> {
+    pub(super) method: &'static str,
+    /// What the request is about: mirrored in a header since 2026-07-28.
+    pub(super) name: Option<&'a str>,
+    /// Further mirrored parameters.
+    pub(super) mirrors: &'a [(String, String)],
+    /// The parameters, given the id of the request.
+    pub(super) params: &'a (dyn Fn(i64) -> String + Sync),
+    /// Whether messages on the way may go to a client.
+    pub(super) has_client: bool,
+}
+
+impl Link {
+    /// Sends a request.
+    pub(super) async fn start(&self, ask: &Ask<'_>) -> Result<Call, Error> {
+        Ok(match self {
+            Self::Channel(channel) => Call::Channel(
+                channel
+                    .start(ask.method, ask.params, ask.has_client)
+                    .await?,
+            ),
+            Self::Http(link) => Call::Http(Box::new(link.start(ask).await?)),
+        })
+    }
+
+    /// Sends a message that wants no answer.
+    pub(super) async fn send(&self, text: String) -> Result<(), Error> {
+        match self {
+            Self::Channel(channel) => channel.send(text).await,
+            Self::Http(link) => link.send(text).await,
+        }
+    }
+
+    /// Cancelled when the other side is gone.
+    pub(super) fn lost(&self) -> &CancellationToken {
+        match self {
+            Self::Channel(channel) => &channel.lost,
+            Self::Http(link) => &link.lost,
+        }
+    }
+
+    /// Cancelled when nothing of a closed link is left.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        match self {
+            Self::Channel(channel) => &channel.closed,
+            Self::Http(link) => &link.closed,
+        }
+    }
+
+    /// Nobody needs it any more.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Channel(channel) => channel.closing.cancel(),
+            Self::Http(link) => link.close(),
+        }
+    }
+
+    /// Why the other side is gone.
+    pub(super) fn why(&self) -> Error {
+        match self {
+            Self::Channel(channel) => channel.why(),
+            Self::Http(link) => link.why(),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Call {
+    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<String, Error> {
+        match self {
+            Self::Channel(call) => call.next().await,
+            Self::Http(call) => call.next().await,
+        }
+    }
+
+    /// Answers a question of the server.
+    pub(super) async fn answer(&self, text: String) -> Result<(), Error> {
+        match self {
+            Self::Channel(call) => call.answer(text).await,
+            Self::Http(call) => call.answer(text).await,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! HTTP+SSE of 2024-11-05: a stream to read, an address to post to.
+
+use std::{sync::Arc, time::Duration};
+
+use http_body_util::Full;
+use hyper::{
+    HeaderMap, Method, Request,
+    body::Bytes,
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+use tokio::{sync::oneshot, time};
+
+use super::{
+    Error,
+    channel::Channel,
+    http::{refusal, with_headers},
+    news::News,
+};
+use crate::{
+    mcp::{Event, Reader},
+    outbound::{Client, Reply, Target},
+    queue,
+    tasks::Tasks,
+};
+
+/// A server sends a sign of life more often than this, or is gone.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// Opens the stream and learns where to post.
+pub(super) async fn open(
+    client: Arc<Client>,
+    headers: HeaderMap,
+    news: Arc<News>,
+    tasks: &Tasks,
+) -> Result<Arc<Channel>, Error> {
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = path(client.target())?;
+    *request.headers_mut() = with_headers(client.target(), &headers);
+    request
+        .headers_mut()
+        .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let reply = client.send(request).await?;
+    refusal(&reply)?;
+    let kind = reply
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|it| it.to_str().ok())
+        .unwrap_or_default();
+    if !kind.starts_with("text/event-stream") {
+        return Err(Error::Refused("the address gives no event stream; if it is a Streamable HTTP server, use transport HTTP".to_owned()));
+    }
+    let (out, outgoing) = queue::channel();
+    let channel = Channel::new(out, news, tasks.clone());
+    let (found, endpoint) = oneshot::channel();
+    tasks.spawn(read(reply, Arc::clone(&channel), found));
+    let said = endpoint.await.map_err(|_| channel.why())?;
+    let Some(target) = client.target().join(said.trim()) else {
+        let why = "the server names an address of another origin to post to";
+        channel.lose(Error::Refused(why.to_owned()));
+        return Err(channel.why());
+    };
+    let poster = Poster {
+        client,
+        target,
+        headers,
+    };
+    tasks.spawn(write(poster, outgoing, Arc::clone(&channel)));
+    Ok(channel)
+}
+
+/// Reads events until the stream ends or nobody needs it.
+async fn read(mut reply: Reply, channel: Arc<Channel>, found: oneshot::Sender<String>) {
+    let mut found = Some(found);
+    let mut reader = Reader::default();
+    let mut events: Vec<Event> = Vec::new();
+    let why = loop {
+        let chunk = tokio::select! {
+            chunk = time::timeout(SILENCE, reply.chunk()) => chunk,
+            () = channel.closing.cancelled() => break "the connection was closed",
+            () = channel.lost.cancelled() => break "the connection was lost",
+        };
+        let Ok(Some(Ok(bytes))) = chunk else {
+            break "the server ended its event stream";
+        };
+        if !reader.feed(&bytes, &mut events) {
+            break "the server sent an event of more than 16 MiB";
+        }
+        for event in events.drain(..) {
+            match event.name.as_str() {
+                "endpoint" => {
+                    if let Some(found) = found.take() {
+                        // Whoever opens may have stopped waiting.
+                        let _ = found.send(event.data);
+                    }
+                }
+                _ if event.data.is_empty() => (),
+                _message => channel.take(event.data.as_bytes()),
+            }
+        }
+    };
+    channel.lose(Error::Lost(why.to_owned()));
+    channel.closed.cancel();
+}
+
+struct Poster {
+    client: Arc<Client>,
+    target: Target,
+    headers: HeaderMap,
+}
+
+/// Posts messages in order.
+async fn write(poster: Poster, mut outgoing: queue::Receiver, channel: Arc<Channel>) {
+    let work = async {
+        while let Some(text) = outgoing.recv().await {
+            if let Err(why) = poster.post(text).await {
+                channel.lose(why);
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => (),
+        () = channel.closing.cancelled() => (),
+        () = channel.lost.cancelled() => (),
+    }
+}
+
+impl Poster {
+    async fn post(&self, text: String) -> Result<(), Error> {
+        let mut request = Request::new(Full::new(Bytes::from(text)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path(&self.target)?;
+        *request.headers_mut() = with_headers(&self.target, &self.headers);
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let limit = Duration::from_secs(30);
+        let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
+        let mut reply = time::timeout(limit, self.client.send(request))
+            .await
+            .map_err(late)??;
+        refusal(&reply)?;
+        // Read to its end, the connection is used again.
+        let _body = time::timeout(limit, reply.text()).await;
+        Ok(())
+    }
+}
+
+fn path(target: &Target) -> Result<hyper::Uri, Error> {
+    target
+        .path
+        .parse()
+        .map_err(|_| Error::Refused("the address cannot be asked for".to_owned()))
+}

@@ -1,0 +1,235 @@
+//! A server that is a child process: one message a line.
+
+use std::{
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    process::{Child, ChildStdin, Command},
+    time,
+};
+
+use super::{Error, channel::Channel, news::News, server::Program};
+use crate::{
+    mcp::{Line, Lines},
+    queue,
+    tasks::Tasks,
+};
+
+/// How long a program gets to end by itself, and again after it was told to.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How much of what a program complains is kept.
+const COMPLAINTS: usize = 4096;
+/// Variables that a program gets from us: none of them holds a secret.
+const PASSED_ON: [&str; 12] = [
+    "HOME",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+];
+
+type Complaints = Arc<Mutex<Vec<u8>>>;
+
+/// Starts the program.
+pub(super) fn open(
+    program: &Program,
+    environment: &Environment,
+    news: Arc<News>,
+    tasks: &Tasks,
+) -> Result<Arc<Channel>, Error> {
+    let mut child = spawn(program, environment)?;
+    let (out, outgoing) = queue::channel();
+    let channel = Channel::new(out, news, tasks.clone());
+    let complaints = Complaints::default();
+    if let Some(stderr) = child.stderr.take() {
+        tasks.spawn(keep_complaints(stderr, Arc::clone(&complaints)));
+    }
+    if let Some(stdout) = child.stdout.take() {
+        tasks.spawn(read(stdout, Arc::clone(&channel)));
+    }
+    if let Some(stdin) = child.stdin.take() {
+        let writer = write(stdin, outgoing, Arc::clone(&channel));
+        tasks.spawn(writer);
+    }
+    tasks.spawn(watch(child, Arc::clone(&channel), complaints));
+    Ok(channel)
+}
+
+/// Our own variables that children may see.
+pub(super) type Environment = Vec<(String, String)>;
+
+/// The variables of `all` that are passed on.
+pub(super) fn passed_on(all: impl IntoIterator<Item = (String, String)>) -> Environment {
+    all.into_iter()
+        .filter(|(name, _)| PASSED_ON.contains(&name.as_str()))
+        .collect()
+}
+
+fn spawn(program: &Program, environment: &Environment) -> Result<Child, Error> {
+    let mut command = Command::new(&program.command);
+    command
+        .args(&program.args)
+        .env_clear()
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .envs(
+            program
+                .env
+                .iter()
+                .map(|(name, value)| (name, value.reveal())),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(directory) = &program.cwd {
+        command.current_dir(directory);
+    }
+    command.spawn().map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "not found".to_owned(),
+            kind => kind.to_string(),
+        };
+        Error::Refused(format!("cannot start {}: {why}", program.command))
+    })
+}
+
+/// Reads messages until the program closes its output.
+async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
+    let mut lines = Lines::default();
+    let mut found = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    let mut first = true;
+    loop {
+        let count = tokio::select! {
+            count = stdout.read(&mut buffer) => count.unwrap_or(0),
+            () = channel.closed.cancelled() => return,
+        };
+        if count == 0 {
+            break;
+        }
+        let mut chunk = &buffer[..count];
+        if std::mem::take(&mut first) {
+            chunk = chunk.strip_prefix(b"\xef\xbb\xbf").unwrap_or(chunk);
+        }
+        lines.feed(chunk, &mut found);
+        for line in found.drain(..) {
+            match line {
+                Line::Whole(bytes) => channel.take(&bytes),
+                Line::TooLong => {
+                    return channel.lose(Error::Garbage(
+                        "the program wrote a line of more than 16 MiB".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+    // The exit code says more; it comes within a moment if the program ended.
+    if time::timeout(Duration::from_millis(500), channel.lost.cancelled())
+        .await
+        .is_err()
+    {
+        channel.lose(Error::Lost("the program closed its output".to_owned()));
+    }
+}
+
+/// Writes messages until nobody needs the program; then closes its input.
+async fn write(mut stdin: ChildStdin, mut outgoing: queue::Receiver, channel: Arc<Channel>) {
+    let work = async {
+        while let Some(mut text) = outgoing.recv().await {
+            text.push('\n');
+            if stdin.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => (),
+        () = channel.closing.cancelled() => (),
+        () = channel.lost.cancelled() => (),
+    }
+}
+
+/// Keeps the last words of the program; they are shown when it fails.
+async fn keep_complaints(mut stderr: impl AsyncRead + Unpin, complaints: Complaints) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&buffer[..count]);
+        let over = kept.len().saturating_sub(COMPLAINTS);
+        kept.drain(..over);
+    }
+}
+
+/// Waits for the end of the program, or brings it about.
+async fn watch(mut child: Child, channel: Arc<Channel>, complaints: Complaints) {
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let ended = tokio::select! {
+        status = child.wait() => status.ok(),
+        () = channel.closing.cancelled() => None,
+        () = channel.lost.cancelled() => None,
+    };
+    match ended {
+        Some(status) => {
+            // What it said last may still be in the pipe.
+            time::sleep(Duration::from_millis(20)).await;
+            channel.lose(Error::Lost(cause(status, &complaints)));
+        }
+        None => end(&mut child, group).await,
+    }
+    // Children of the child go with it.
+    signal(group, Signal::KILL);
+    channel.lose(Error::Lost("the program was stopped".to_owned()));
+    channel.closed.cancel();
+}
+
+/// Its input is closed; then it is told to end, and then made to.
+async fn end(child: &mut Child, group: Option<Pid>) {
+    for told in [Signal::TERM, Signal::KILL] {
+        if time::timeout(PATIENCE, child.wait()).await.is_ok() {
+            return;
+        }
+        signal(group, told);
+    }
+    // A killed process ends; the wait only collects it.
+    let _ = child.wait().await;
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // It may have ended in the meantime.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn cause(status: ExitStatus, complaints: &Complaints) -> String {
+    let kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = String::from_utf8_lossy(&kept);
+    let clean =
+        |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(300).collect() };
+    let last: Vec<String> = text
+        .lines()
+        .map(clean)
+        .filter(|it| !it.trim().is_empty())
+        .collect();
+    let ended = match status.code() {
+        Some(code) => format!("the program ended with exit code {code}"),
+        None => format!("the program was ended by {status}"),
+    };
+    match last.last() {
+        Some(line) => format!("{ended}: {}", line.trim()),
+        None => ended,
+    }
+}
