@@ -73,8 +73,8 @@ impl Principal {
 
 impl Access {
     /// Reads the tokens.
-    pub fn load(store: &Store, require_token: bool) -> Result<Self, store::Error> {
-        let known = store.tokens()?.into_iter().filter_map(|row| {
+    pub async fn load(store: &Store, require_token: bool) -> Result<Self, store::Error> {
+        let known = store.tokens().await?.into_iter().filter_map(|row| {
             let role = match row.role.as_str() {
                 "reader" => Role::Reader,
                 "agent" => Role::Agent,
@@ -117,17 +117,17 @@ mod tests {
     use super::*;
     use crate::store::TokenRow;
 
-    #[test]
-    fn only_the_right_token_is_known_and_a_wrong_one_is_not_anonymous() {
-        let store = Store::in_memory().unwrap();
+    #[tokio::test]
+    async fn only_the_right_token_is_known_and_a_wrong_one_is_not_anonymous() {
+        let store = Store::in_memory().await.unwrap();
         let token = Token::random();
         let row = TokenRow {
             name: "admin".into(),
             role: "admin".into(),
             hash: token.hash(),
         };
-        store.put_token(&row).unwrap();
-        let access = Access::load(&store, false).unwrap();
+        store.put_token(&row).await.unwrap();
+        let access = Access::load(&store, false).await.unwrap();
         let header = format!("Bearer {}", token.reveal());
         assert_eq!(
             access.identify(Some(header.as_bytes())).unwrap().role(),
@@ -141,7 +141,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        let strict = Access::load(&store, true).unwrap();
+        let strict = Access::load(&store, true).await.unwrap();
         assert_eq!(strict.identify(None), Err(Denied::Missing));
     }
 }

@@ -57,9 +57,9 @@ pub struct Running {
 
 impl Core {
     /// Opens the data directory and builds the catalog.
-    pub fn open(config: Config) -> Result<Self> {
+    pub async fn open(config: Config) -> Result<Self> {
         make_directory(&config.data_dir)?;
-        let store = Store::open(&config.data_dir.join(STORE_FILE))?;
+        let store = Store::open(&config.data_dir.join(STORE_FILE)).await?;
         let tasks = Tasks::default();
         let limits = &config.limits;
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), limits.max_result_bytes));
@@ -102,10 +102,11 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 pub async fn start(config: Config) -> Result<Running> {
     make_directory(&config.data_dir)?;
     let hub_file = lock(&config.data_dir)?;
-    let core = Core::open(config)?;
+    let core = Core::open(config).await?;
     let config = &core.config;
     let directory = &config.data_dir;
     let admin = admin_token(directory, &core.store)
+        .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
     let listener = bind(config.listen).await?;
     let address = listener
@@ -113,7 +114,7 @@ pub async fn start(config: Config) -> Result<Running> {
         .context("the listener has no address")?;
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
-        access: Access::load(&core.store, config.require_token)?,
+        access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
     });

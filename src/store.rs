@@ -1,30 +1,39 @@
-//! maru's own state, in an SQLite file of the data directory.
+//! maru's own state, in an SQLite file of the data directory or in PostgreSQL.
+//!
+//! A method is written once: its statement is one text that both back ends
+//! understand, and what goes in and comes out is a `Value`.
 
 mod migrate;
+mod postgres;
+mod sqlite;
 mod tokens;
+mod value;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
-use rusqlite::Connection;
 use thiserror::Error;
+
+use postgres::Postgres;
+use sqlite::Sqlite;
+use value::{Row, Statement, Value};
 
 pub use tokens::TokenRow;
 
 /// The state could not be read or written.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The file is there but is not ours, is damaged, or is newer than this maru.
-    #[error("cannot use the store {}: {why}; nothing was changed", path.display())]
+    /// It is not ours, is damaged, cannot be reached, or is newer than this maru.
+    #[error("cannot use the store {place}; nothing was changed")]
     Unusable {
-        /// The file.
-        path: PathBuf,
+        /// The file, or the host, port and database; never a password.
+        place: String,
         /// What is wrong with it.
-        why: String,
+        #[source]
+        cause: Cause,
     },
+    /// The address of a PostgreSQL database cannot be used as it is.
+    #[error("cannot use the address of the store: {0}")]
+    Address(String),
     /// A statement failed.
     #[error("the store did not {attempted}")]
     Failed {
@@ -32,56 +41,102 @@ pub enum Error {
         attempted: &'static str,
         /// Why it failed.
         #[source]
-        cause: rusqlite::Error,
+        cause: Cause,
     },
 }
 
-/// A handle to the state; clones share one connection.
+/// Why a back end failed. Never holds what was to be written.
+#[derive(Debug, Error)]
+pub enum Cause {
+    /// SQLite says so.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// PostgreSQL, or the way to it, says so.
+    #[error("{0}")]
+    Postgres(String),
+    /// Nobody answered.
+    #[error("there was no answer within {0:?}")]
+    Late(Duration),
+    /// The tables have more steps than this maru knows.
+    #[error("it was written by a newer maru (schema {0})")]
+    Newer(i64),
+    /// A column holds something that maru does not write there.
+    #[error("a column holds {found} where {wanted} belongs")]
+    Unexpected {
+        /// The kind of value.
+        found: &'static str,
+        /// The kind that maru writes.
+        wanted: &'static str,
+    },
+    /// The process ends before the work was done.
+    #[error("the hub is stopping")]
+    Stopping,
+}
+
+/// A handle to the state; clones share its connections. What was acknowledged
+/// is on disk, unless the state is in memory.
 #[derive(Clone, Debug)]
 pub struct Store {
-    connection: Arc<Mutex<Connection>>,
+    back_end: BackEnd,
+}
+
+#[derive(Clone, Debug)]
+enum BackEnd {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
 }
 
 impl Store {
     /// Opens the file, making or upgrading it.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let unusable = |cause: rusqlite::Error| Error::Unusable {
-            path: path.to_owned(),
-            why: cause.to_string(),
-        };
-        let connection = Connection::open(path).map_err(unusable)?;
-        Self::prepare(connection).map_err(unusable)
+    pub async fn open(path: &Path) -> Result<Self, Error> {
+        let opened = Sqlite::open(path.to_owned()).await;
+        Self::new(path.display().to_string(), opened.map(BackEnd::Sqlite))
     }
 
-    /// State that ends with the process.
-    pub fn in_memory() -> Result<Self, Error> {
-        let attempted = "open in memory";
-        Connection::open_in_memory()
-            .and_then(Self::prepare)
-            .map_err(|cause| Error::Failed { attempted, cause })
+    /// State that ends with the last handle.
+    pub async fn in_memory() -> Result<Self, Error> {
+        let opened = Sqlite::in_memory().await;
+        Self::new("in memory".to_owned(), opened.map(BackEnd::Sqlite))
     }
 
-    fn prepare(mut connection: Connection) -> rusqlite::Result<Self> {
-        connection.busy_timeout(Duration::from_secs(5))?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        migrate::run(&mut connection)?;
-        Ok(Self {
-            connection: Arc::new(Mutex::new(connection)),
-        })
+    /// Opens the PostgreSQL database at `postgres://…`, making or upgrading the
+    /// tables; gives up after 10 s. There is no TLS yet.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let address = postgres::Address::parse(url)?;
+        let place = address.place();
+        let opened = Postgres::connect(address).await;
+        Self::new(place, opened.map(BackEnd::Postgres))
     }
 
-    /// Runs `work` with the connection; it may block, so not on the hot path.
-    fn with<T>(
+    fn new(place: String, opened: Result<BackEnd, Cause>) -> Result<Self, Error> {
+        match opened {
+            Ok(back_end) => Ok(Self { back_end }),
+            Err(cause) => Err(Error::Unusable { place, cause }),
+        }
+    }
+
+    /// The rows that `statement` answers with.
+    async fn rows<T: TryFrom<Row, Error = Cause>>(
         &self,
-        attempted: &'static str,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, Error> {
-        let connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        work(&connection).map_err(|cause| Error::Failed { attempted, cause })
+        statement: Statement,
+        values: Vec<Value>,
+    ) -> Result<Vec<T>, Error> {
+        let rows = self.run(statement, values).await?.into_iter();
+        let read: Result<Vec<T>, Cause> = rows.map(T::try_from).collect();
+        read.map_err(|cause| statement.failed(cause))
+    }
+
+    /// Whether `statement`, which returns what it writes, wrote anything.
+    async fn wrote(&self, statement: Statement, values: Vec<Value>) -> Result<bool, Error> {
+        let rows = self.run(statement, values).await?;
+        Ok(!rows.is_empty())
+    }
+
+    async fn run(&self, statement: Statement, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+        let answer = match &self.back_end {
+            BackEnd::Sqlite(it) => it.run(statement.sql, values).await,
+            BackEnd::Postgres(it) => it.run(statement.sql, values).await,
+        };
+        answer.map_err(|cause| statement.failed(cause))
     }
 }

@@ -13,7 +13,7 @@ use crate::store::{Store, TokenRow};
 const FILE: &str = "admin-token";
 
 /// The token in `directory`, made on first use, and known to `store`.
-pub fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
+pub async fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
     let path = directory.join(FILE);
     let token = match fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => Token::from(text.trim()),
@@ -26,7 +26,7 @@ pub fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
         role: "admin".to_owned(),
         hash: token.hash(),
     };
-    store.put_token(&row).map_err(io::Error::other)?;
+    store.put_token(&row).await.map_err(io::Error::other)?;
     Ok(token)
 }
 

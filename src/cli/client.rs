@@ -43,7 +43,7 @@ pub(super) enum Outcome {
 impl Client {
     /// The hub that was named by `--listen`, the one that runs on this data
     /// directory, or the catalog itself.
-    pub(super) fn open(loaded: Loaded) -> Result<Self> {
+    pub(super) async fn open(loaded: Loaded) -> Result<Self> {
         let named = loaded.origin("/listen") != Origin::Default;
         let config = loaded.config;
         let own = running_hub(&config.data_dir);
@@ -52,7 +52,7 @@ impl Client {
             false => own.clone(),
         };
         let Some(address) = address else {
-            return Ok(Self::Direct(Box::new(Core::open(config)?)));
+            return Ok(Self::Direct(Box::new(Core::open(config).await?)));
         };
         // Only our own hub is shown our token.
         let token = (own.as_ref() == Some(&address))

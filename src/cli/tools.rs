@@ -17,7 +17,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
-    let tools = block_on(async { Client::open(loaded)?.tools().await })?;
+    let tools = block_on(async { Client::open(loaded).await?.tools().await })?;
     if options.json {
         out::print(&format!("{}\n", serde_json::to_string_pretty(&tools)?))?;
         return Ok(ExitCode::SUCCESS);
