@@ -5,6 +5,7 @@
 
 mod migrate;
 mod postgres;
+mod servers;
 mod sqlite;
 mod tokens;
 mod value;
@@ -17,6 +18,7 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
+pub use servers::ServerRow;
 pub use tokens::TokenRow;
 
 /// The state could not be read or written.

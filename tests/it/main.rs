@@ -20,6 +20,8 @@ mod fixture;
 mod hostile;
 mod hub;
 mod modern;
+mod postgres;
 mod sessions;
+mod store;
 mod tidy;
 mod wire;

@@ -1,0 +1,143 @@
+//! MCP servers that the hub knows.
+
+use std::fmt;
+
+use super::{Cause, Error, Row, Statement, Store};
+
+/// A server as stored. Times are milliseconds since 1970.
+#[derive(Clone, PartialEq)]
+pub struct ServerRow {
+    /// Unique, at most 36 characters.
+    pub id: String,
+    /// Unique, at most 100 characters.
+    pub name: String,
+    /// What it is for, at most 500 characters.
+    pub description: Option<String>,
+    /// How it is reached, at most 20 characters.
+    pub transport_type: String,
+    /// JSON; may hold secrets.
+    pub config: String,
+    /// At most 50 characters.
+    pub version: Option<String>,
+    /// Whether the hub connects to it when it starts.
+    pub auto_connect: bool,
+    /// Whether the hub offers it.
+    pub enabled: bool,
+    /// Who added it, at most 20 characters.
+    pub origin: String,
+    /// When it was added.
+    pub created_at: i64,
+    /// When it was changed.
+    pub updated_at: i64,
+}
+
+const LIST: Statement = Statement {
+    attempted: "list the servers",
+    sql: "SELECT id, name, description, transport_type, config, version,
+                 auto_connect, enabled, origin, created_at, updated_at FROM mcp_servers",
+};
+const INSERT: Statement = Statement {
+    attempted: "add the server",
+    sql: "INSERT INTO mcp_servers (id, name, description, transport_type, config, version,
+                                   auto_connect, enabled, origin, created_at, updated_at)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+          ON CONFLICT DO NOTHING RETURNING name",
+};
+const UPDATE: Statement = Statement {
+    attempted: "change the server",
+    sql: "UPDATE mcp_servers SET description = $1, transport_type = $2, config = $3,
+                 version = $4, auto_connect = $5, enabled = $6, origin = $7, updated_at = $8
+          WHERE name = $9 RETURNING name",
+};
+const DELETE: Statement = Statement {
+    attempted: "delete the server",
+    sql: "DELETE FROM mcp_servers WHERE name = $1 RETURNING name",
+};
+
+impl Store {
+    /// Every server, by name.
+    pub async fn servers(&self) -> Result<Vec<ServerRow>, Error> {
+        let mut rows: Vec<ServerRow> = self.rows(LIST, Vec::new()).await?;
+        // Databases differ in how they order names; this is one order for all.
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(rows)
+    }
+
+    /// Adds a server; false, and nothing added, when its name or id is taken.
+    pub async fn insert_server(&self, row: &ServerRow) -> Result<bool, Error> {
+        let values = vec![
+            row.id.as_str().into(),
+            row.name.as_str().into(),
+            row.description.as_deref().into(),
+            row.transport_type.as_str().into(),
+            row.config.as_str().into(),
+            row.version.as_deref().into(),
+            row.auto_connect.into(),
+            row.enabled.into(),
+            row.origin.as_str().into(),
+            row.created_at.into(),
+            row.updated_at.into(),
+        ];
+        self.wrote(INSERT, values).await
+    }
+
+    /// Changes the server of that name, all but its id and when it was added;
+    /// false when there is none.
+    pub async fn update_server(&self, row: &ServerRow) -> Result<bool, Error> {
+        let values = vec![
+            row.description.as_deref().into(),
+            row.transport_type.as_str().into(),
+            row.config.as_str().into(),
+            row.version.as_deref().into(),
+            row.auto_connect.into(),
+            row.enabled.into(),
+            row.origin.as_str().into(),
+            row.updated_at.into(),
+            row.name.as_str().into(),
+        ];
+        self.wrote(UPDATE, values).await
+    }
+
+    /// Deletes the server of that name; false when there is none.
+    pub async fn delete_server(&self, name: &str) -> Result<bool, Error> {
+        self.wrote(DELETE, vec![name.into()]).await
+    }
+}
+
+impl TryFrom<Row> for ServerRow {
+    type Error = Cause;
+
+    fn try_from(mut row: Row) -> Result<Self, Cause> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+            description: row.take()?,
+            transport_type: row.take()?,
+            config: row.take()?,
+            version: row.take()?,
+            auto_connect: row.take()?,
+            enabled: row.take()?,
+            origin: row.take()?,
+            created_at: row.take()?,
+            updated_at: row.take()?,
+        })
+    }
+}
+
+/// Leaves the configuration out.
+impl fmt::Debug for ServerRow {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ServerRow")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("description", &self.description)
+            .field("transport_type", &self.transport_type)
+            .field("version", &self.version)
+            .field("auto_connect", &self.auto_connect)
+            .field("enabled", &self.enabled)
+            .field("origin", &self.origin)
+            .field("created_at", &self.created_at)
+            .field("updated_at", &self.updated_at)
+            .finish_non_exhaustive()
+    }
+}

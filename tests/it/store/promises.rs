@@ -1,0 +1,149 @@
+//! What every back end promises; a fresh store for each.
+
+use futures_util::future::join_all;
+use maru::store::{Error, ServerRow, Store, TokenRow};
+
+use super::{TIME, names_in, server, told};
+
+pub(super) async fn check(fresh: impl AsyncFn() -> Store) {
+    tokens_are_replaced_by_name(fresh().await).await;
+    refused_token_is_not_quoted(fresh().await).await;
+    servers_come_back_as_they_went_by_name(fresh().await).await;
+    taken_name_or_id_adds_nothing(fresh().await).await;
+    one_of_many_at_once_gets_the_name(fresh().await).await;
+    change_spares_the_id_and_the_beginning(fresh().await).await;
+    deleted_server_is_gone(fresh().await).await;
+}
+
+/// What was written is there for the next process.
+pub(super) async fn check_opened_again<P: ?Sized>(
+    place: &P,
+    open: impl AsyncFn(&P) -> Result<Store, Error>,
+) {
+    let store = open(place).await.unwrap();
+    store.insert_server(&server("kept")).await.unwrap();
+    drop(store);
+    let store = open(place).await.unwrap();
+    assert_eq!(store.servers().await.unwrap(), [server("kept")]);
+}
+
+/// Every one of several that start on nothing finds its tables.
+pub(super) async fn check_opened_at_once<P: ?Sized>(
+    place: &P,
+    open: impl AsyncFn(&P) -> Result<Store, Error>,
+) {
+    let opened = join_all([(); 6].map(|()| open(place))).await;
+    for store in opened {
+        assert_eq!(names_in(&store.unwrap()).await, [""; 0]);
+    }
+}
+
+async fn tokens_are_replaced_by_name(store: Store) {
+    for (role, byte) in [("reader", 1), ("admin", 2)] {
+        store.put_token(&token(role, byte)).await.unwrap();
+    }
+    let [row] = store.tokens().await.unwrap().try_into().unwrap();
+    assert_eq!(row.name, "someone");
+    assert_eq!(row.role, "admin");
+    assert_eq!(row.hash, [2; 32]);
+}
+
+async fn refused_token_is_not_quoted(store: Store) {
+    let why = told(store.put_token(&token("boss", 1)).await.unwrap_err());
+    assert!(why.contains("did not save the token"), "{why}");
+    assert!(why.contains("constraint"), "{why}");
+    assert!(!why.contains("someone"), "{why}");
+    assert_eq!(store.tokens().await.unwrap().len(), 0);
+}
+
+async fn servers_come_back_as_they_went_by_name(store: Store) {
+    let full = ServerRow {
+        description: Some("';-- \"설명\" $1 ?1\n".to_owned()),
+        config: "{}".repeat(100_000),
+        version: Some("1.2.3".to_owned()),
+        auto_connect: true,
+        enabled: false,
+        origin: "file".to_owned(),
+        created_at: -1,
+        updated_at: TIME + 1,
+        ..server("서버")
+    };
+    let rows = [server("B"), server("a"), server("b"), full];
+    for row in rows.iter().rev() {
+        assert!(store.insert_server(row).await.unwrap());
+    }
+    assert_eq!(store.servers().await.unwrap(), rows);
+    assert!(!format!("{rows:?} {store:?}").contains("hush"));
+}
+
+async fn taken_name_or_id_adds_nothing(store: Store) {
+    let first = server("first");
+    assert!(store.insert_server(&first).await.unwrap());
+    let same_name = ServerRow {
+        id: "another".to_owned(),
+        ..first.clone()
+    };
+    let same_id = ServerRow {
+        name: "another".to_owned(),
+        ..first.clone()
+    };
+    for taken in [&first, &same_name, &same_id] {
+        assert!(!store.insert_server(taken).await.unwrap());
+    }
+    assert_eq!(store.servers().await.unwrap(), [first]);
+}
+
+async fn one_of_many_at_once_gets_the_name(store: Store) {
+    let rows: Vec<ServerRow> = (0..20)
+        .map(|number| ServerRow {
+            id: number.to_string(),
+            ..server("wanted")
+        })
+        .collect();
+    let added = join_all(rows.iter().map(|row| store.insert_server(row))).await;
+    let winners = added.into_iter().filter(|it| *it.as_ref().unwrap());
+    assert_eq!(winners.count(), 1);
+    assert_eq!(names_in(&store).await, ["wanted"]);
+}
+
+async fn change_spares_the_id_and_the_beginning(store: Store) {
+    for name in ["one", "two"] {
+        store.insert_server(&server(name)).await.unwrap();
+    }
+    let changed = ServerRow {
+        description: Some("changed".to_owned()),
+        transport_type: "sse".to_owned(),
+        config: "[]".to_owned(),
+        version: Some("2".to_owned()),
+        auto_connect: true,
+        enabled: false,
+        origin: "file".to_owned(),
+        updated_at: TIME + 1,
+        ..server("one")
+    };
+    let asked = ServerRow {
+        id: "another".to_owned(),
+        created_at: 0,
+        ..changed.clone()
+    };
+    assert!(store.update_server(&asked).await.unwrap());
+    assert!(!store.update_server(&server("three")).await.unwrap());
+    assert_eq!(store.servers().await.unwrap(), [changed, server("two")]);
+}
+
+async fn deleted_server_is_gone(store: Store) {
+    for name in ["one", "two"] {
+        store.insert_server(&server(name)).await.unwrap();
+    }
+    assert!(store.delete_server("one").await.unwrap());
+    assert!(!store.delete_server("one").await.unwrap());
+    assert_eq!(names_in(&store).await, ["two"]);
+}
+
+fn token(role: &str, byte: u8) -> TokenRow {
+    TokenRow {
+        name: "someone".to_owned(),
+        role: role.to_owned(),
+        hash: [byte; 32],
+    }
+}
