@@ -5,11 +5,14 @@ mod gate;
 mod health;
 mod listener;
 mod mcp;
+mod registry;
+mod roles;
 mod router;
+mod servers;
 
 use std::sync::Arc;
 
-use crate::{access::Access, downstream::Engine};
+use crate::{access::Access, downstream::Engine, upstream::Manager};
 
 pub use gate::Gate;
 pub use listener::serve;
@@ -20,6 +23,8 @@ pub use router::Guarded;
 pub struct Hub {
     /// Answers MCP clients.
     pub engine: Arc<Engine>,
+    /// Knows the servers behind.
+    pub servers: Arc<Manager>,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

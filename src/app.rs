@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow};
@@ -16,12 +17,14 @@ use tracing::{info, warn};
 use crate::{
     access::{Access, Token, admin_token},
     api::{self, Gate, Guarded},
-    config::Config,
+    config::{Config, Secret, environment},
     downstream::Engine,
+    outbound::Policy,
     source::{Sqlite, write_sample},
     store::Store,
     tasks::Tasks,
     tool::{Catalog, OWN_SERVER, builtin},
+    upstream::{Backoff, Draft, Manager, Rules, Settings, Start},
 };
 
 /// File of the data directory that says where its hub listens; locked by the
@@ -29,6 +32,9 @@ use crate::{
 const HUB_FILE: &str = "hub";
 const STORE_FILE: &str = "maru.db";
 const SAMPLE_FILE: &str = "sample.db";
+const REGISTRY_FILE: &str = "mcp.json";
+/// How long servers get to end: twice as long as a program that has to be told twice.
+const BACK: Duration = Duration::from_secs(8);
 
 /// Everything below the doors.
 #[derive(Debug)]
@@ -37,8 +43,12 @@ pub struct Core {
     pub catalog: Arc<Catalog>,
     /// Answers MCP clients.
     pub engine: Arc<Engine>,
-    /// Spawns and stops.
-    pub tasks: Tasks,
+    /// The servers whose tools are offered too.
+    pub servers: Arc<Manager>,
+    /// Spawns and stops what clients see.
+    tasks: Tasks,
+    /// The same for what stands behind, which stops later.
+    back: Tasks,
     store: Store,
     config: Config,
 }
@@ -56,11 +66,12 @@ pub struct Running {
 }
 
 impl Core {
-    /// Opens the data directory and builds the catalog.
-    pub async fn open(config: Config) -> Result<Self> {
+    /// Opens the data directory, builds the catalog and begins to connect
+    /// servers. `own_port`: where this very process listens.
+    pub async fn open(config: Config, own_port: Option<u16>) -> Result<Self> {
         make_directory(&config.data_dir)?;
-        let store = Store::open(&config.data_dir.join(STORE_FILE)).await?;
-        let tasks = Tasks::default();
+        let store = open_store(&config).await?;
+        let (tasks, back) = (Tasks::default(), Tasks::default());
         let limits = &config.limits;
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), limits.max_result_bytes));
         if config.sample_data {
@@ -70,11 +81,19 @@ impl Core {
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
             catalog.publish(OWN_SERVER, &builtin::samples(&source));
         }
+        let policy = Policy {
+            local: config.listen.ip().is_loopback(),
+            own_port,
+            allowed: config.outbound.allowed_hosts.clone(),
+        };
+        let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
             catalog,
             engine,
+            servers,
             tasks,
+            back,
             store,
             config,
         })
@@ -86,7 +105,56 @@ impl Core {
         if time::timeout(drain, self.tasks.close()).await.is_err() {
             warn!("not everything ended within {drain:?}; the rest is dropped");
         }
+        if time::timeout(BACK, self.back.close()).await.is_err() {
+            warn!("not every server was closed within {BACK:?}");
+        }
     }
+}
+
+async fn open_store(config: &Config) -> Result<Store> {
+    Ok(match config.store_url.as_ref().map(Secret::reveal) {
+        None => Store::open(&config.data_dir.join(STORE_FILE)).await?,
+        Some("memory") => Store::in_memory().await?,
+        Some(url) => Store::connect(url).await?,
+    })
+}
+
+async fn open_servers(
+    config: &Config,
+    store: &Store,
+    policy: Policy,
+    catalog: &Arc<Catalog>,
+    tasks: &Tasks,
+) -> Result<Arc<Manager>> {
+    let mcp = &config.mcp;
+    let backoff = Backoff {
+        enabled: mcp.reconnection.enabled,
+        attempts: mcp.reconnection.max_attempts,
+        first: Duration::from_millis(mcp.reconnection.initial_delay_ms),
+        multiplier: mcp.reconnection.multiplier,
+        max: Duration::from_millis(mcp.reconnection.max_delay_ms),
+    };
+    let settings = Settings::new(
+        Arc::clone(catalog),
+        policy.clone(),
+        environment(),
+        tasks.clone(),
+    )
+    .with_waits(backoff, Duration::from_millis(mcp.connect_timeout_ms));
+    let beside = config.directory.as_ref().unwrap_or(&config.data_dir);
+    Manager::start(Start {
+        store: store.clone(),
+        rules: Rules {
+            names: mcp.security.allowed_server_names.clone(),
+            commands: mcp.security.allowed_commands.clone(),
+            policy,
+        },
+        settings,
+        max_servers: mcp.security.max_servers,
+        seeds: mcp.servers.iter().map(Draft::from).collect(),
+        registry: &beside.join(REGISTRY_FILE),
+    })
+    .await
 }
 
 /// Where the hub that runs on this data directory listens, if one does.
@@ -102,18 +170,19 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 pub async fn start(config: Config) -> Result<Running> {
     make_directory(&config.data_dir)?;
     let hub_file = lock(&config.data_dir)?;
-    let core = Core::open(config).await?;
+    let listener = bind(config.listen).await?;
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
+    let core = Core::open(config, Some(address.port())).await?;
     let config = &core.config;
     let directory = &config.data_dir;
     let admin = admin_token(directory, &core.store)
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
-    let listener = bind(config.listen).await?;
-    let address = listener
-        .local_addr()
-        .context("the listener has no address")?;
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
+        servers: Arc::clone(&core.servers),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
@@ -141,6 +210,11 @@ impl Running {
     /// What is on offer.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.core.catalog
+    }
+
+    /// The servers whose tools are offered too.
+    pub fn servers(&self) -> &Arc<Manager> {
+        &self.core.servers
     }
 
     /// Stops accepting, lets requests finish, closes everything; bounded.

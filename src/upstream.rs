@@ -8,15 +8,18 @@
 mod channel;
 mod command;
 mod connection;
+mod draft;
 mod forward;
 mod handshake;
 mod http;
 mod lifecycle;
 mod link;
+mod manager;
 mod news;
 mod offers;
 mod open;
 mod parked;
+mod registry;
 mod repair;
 mod server;
 mod sse;
@@ -24,8 +27,10 @@ mod stdio;
 
 use thiserror::Error;
 
-pub use connection::{Handle, Settings, Status, spawn};
+pub use connection::{Handle, Settings, Status};
+pub use draft::{Draft, Named, from_clients};
 pub use lifecycle::{Backoff, State};
+pub use manager::{Manager, Start, Unchanged, View};
 pub use offers::Withheld;
 pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};
 

@@ -4,15 +4,34 @@ use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
+    extract::Request,
     http::{HeaderMap, StatusCode, header},
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
 use tokio::time;
 
-use crate::downstream::http::reply;
+use super::{Hub, servers::error};
+use crate::{
+    downstream::http::{check, reply},
+    mcp,
+};
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// A body of JSON, or the answer that refuses it.
+pub(super) async fn json(hub: &Hub, request: Request) -> Result<Value, Response> {
+    let (parts, body) = request.into_parts();
+    check(&parts.headers)?;
+    let bytes = read(&parts.headers, body, hub.max_body_bytes).await?;
+    let bad = |why: &str| error(StatusCode::BAD_REQUEST, why, None);
+    let text = mcp::check(&bytes).map_err(|why| bad(&why.to_string()))?;
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
+        _ => Err(bad("the body must be a JSON object")),
+    }
+}
 
 /// The whole body, or the answer that refuses it.
 pub(super) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes, Response> {

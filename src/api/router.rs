@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{HeaderValue, Method, Request, StatusCode, header},
     response::Response,
-    routing::{future::RouteFuture, get, post},
+    routing::{delete, future::RouteFuture, get, post},
 };
 use futures_util::{
     FutureExt as _,
@@ -16,10 +16,13 @@ use futures_util::{
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use super::{Hub, health, mcp};
-use crate::{access::Principal, downstream::http::reply};
+use super::{Hub, health, mcp, registry, roles, servers};
+use crate::{
+    access::{Denied, Principal},
+    downstream::http::reply,
+};
 
-const OPEN: &str = "/healthz";
+const OPENAPI: &str = include_str!("../../docs/openapi.json");
 
 /// The router of the one port.
 fn router(hub: &Arc<Hub>) -> Router {
@@ -32,7 +35,23 @@ fn router(hub: &Arc<Hub>) -> Router {
         )
         .route("/sse", get(mcp::sse).post(mcp::sse).delete(mcp::sse))
         .route("/sse/message", post(mcp::sse_message))
-        .route(OPEN, get(health::alive))
+        .route("/mcp/add", post(registry::add))
+        .route("/mcp/remove", delete(registry::remove))
+        .route("/mcp/list", get(registry::list))
+        .route(
+            "/api/mcp/servers",
+            get(servers::list).post(servers::register),
+        )
+        .route(
+            "/api/mcp/servers/{name}",
+            get(servers::show)
+                .put(servers::update)
+                .delete(servers::remove),
+        )
+        .route("/api/mcp/servers/{name}/{action}", post(servers::act))
+        .route("/api/mcp/import", post(servers::import))
+        .route("/api/openapi.json", get(openapi))
+        .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
@@ -60,14 +79,20 @@ impl Guarded {
             .gate
             .check(request.uri(), request.headers())
             .map_err(refuse)?;
-        if request.uri().path() == OPEN {
+        let Some(needed) = roles::needed(request.method(), request.uri().path()) else {
             return Ok(None);
-        }
+        };
         let token = request.headers().get(header::AUTHORIZATION);
         let principal = self.hub.access.identify(token.map(HeaderValue::as_bytes));
-        principal
-            .map(Some)
-            .map_err(|denied| unauthorized(denied.to_string()))
+        match principal {
+            Err(denied) => Err(unauthorized(denied.to_string())),
+            Ok(principal) if principal.role() >= needed => Ok(Some(principal)),
+            Ok(_) if token.is_none() => Err(unauthorized(Denied::Missing.to_string())),
+            Ok(_) => {
+                let why = "the token does not allow this; it needs the role admin";
+                Err(reply::refuse(StatusCode::FORBIDDEN, why))
+            }
+        }
     }
 }
 
@@ -102,6 +127,11 @@ fn unauthorized(why: String) -> Response {
         .headers_mut()
         .insert(header::WWW_AUTHENTICATE, challenge);
     response
+}
+
+/// `GET /api/openapi.json`.
+async fn openapi() -> Response {
+    reply::json(StatusCode::OK, OPENAPI.to_owned())
 }
 
 async fn nothing_here() -> Response {

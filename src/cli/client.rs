@@ -52,7 +52,9 @@ impl Client {
             false => own.clone(),
         };
         let Some(address) = address else {
-            return Ok(Self::Direct(Box::new(Core::open(config).await?)));
+            let core = Core::open(config, None).await?;
+            core.servers.settled().await;
+            return Ok(Self::Direct(Box::new(core)));
         };
         // Only our own hub is shown our token.
         let token = (own.as_ref() == Some(&address))

@@ -40,7 +40,7 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
     log(&config.log);
     block_on(async {
         let mut stop = Signals::new()?;
-        let core = Core::open(config).await?;
+        let core = Core::open(config, None).await?;
         let caller = Caller {
             principal: Principal::local(),
             scope: Scope::All,

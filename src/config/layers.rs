@@ -107,7 +107,9 @@ pub fn load(given: &Given) -> Result<Loaded, Error> {
         let flag = format!("--{}", schema::dotted(pointer).replace('_', "-"));
         layers.set(pointer, schema::coerce(pointer, text), Origin::Flag(flag));
     }
-    layers.finish(&environment)
+    let mut loaded = layers.finish(&environment)?;
+    loaded.config.directory = path.and_then(|it| it.parent().map(Path::to_owned));
+    Ok(loaded)
 }
 
 impl Loaded {

@@ -33,6 +33,10 @@ pub struct Config {
     pub limits: Limits,
     /// What is logged to stderr.
     pub log: Log,
+    /// The directory of the file that this was read from.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub directory: Option<PathBuf>,
 }
 
 /// Who may reach the HTTP doors.
@@ -234,6 +238,7 @@ impl Default for Config {
             mcp: Mcp::default(),
             limits: Limits::default(),
             log: Log::default(),
+            directory: None,
         }
     }
 }

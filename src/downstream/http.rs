@@ -22,12 +22,13 @@ use super::{
     sessions::detached,
 };
 use crate::{
-    mcp::{Invalid, Message, Params, Request, RpcError, Version, check, code, names_version},
+    mcp::{self, Invalid, Message, Params, Request, RpcError, Version, code, names_version},
     queue,
     tool::Caller,
 };
 use exchange::Exchange;
 pub(super) use exchange::{Source, event_stream, or_alive, respond};
+pub(crate) use headers::check;
 use headers::{Accepts, LAST_EVENT, accepts, one, version};
 
 /// Names the session on every request after the handshake.
@@ -48,7 +49,7 @@ pub struct Arrival {
 
 /// `POST`: one message, or in 2025-03-26 a batch of them.
 pub async fn post(arrival: Arrival, body: Bytes) -> Response {
-    let accepts = match headers::check(&arrival.headers) {
+    let accepts = match check(&arrival.headers) {
         Ok(()) => accepts(&arrival.headers),
         Err(refusal) => return refusal,
     };
@@ -58,7 +59,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
             "Accept must allow application/json or text/event-stream",
         );
     };
-    let text = match check(&body) {
+    let text = match mcp::check(&body) {
         Ok(text) => text,
         Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };

@@ -162,7 +162,7 @@ impl Settings {
 }
 
 /// Starts the task that owns the connection to `server`.
-pub fn spawn(server: Server, settings: &Settings) -> Handle {
+pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
     let (commands, inbox) = mpsc::channel(COMMANDS);
     let state = if server.enabled {
         State::Pending

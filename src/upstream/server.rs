@@ -196,14 +196,29 @@ impl Rules {
         }
     }
 
-    /// Reads `config`, the part of a registration that depends on its transport.
-    /// Masked secrets are taken from `before`.
+    /// Reads `config`, the part of a registration that depends on its transport,
+    /// and judges it. Masked secrets are taken from `before`.
     pub fn transport(
         &self,
         kind: &str,
         config: &Value,
         before: Option<&Transport>,
     ) -> Result<Transport, Invalid> {
+        let transport = Transport::read(kind, config, before)?;
+        match &transport {
+            Transport::Stdio(program) => command::check(program, &self.commands)?,
+            Transport::Sse(remote) | Transport::Http(remote) => {
+                let judged = self.policy.judge(&remote.url);
+                judged.map_err(|why| invalid("config.url", why.to_string()))?;
+            }
+        }
+        Ok(transport)
+    }
+}
+
+impl Transport {
+    /// Reads what was judged before. Masked secrets are taken from `before`.
+    pub(super) fn read(kind: &str, config: &Value, before: Option<&Self>) -> Result<Self, Invalid> {
         let members = config
             .as_object()
             .ok_or_else(|| invalid("config", "must be an object"))?;
@@ -222,74 +237,12 @@ impl Rules {
             return Err(invalid(format!("config.{unknown}"), why));
         }
         Ok(match kind {
-            "STDIO" => Transport::Stdio(self.program(members, before)?),
-            "SSE" => Transport::Sse(self.remote(members, before)?),
-            _ => Transport::Http(self.remote(members, before)?),
+            "STDIO" => Self::Stdio(program(members, before)?),
+            "SSE" => Self::Sse(remote(members, before)?),
+            _ => Self::Http(remote(members, before)?),
         })
     }
 
-    fn program(
-        &self,
-        members: &Map<String, Value>,
-        before: Option<&Transport>,
-    ) -> Result<Program, Invalid> {
-        let args = match members.get("args").unwrap_or(&Value::Null) {
-            Value::Null => Vec::new(),
-            Value::Array(items) => items
-                .iter()
-                .map(|it| plain(it, "config.args"))
-                .collect::<Result<_, _>>()?,
-            _ => return Err(invalid("config.args", "must be a list of texts")),
-        };
-        let program = Program {
-            command: required(members, "command")?,
-            args,
-            env: secrets(members, "env", before.and_then(Transport::secrets))?,
-            cwd: members
-                .get("cwd")
-                .filter(|it| !it.is_null())
-                .map(|it| plain(it, "config.cwd"))
-                .transpose()?,
-        };
-        command::check(&program, &self.commands)?;
-        Ok(program)
-    }
-
-    fn remote(
-        &self,
-        members: &Map<String, Value>,
-        before: Option<&Transport>,
-    ) -> Result<Remote, Invalid> {
-        let remote = Remote {
-            url: required(members, "url")?,
-            headers: secrets(members, "headers", before.and_then(Transport::secrets))?,
-        };
-        self.policy
-            .judge(&remote.url)
-            .map_err(|why| invalid("config.url", why.to_string()))?;
-        for (name, value) in &remote.headers {
-            let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
-                && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
-            let ours = [
-                "host",
-                "content-length",
-                "transfer-encoding",
-                "connection",
-                "accept",
-                "content-type",
-            ];
-            if !good || ours.contains(&name.to_ascii_lowercase().as_str()) {
-                return Err(invalid(
-                    format!("config.headers.{name}"),
-                    "is no header that can be set",
-                ));
-            }
-        }
-        Ok(remote)
-    }
-}
-
-impl Transport {
     /// `STDIO`, `SSE` or `HTTP`.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -376,6 +329,54 @@ impl fmt::Debug for ServerName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
+}
+
+fn program(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Program, Invalid> {
+    let args = match members.get("args").unwrap_or(&Value::Null) {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items
+            .iter()
+            .map(|it| plain(it, "config.args"))
+            .collect::<Result<_, _>>()?,
+        _ => return Err(invalid("config.args", "must be a list of texts")),
+    };
+    let program = Program {
+        command: required(members, "command")?,
+        args,
+        env: secrets(members, "env", before.and_then(Transport::secrets))?,
+        cwd: members
+            .get("cwd")
+            .filter(|it| !it.is_null())
+            .map(|it| plain(it, "config.cwd"))
+            .transpose()?,
+    };
+    Ok(program)
+}
+
+fn remote(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Remote, Invalid> {
+    let remote = Remote {
+        url: required(members, "url")?,
+        headers: secrets(members, "headers", before.and_then(Transport::secrets))?,
+    };
+    for (name, value) in &remote.headers {
+        let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
+            && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
+        let ours = [
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "accept",
+            "content-type",
+        ];
+        if !good || ours.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(invalid(
+                format!("config.headers.{name}"),
+                "is no header that can be set",
+            ));
+        }
+    }
+    Ok(remote)
 }
 
 fn required(members: &Map<String, Value>, name: &str) -> Result<String, Invalid> {

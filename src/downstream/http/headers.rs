@@ -31,7 +31,7 @@ pub(super) struct Accepts {
 }
 
 /// Refuses bodies that are not plain JSON.
-pub(super) fn check(headers: &HeaderMap) -> Result<(), Response> {
+pub(crate) fn check(headers: &HeaderMap) -> Result<(), Response> {
     let kind = one(headers, &header::CONTENT_TYPE).unwrap_or_default();
     if !is_json(kind) {
         let why = "Content-Type must be application/json, in UTF-8";

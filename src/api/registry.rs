@@ -1,0 +1,70 @@
+//! `/mcp/add`, `/mcp/remove` and `/mcp/list`: servers by name and address.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Hub, body,
+    servers::{error, refuse},
+};
+use crate::{
+    downstream::http::reply,
+    upstream::{Draft, Origin, Unchanged},
+};
+
+/// `POST /mcp/add`: registers a server, or moves the one of that name.
+pub(super) async fn add(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let body = match body::json(&hub, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let (Some(name), Some(url)) = (body["name"].as_str(), body["url"].as_str()) else {
+        return error(StatusCode::BAD_REQUEST, "name and url must be texts", None);
+    };
+    let draft = Draft::at(name, url);
+    let done = match hub.servers.register(&draft, Origin::Import).await {
+        Err(Unchanged::Taken(_)) => hub.servers.update(name, &draft).await,
+        done => done,
+    };
+    match done {
+        Ok(_) => said(&json!({"name": name, "url": url, "message": "registered"})),
+        Err(why) => refuse(&why),
+    }
+}
+
+/// `DELETE /mcp/remove`.
+pub(super) async fn remove(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let body = match body::json(&hub, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let Some(name) = body["name"].as_str() else {
+        return error(StatusCode::BAD_REQUEST, "name must be a text", None);
+    };
+    match hub.servers.remove(name).await {
+        Ok(()) => said(&json!({"name": name, "message": "removed"})),
+        Err(why) => refuse(&why),
+    }
+}
+
+/// `GET /mcp/list`.
+pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
+    let all = hub.servers.list();
+    let servers: Vec<Value> = all
+        .iter()
+        .filter_map(|it| {
+            Some(json!({"name": it.server.name.as_str(), "url": it.server.transport.url()?}))
+        })
+        .collect();
+    said(&json!({"servers": servers}))
+}
+
+fn said(answer: &Value) -> Response {
+    reply::json(StatusCode::OK, answer.to_string())
+}

@@ -1,0 +1,232 @@
+//! `/api/mcp/servers`: the servers behind the hub.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use super::{Hub, body};
+use crate::{
+    downstream::http::reply,
+    upstream::{Draft, Origin, Status, Unchanged, View, from_clients},
+};
+
+/// `GET /api/mcp/servers`.
+pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
+    let servers: Vec<Value> = hub.servers.list().iter().map(summary).collect();
+    reply::json(StatusCode::OK, Value::from(servers).to_string())
+}
+
+/// `POST /api/mcp/servers`.
+pub(super) async fn register(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let body = match body::json(&hub, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let done = async {
+        hub.servers
+            .register(&Draft::from_api(&body)?, Origin::Api)
+            .await
+    };
+    answer(StatusCode::CREATED, done.await, summary)
+}
+
+/// `GET /api/mcp/servers/{name}`.
+pub(super) async fn show(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, hub.servers.get(&name), detail)
+}
+
+/// `PUT /api/mcp/servers/{name}`: what is not named stays as it is.
+pub(super) async fn update(
+    State(hub): State<Arc<Hub>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    let body = match body::json(&hub, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let done = async {
+        let now = hub.servers.get(&name)?;
+        let enabled = body
+            .get("enabled")
+            .and_then(Value::as_bool)
+            .filter(|it| *it != now.server.enabled);
+        let changed = hub
+            .servers
+            .update(&name, &Draft::from_api(&merged(&now, &body))?)
+            .await?;
+        match enabled {
+            Some(enabled) => hub.servers.set_enabled(&name, enabled).await,
+            None => Ok(changed),
+        }
+    };
+    answer(StatusCode::OK, done.await, detail)
+}
+
+/// `DELETE /api/mcp/servers/{name}`.
+pub(super) async fn remove(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    match hub.servers.remove(&name).await {
+        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
+        Err(why) => refuse(&why),
+    }
+}
+
+/// `POST /api/mcp/servers/{name}/{action}`.
+pub(super) async fn act(
+    State(hub): State<Arc<Hub>>,
+    Path((name, action)): Path<(String, String)>,
+) -> Response {
+    let done = match action.as_str() {
+        "connect" => hub.servers.connect(&name).await,
+        "disconnect" => hub.servers.disconnect(&name).await,
+        "enable" => hub.servers.set_enabled(&name, true).await,
+        "disable" => hub.servers.set_enabled(&name, false).await,
+        _ => {
+            return error(
+                StatusCode::NOT_FOUND,
+                "use connect, disconnect, enable or disable",
+                None,
+            );
+        }
+    };
+    answer(StatusCode::OK, done, summary)
+}
+
+/// `POST /api/mcp/import`: the file of a desktop client.
+pub(super) async fn import(State(hub): State<Arc<Hub>>, request: Request) -> Response {
+    let body = match body::json(&hub, request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let found = match from_clients(&body) {
+        Ok(found) => found,
+        Err(why) => return refuse(&why.into()),
+    };
+    let entries = found
+        .into_iter()
+        .map(|(name, draft)| import_one(&hub, name, draft.map_err(Unchanged::from)));
+    let done: Vec<Value> = futures_util::future::join_all(entries).await;
+    reply::json(StatusCode::OK, json!({"servers": done}).to_string())
+}
+
+async fn import_one(hub: &Hub, name: String, draft: Result<Draft, Unchanged>) -> Value {
+    let done = match draft {
+        Ok(draft) => hub.servers.register(&draft, Origin::Import).await,
+        Err(why) => Err(why),
+    };
+    match done {
+        Ok(view) => {
+            let mut shown = summary(&view);
+            shown["importedAs"] = shown["name"].take();
+            shown["name"] = name.into();
+            shown
+        }
+        Err(why) => json!({"name": name, "error": why.to_string()}),
+    }
+}
+
+fn answer(
+    status: StatusCode,
+    done: Result<View, Unchanged>,
+    shown: fn(&View) -> Value,
+) -> Response {
+    match done {
+        Ok(view) => reply::json(status, shown(&view).to_string()),
+        Err(why) => refuse(&why),
+    }
+}
+
+/// The answer to a change that was not made.
+pub(super) fn refuse(why: &Unchanged) -> Response {
+    let (status, field) = match why {
+        Unchanged::Invalid(invalid) => (StatusCode::BAD_REQUEST, Some(invalid.field.as_str())),
+        Unchanged::Taken(_) | Unchanged::Full(_) => (StatusCode::CONFLICT, None),
+        Unchanged::Unknown(_) => (StatusCode::NOT_FOUND, None),
+        Unchanged::Store(_) | Unchanged::File(_) => {
+            tracing::error!("a change of the servers failed: {why}");
+            (StatusCode::INTERNAL_SERVER_ERROR, None)
+        }
+    };
+    error(status, &why.to_string(), field)
+}
+
+/// An error of the API.
+pub(super) fn error(status: StatusCode, why: &str, field: Option<&str>) -> Response {
+    let mut shown = json!({"error": why});
+    if let Some(field) = field {
+        shown["field"] = field.into();
+    }
+    reply::json(status, shown.to_string())
+}
+
+fn summary(view: &View) -> Value {
+    let (server, status) = (&view.server, &view.status);
+    let mut shown = json!({
+        "id": server.id,
+        "name": server.name.as_str(),
+        "description": server.description,
+        "transportType": server.transport.kind(),
+        "version": server.version,
+        "autoConnect": server.auto_connect,
+        "enabled": server.enabled,
+        "origin": server.origin.as_str(),
+        "status": status.state.name(),
+        "toolCount": status.tools.len(),
+        "createdAt": server.created_at,
+        "updatedAt": server.updated_at,
+    });
+    if let Some(cause) = &status.cause {
+        shown["cause"] = cause.as_str().into();
+    }
+    if let Some(differs) = view.differs {
+        shown["differsFromFile"] = differs.into();
+    }
+    shown
+}
+
+fn detail(view: &View) -> Value {
+    let mut shown = summary(view);
+    let Status {
+        tools,
+        withheld,
+        version,
+        info,
+        ..
+    } = &view.status;
+    shown["config"] = view.server.transport.shown();
+    shown["tools"] = tools.iter().map(String::as_str).collect();
+    shown["withheld"] = withheld
+        .iter()
+        .map(|it| json!({"name": it.name, "why": it.why}))
+        .collect();
+    shown["protocolVersion"] = version.map(|it| it.as_str()).into();
+    shown["serverInfo"] = info.clone();
+    shown
+}
+
+/// The description as it is, changed by what `body` names.
+fn merged(now: &View, body: &Value) -> Value {
+    let server = &now.server;
+    let mut all = json!({
+        "name": server.name.as_str(),
+        "description": server.description,
+        "transportType": server.transport.kind(),
+        "config": server.transport.shown(),
+        "version": server.version,
+        "autoConnect": server.auto_connect,
+    });
+    match body.as_object() {
+        Some(given) => {
+            for (name, value) in given {
+                all[name] = value.clone();
+            }
+            all
+        }
+        None => body.clone(),
+    }
+}

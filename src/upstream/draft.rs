@@ -1,0 +1,326 @@
+//! Descriptions of servers as people and programs write them, brought into one
+//! form: a request to the API, an entry of `maru.yaml` or `mcp.json`, and the
+//! `mcpServers` of desktop clients.
+
+use serde_json::{Map, Value, json};
+
+use super::server::{Invalid, invalid};
+use crate::config::McpServer;
+
+/// A server to be registered, not yet checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// `STDIO`, `SSE` or `HTTP`.
+    pub kind: String,
+    /// What depends on that.
+    pub config: Value,
+    /// Its own version.
+    pub version: Option<String>,
+    /// Whether it is connected at start.
+    pub auto_connect: bool,
+}
+
+impl Draft {
+    /// An address, as documents of old give it.
+    pub fn at(name: &str, url: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: None,
+            kind: kind_of(url).to_owned(),
+            config: json!({"url": url}),
+            version: None,
+            auto_connect: true,
+        }
+    }
+
+    /// The body of a request to the API.
+    pub fn from_api(body: &Value) -> Result<Self, Invalid> {
+        let known = [
+            "name",
+            "description",
+            "transportType",
+            "config",
+            "version",
+            "autoConnect",
+            "id",
+            "enabled",
+        ];
+        let body = members(body, &known)?;
+        Ok(Self {
+            name: needed(body, "name")?,
+            description: text(body, "description")?,
+            kind: needed(body, "transportType")?.to_uppercase(),
+            config: body.get("config").cloned().unwrap_or_else(|| json!({})),
+            version: text(body, "version")?,
+            auto_connect: flag(body, "autoConnect")?.unwrap_or(true),
+        })
+    }
+
+    /// An entry of `mcp.json`.
+    pub fn from_list(entry: &Value) -> Result<Self, Invalid> {
+        let entry = members(entry, &[&["name", "autoConnect"], ENTRY].concat())?;
+        let name = needed(entry, "name")?;
+        Self::from_entry(&name, entry)
+    }
+
+    /// A member of `mcpServers`. Its name is made to fit.
+    pub fn from_client(name: &str, entry: &Value) -> Result<Self, Invalid> {
+        let about_its_client = [
+            "disabled",
+            "autoApprove",
+            "alwaysAllow",
+            "timeout",
+            "gallery",
+            "envFile",
+            "dev",
+            "tools",
+            "note",
+        ];
+        let entry = members(entry, &[&about_its_client, ENTRY].concat())?;
+        let mut draft = Self::from_entry(&fit_name(name), entry)?;
+        draft.auto_connect = flag(entry, "disabled")? != Some(true);
+        Ok(draft)
+    }
+
+    fn from_entry(name: &str, entry: &Map<String, Value>) -> Result<Self, Invalid> {
+        let config = |names: &[&str]| -> Value {
+            let chosen = names
+                .iter()
+                .filter_map(|it| Some(((*it).to_owned(), entry.get(*it)?.clone())));
+            Value::Object(chosen.collect())
+        };
+        let url = text(entry, "url")?.or(text(entry, "serverUrl")?);
+        let (kind, config) = match (url, entry.contains_key("command")) {
+            (Some(_), true) => {
+                return Err(invalid(
+                    "url",
+                    "stands beside command; a server has one of them",
+                ));
+            }
+            (None, false) => {
+                return Err(invalid(
+                    "url",
+                    "is missing, and so is command; a server has one of them",
+                ));
+            }
+            (None, true) => ("STDIO", config(&["command", "args", "env", "cwd"])),
+            (Some(url), false) => {
+                let mut config = config(&["headers"]);
+                config["url"] = url.as_str().into();
+                (named_kind(entry)?.unwrap_or_else(|| kind_of(&url)), config)
+            }
+        };
+        if let Some(field) = placeholder(&config) {
+            return Err(invalid(
+                field,
+                "holds a placeholder ${…}; write the value itself",
+            ));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            description: text(entry, "description")?,
+            kind: kind.to_owned(),
+            config,
+            version: None,
+            auto_connect: flag(entry, "autoConnect")?.unwrap_or(true),
+        })
+    }
+}
+
+const ENTRY: &[&str] = &[
+    "url",
+    "serverUrl",
+    "headers",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "type",
+    "transport",
+    "description",
+];
+
+impl From<&McpServer> for Draft {
+    fn from(server: &McpServer) -> Self {
+        let secrets = |all: &std::collections::BTreeMap<String, crate::config::Secret>| -> Value {
+            all.iter()
+                .map(|(name, it)| (name.clone(), Value::from(it.reveal())))
+                .collect()
+        };
+        let kind = server.transport.to_uppercase();
+        let mut config = match kind.as_str() {
+            "STDIO" => json!({"args": server.args, "env": secrets(&server.env)}),
+            _ => json!({"headers": secrets(&server.headers)}),
+        };
+        for (name, value) in [
+            ("command", &server.command),
+            ("url", &server.url),
+            ("cwd", &server.cwd),
+        ] {
+            if let Some(value) = value {
+                config[name] = value.as_str().into();
+            }
+        }
+        Self {
+            name: server.name.clone(),
+            description: server.description.clone(),
+            kind,
+            config,
+            version: server.version.clone(),
+            auto_connect: server.auto_connect,
+        }
+    }
+}
+
+/// A name as someone wrote it, and what it stands for.
+pub type Named = (String, Result<Draft, Invalid>);
+
+/// The servers of a file of a desktop client: `mcpServers`, or `servers` in VS Code.
+pub fn from_clients(file: &Value) -> Result<Vec<Named>, Invalid> {
+    if let Some(list) = file.as_array() {
+        let name = |entry: &Value| entry["name"].as_str().unwrap_or("?").to_owned();
+        return Ok(list
+            .iter()
+            .map(|entry| (name(entry), Draft::from_list(entry)))
+            .collect());
+    }
+    let places = [
+        "/mcpServers",
+        "/servers",
+        "/mcp/servers",
+        "/mcp/mcpServers",
+        "/context_servers",
+    ];
+    let found = places
+        .iter()
+        .find_map(|it| file.pointer(it))
+        .and_then(Value::as_object);
+    let found =
+        found.ok_or_else(|| invalid("mcpServers", "is missing: this is no list of MCP servers"))?;
+    Ok(found
+        .iter()
+        .map(|(name, entry)| (name.clone(), Draft::from_client(name, entry)))
+        .collect())
+}
+
+/// The old kind of server says so in its address.
+fn kind_of(url: &str) -> &'static str {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    match path.trim_end_matches('/').ends_with("/sse") {
+        true => "SSE",
+        false => "HTTP",
+    }
+}
+
+fn named_kind(entry: &Map<String, Value>) -> Result<Option<&'static str>, Invalid> {
+    let named = text(entry, "type")?.or(text(entry, "transport")?);
+    let named = named.map(|it| it.to_ascii_lowercase().replace(['-', '_'], ""));
+    match named.as_deref() {
+        None => Ok(None),
+        Some("sse") => Ok(Some("SSE")),
+        Some("http" | "streamablehttp") => Ok(Some("HTTP")),
+        Some(_) => Err(invalid("type", "is unknown; use sse or http")),
+    }
+}
+
+fn placeholder(config: &Value) -> Option<String> {
+    let groups = ["env", "headers"]
+        .iter()
+        .filter_map(|it| Some((*it, config.get(*it)?.as_object()?)));
+    groups
+        .flat_map(|(group, members)| {
+            members
+                .iter()
+                .map(move |(name, value)| (group, name, value))
+        })
+        .find(|(_, _, value)| value.as_str().is_some_and(|it| it.contains("${")))
+        .map(|(group, name, _)| format!("{group}.{name}"))
+}
+
+/// `My Server` → `my-server`.
+fn fit_name(name: &str) -> String {
+    let mut fit = String::new();
+    for c in name.to_lowercase().chars() {
+        match c {
+            'a'..='z' | '0'..='9' => fit.push(c),
+            _ if fit.ends_with('-') || fit.is_empty() => (),
+            _ => fit.push('-'),
+        }
+    }
+    let fit: String = fit.chars().take(63).collect();
+    match fit.trim_end_matches('-') {
+        "" => name.to_owned(),
+        fit => fit.to_owned(),
+    }
+}
+
+fn members<'a>(value: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, Invalid> {
+    let members = value
+        .as_object()
+        .ok_or_else(|| invalid("entry", "must be an object"))?;
+    match members.keys().find(|it| !known.contains(&it.as_str())) {
+        None => Ok(members),
+        Some(unknown) => Err(invalid(
+            unknown.chars().take(60).collect::<String>(),
+            "is unknown",
+        )),
+    }
+}
+
+fn needed(members: &Map<String, Value>, name: &str) -> Result<String, Invalid> {
+    text(members, name)?.ok_or_else(|| invalid(name, "is missing"))
+}
+
+fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Invalid> {
+    match members.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(invalid(name, "must be text")),
+    }
+}
+
+fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, Invalid> {
+    match members.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(_) => Err(invalid(name, "must be true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_desktop_clients_are_understood() {
+        let file = json!({"mcpServers": {
+            "My Files": {"command": "npx", "args": ["-y", "fs"], "env": {"A": "b"}, "disabled": true},
+            "remote": {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer x"}},
+            "old": {"type": "sse", "url": "http://127.0.0.1:1/events"},
+            "both": {"command": "x", "url": "http://127.0.0.1:1/"},
+            "asks": {"command": "x", "env": {"KEY": "${input:key}"}},
+        }});
+        let found = from_clients(&file).unwrap();
+        let kinds: Vec<_> = found
+            .iter()
+            .map(|(_, it)| {
+                it.as_ref()
+                    .map(|it| (it.name.as_str(), it.kind.as_str(), it.auto_connect))
+                    .map_err(|why| why.field.as_str())
+            })
+            .collect();
+        let expected = [
+            Ok(("my-files", "STDIO", false)),
+            Ok(("remote", "HTTP", true)),
+            Ok(("old", "SSE", true)),
+            Err("url"),
+            Err("env.KEY"),
+        ];
+        assert_eq!(kinds, expected);
+        assert!(from_clients(&json!({"x": 1})).is_err());
+    }
+}

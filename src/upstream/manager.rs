@@ -1,0 +1,459 @@
+//! The servers that are registered: one place that changes them.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::future::join_all;
+use thiserror::Error;
+use tracing::{info, warn};
+
+use super::{
+    connection::{Handle, Settings, Status, spawn},
+    draft::Draft,
+    registry::Registry,
+    server::{Invalid, Origin, Rules, Server, ServerName, Transport},
+};
+use crate::store::{self, ServerRow, Store};
+
+/// Registers, connects and removes servers.
+#[derive(Debug)]
+pub struct Manager {
+    store: Store,
+    rules: Rules,
+    settings: Settings,
+    max_servers: usize,
+    servers: Mutex<BTreeMap<ServerName, Entry>>,
+    /// What `maru.yaml` says.
+    seeds: BTreeMap<String, Draft>,
+    /// One change at a time; the file changes with it.
+    registry: tokio::sync::Mutex<Registry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    server: Server,
+    handle: Handle,
+}
+
+/// A server and how it is.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// As registered.
+    pub server: Server,
+    /// As it is now.
+    pub status: Status,
+    /// Whether `maru.yaml` describes it otherwise; `None` if it does not.
+    pub differs: Option<bool>,
+}
+
+/// A change that was not made.
+#[derive(Debug, Error)]
+pub enum Unchanged {
+    /// The description is wrong.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The name is in use.
+    #[error("a server named {0} is registered already")]
+    Taken(ServerName),
+    /// There is no such server.
+    #[error("no server is named {0:?}")]
+    Unknown(String),
+    /// There are too many.
+    #[error("there are {0} servers, as many as mcp.security.max-servers allows")]
+    Full(usize),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// `mcp.json` could not be written.
+    #[error("cannot write mcp.json: {0}")]
+    File(String),
+}
+
+/// What the manager starts with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Where servers are kept.
+    pub store: Store,
+    /// What they are checked against.
+    pub rules: Rules,
+    /// How they are connected.
+    pub settings: Settings,
+    /// How many there may be.
+    pub max_servers: usize,
+    /// The servers of `maru.yaml`.
+    pub seeds: Vec<Draft>,
+    /// `mcp.json`.
+    pub registry: &'a Path,
+}
+
+impl Manager {
+    /// Reads the store, seeds it from the files, and begins to connect.
+    pub async fn start(start: Start<'_>) -> anyhow::Result<Arc<Self>> {
+        let (registry, (listed, refused)) =
+            Registry::load(start.registry).map_err(anyhow::Error::msg)?;
+        for (entry, why) in refused {
+            warn!("{} {entry} is not used: {why}", start.registry.display());
+        }
+        let manager = Arc::new(Self {
+            store: start.store,
+            rules: start.rules,
+            settings: start.settings,
+            max_servers: start.max_servers,
+            servers: Mutex::default(),
+            seeds: start
+                .seeds
+                .iter()
+                .map(|it| (it.name.clone(), it.clone()))
+                .collect(),
+            registry: tokio::sync::Mutex::new(registry),
+        });
+        for row in manager.store.servers().await? {
+            let name = row.name.clone();
+            match read(row) {
+                Ok(server) => manager.put(server),
+                Err(why) => warn!("the stored server {name} is not used: {why}"),
+            }
+        }
+        for (at, draft) in start.seeds.into_iter().enumerate() {
+            let seeded = manager.seed(&draft, Origin::File).await;
+            seeded.map_err(|why| anyhow::anyhow!("mcp.servers.{at} ({}): {why}", draft.name))?;
+        }
+        manager.load(listed).await?;
+        manager.connect_all();
+        Ok(manager)
+    }
+
+    /// Servers of `mcp.json`: new ones are registered, and those that came from
+    /// there follow its address.
+    async fn load(&self, listed: Vec<Draft>) -> Result<(), Unchanged> {
+        for draft in listed {
+            let known = self.find(&draft.name).ok();
+            let moved = known
+                .as_ref()
+                .is_some_and(|it| it.server.transport.url() != draft.config["url"].as_str());
+            let done = match &known {
+                Some(it) if moved && it.server.origin == Origin::Import => {
+                    self.change(&draft.name, &draft).await.map(drop)
+                }
+                Some(_) => Ok(()),
+                None => self.seed(&draft, Origin::Import).await,
+            };
+            match done {
+                Err(Unchanged::Invalid(why)) => {
+                    warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
+                    self.registry.lock().await.refuse(&draft);
+                }
+                Err(why @ Unchanged::Full(_)) => {
+                    warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
+                    self.registry.lock().await.refuse(&draft);
+                }
+                done => done?,
+            }
+        }
+        let registry = self.registry.lock().await;
+        self.save(&registry)
+    }
+
+    fn connect_all(&self) {
+        let servers = self.lock();
+        info!(count = servers.len(), "servers are registered");
+        for entry in servers
+            .values()
+            .filter(|it| it.server.auto_connect && it.server.enabled)
+        {
+            entry.handle.connect_soon();
+        }
+    }
+
+    /// Waits for the first attempt at every server that is to be connected.
+    pub async fn settled(&self) {
+        let handles: Vec<Handle> = {
+            let servers = self.lock();
+            let wanted = servers
+                .values()
+                .filter(|it| it.server.auto_connect && it.server.enabled);
+            wanted.map(|it| it.handle.clone()).collect()
+        };
+        join_all(handles.iter().map(Handle::connect)).await;
+    }
+
+    /// Every server, by name.
+    pub fn list(&self) -> Vec<View> {
+        let servers: Vec<Entry> = self.lock().values().cloned().collect();
+        servers.into_iter().map(|it| self.view(it)).collect()
+    }
+
+    /// One server.
+    pub fn get(&self, name: &str) -> Result<View, Unchanged> {
+        self.find(name).map(|entry| self.view(entry))
+    }
+
+    /// Registers a server, and connects it if it wants that.
+    pub async fn register(&self, draft: &Draft, origin: Origin) -> Result<View, Unchanged> {
+        {
+            let registry = self.registry.lock().await;
+            self.add(draft, origin).await?;
+            self.save(&registry)?;
+        }
+        let entry = self.find(&draft.name)?;
+        if draft.auto_connect {
+            entry.handle.connect().await;
+        }
+        Ok(self.view(entry))
+    }
+
+    /// Replaces the description of a server; its connection is made anew only
+    /// if it is reached otherwise.
+    pub async fn update(&self, name: &str, draft: &Draft) -> Result<View, Unchanged> {
+        let reconnect = {
+            let registry = self.registry.lock().await;
+            let reconnect = self.change(name, draft).await?;
+            self.save(&registry)?;
+            reconnect
+        };
+        let entry = self.find(name)?;
+        if reconnect {
+            entry.handle.connect().await;
+        }
+        Ok(self.view(entry))
+    }
+
+    /// Removes a server and closes its connection.
+    pub async fn remove(&self, name: &str) -> Result<(), Unchanged> {
+        let registry = self.registry.lock().await;
+        let entry = self.find(name)?;
+        // The file first: left over there, the server would come back.
+        let others = self.addresses(Some(&entry.server.name));
+        save(&registry, &others)?;
+        self.store.delete_server(name).await?;
+        self.lock().remove(&entry.server.name);
+        drop(registry);
+        entry.handle.end().await;
+        Ok(())
+    }
+
+    /// Connects a server; how that went is in its status.
+    pub async fn connect(&self, name: &str) -> Result<View, Unchanged> {
+        let entry = self.find(name)?;
+        entry.handle.connect().await;
+        Ok(self.view(entry))
+    }
+
+    /// Closes the connection to a server, which stays registered.
+    pub async fn disconnect(&self, name: &str) -> Result<View, Unchanged> {
+        let entry = self.find(name)?;
+        entry.handle.disconnect().await;
+        Ok(self.view(entry))
+    }
+
+    /// Switches a server on or off.
+    pub async fn set_enabled(&self, name: &str, enabled: bool) -> Result<View, Unchanged> {
+        let mut entry = self.find(name)?;
+        {
+            let _one_change_at_a_time = self.registry.lock().await;
+            entry.server.enabled = enabled;
+            entry.server.updated_at = now();
+            self.store.update_server(&row(&entry.server)).await?;
+            self.lock().insert(entry.server.name.clone(), entry.clone());
+        }
+        match enabled {
+            false => entry.handle.disable().await,
+            true => {
+                entry.handle.enable().await;
+                if entry.server.auto_connect {
+                    entry.handle.connect().await;
+                }
+            }
+        }
+        Ok(self.view(entry))
+    }
+
+    async fn seed(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {
+        match self.add(draft, origin).await {
+            // The store may have been changed since; it is right.
+            Err(Unchanged::Taken(_)) => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn add(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {
+        let name = self.rules.name(&draft.name)?;
+        if self.lock().contains_key(&name) {
+            return Err(Unchanged::Taken(name));
+        }
+        let transport = self.rules.transport(&draft.kind, &draft.config, None)?;
+        let count = self.lock().len();
+        if count >= self.max_servers {
+            return Err(Unchanged::Full(count));
+        }
+        let server = Server {
+            id: uuid::Uuid::new_v4().to_string(),
+            name,
+            description: short(draft.description.as_ref(), "description", 500)?,
+            transport,
+            version: short(draft.version.as_ref(), "version", 50)?,
+            auto_connect: draft.auto_connect,
+            enabled: true,
+            origin,
+            created_at: now(),
+            updated_at: now(),
+        };
+        match self.store.insert_server(&row(&server)).await? {
+            true => self.put(server),
+            false => return Err(Unchanged::Taken(server.name)),
+        }
+        Ok(())
+    }
+
+    /// True when the connection has to be made anew.
+    async fn change(&self, name: &str, draft: &Draft) -> Result<bool, Unchanged> {
+        let before = self.find(name)?;
+        if draft.name != name {
+            let why = "a server keeps its name; remove it and register it anew".to_owned();
+            return Err(Unchanged::Invalid(Invalid {
+                field: "name".to_owned(),
+                why,
+            }));
+        }
+        let transport =
+            self.rules
+                .transport(&draft.kind, &draft.config, Some(&before.server.transport))?;
+        let server = Server {
+            description: short(draft.description.as_ref(), "description", 500)?,
+            version: short(draft.version.as_ref(), "version", 50)?,
+            auto_connect: draft.auto_connect,
+            updated_at: now(),
+            transport,
+            ..before.server.clone()
+        };
+        if !self.store.update_server(&row(&server)).await? {
+            return Err(Unchanged::Unknown(name.to_owned()));
+        }
+        if server.transport == before.server.transport {
+            let handle = before.handle;
+            self.lock()
+                .insert(server.name.clone(), Entry { server, handle });
+            return Ok(false);
+        }
+        before.handle.end().await;
+        let connect = server.enabled && server.auto_connect;
+        self.put(server);
+        Ok(connect)
+    }
+
+    fn put(&self, server: Server) {
+        let handle = spawn(server.clone(), &self.settings);
+        self.lock()
+            .insert(server.name.clone(), Entry { server, handle });
+    }
+
+    fn save(&self, registry: &Registry) -> Result<(), Unchanged> {
+        save(registry, &self.addresses(None))
+    }
+
+    fn addresses(&self, without: Option<&ServerName>) -> Vec<(ServerName, Option<String>)> {
+        let servers = self.lock();
+        let kept = servers
+            .values()
+            .filter(|it| Some(&it.server.name) != without);
+        kept.map(|it| {
+            (
+                it.server.name.clone(),
+                it.server.transport.url().map(str::to_owned),
+            )
+        })
+        .collect()
+    }
+
+    fn find(&self, name: &str) -> Result<Entry, Unchanged> {
+        let shown = || Unchanged::Unknown(name.chars().take(70).collect());
+        let name = ServerName::parse(name).map_err(|_| shown())?;
+        self.lock().get(&name).cloned().ok_or_else(shown)
+    }
+
+    fn view(&self, entry: Entry) -> View {
+        let seed = self.seeds.get(entry.server.name.as_str());
+        View {
+            differs: seed.map(|seed| differs(seed, &entry.server)),
+            status: entry.handle.status(),
+            server: entry.server,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerName, Entry>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn save(registry: &Registry, servers: &[(ServerName, Option<String>)]) -> Result<(), Unchanged> {
+    let entries = servers
+        .iter()
+        .map(|(name, url)| (name.as_str(), url.as_deref()));
+    registry
+        .save(entries)
+        .map_err(|error| Unchanged::File(error.kind().to_string()))
+}
+
+fn differs(seed: &Draft, server: &Server) -> bool {
+    let transport = Transport::read(&seed.kind, &seed.config, None);
+    transport.as_ref() != Ok(&server.transport)
+        || seed.description != server.description
+        || seed.auto_connect != server.auto_connect
+        || seed.version != server.version
+}
+
+fn short(text: Option<&String>, field: &str, limit: usize) -> Result<Option<String>, Invalid> {
+    match text {
+        Some(text) if text.chars().count() > limit => {
+            let why = format!("may have {limit} characters at most");
+            Err(Invalid {
+                field: field.to_owned(),
+                why,
+            })
+        }
+        text => Ok(text.cloned()),
+    }
+}
+
+fn row(server: &Server) -> ServerRow {
+    ServerRow {
+        id: server.id.clone(),
+        name: server.name.to_string(),
+        description: server.description.clone(),
+        transport_type: server.transport.kind().to_owned(),
+        config: server.transport.revealed().to_string(),
+        version: server.version.clone(),
+        auto_connect: server.auto_connect,
+        enabled: server.enabled,
+        origin: server.origin.as_str().to_owned(),
+        created_at: server.created_at,
+        updated_at: server.updated_at,
+    }
+}
+
+fn read(row: ServerRow) -> Result<Server, Invalid> {
+    let config = serde_json::from_str(&row.config).unwrap_or_default();
+    Ok(Server {
+        id: row.id,
+        name: ServerName::parse(&row.name)?,
+        description: row.description,
+        transport: Transport::read(&row.transport_type, &config, None)?,
+        version: row.version,
+        auto_connect: row.auto_connect,
+        enabled: row.enabled,
+        origin: Origin::parse(&row.origin),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    })
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
