@@ -5,6 +5,7 @@ mod client;
 mod config;
 mod out;
 mod serve;
+mod servers;
 mod tools;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -48,6 +49,8 @@ enum Command {
     Tools(tools::Options),
     /// Call a tool and print its result; the exit code tells whether it succeeded
     Call(call::Options),
+    /// Manage the MCP servers whose tools the running hub offers
+    Servers(servers::Options),
     /// Show the settings in force and where each comes from
     Config(config::Options),
 }
@@ -55,6 +58,7 @@ enum Command {
 const EXAMPLES: &str = "Examples:
   maru                                              start the hub on 127.0.0.1:20006
   maru tools                                        what can be called
+  maru servers add files -- npx -y @modelcontextprotocol/server-filesystem /data
   maru call search_docs '{\"query\":\"연차\"}'          call a tool
   maru --listen 127.0.0.1:0 --data-dir /tmp/maru    any free port, data of its own
   maru config                                       settings and where they come from
@@ -83,6 +87,7 @@ impl Cli {
             Command::Stdio => serve::stdio(loaded.config),
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
+            Command::Servers(options) => servers::run(&loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),
         }
     }

@@ -44,26 +44,12 @@ impl Client {
     /// The hub that was named by `--listen`, the one that runs on this data
     /// directory, or the catalog itself.
     pub(super) async fn open(loaded: Loaded) -> Result<Self> {
-        let named = loaded.origin("/listen") != Origin::Default;
-        let config = loaded.config;
-        let own = running_hub(&config.data_dir);
-        let address = match named {
-            true => Some(config.listen.to_string()),
-            false => own.clone(),
-        };
-        let Some(address) = address else {
-            let core = Core::open(config, None).await?;
-            core.servers.settled().await;
-            return Ok(Self::Direct(Box::new(core)));
-        };
-        // Only our own hub is shown our token.
-        let token = (own.as_ref() == Some(&address))
-            .then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
-        Ok(Self::Hub(Remote {
-            address,
-            token: token.flatten(),
-            deadline: config.limits.tool_timeout() + Duration::from_secs(5),
-        }))
+        if let Some(hub) = Remote::find(&loaded) {
+            return Ok(Self::Hub(hub));
+        }
+        let core = Core::open(loaded.config, None).await?;
+        core.servers.settled().await;
+        Ok(Self::Direct(Box::new(core)))
     }
 
     /// The entries of `tools/list`.
@@ -119,6 +105,86 @@ impl Client {
 }
 
 impl Remote {
+    /// The hub that was named by `--listen`, or the one that runs on this data
+    /// directory.
+    fn find(loaded: &Loaded) -> Option<Self> {
+        let named = loaded.origin("/listen") != Origin::Default;
+        let config = &loaded.config;
+        let own = running_hub(&config.data_dir);
+        let address = match named {
+            true => config.listen.to_string(),
+            false => own.clone()?,
+        };
+        // Only our own hub is shown our token.
+        let token = (own.as_ref() == Some(&address))
+            .then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
+        let longest = config
+            .limits
+            .tool_timeout_ms
+            .max(config.mcp.connect_timeout_ms);
+        Some(Self {
+            address,
+            token: token.flatten(),
+            deadline: Duration::from_millis(longest) + Duration::from_secs(5),
+        })
+    }
+
+    /// The same; there must be one.
+    pub(super) fn open(loaded: &Loaded) -> Result<Self> {
+        Self::find(loaded).ok_or_else(|| {
+            anyhow!(
+                "no hub runs on the data directory {}; start one with: maru",
+                loaded.config.data_dir.display()
+            )
+        })
+    }
+
+    /// A request to the API; its status and answer.
+    pub(super) async fn rest(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value)> {
+        let request = self.request(method, path).body(Full::new(Bytes::from(
+            body.map_or(String::new(), Value::to_string),
+        )))?;
+        let (status, text) = self.exchange(request).await?;
+        let answer = match text.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&text).context("the hub's answer is not JSON")?,
+        };
+        Ok((status, answer))
+    }
+
+    fn request(&self, method: &str, path: &str) -> hyper::http::request::Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.address)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json");
+        match &self.token {
+            Some(token) => {
+                request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()))
+            }
+            None => request,
+        }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
+        let late = |_| {
+            anyhow!(
+                "the hub at {} did not answer within {:?}",
+                self.address,
+                self.deadline
+            )
+        };
+        time::timeout(self.deadline, self.send(request))
+            .await
+            .map_err(late)?
+    }
+
     /// One request of 2026-07-28, which needs no handshake.
     async fn ask(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
         params["_meta"] =
@@ -126,28 +192,15 @@ impl Remote {
         let name = params["name"].as_str().map(str::to_owned);
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let mut request = Request::post("/mcp")
-            .header(header::HOST, &self.address)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json")
+        let mut request = self
+            .request("POST", "/mcp")
             .header("mcp-protocol-version", Version::V2026_07_28.as_str())
             .header("mcp-method", method);
         if let Some(name) = name {
             request = request.header("mcp-name", &*header_text(&name));
         }
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
-        }
         let request = request.body(Full::new(Bytes::from(body)))?;
-        let text = time::timeout(self.deadline, self.send(request))
-            .await
-            .map_err(|_| {
-                anyhow!(
-                    "the hub at {} did not answer within {:?}",
-                    self.address,
-                    self.deadline
-                )
-            })??;
+        let (_, text) = self.exchange(request).await?;
         let answer: Value =
             serde_json::from_slice(&text).context("the hub's answer is not JSON")?;
         Ok(match answer.get("error") {
@@ -159,7 +212,7 @@ impl Remote {
         })
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
         let unreachable = || format!("cannot reach the hub at {}", self.address);
         let stream = TcpStream::connect(&self.address)
             .await
@@ -168,12 +221,10 @@ impl Remote {
             .await
             .with_context(unreachable)?;
         let exchange = async {
-            sender
-                .send_request(request)
-                .await?
-                .into_body()
-                .collect()
-                .await
+            let reply = sender.send_request(request).await?;
+            let status = reply.status().as_u16();
+            let body = reply.into_body().collect().await?;
+            Ok::<_, hyper::Error>((status, body.to_bytes()))
         };
         let mut exchange = std::pin::pin!(exchange);
         let mut connection = std::pin::pin!(connection);
@@ -181,6 +232,6 @@ impl Remote {
             body = &mut exchange => body,
             _closed = &mut connection => exchange.await,
         };
-        Ok(body.with_context(unreachable)?.to_bytes())
+        body.with_context(unreachable)
     }
 }

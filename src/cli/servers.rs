@@ -1,0 +1,304 @@
+//! `maru servers`: the servers behind the running hub.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::{CANNOT, client::Remote, out, serve::block_on};
+use crate::{config::Loaded, mcp};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  maru servers add files -- npx -y @modelcontextprotocol/server-filesystem /data
+  maru servers add github --env GITHUB_TOKEN=… -- npx -y @modelcontextprotocol/server-github
+  maru servers add remote --url http://127.0.0.1:8081/sse
+  maru servers import ~/.cursor/mcp.json
+  maru servers list
+  maru servers show files")]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+    /// Print what the hub answers as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Register a server and connect it
+    Add(Add),
+    /// List the servers and how they are
+    List,
+    /// Show one server with its tools
+    Show(Name),
+    /// Connect a server now
+    Connect(Name),
+    /// Close the connection to a server, which stays registered
+    Disconnect(Name),
+    /// Switch a server on
+    Enable(Name),
+    /// Switch a server off: it stays registered and is never connected
+    Disable(Name),
+    /// Remove a server
+    Remove(Name),
+    /// Register the servers of a file that Claude Desktop, Cursor or VS Code wrote
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Name {
+    /// The server
+    name: String,
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    /// Its name: a-z, 0-9, - and _
+    name: String,
+    /// Address of a server that is reached over HTTP
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// sse or http [default: sse if the address ends in /sse, else http]
+    #[arg(long, requires = "url")]
+    transport: Option<String>,
+    /// A header for every request, such as "Authorization: Bearer TOKEN"
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
+    headers: Vec<String>,
+    /// A variable for the program
+    #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url")]
+    env: Vec<String>,
+    /// What it is for
+    #[arg(long)]
+    description: Option<String>,
+    /// Register only; do not connect now or at start
+    #[arg(long)]
+    no_connect: bool,
+    /// The program of a stdio server and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const ROUTE: &str = "/api/mcp/servers";
+
+pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
+    let hub = Remote::open(loaded)?;
+    let answer = block_on(options.action.ask(&hub))?;
+    let (status, answer) = answer;
+    if !(200..300).contains(&status) {
+        let why = answer["error"]
+            .as_str()
+            .or(answer["error"]["message"].as_str());
+        out::complain(why.unwrap_or("the hub refused, without saying why"));
+        return Ok(ExitCode::from(CANNOT));
+    }
+    let text = match options.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
+        false => options.action.show(&answer),
+    };
+    out::print(&text)?;
+    Ok(ExitCode::from(u8::from(options.action.failed(&answer))))
+}
+
+impl Action {
+    async fn ask(&self, hub: &Remote) -> Result<(u16, Value)> {
+        let act = |name: &Name, action: &str| format!("{ROUTE}/{}/{action}", name.name);
+        match self {
+            Self::Add(add) => hub.rest("POST", ROUTE, Some(&add.body()?)).await,
+            Self::List => hub.rest("GET", ROUTE, None).await,
+            Self::Show(name) => {
+                hub.rest("GET", &format!("{ROUTE}/{}", name.name), None)
+                    .await
+            }
+            Self::Connect(name) => hub.rest("POST", &act(name, "connect"), None).await,
+            Self::Disconnect(name) => hub.rest("POST", &act(name, "disconnect"), None).await,
+            Self::Enable(name) => hub.rest("POST", &act(name, "enable"), None).await,
+            Self::Disable(name) => hub.rest("POST", &act(name, "disable"), None).await,
+            Self::Remove(name) => {
+                hub.rest("DELETE", &format!("{ROUTE}/{}", name.name), None)
+                    .await
+            }
+            Self::Import { file } => {
+                hub.rest("POST", "/api/mcp/import", Some(&read(file)?))
+                    .await
+            }
+        }
+    }
+
+    /// Whether a server that should be connected now is not.
+    fn failed(&self, answer: &Value) -> bool {
+        let broken = |it: &Value| it["status"] == "FAILED" || it.get("error").is_some();
+        match self {
+            Self::Add(_) | Self::Connect(_) => broken(answer),
+            Self::Import { .. } => answer["servers"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(broken)),
+            _ => false,
+        }
+    }
+
+    fn show(&self, answer: &Value) -> String {
+        match self {
+            Self::List => table(answer.as_array().map_or(&[], Vec::as_slice)),
+            Self::Show(_) => detail(answer),
+            Self::Remove(name) => format!("{} is removed\n", name.name),
+            Self::Import { .. } => {
+                let all = answer["servers"].as_array().map_or(&[][..], Vec::as_slice);
+                all.iter().map(imported).collect()
+            }
+            _ => line(answer),
+        }
+    }
+}
+
+impl Add {
+    fn body(&self) -> Result<Value> {
+        let pairs = |all: &[String], mark: char| -> Result<Map<String, Value>> {
+            let pair = |it: &String| {
+                let (name, value) = it
+                    .split_once(mark)
+                    .with_context(|| format!("{it:?} has no {mark:?}"))?;
+                Ok((name.trim().to_owned(), Value::from(value.trim())))
+            };
+            all.iter().map(pair).collect()
+        };
+        let (kind, config) = match (&self.url, self.command.split_first()) {
+            (Some(url), None) => {
+                let guessed = if url.trim_end_matches('/').ends_with("/sse") {
+                    "SSE"
+                } else {
+                    "HTTP"
+                };
+                let kind = self.transport.as_deref().unwrap_or(guessed);
+                (
+                    kind,
+                    json!({"url": url, "headers": pairs(&self.headers, ':')?}),
+                )
+            }
+            (None, Some((command, args))) => (
+                "STDIO",
+                json!({"command": command, "args": args, "env": pairs(&self.env, '=')?}),
+            ),
+            _ => bail!("say how the server is reached: --url URL, or -- COMMAND ARGUMENTS"),
+        };
+        Ok(json!({
+            "name": self.name,
+            "description": self.description,
+            "transportType": kind.to_uppercase(),
+            "config": config,
+            "autoConnect": !self.no_connect,
+        }))
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Value> {
+    let shown = file.display();
+    let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let text = mcp::check(text).with_context(|| format!("{shown} cannot be used"))?;
+    serde_json::from_str(text).with_context(|| format!("{shown} cannot be used"))
+}
+
+fn text(value: &Value, name: &str) -> String {
+    match &value[name] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn table(servers: &[Value]) -> String {
+    if servers.is_empty() {
+        return "no server is registered; see maru servers add --help\n".to_owned();
+    }
+    let mut rows = vec![
+        ["NAME", "STATUS", "TOOLS", "TRANSPORT", "FROM", "NOTE"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    rows.extend(servers.iter().map(|it| {
+        let differs = it["differsFromFile"] == true;
+        let note = match differs {
+            true => "differs from maru.yaml ".to_owned(),
+            false => String::new(),
+        };
+        let note = format!("{note}{}", text(it, "cause"));
+        vec![
+            text(it, "name"),
+            text(it, "status"),
+            text(it, "toolCount"),
+            text(it, "transportType"),
+            text(it, "origin"),
+            note,
+        ]
+    }));
+    out::table(&rows)
+}
+
+fn line(server: &Value) -> String {
+    let tools = match server["status"] == "CONNECTED" {
+        true => format!(", {} tools", server["toolCount"]),
+        false => String::new(),
+    };
+    let cause = match text(server, "cause") {
+        cause if cause.is_empty() => String::new(),
+        cause => format!(": {cause}"),
+    };
+    format!(
+        "{} is {}{tools}{cause}\n",
+        text(server, "name"),
+        text(server, "status")
+    )
+}
+
+fn imported(entry: &Value) -> String {
+    match entry.get("error") {
+        Some(why) => format!(
+            "{} is not imported: {}\n",
+            text(entry, "name"),
+            why.as_str().unwrap_or_default()
+        ),
+        None => {
+            let mut shown = entry.clone();
+            shown["name"] = entry["importedAs"].clone();
+            line(&shown)
+        }
+    }
+}
+
+fn detail(server: &Value) -> String {
+    let tools: Vec<&str> = server["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let rows = [
+        ("name", text(server, "name")),
+        ("status", text(server, "status")),
+        ("cause", text(server, "cause")),
+        ("description", text(server, "description")),
+        ("transport", text(server, "transportType")),
+        ("config", text(server, "config")),
+        ("protocol", text(server, "protocolVersion")),
+        ("connects at start", text(server, "autoConnect")),
+        ("registered by", text(server, "origin")),
+        ("tools", tools.join(", ")),
+    ];
+    let mut rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
+    for it in server["withheld"].as_array().into_iter().flatten() {
+        rows.push(vec![
+            "withheld".to_owned(),
+            format!("{}: {}", text(it, "name"), text(it, "why")),
+        ]);
+    }
+    out::table(&rows)
+}
