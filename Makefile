@@ -2,7 +2,8 @@
 .PHONY: test lint docs bench run
 
 test: lint
-	CLIENT_TOOLS="$$(scripts/tools)" cargo nextest run --no-fail-fast
+	cargo build --quiet --package fixture-server
+	CLIENT_TOOLS="$$(scripts/tools)" FIXTURE_SERVER="$${CARGO_TARGET_DIR:-target}/debug/fixture-server" cargo nextest run --no-fail-fast
 	cargo test --quiet --package mcpload
 
 lint:

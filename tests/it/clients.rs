@@ -101,6 +101,17 @@ pub(crate) async fn run(command: &mut Command) -> String {
     shown
 }
 
+/// What the inspector shows after asking at `door`.
+pub(crate) async fn inspect(door: &[String], rest: &[&str]) -> String {
+    let mut command = Command::new(node());
+    command
+        .arg(tools().join("node_modules/.bin/mcp-inspector"))
+        .arg("--cli")
+        .args(door)
+        .args(rest);
+    run(&mut command).await
+}
+
 #[tokio::test]
 async fn typescript_sdk_1() {
     check(Runs::Node, "ts_sdk1.mjs", &[]).await;
@@ -162,17 +173,8 @@ async fn inspector() {
             .map(str::to_owned)
             .to_vec(),
     ];
-    let inspect = |door: &[String], rest: &[&str]| {
-        let mut command = Command::new(node());
-        command
-            .arg(tools().join("node_modules/.bin/mcp-inspector"))
-            .arg("--cli")
-            .args(door)
-            .args(rest);
-        command
-    };
     for door in doors {
-        let listed = run(&mut inspect(&door, &["--method", "tools/list"])).await;
+        let listed = inspect(&door, &["--method", "tools/list"]).await;
         assert!(
             listed.contains("calculate_vacation_days"),
             "{door:?}: {listed}"
@@ -185,7 +187,7 @@ async fn inspector() {
             "--tool-arg",
             "query=연차",
         ];
-        let called = run(&mut inspect(&door, &call)).await;
+        let called = inspect(&door, &call).await;
         assert!(called.contains("연차 휴가 규정"), "{door:?}: {called}");
     }
 }

@@ -7,15 +7,15 @@ use crate::{
     hub::TestHub,
 };
 
-/// Runs every required scenario of `version`; returns how many passed.
-async fn passed(address: &str, version: &str) -> usize {
+/// Runs every required scenario of `version` against `url`; returns how many
+/// passed.
+pub(crate) async fn passed(url: &str, version: &str) -> usize {
     let suite = tools().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let out = tempfile::tempdir().unwrap();
     let mut command = Command::new(node());
-    let url = format!("http://{address}/mcp");
     command
         .arg(suite)
-        .args(["server", "--url", &url, "--requirements", version, "-o"])
+        .args(["server", "--url", url, "--requirements", version, "-o"])
         .arg(out.path());
     let shown = run(&mut command).await;
     let summary = shown.split("=== SUMMARY ===").nth(1).expect("a summary");
@@ -46,11 +46,11 @@ async fn passed(address: &str, version: &str) -> usize {
 #[tokio::test]
 async fn every_required_scenario_with_sessions() {
     let hub = TestHub::with_suite().await;
-    assert_eq!(passed(&hub.address, "2025-11-25").await, 30);
+    assert_eq!(passed(&hub.url(), "2025-11-25").await, 30);
 }
 
 #[tokio::test]
 async fn every_required_scenario_without_sessions() {
     let hub = TestHub::with_suite().await;
-    assert_eq!(passed(&hub.address, "2026-07-28").await, 37);
+    assert_eq!(passed(&hub.url(), "2026-07-28").await, 37);
 }

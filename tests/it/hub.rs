@@ -62,6 +62,10 @@ impl TestHub {
         self.running.catalog().publish(OWN_SERVER, offers);
     }
 
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
     pub(crate) fn post(&self, body: &Value) -> Ask {
         Ask::post(&self.address, "/mcp", body)
     }

@@ -17,6 +17,7 @@ mod conformance;
 mod docs;
 mod doors;
 mod fixture;
+mod fixture_server;
 mod hostile;
 mod hub;
 mod modern;
