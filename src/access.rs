@@ -65,6 +65,11 @@ impl Principal {
         &self.name
     }
 
+    /// The same, to be kept.
+    pub fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// What they may do.
     pub fn role(&self) -> Role {
         self.role

@@ -8,6 +8,7 @@
 mod channel;
 mod command;
 mod connection;
+mod desk;
 mod draft;
 mod forward;
 mod handshake;

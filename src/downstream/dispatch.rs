@@ -208,6 +208,8 @@ impl Engine {
             arguments: params.arguments.unwrap_or("{}"),
         };
         let mut peer = Peer {
+            owner: context.caller.principal.shared_name(),
+            version: context.version,
             out: Some(context.out.clone()),
             progress_token: params.meta()?.progress_token()?,
             log_level: context.log_level,

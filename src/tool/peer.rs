@@ -5,14 +5,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    mcp::{Id, LogLevel, notification},
+    mcp::{Id, LogLevel, Version, notification},
     queue,
 };
 
 /// The way back to the caller. Messages to a caller who cannot take them, or
 /// has gone, are dropped.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Peer {
+    /// Who asks, as far as others are to be told apart.
+    pub owner: Arc<str>,
+    /// The protocol version that the caller speaks.
+    pub version: Version,
     /// Where messages go.
     pub out: Option<queue::Sender>,
     /// Names the call in progress reports, if the caller wants any.
@@ -34,6 +38,22 @@ pub struct Inputs {
     pub responses: Map<String, Value>,
     /// The state that came with the questions.
     pub state: Option<String>,
+}
+
+impl Default for Peer {
+    /// A caller who hears nothing and cannot be asked.
+    fn default() -> Self {
+        Self {
+            owner: "local".into(),
+            version: Version::LATEST_LEGACY,
+            out: None,
+            progress_token: None,
+            log_level: None,
+            capabilities: Arc::default(),
+            inputs: Inputs::default(),
+            meta: None,
+        }
+    }
 }
 
 impl Peer {

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
-    news::{News, answer_unasked},
+    desk::Desk,
+    news::{News, answer_or_give},
 };
 use crate::{
     mcp::{
@@ -22,16 +23,14 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Messages of one call that wait to be read; more are dropped.
-const SIDE: usize = 64;
-
 /// The calls on one link, and the way out.
 #[derive(Debug)]
 pub(super) struct Channel {
     out: queue::Sender,
     tasks: Tasks,
     news: Arc<News>,
-    calls: Mutex<AHashMap<i64, Waiting>>,
+    desk: Desk,
+    answers: Mutex<AHashMap<i64, oneshot::Sender<String>>>,
     next: AtomicI64,
     cause: Mutex<Option<Error>>,
     /// The other side is gone.
@@ -42,20 +41,12 @@ pub(super) struct Channel {
     pub(super) closed: CancellationToken,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    side: mpsc::Sender<String>,
-    answer: oneshot::Sender<String>,
-    /// Whether a client stands behind it, who can be told and asked.
-    has_client: bool,
-}
-
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
 pub(super) struct Call {
     channel: Arc<Channel>,
     id: i64,
-    side: mpsc::Receiver<String>,
+    side: Option<mpsc::Receiver<String>>,
     answer: oneshot::Receiver<String>,
     done: bool,
 }
@@ -66,7 +57,8 @@ impl Channel {
             out,
             tasks,
             news,
-            calls: Mutex::default(),
+            desk: Desk::default(),
+            answers: Mutex::default(),
             next: AtomicI64::new(1),
             cause: Mutex::default(),
             lost: CancellationToken::new(),
@@ -75,31 +67,23 @@ impl Channel {
         })
     }
 
-    /// Sends a request. `has_client`: its messages may go to a client.
+    /// Sends a request; `owner` is the client behind it, who may be told and asked.
     pub(super) async fn start(
         self: &Arc<Self>,
         method: &str,
         params: &(dyn Fn(i64) -> String + Sync),
-        has_client: bool,
+        owner: Option<&Arc<str>>,
     ) -> Result<Call, Error> {
         let id = self.next.fetch_add(1, Relaxed);
-        let (side, side_of_call) = mpsc::channel(SIDE);
         let (answer, answer_of_call) = oneshot::channel();
         let call = Call {
             channel: Arc::clone(self),
             id,
-            side: side_of_call,
+            side: owner.map(|owner| self.desk.sit(id, owner)),
             answer: answer_of_call,
             done: false,
         };
-        lock(&self.calls).insert(
-            id,
-            Waiting {
-                side,
-                answer,
-                has_client,
-            },
-        );
+        lock(&self.answers).insert(id, answer);
         // Checked after it is on the list: `lose` empties the list.
         if self.lost.is_cancelled() {
             return Err(self.why());
@@ -125,7 +109,8 @@ impl Channel {
     pub(super) fn lose(&self, why: Error) {
         lock(&self.cause).get_or_insert(why);
         self.lost.cancel();
-        lock(&self.calls).clear();
+        lock(&self.answers).clear();
+        self.desk.clear();
     }
 
     /// Why the other side is gone.
@@ -152,8 +137,8 @@ impl Channel {
             Ok(Message::Response(response)) => {
                 let Id::Number(id) = response.id else { return };
                 // An answer to nobody is late, or nonsense.
-                if let Some(waiting) = lock(&self.calls).remove(&id) {
-                    let _ = waiting.answer.send(text.to_owned());
+                if let Some(waiting) = lock(&self.answers).remove(&id) {
+                    let _ = waiting.send(text.to_owned());
                 }
             }
             Ok(Message::Notification { method, params }) => self.notified(&method, params, text),
@@ -165,52 +150,20 @@ impl Channel {
         match method {
             "notifications/progress" => {
                 let token = Params::read(params).ok().and_then(|it| it.progress_token);
-                if let Some(Id::Number(id)) = token.and_then(Id::read)
-                    && let Some(waiting) = lock(&self.calls).get(&id)
-                {
-                    // Too much progress to tell of each.
-                    let _ = waiting.side.try_send(text.to_owned());
+                if let Some(Id::Number(id)) = token.and_then(Id::read) {
+                    self.desk.give_to(id, text);
                 }
             }
             "notifications/message" => {
-                let _belongs_to_nobody = self.give_to_the_only_call(text);
+                let _belongs_to_nobody = self.desk.give(text);
             }
             _ => self.news.notified(method, params),
         }
     }
 
     fn asked(&self, request: &Request<'_>, text: &str) {
-        let answer = match &*request.method {
-            "sampling/createMessage" | "elicitation/create" | "roots/list" => {
-                match self.give_to_the_only_call(text) {
-                    Given::Taken => return,
-                    Given::Nobody => answer_unasked(request),
-                    Given::Unclear => {
-                        let why = "several requests are in progress; nobody can tell to whom this belongs";
-                        error(
-                            Some(&request.id),
-                            &RpcError::new(code::INVALID_REQUEST, why),
-                        )
-                    }
-                }
-            }
-            _ => answer_unasked(request),
-        };
-        self.send_soon(answer);
-    }
-
-    /// Nothing says which call such a message belongs to. With one in
-    /// progress it is clear; with more it must not reach the wrong client.
-    fn give_to_the_only_call(&self, text: &str) -> Given {
-        let calls = lock(&self.calls);
-        let mut with_client = calls.values().filter(|it| it.has_client);
-        match (with_client.next(), with_client.next()) {
-            (None, _) => Given::Nobody,
-            (Some(_), Some(_)) => Given::Unclear,
-            (Some(only), None) => match only.side.try_send(text.to_owned()) {
-                Ok(()) => Given::Taken,
-                Err(_full_or_gone) => Given::Unclear,
-            },
+        if let Some(answer) = answer_or_give(&self.desk, request, text) {
+            self.send_soon(answer);
         }
     }
 
@@ -220,17 +173,20 @@ impl Channel {
         let Some(id) = broken_answer(bytes) else {
             return;
         };
-        if let Some(waiting) = lock(&self.calls).remove(&id) {
+        if let Some(waiting) = lock(&self.answers).remove(&id) {
             let why = RpcError::new(code::INTERNAL, UNREADABLE);
-            let _ = waiting.answer.send(error(Some(&Id::Number(id)), &why));
+            let _ = waiting.send(error(Some(&Id::Number(id)), &why));
         }
     }
 
     fn send_soon(&self, text: String) {
-        let out = self.out.clone();
+        let (out, lost) = (self.out.clone(), self.lost.clone());
         self.tasks.spawn(async move {
-            // Gone, then there is nobody to answer.
-            let _ = out.send(text).await;
+            tokio::select! {
+                // Gone, then there is nobody to answer.
+                _ = out.send(text) => (),
+                () = lost.cancelled() => (),
+            }
         });
     }
 }
@@ -250,18 +206,18 @@ fn broken_answer(bytes: &[u8]) -> Option<i64> {
     id[..end].parse().ok()
 }
 
-enum Given {
-    Taken,
-    Nobody,
-    Unclear,
-}
-
 impl Call {
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<String, Error> {
+        let side = async {
+            match &mut self.side {
+                Some(side) => side.recv().await,
+                None => None,
+            }
+        };
         tokio::select! {
             biased;
-            Some(text) = self.side.recv() => Ok(text),
+            Some(text) = side => Ok(text),
             answer = &mut self.answer => {
                 self.done = true;
                 answer.map_err(|_| self.channel.why())
@@ -277,7 +233,8 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let waited = lock(&self.channel.calls).remove(&self.id).is_some();
+        let waited = lock(&self.channel.answers).remove(&self.id).is_some();
+        self.channel.desk.leave(self.id);
         if waited && !self.done && !self.channel.lost.is_cancelled() {
             let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
             self.channel

@@ -79,7 +79,7 @@ pub(super) async fn ask(
             name: Some(question.key),
             mirrors: &question.mirrors,
             params: &params,
-            has_client: true,
+            owner: Some(&peer.owner),
         })
         .await?;
     follow(live, Following { call, turn }, peer).await
@@ -170,7 +170,8 @@ fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value
             ));
         }
     };
-    if peer.capabilities.get(needs).is_none() {
+    // A client of 2026-07-28 is told what it lacks.
+    if peer.capabilities.get(needs).is_none() && !peer.version.is_modern() {
         let why = format!("the client that made this request cannot do {needs}");
         return Err(error(
             Some(&request.id),

@@ -115,7 +115,7 @@ async fn start(link: &Link, method: &'static str, params: &Value) -> Result<Call
         name: None,
         mirrors: &[],
         params: &|_| text.clone(),
-        has_client: false,
+        owner: None,
     })
     .await
 }

@@ -21,7 +21,7 @@ use hyper::{
 use tokio::{sync::Notify, time};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, link::Ask, news::News};
+use super::{Error, desk::Desk, link::Ask, news::News};
 use crate::{
     mcp::{Id, Version, header_text, raw_request},
     outbound::{Client, Reply, Target},
@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub(super) use call::Call;
+use call::Seated;
 pub(super) use listen::listen;
 
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -48,6 +49,8 @@ pub(super) struct Link {
     /// What every request carries before anything is agreed on.
     base: HeaderMap,
     agreed: OnceLock<Agreed>,
+    /// Calls of clients; older servers tell of them on a stream of its own.
+    desk: Desk,
     next: AtomicI64,
     tasks: Tasks,
     news: Arc<News>,
@@ -87,6 +90,7 @@ impl Link {
             client,
             base,
             agreed: OnceLock::new(),
+            desk: Desk::default(),
             next: AtomicI64::new(1),
             tasks: tasks.clone(),
             news,
@@ -145,8 +149,10 @@ impl Link {
                 }
             }
         }
+        let owner = ask.owner.filter(|_| !self.version().is_modern());
+        let side = owner.map(|owner| Seated::new(self, id, owner));
         let reply = self.request(Method::POST, headers, text).await?;
-        Call::new(Arc::clone(self), id, ask.method, reply).await
+        Call::new(Arc::clone(self), id, ask.method, reply, side).await
     }
 
     /// Sends a message that wants no answer.
@@ -158,6 +164,18 @@ impl Link {
         };
         let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
         time::timeout(SOON, exchange).await.map_err(late)?.map(drop)
+    }
+
+    /// Sends a message that nobody waits for.
+    fn send_soon(self: &Arc<Self>, text: String) {
+        let link = Arc::clone(self);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                // The server finds out by itself otherwise.
+                _ = link.send(text) => (),
+                () = link.closing.cancelled() => (),
+            }
+        });
     }
 
     fn headers(&self) -> HeaderMap {
@@ -214,7 +232,9 @@ impl Link {
         }
         self.closing.cancel();
         let has_session = self.agreed.get().is_some_and(|it| it.has_session);
-        if !has_session || self.lost.is_cancelled() {
+        let was_lost = self.lost.is_cancelled();
+        self.lose(Error::Lost("the connection was closed".to_owned()));
+        if !has_session || was_lost {
             return self.closed.cancel();
         }
         let link = Arc::clone(self);

@@ -29,19 +29,17 @@ pub(super) struct Ask<'a> {
     pub(super) mirrors: &'a [(String, String)],
     /// The parameters, given the id of the request.
     pub(super) params: &'a (dyn Fn(i64) -> String + Sync),
-    /// Whether messages on the way may go to a client.
-    pub(super) has_client: bool,
+    /// The client behind it, who may be told and asked.
+    pub(super) owner: Option<&'a Arc<str>>,
 }
 
 impl Link {
     /// Sends a request.
     pub(super) async fn start(&self, ask: &Ask<'_>) -> Result<Call, Error> {
         Ok(match self {
-            Self::Channel(channel) => Call::Channel(
-                channel
-                    .start(ask.method, ask.params, ask.has_client)
-                    .await?,
-            ),
+            Self::Channel(channel) => {
+                Call::Channel(channel.start(ask.method, ask.params, ask.owner).await?)
+            }
             Self::Http(link) => Call::Http(Box::new(link.start(ask).await?)),
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use super::desk::{Desk, Given};
 use crate::{
     mcp::{Params, Raw, Request, RpcError, code, error, result},
     tool::Catalog,
@@ -48,18 +49,31 @@ impl News {
     }
 }
 
-/// The answer to a request of the server that belongs to no call of ours.
-pub(super) fn answer_unasked(request: &Request<'_>) -> String {
-    match &*request.method {
-        "ping" => result(&request.id, "{}"),
-        // The hub has no folders of its own; clients may have.
-        "roots/list" => result(&request.id, &json!({"roots": []}).to_string()),
-        _ => {
-            let why = "no request of a client is in progress that this could belong to";
-            error(
+/// Gives a request of the server to the call it belongs to, or answers it.
+pub(super) fn answer_or_give(desk: &Desk, request: &Request<'_>, text: &str) -> Option<String> {
+    let refuse = |why: &'static str| {
+        let why = RpcError::new(code::INVALID_REQUEST, why);
+        Some(error(Some(&request.id), &why))
+    };
+    let given = match &*request.method {
+        "ping" => return Some(result(&request.id, "{}")),
+        "sampling/createMessage" | "elicitation/create" | "roots/list" => desk.give(text),
+        method => {
+            return Some(error(
                 Some(&request.id),
-                &RpcError::new(code::INVALID_REQUEST, why),
-            )
+                &RpcError::method_not_found(method),
+            ));
+        }
+    };
+    match given {
+        Given::Taken => None,
+        // The hub has no folders of its own; clients may have.
+        Given::Nobody if request.method == "roots/list" => {
+            Some(result(&request.id, &json!({"roots": []}).to_string()))
+        }
+        Given::Nobody => refuse("no request of a client is in progress that this could belong to"),
+        Given::Unclear => {
+            refuse("requests of several clients are in progress; this could belong to any")
         }
     }
 }

@@ -8,7 +8,7 @@ use hyper::{
     header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
 use serde_json::json;
-use tokio::time;
+use tokio::{sync::mpsc, time};
 
 use super::{LAST_EVENT, Link, SESSION};
 use crate::{
@@ -30,7 +30,34 @@ pub(in crate::upstream) struct Call {
     /// Reads events, if that is how the answer comes.
     events: Option<Events>,
     resumed: usize,
+    /// Messages that come on another stream.
+    side: Option<Seated>,
     done: bool,
+}
+
+/// A place at the desk of the link.
+#[derive(Debug)]
+pub(super) struct Seated {
+    link: Arc<Link>,
+    id: i64,
+    messages: mpsc::Receiver<String>,
+}
+
+impl Seated {
+    pub(super) fn new(link: &Arc<Link>, id: i64, owner: &Arc<str>) -> Self {
+        let messages = link.desk.sit(id, owner);
+        Self {
+            link: Arc::clone(link),
+            id,
+            messages,
+        }
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        self.link.desk.leave(self.id);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +77,7 @@ impl Call {
         id: i64,
         method: &'static str,
         reply: Reply,
+        side: Option<Seated>,
     ) -> Result<Self, Error> {
         let kind = reply
             .headers
@@ -70,6 +98,7 @@ impl Call {
             reply,
             events: None,
             resumed: 0,
+            side,
             done: false,
         };
         if !call.reply.status.is_success() {
@@ -126,6 +155,20 @@ impl Call {
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
+        let Some(mut side) = self.side.take() else {
+            return self.own().await;
+        };
+        let next = tokio::select! {
+            biased;
+            Some(text) = side.messages.recv() => Ok(text),
+            next = self.own() => next,
+        };
+        self.side = Some(side);
+        next
+    }
+
+    /// The next message on its own stream. Cancel-safe.
+    async fn own(&mut self) -> Result<String, Error> {
         if self.events.is_none() {
             return self.whole().await;
         }
@@ -264,10 +307,6 @@ impl Drop for Call {
         }
         let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
         let text = notification("notifications/cancelled", &params);
-        let link = Arc::clone(&self.link);
-        self.link.tasks.spawn(async move {
-            // The server finds out by itself otherwise.
-            let _ = link.send(text).await;
-        });
+        self.link.send_soon(text);
     }
 }

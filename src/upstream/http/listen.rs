@@ -11,8 +11,8 @@ use tokio::time;
 
 use super::{LAST_EVENT, Link, call::Events};
 use crate::{
-    mcp::{Message, Version, check, key},
-    upstream::{Error, handshake::client_info, link::Ask, news::answer_unasked},
+    mcp::{Id, Message, Params, Version, check, key},
+    upstream::{Error, handshake::client_info, link::Ask, news::answer_or_give},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -102,7 +102,7 @@ async fn subscriptions(link: &Arc<Link>, capabilities: &Value) -> Option<Error> 
             name: None,
             mirrors: &[],
             params: &|_| params.clone(),
-            has_client: false,
+            owner: None,
         };
         let mut call = match link.start(&ask).await {
             Ok(call) => call,
@@ -151,14 +151,22 @@ fn hear(link: &Arc<Link>, data: &str) {
         return;
     };
     match Message::read(text) {
-        Ok(Message::Notification { method, params }) => link.news.notified(&method, params),
+        Ok(Message::Notification { method, params }) => match &*method {
+            "notifications/message" => {
+                let _belongs_to_nobody = link.desk.give(text);
+            }
+            "notifications/progress" => {
+                let token = Params::read(params).ok().and_then(|it| it.progress_token);
+                if let Some(Id::Number(id)) = token.and_then(Id::read) {
+                    link.desk.give_to(id, text);
+                }
+            }
+            _ => link.news.notified(&method, params),
+        },
         Ok(Message::Request(request)) => {
-            let answer = answer_unasked(&request);
-            let link = Arc::clone(link);
-            link.tasks.clone().spawn(async move {
-                // The server asks again if it cares.
-                let _ = link.send(answer).await;
-            });
+            if let Some(answer) = answer_or_give(&link.desk, &request, text) {
+                link.send_soon(answer);
+            }
         }
         Ok(Message::Response(_)) | Err(_) => (),
     }
