@@ -3,6 +3,7 @@
 mod arguments;
 pub mod builtin;
 mod catalog;
+mod mirror;
 mod name;
 mod offer;
 pub mod output;
@@ -10,6 +11,7 @@ mod peer;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, no_resource};
+pub use mirror::{Mirror, mirrors};
 pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };

@@ -256,7 +256,7 @@ impl Engine {
         let Some(raw) = params.request_state else {
             return Ok(Inputs {
                 responses,
-                state: None,
+                ..Inputs::default()
             });
         };
         let text = Params::text(Some(raw), "requestState")?;
@@ -264,7 +264,11 @@ impl Engine {
         let state = state.map_err(|_| {
             RpcError::params("params.requestState is not ours, or is too old; start again")
         })?;
-        Ok(Inputs { responses, state })
+        Ok(Inputs {
+            responses,
+            state,
+            failed: None,
+        })
     }
 
     fn input_required(

@@ -31,13 +31,15 @@ pub(super) async fn collect(
         let answer = session
             .ask(context.out, method, &request["params"], PATIENCE)
             .await;
-        let answer = answer.map_err(|why| {
-            RpcError::new(
-                code::INTERNAL,
-                format!("the client did not answer {method}: {why}"),
-            )
-        })?;
-        inputs.responses.insert(key, answer);
+        match answer {
+            Ok(answer) => {
+                inputs.responses.insert(key, answer);
+            }
+            Err(why) => {
+                inputs.failed = Some(format!("the client did not answer {method}: {why}"));
+                return Ok(inputs);
+            }
+        }
     }
     Ok(inputs)
 }

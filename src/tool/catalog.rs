@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    offer::{Action, Answer, Ask, Input, Offer, Watching},
+    offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
     output,
     peer::Peer,
     view::{Shelf, View},
@@ -221,6 +221,15 @@ impl Catalog {
         action: Action,
         peer: Peer,
     ) -> Result<Result<Answer, RpcError>, String> {
+        // A server that waits is told; our own tools do not wait.
+        if let Some(why) = peer
+            .inputs
+            .failed
+            .as_ref()
+            .filter(|_| &*offer.server == OWN_SERVER)
+        {
+            return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
+        }
         let answer = (offer.handler)(Ask { action, peer });
         time::timeout(self.timeout, answer)
             .await

@@ -5,7 +5,12 @@ use std::{any::Any, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{arguments::Arguments, name, peer::Peer};
+use super::{
+    arguments::Arguments,
+    mirror::{Mirror, mirrors},
+    name,
+    peer::Peer,
+};
 use crate::mcp::{Params, RpcError};
 
 /// The server that maru's own offers belong to.
@@ -38,6 +43,7 @@ pub struct Offer {
     pub(super) arguments: Option<Arguments>,
     pub(super) handler: Handler,
     pub(super) watcher: Option<Watcher>,
+    mirrors: Vec<Mirror>,
 }
 
 /// Begins to watch a resource for someone; dropping what it gives ends that.
@@ -119,6 +125,7 @@ impl Offer {
         let arguments = (kind == Kind::Tool).then(|| {
             Arguments::new(&key, &members["inputSchema"]).expect("our own schemas are valid")
         });
+        let mirrored = mirrors(&described["inputSchema"]).unwrap_or_default();
         Arc::new(Self {
             kind,
             server: OWN_SERVER.into(),
@@ -129,6 +136,7 @@ impl Offer {
             arguments,
             handler,
             watcher: None,
+            mirrors: mirrored,
         })
     }
 
@@ -156,6 +164,7 @@ impl Offer {
             legacy_members: legacy(described),
             handler,
             watcher: None,
+            mirrors: mirrors(&described["inputSchema"]).unwrap_or_default(),
         }
     }
 
@@ -174,6 +183,11 @@ impl Offer {
     /// The name on its own server.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Parameters that are mirrored in headers.
+    pub fn mirrors(&self) -> &[Mirror] {
+        &self.mirrors
     }
 
     /// What kind of thing it is.

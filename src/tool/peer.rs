@@ -36,6 +36,8 @@ pub struct Peer {
 pub struct Inputs {
     /// Results by key.
     pub responses: Map<String, Value>,
+    /// Why the caller did not answer.
+    pub failed: Option<String>,
     /// The state that came with the questions.
     pub state: Option<String>,
 }

@@ -132,7 +132,8 @@ impl Shelf {
         &self.offers
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Arc<Offer>> {
+    /// The offer of this key.
+    pub fn get(&self, key: &str) -> Option<&Arc<Offer>> {
         self.index.get(key).map(|at| &self.offers[*at])
     }
 

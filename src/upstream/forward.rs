@@ -60,6 +60,9 @@ pub(super) async fn ask(
     if let (false, Some(name)) = (is_modern, &peer.inputs.state) {
         return go_on(live, name, peer).await;
     }
+    if let Some(why) = &peer.inputs.failed {
+        return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
+    }
     if let Some(level) = peer.log_level {
         live.log_as_much_as(level).await?;
     }
@@ -100,11 +103,15 @@ async fn go_on(
         let why = "the server no longer waits for this answer; start again";
         return Ok(Err(RpcError::params(why)));
     };
-    let answer = peer.inputs.responses.get(ONLY).cloned().unwrap_or_default();
-    waiting
-        .call
-        .answer(result(&waiting.question, &answer.to_string()))
-        .await?;
+    let answer = match (&peer.inputs.failed, peer.inputs.responses.get(ONLY)) {
+        (None, Some(answer)) => result(&waiting.question, &answer.to_string()),
+        (why, _) => {
+            let why = why.as_deref().unwrap_or("the client did not answer");
+            let why = RpcError::new(code::INTERNAL, why.to_owned());
+            error(Some(&waiting.question), &why)
+        }
+    };
+    waiting.call.answer(answer).await?;
     let Waiting { call, turn, .. } = waiting;
     follow(live, Following { call, turn }, peer).await
 }

@@ -6,16 +6,11 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    Error,
-    connection::Shared,
-    forward::Question,
-    handshake::ask,
-    open::Live,
-    repair::{mirrors, repair},
+    Error, connection::Shared, forward::Question, handshake::ask, open::Live, repair::repair,
 };
 use crate::{
     mcp::{Version, key},
-    tool::{Action, Ask, Handler, Kind, Offer, Watching},
+    tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors},
 };
 
 /// The most that one server may list of a kind.
@@ -187,12 +182,7 @@ fn offer(shared: &Arc<Shared>, kind: Kind, key: String, entry: &Value) -> Arc<Of
     })
 }
 
-fn handler(
-    shared: Arc<Shared>,
-    kind: Kind,
-    key: Arc<str>,
-    mirrors: Arc<[(String, String)]>,
-) -> Handler {
+fn handler(shared: Arc<Shared>, kind: Kind, key: Arc<str>, mirrors: Arc<[Mirror]>) -> Handler {
     Arc::new(move |ask: Ask| {
         let (shared, key, mirrors) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&mirrors));
         async move {
@@ -204,12 +194,7 @@ fn handler(
 }
 
 /// The request that an action is on the server itself.
-fn question<'a>(
-    kind: Kind,
-    key: &'a str,
-    mirrors: &[(String, String)],
-    action: &'a Action,
-) -> Question<'a> {
+fn question<'a>(kind: Kind, key: &'a str, mirrors: &[Mirror], action: &'a Action) -> Question<'a> {
     let name = Value::from(key);
     let plain = |method, key, params| Question {
         method,
@@ -222,7 +207,10 @@ fn question<'a>(
             method: "tools/call",
             key,
             params: format!("\"name\":{name},\"arguments\":{}", arguments.text()),
-            mirrors: mirrored(mirrors, arguments),
+            mirrors: mirrors
+                .iter()
+                .filter_map(|it| Some((it.header.clone(), it.value(arguments)?)))
+                .collect(),
         },
         Action::Get(arguments) => plain(
             "prompts/get",
@@ -254,19 +242,6 @@ fn question<'a>(
             )
         }
     }
-}
-
-/// Headers and their values for the arguments that are mirrored.
-fn mirrored(mirrors: &[(String, String)], arguments: &Value) -> Vec<(String, String)> {
-    let value = |(name, header): &(String, String)| {
-        let text = match arguments.get(name)? {
-            Value::String(text) => text.clone(),
-            Value::Null => return None,
-            other => other.to_string(),
-        };
-        Some((header.clone(), text))
-    };
-    mirrors.iter().filter_map(value).collect()
 }
 
 /// Watches a resource on the connection there is now.

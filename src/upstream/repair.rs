@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::tool::Kind;
+use crate::tool::{Kind, mirrors};
 
 const MAX_NAME: usize = 128;
 const MAX_ADDRESS: usize = 2048;
@@ -113,30 +113,6 @@ fn check_schema(schema: &Value, left: usize) -> Result<(), String> {
         }),
         _ => Ok(()),
     }
-}
-
-/// Parameters that 2026-07-28 mirrors in headers: their name and the header's.
-pub(super) fn mirrors(schema: &Value) -> Result<Vec<(String, String)>, String> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let Some(header) = property.get("x-mcp-header") else {
-            continue;
-        };
-        let header = header.as_str().unwrap_or_default();
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let plain = matches!(
-            property["type"].as_str(),
-            Some("string" | "integer" | "boolean")
-        );
-        let taken = found.iter().any(|(_, it)| it.eq_ignore_ascii_case(header));
-        if header.is_empty() || !header.bytes().all(token) || !plain || taken {
-            return Err(format!(
-                "the x-mcp-header of its parameter {name:?} is not valid"
-            ));
-        }
-        found.push((name.clone(), header.to_owned()));
-    }
-    Ok(found)
 }
 
 fn drop_unless(entry: &mut Map<String, Value>, name: &str, good: fn(&Value) -> bool) {

@@ -1,164 +1,15 @@
 //! Every door in every version it speaks, with the same assertions.
 
-use std::{collections::HashMap, process::Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use crate::{
+    door::{Door, LEGACY},
     hub::{TestHub, initialize, modern, request},
-    wire::{Ask, Reply, within},
+    wire::{Ask, within},
 };
-
-const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-
-/// A client of one door.
-enum Door {
-    /// Streamable HTTP with a session.
-    Session {
-        address: String,
-        path: &'static str,
-        headers: HashMap<&'static str, String>,
-    },
-    /// Streamable HTTP, stateless.
-    Stateless { hub: String },
-    /// HTTP+SSE.
-    Sse {
-        address: String,
-        endpoint: String,
-        stream: Box<Reply>,
-    },
-    /// A child's stdin and stdout.
-    Stdio {
-        _child: Child,
-        input: ChildStdin,
-        output: Lines<BufReader<ChildStdout>>,
-        modern: bool,
-    },
-}
-
-impl Door {
-    async fn streamable(hub: &TestHub, path: &'static str, version: &str) -> Self {
-        let reply = Ask::post(&hub.address, path, &initialize(version, &json!({})))
-            .send()
-            .await;
-        let id = reply.headers["mcp-session-id"].clone();
-        let agreed = reply.json().await["result"]["protocolVersion"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        assert_eq!(agreed, version);
-        let headers = HashMap::from([("mcp-session-id", id), ("mcp-protocol-version", agreed)]);
-        Self::Session {
-            address: hub.address.clone(),
-            path,
-            headers,
-        }
-    }
-
-    async fn sse(hub: &TestHub, version: &str) -> Self {
-        let get = Ask::new(&hub.address, "GET", "/sse").header("accept", "text/event-stream");
-        let mut stream = Box::new(get.send().await);
-        let first = stream.event().await.unwrap();
-        assert_eq!(first.name, "endpoint");
-        let mut door = Self::Sse {
-            address: hub.address.clone(),
-            endpoint: first.data,
-            stream,
-        };
-        door.shake_hands(version).await;
-        door
-    }
-
-    async fn stdio(hub: &TestHub, version: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
-            .args(["stdio", "--data-dir"])
-            .arg(hub.directory.path().join("stdio"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        let modern = version == "2026-07-28";
-        let mut door = Self::Stdio {
-            _child: child,
-            input,
-            output,
-            modern,
-        };
-        if !modern {
-            door.shake_hands(version).await;
-        }
-        door
-    }
-
-    async fn shake_hands(&mut self, version: &str) {
-        let done = self.exchange(initialize(version, &json!({}))).await;
-        assert_eq!(done["result"]["protocolVersion"], version);
-        assert_eq!(done["result"]["serverInfo"]["name"], "maru");
-    }
-
-    async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
-        let body = match self {
-            Self::Stateless { .. } | Self::Stdio { modern: true, .. } => {
-                let mut body = modern(method, params);
-                body["id"] = id.into();
-                body
-            }
-            _ => request(id, method, params),
-        };
-        let answer = self.exchange(body).await;
-        assert_eq!(answer["id"], id, "{answer}");
-        answer
-    }
-
-    async fn exchange(&mut self, body: Value) -> Value {
-        match self {
-            Self::Session {
-                address,
-                path,
-                headers,
-            } => {
-                let mut ask = Ask::post(address, path, &body);
-                for (name, value) in headers {
-                    ask = ask.header(name, value);
-                }
-                ask.send().await.answer().await
-            }
-            Self::Stateless { hub } => {
-                let mut ask = Ask::post(hub, "/mcp", &body)
-                    .header("mcp-protocol-version", "2026-07-28")
-                    .header("mcp-method", body["method"].as_str().unwrap());
-                if let Some(name) = body["params"]["name"].as_str() {
-                    ask = ask.header("mcp-name", name);
-                }
-                ask.send().await.answer().await
-            }
-            Self::Sse {
-                address,
-                endpoint,
-                stream,
-            } => {
-                let posted = Ask::post(address, endpoint, &body).send().await;
-                assert_eq!(posted.status, 202);
-                stream.message().await.unwrap()
-            }
-            Self::Stdio { input, output, .. } => {
-                input
-                    .write_all(format!("{body}\n").as_bytes())
-                    .await
-                    .unwrap();
-                let line = within(output.next_line()).await.unwrap().unwrap();
-                serde_json::from_str(&line).unwrap()
-            }
-        }
-    }
-}
 
 /// What must hold through every door.
 async fn check(mut door: Door) {
@@ -253,7 +104,7 @@ async fn http_sse_offers_the_same_in_every_version() {
 async fn stdio_offers_the_same_in_every_version() {
     let hub = TestHub::start().await;
     for version in LEGACY.into_iter().chain(["2026-07-28"]) {
-        check(Door::stdio(&hub, version).await).await;
+        check(Door::stdio(hub.directory.path(), version).await).await;
     }
 }
 

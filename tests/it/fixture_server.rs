@@ -92,19 +92,19 @@ pub(crate) fn program() -> PathBuf {
 #[tokio::test]
 async fn every_required_scenario_with_sessions() {
     let (_server, url) = FixtureServer::start("http").await;
-    assert_eq!(passed(&url, "2025-11-25").await, 30);
+    assert_eq!(passed(&url, "2025-11-25", &[]).await, 30);
 }
 
 #[tokio::test]
 async fn every_required_scenario_without_sessions() {
     let (_server, url) = FixtureServer::start("http").await;
-    assert_eq!(passed(&url, "2026-07-28").await, 37);
+    assert_eq!(passed(&url, "2026-07-28", &[]).await, 37);
 }
 
 #[tokio::test]
 async fn every_required_scenario_of_an_old_server() {
     let (_server, url) = FixtureServer::start("http-legacy").await;
-    assert_eq!(passed(&url, "2025-11-25").await, 30);
+    assert_eq!(passed(&url, "2025-11-25", &[]).await, 30);
 }
 
 #[tokio::test]

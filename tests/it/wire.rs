@@ -113,13 +113,17 @@ impl Reply {
 
     /// The next event; `None` at the end of the stream.
     pub(crate) async fn event(&mut self) -> Option<Event> {
-        while self.events.is_empty() {
-            let frame = within(self.body.frame()).await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                assert!(self.reader.feed(&data, &mut self.events));
+        // Signs of life are no events, so the wait is for all of them together.
+        within(async {
+            while self.events.is_empty() {
+                let frame = self.body.frame().await?.ok()?;
+                if let Ok(data) = frame.into_data() {
+                    assert!(self.reader.feed(&data, &mut self.events));
+                }
             }
-        }
-        Some(self.events.remove(0))
+            Some(self.events.remove(0))
+        })
+        .await
     }
 
     /// The next message of an event stream.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{http::StatusCode, response::Response};
+use axum::{
+    http::{HeaderName, StatusCode},
+    response::Response,
+};
 
 use super::{
     Arrival,
@@ -14,6 +17,7 @@ use crate::{
     downstream::{dispatch::Owned, listen, modern::Client},
     mcp::{Params, Request, RpcError, code},
     queue,
+    tool::Input,
 };
 
 pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'_>) -> Response {
@@ -62,7 +66,32 @@ fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
     if mirror.is_some() && mirrored(&arrival.headers, &NAME) != mirror {
         return Err(mismatch("Mcp-Name"));
     }
+    if request.method == "tools/call" {
+        check_mirrors(arrival, &params)?;
+    }
     Ok(client)
+}
+
+/// Parameters that the tool mirrors in headers of their own.
+fn check_mirrors(arrival: &Arrival, params: &Params<'_>) -> Result<(), RpcError> {
+    let snapshot = arrival.engine.catalog().snapshot();
+    let view = snapshot.view(&arrival.caller.scope)?;
+    let Some(offer) = view.tools.get(&Params::text(params.name, "name")?) else {
+        return Ok(());
+    };
+    if offer.mirrors().is_empty() {
+        return Ok(());
+    }
+    let arguments = Input::read(params.arguments)?;
+    let wrong = offer.mirrors().iter().find(|mirror| {
+        let header = HeaderName::try_from(format!("mcp-param-{}", mirror.header)).ok();
+        let said = header.and_then(|it| mirrored(&arrival.headers, &it));
+        !mirror.agrees(said.as_deref(), &arguments)
+    });
+    match wrong {
+        None => Ok(()),
+        Some(mirror) => Err(mismatch(&format!("Mcp-Param-{}", mirror.header))),
+    }
 }
 
 fn mismatch(header: &str) -> RpcError {

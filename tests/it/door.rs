@@ -1,0 +1,257 @@
+//! A client of one door, in one version.
+
+use std::{collections::HashMap, path::Path, process::Stdio};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::{
+    hub::{TestHub, initialize, modern, request},
+    wire::{Ask, Reply, within},
+};
+
+pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// A client of one door.
+pub(crate) enum Door {
+    /// Streamable HTTP with a session.
+    Session {
+        address: String,
+        path: &'static str,
+        headers: HashMap<&'static str, String>,
+    },
+    /// Streamable HTTP, stateless.
+    Stateless { hub: String },
+    /// HTTP+SSE.
+    Sse {
+        address: String,
+        endpoint: String,
+        stream: Box<Reply>,
+    },
+    /// A child's stdin and stdout.
+    Stdio {
+        _child: Child,
+        input: ChildStdin,
+        output: Lines<BufReader<ChildStdout>>,
+        modern: bool,
+    },
+}
+
+impl Door {
+    pub(crate) async fn streamable(hub: &TestHub, path: &'static str, version: &str) -> Self {
+        let reply = Ask::post(&hub.address, path, &initialize(version, &able()))
+            .send()
+            .await;
+        let id = reply.headers["mcp-session-id"].clone();
+        let agreed = reply.json().await["result"]["protocolVersion"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(agreed, version);
+        let headers = HashMap::from([("mcp-session-id", id), ("mcp-protocol-version", agreed)]);
+        Self::Session {
+            address: hub.address.clone(),
+            path,
+            headers,
+        }
+    }
+
+    pub(crate) async fn sse(hub: &TestHub, version: &str) -> Self {
+        let get = Ask::new(&hub.address, "GET", "/sse").header("accept", "text/event-stream");
+        let mut stream = Box::new(get.send().await);
+        let first = stream.event().await.unwrap();
+        assert_eq!(first.name, "endpoint");
+        let mut door = Self::Sse {
+            address: hub.address.clone(),
+            endpoint: first.data,
+            stream,
+        };
+        door.shake_hands(version).await;
+        door
+    }
+
+    pub(crate) async fn stdio(directory: &Path, version: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+            .args(["stdio", "--data-dir", "stdio"])
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let modern = version == "2026-07-28";
+        let mut door = Self::Stdio {
+            _child: child,
+            input,
+            output,
+            modern,
+        };
+        if !modern {
+            door.shake_hands(version).await;
+        }
+        door
+    }
+
+    async fn shake_hands(&mut self, version: &str) {
+        let done = self.exchange(initialize(version, &able())).await;
+        assert_eq!(done["result"]["protocolVersion"], version);
+        assert_eq!(done["result"]["serverInfo"]["name"], "maru");
+    }
+
+    pub(crate) async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
+        let body = match self {
+            Self::Stateless { .. } | Self::Stdio { modern: true, .. } => {
+                let mut body = modern(method, params);
+                body["id"] = id.into();
+                body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able();
+                body
+            }
+            _ => request(id, method, params),
+        };
+        let answer = self.exchange(body).await;
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    /// Asks, answers what the hub asks back, and returns the answer.
+    pub(crate) async fn converse(&mut self, id: i64, method: &str, mut params: Value) -> Value {
+        let mut answer = self.ask(id, method, params.clone()).await;
+        for round in 1..5 {
+            if answer["result"]["resultType"] != "input_required" {
+                break;
+            }
+            let asked = answer["result"]["inputRequests"]
+                .as_object()
+                .unwrap()
+                .clone();
+            params["inputResponses"] = asked
+                .into_iter()
+                .map(|(key, it)| (key, given(&it)))
+                .collect();
+            params["requestState"] = answer["result"]["requestState"].clone();
+            answer = self.ask(id + round * 1000, method, params.clone()).await;
+        }
+        answer
+    }
+
+    async fn exchange(&mut self, body: Value) -> Value {
+        let mut answers = match self {
+            Self::Session {
+                address,
+                path,
+                headers,
+            } => post(address, path, headers, &body).await,
+            Self::Stateless { hub } => {
+                let mut headers = HashMap::from([
+                    ("mcp-protocol-version", "2026-07-28".to_owned()),
+                    ("mcp-method", body["method"].as_str().unwrap().to_owned()),
+                ]);
+                let name = body["params"]["name"]
+                    .as_str()
+                    .or(body["params"]["uri"].as_str());
+                if let Some(name) = name {
+                    headers.insert("mcp-name", name.to_owned());
+                }
+                return post(hub, "/mcp", &headers, &body).await.answer().await;
+            }
+            Self::Sse {
+                address, endpoint, ..
+            } => {
+                let posted = Ask::post(address, endpoint, &body).send().await;
+                assert_eq!(posted.status, 202);
+                posted
+            }
+            Self::Stdio { input, .. } => {
+                let line = format!("{body}\n");
+                input.write_all(line.as_bytes()).await.unwrap();
+                return self.until_answered(None).await;
+            }
+        };
+        if matches!(self, Self::Session { .. }) && !answers.is_stream() {
+            return answers.json().await;
+        }
+        self.until_answered(Some(&mut answers)).await
+    }
+
+    /// The next message that is no request; requests are answered.
+    async fn until_answered(&mut self, stream_of_request: Option<&mut Reply>) -> Value {
+        let mut own = stream_of_request;
+        loop {
+            let message = match (&mut *self, &mut own) {
+                (Self::Sse { stream, .. }, _) => stream.message().await.unwrap(),
+                (Self::Stdio { output, .. }, _) => {
+                    let line = within(output.next_line()).await.unwrap().unwrap();
+                    serde_json::from_str(&line).unwrap()
+                }
+                (_, Some(own)) => own.message().await.unwrap(),
+                (_, None) => panic!("no stream to read"),
+            };
+            if message.get("method").is_none() {
+                return message;
+            }
+            if message.get("id").is_some() {
+                let answer =
+                    json!({"jsonrpc": "2.0", "id": message["id"], "result": given(&message)});
+                self.tell(&answer).await;
+            }
+        }
+    }
+
+    async fn tell(&mut self, message: &Value) {
+        match self {
+            Self::Session {
+                address,
+                path,
+                headers,
+            } => assert_eq!(post(address, path, headers, message).await.status, 202),
+            Self::Sse {
+                address, endpoint, ..
+            } => assert_eq!(
+                Ask::post(address, endpoint, message).send().await.status,
+                202
+            ),
+            Self::Stdio { input, .. } => {
+                let line = format!("{message}\n");
+                input.write_all(line.as_bytes()).await.unwrap();
+            }
+            Self::Stateless { .. } => panic!("nobody asks a client without a session"),
+        }
+    }
+}
+
+async fn post(
+    address: &str,
+    path: &str,
+    headers: &HashMap<&'static str, String>,
+    body: &Value,
+) -> Reply {
+    let mut ask = Ask::post(address, path, body);
+    for (name, value) in headers {
+        ask = ask.header(name, value);
+    }
+    ask.send().await
+}
+
+/// What the client can be asked for.
+fn able() -> Value {
+    json!({"elicitation": {}, "sampling": {}, "roots": {}})
+}
+
+/// What the client answers to a question.
+fn given(question: &Value) -> Value {
+    match question["method"].as_str().unwrap() {
+        "elicitation/create" => {
+            json!({"action": "accept", "content": {"username": "마루", "email": "m@example.com", "name": "마루"}})
+        }
+        "sampling/createMessage" => {
+            json!({"role": "assistant", "model": "test", "content": {"type": "text", "text": "sampled"}})
+        }
+        "roots/list" => json!({"roots": [{"uri": "file:///maru", "name": "maru"}]}),
+        other => panic!("{other}"),
+    }
+}
