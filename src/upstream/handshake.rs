@@ -10,7 +10,7 @@ use super::{
     channel::UNREADABLE,
     link::{Ask, Call, Link},
 };
-use crate::mcp::{LogLevel, Message, RpcError, Version, key, notification};
+use crate::mcp::{LogLevel, Message, RpcError, Version, code, key, notification};
 
 /// How long a server may think about a question that older ones do not know.
 const PROBE: Duration = Duration::from_secs(5);
@@ -36,15 +36,14 @@ pub(super) async fn probe(link: &Link) -> Result<Option<Session>, Error> {
         key::CLIENT_INFO: client_info(),
         key::CAPABILITIES: {},
     }});
-    let asked = time::timeout(PROBE, ask(link, "server/discover", &params)).await;
+    let asked = time::timeout(PROBE, discover(link, &params)).await;
     let answer = match asked {
         Err(_) | Ok(Err(Error::Status(_) | Error::Garbage(_)) | Ok(Err(_))) => return Ok(None),
         Ok(Err(why)) => return Err(why),
         Ok(Ok(Ok(answer))) => answer,
     };
     let modern = Version::V2026_07_28;
-    let speaks = answer["supportedVersions"].as_array();
-    if !speaks.is_some_and(|all| all.iter().any(|it| it == modern.as_str())) {
+    if !has_modern(&answer["supportedVersions"]) {
         return Ok(None);
     }
     if let Link::Http(link) = link {
@@ -55,6 +54,25 @@ pub(super) async fn probe(link: &Link) -> Result<Option<Session>, Error> {
         capabilities: answer["capabilities"].clone(),
         info: answer["_meta"][key::SERVER_INFO].clone(),
     }))
+}
+
+/// Asks what the server speaks; once more if it refuses the version and names
+/// it as one of its own.
+async fn discover(link: &Link, params: &Value) -> Result<Answered, Error> {
+    match ask(link, "server/discover", params).await? {
+        Err(why) if is_taken_back(&why) => ask(link, "server/discover", params).await,
+        done => Ok(done),
+    }
+}
+
+fn is_taken_back(why: &RpcError) -> bool {
+    let supported = why.data.as_ref().map(|it| &it["supported"]);
+    why.code == code::UNSUPPORTED_VERSION && supported.is_some_and(has_modern)
+}
+
+fn has_modern(versions: &Value) -> bool {
+    let mut all = versions.as_array().into_iter().flatten();
+    all.any(|it| it == Version::V2026_07_28.as_str())
 }
 
 /// The handshake of the versions until 2025-11-25.
@@ -140,7 +158,7 @@ pub(super) fn read_error(raw: &str) -> RpcError {
         .as_str()
         .unwrap_or("no reason given")
         .to_owned();
-    let code = error["code"].as_i64().unwrap_or(crate::mcp::code::INTERNAL);
+    let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
     let read = RpcError::new(code, message);
     match error["data"].take() {
         Value::Null => read,
@@ -151,4 +169,25 @@ pub(super) fn read_error(raw: &str) -> RpcError {
 /// What maru says about itself.
 pub(super) fn client_info() -> Value {
     json!({"name": "maru", "title": "maru 마루", "version": env!("CARGO_PKG_VERSION")})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_version_is_asked_for_again_only_where_it_is_spoken() {
+        let refused = |code, supported: &[&str]| {
+            let why = RpcError::new(code, "no").with(json!({"supported": supported}));
+            is_taken_back(&why)
+        };
+        let both = ["2025-11-25", "2026-07-28"];
+        assert!(refused(code::UNSUPPORTED_VERSION, &both));
+        assert!(!refused(code::UNSUPPORTED_VERSION, &["2025-11-25"]));
+        assert!(!refused(code::INVALID_PARAMS, &both));
+        assert!(!is_taken_back(&RpcError::new(
+            code::UNSUPPORTED_VERSION,
+            "no"
+        )));
+    }
 }
