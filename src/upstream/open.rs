@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use hyper::{
@@ -10,6 +11,8 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 use serde_json::json;
+use tokio::time;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
@@ -26,6 +29,9 @@ use crate::{
     outbound::{Client, Policy, Tls},
     tasks::Tasks,
 };
+
+/// How long a server may take to open the stream on which it asks.
+const LISTENING: Duration = Duration::from_secs(1);
 
 /// A connection that can be used.
 #[derive(Debug)]
@@ -68,8 +74,7 @@ pub(super) async fn open(
         },
     };
     if let Link::Http(link) = &link {
-        let listening = http::listen(Arc::clone(link), session.capabilities.clone());
-        means.tasks.spawn(listening);
+        listen(link, &session, &means.tasks).await;
     }
     Ok(Arc::new(Live {
         link,
@@ -80,6 +85,17 @@ pub(super) async fn open(
         watched: Mutex::default(),
         tasks: means.tasks.clone(),
     }))
+}
+
+/// Listens from now on. Older servers ask on that stream, and what they ask
+/// before it is open gets lost.
+async fn listen(link: &Arc<http::Link>, session: &Session, tasks: &Tasks) {
+    let opened = CancellationToken::new();
+    let opening = opened.clone().drop_guard();
+    let capabilities = session.capabilities.clone();
+    tasks.spawn(http::listen(Arc::clone(link), capabilities, opening));
+    // Some say nothing on it, not even that it is open, until there is news.
+    let _may_be_open = time::timeout(LISTENING, opened.cancelled()).await;
 }
 
 async fn open_stdio(

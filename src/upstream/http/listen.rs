@@ -8,6 +8,7 @@ use hyper::{
 };
 use serde_json::{Value, json};
 use tokio::time;
+use tokio_util::sync::DropGuard;
 
 use super::{LAST_EVENT, Link, call::Events};
 use crate::{
@@ -19,11 +20,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Listens until the link is closed. A server that offers no stream has no news.
-pub(in crate::upstream) async fn listen(link: Arc<Link>, capabilities: Value) {
+/// `opening` is dropped when it can ask on the stream, or never will.
+pub(in crate::upstream) async fn listen(link: Arc<Link>, capabilities: Value, opening: DropGuard) {
     let work = async {
         match link.version().is_modern() {
-            true => subscriptions(&link, &capabilities).await,
-            false => stream(&link).await,
+            true => {
+                drop(opening);
+                subscriptions(&link, &capabilities).await
+            }
+            false => stream(&link, opening).await,
         }
     };
     tokio::select! {
@@ -34,7 +39,8 @@ pub(in crate::upstream) async fn listen(link: Arc<Link>, capabilities: Value) {
 }
 
 /// The `GET` stream of the versions with sessions.
-async fn stream(link: &Arc<Link>) -> Option<Error> {
+async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
+    let mut opening = Some(opening);
     let mut events = Events::default();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -58,6 +64,7 @@ async fn stream(link: &Arc<Link>) -> Option<Error> {
             // It has no such stream.
             Ok(()) | Err(_) => return None,
         }
+        drop(opening.take());
         events = Events::after(events.last);
         while let Ok(Some(event)) = events.next(&mut reply).await {
             pause = FIRST_PAUSE;
