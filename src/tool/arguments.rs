@@ -16,6 +16,8 @@ pub(super) struct Arguments {
     validator: Validator,
     signature: String,
     about: HashMap<String, String>,
+    /// Whether `null` may stand for an argument that is not given.
+    takes_null: bool,
 }
 
 impl Arguments {
@@ -25,11 +27,12 @@ impl Arguments {
             validator: jsonschema::validator_for(schema).ok()?,
             signature: signature(tool, schema),
             about: about(schema),
+            takes_null: false,
         })
     }
 
     /// The same for a schema of someone else's; `None` also if checking might
-    /// take long. Its own server checks then.
+    /// take long. Its own server checks then, and what it makes of `null`.
     pub(super) fn checkable(tool: &str, schema: &Value) -> Option<Self> {
         let mut budget = MAX_WORK;
         weigh(schema, schema, 0, &mut budget)?;
@@ -42,12 +45,13 @@ impl Arguments {
             validator,
             signature: signature(tool, schema),
             about: about(schema),
+            takes_null: true,
         })
     }
 
     /// What is wrong with `arguments`, and what would be right.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
-        if self.validator.is_valid(arguments) {
+        if self.validator.is_valid(arguments) || self.fits_without_nulls(arguments) {
             return Ok(());
         }
         let findings: Vec<String> = self
@@ -61,6 +65,15 @@ impl Arguments {
             findings.join("; "),
             self.signature
         ))
+    }
+
+    fn fits_without_nulls(&self, arguments: &Value) -> bool {
+        let Some(members) = arguments.as_object().filter(|_| self.takes_null) else {
+            return false;
+        };
+        let given = members.iter().filter(|(_, value)| !value.is_null());
+        let given: Map<_, _> = given.map(|(k, v)| (k.clone(), v.clone())).collect();
+        given.len() < members.len() && self.validator.is_valid(&given.into())
     }
 
     /// What is wrong, where, and what that place is for.
@@ -177,5 +190,21 @@ mod tests {
                 .unwrap_err()
                 .contains("'q' was unexpected")
         );
+    }
+
+    #[test]
+    fn null_stands_for_no_argument_where_another_server_decides() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+            "required": ["query"],
+        });
+        let fits = |arguments: &Arguments, value: Value| arguments.check(&value).is_ok();
+        let other = Arguments::checkable("find", &schema).unwrap();
+        assert!(fits(&other, json!({"query": "x", "limit": null})));
+        assert!(!fits(&other, json!({"query": null, "limit": 1})));
+        assert!(!fits(&other, json!({"query": "x", "limit": "many"})));
+        let own = Arguments::new("find", &schema).unwrap();
+        assert!(!fits(&own, json!({"query": "x", "limit": null})));
     }
 }
