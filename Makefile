@@ -2,8 +2,8 @@
 .PHONY: test lint docs bench run
 
 test: lint
-	cargo build --quiet --package fixture-server
-	CLIENT_TOOLS="$$(scripts/tools)" FIXTURE_SERVER="$${CARGO_TARGET_DIR:-target}/debug/fixture-server" cargo nextest run --no-fail-fast
+	cargo build --quiet --package fixture-server --package maru-conformance-client
+	CLIENT_TOOLS="$$(scripts/tools)" FIXTURE_SERVER="$${CARGO_TARGET_DIR:-target}/debug/fixture-server" CONFORMANCE_CLIENT="$${CARGO_TARGET_DIR:-target}/debug/maru-conformance-client" cargo nextest run --no-fail-fast
 	cargo test --quiet --package mcpload
 
 lint:

@@ -12,6 +12,7 @@
 )]
 
 mod cli;
+mod client_conformance;
 mod clients;
 mod conformance;
 mod docs;

@@ -1,0 +1,159 @@
+//! The hub's catalog with one server in it.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, bail, ensure};
+use futures_util::future::try_join_all;
+use maru::{
+    access::Principal,
+    mcp::{RpcError, Version},
+    outbound::Policy,
+    store::Store,
+    tasks::Tasks,
+    tool::{Answer, Caller, Catalog, Inputs, Peer, Scope},
+    upstream::{Draft, Manager, Origin, Rules, Settings, Start, State},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{answers, plan};
+
+const SERVER: &str = "suite";
+/// How often one question may be answered by further questions.
+const ROUNDS: usize = 10;
+
+pub(crate) struct Hub {
+    catalog: Arc<Catalog>,
+    caller: Caller,
+    version: Version,
+    tasks: Tasks,
+    _manager: Arc<Manager>,
+    _directory: TempDir,
+}
+
+/// Something to ask of the server.
+enum Ask {
+    Call(String, Value),
+    Get(String, Value),
+    Read(String),
+}
+
+impl Hub {
+    pub(crate) async fn connect(url: &str, version: Version) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let catalog = Arc::new(Catalog::new(Duration::from_secs(20), 1 << 20));
+        let tasks = Tasks::default();
+        let policy = Policy {
+            local: true,
+            ..Policy::default()
+        };
+        let manager = Manager::start(Start {
+            store: Store::in_memory().await?,
+            rules: Rules {
+                policy: policy.clone(),
+                ..Rules::default()
+            },
+            settings: Settings::new(Arc::clone(&catalog), policy, [], tasks.clone()),
+            max_servers: 1,
+            seeds: Vec::new(),
+            registry: &directory.path().join("mcp.json"),
+        })
+        .await?;
+        let draft = Draft {
+            kind: "HTTP".to_owned(),
+            ..Draft::at(SERVER, url)
+        };
+        let view = manager.register(&draft, Origin::Api).await?;
+        let cause = view.status.cause.unwrap_or_default();
+        ensure!(view.status.state == State::Connected, "{cause}");
+        Ok(Self {
+            catalog,
+            caller: Caller {
+                principal: Principal::local(),
+                scope: Scope::Server(SERVER.into()),
+            },
+            version,
+            tasks,
+            _manager: manager,
+            _directory: directory,
+        })
+    }
+
+    /// Makes the calls of `context`, or asks for everything that is offered.
+    /// All at once, so that what belongs to one can get lost in another.
+    pub(crate) async fn try_all(&self, context: &Value) -> Result<()> {
+        let asks = self.asks(context)?;
+        try_join_all(asks.iter().map(|ask| self.ask(ask))).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn close(self) {
+        self.tasks.close().await;
+    }
+
+    fn asks(&self, context: &Value) -> Result<Vec<Ask>> {
+        if let Some(calls) = context["toolCalls"].as_array() {
+            let name = |it: &Value| it["name"].as_str().unwrap_or_default().to_owned();
+            let asks = calls
+                .iter()
+                .map(|it| Ask::Call(name(it), it["arguments"].clone()));
+            return Ok(asks.collect());
+        }
+        let snapshot = self.catalog.snapshot();
+        let view = snapshot.view(&self.caller.scope).map_err(shown)?;
+        let tools: Vec<Value> = serde_json::from_str(view.tools.json())?;
+        let calls = plan::calls(&tools).into_iter();
+        let prompts = view.prompts.offers().iter();
+        let resources = view.resources.offers().iter();
+        Ok(calls
+            .map(|(name, arguments)| Ask::Call(name, arguments))
+            .chain(prompts.map(|it| Ask::Get(it.key().to_owned(), json!({}))))
+            .chain(resources.map(|it| Ask::Read(it.key().to_owned())))
+            .collect())
+    }
+
+    /// Asks until the answer is complete.
+    async fn ask(&self, ask: &Ask) -> Result<()> {
+        let mut inputs = Inputs::default();
+        for _ in 0..ROUNDS {
+            let result = match self.ask_once(ask, inputs).await.map_err(shown)? {
+                Answer::Complete(result) => result,
+                Answer::InputRequired(asked) => {
+                    inputs = Inputs {
+                        responses: asked.requests.iter().map(answers::to).collect(),
+                        state: asked.state,
+                    };
+                    continue;
+                }
+            };
+            let result: Value = serde_json::from_str(&result)?;
+            ensure!(result["isError"] != true, "{result}");
+            return Ok(());
+        }
+        bail!("asked for input {ROUNDS} times")
+    }
+
+    async fn ask_once(&self, ask: &Ask, inputs: Inputs) -> Result<Answer, RpcError> {
+        let peer = Peer {
+            version: self.version,
+            capabilities: Arc::new(answers::capabilities()),
+            inputs,
+            ..Peer::default()
+        };
+        let (catalog, caller) = (&self.catalog, &self.caller);
+        let input = |arguments: &Value| Arc::new(arguments.clone().into());
+        match ask {
+            Ask::Call(name, arguments) => catalog.call(caller, name, input(arguments), peer).await,
+            Ask::Get(name, arguments) => {
+                catalog
+                    .get_prompt(caller, name, input(arguments), peer)
+                    .await
+            }
+            Ask::Read(uri) => catalog.read_resource(caller, uri, peer).await,
+        }
+    }
+}
+
+fn shown(error: RpcError) -> anyhow::Error {
+    anyhow::anyhow!("error {}: {}", error.code, error.message)
+}
