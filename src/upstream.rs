@@ -15,6 +15,7 @@ mod handshake;
 mod http;
 mod lifecycle;
 mod link;
+mod listen;
 mod manager;
 mod news;
 mod offers;
@@ -23,17 +24,19 @@ mod parked;
 mod registry;
 mod repair;
 mod server;
+mod shared;
 mod sse;
 mod stdio;
 
 use thiserror::Error;
 
-pub use connection::{Handle, Settings, Status};
+pub use connection::Settings;
 pub use draft::{Draft, Named, from_clients};
 pub use lifecycle::{Backoff, State};
 pub use manager::{Manager, Start, Unchanged, View};
 pub use offers::Withheld;
 pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};
+pub use shared::{Handle, Status};
 
 /// Why a server did not answer. The text is for people and holds nothing that
 /// the server itself wrote.

@@ -12,20 +12,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Error, Withheld,
-    forward::{self, Question},
+    Error,
     lifecycle::{Action, Backoff, Event, State, jitter},
+    listen::listen,
     news::News,
     offers::{Listed, list},
     open::{Live, Means, open},
-    server::{Server, ServerName},
+    server::Server,
+    shared::{Command, Handle, Shared, Status},
     stdio,
 };
 use crate::{
-    mcp::{RpcError, Version, code},
     outbound::{Policy, Tls},
     tasks::Tasks,
-    tool::{Answer, Catalog, Peer, output},
+    tool::Catalog,
 };
 
 const COMMANDS: usize = 64;
@@ -42,52 +42,6 @@ pub struct Settings {
     backoff: Backoff,
     connect_timeout: Duration,
     room: Arc<Semaphore>,
-}
-
-/// Cheap-to-clone way to one server.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    shared: Arc<Shared>,
-    ended: CancellationToken,
-}
-
-/// What everyone may know of a server.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// Where its connection stands.
-    pub state: State,
-    /// Why it is not connected.
-    pub cause: Option<String>,
-    /// The protocol version spoken with it.
-    pub version: Option<Version>,
-    /// What it says about itself.
-    pub info: Value,
-    /// Names of its tools, sorted.
-    pub tools: Arc<[String]>,
-    /// What it lists and maru does not offer.
-    pub withheld: Arc<[Withheld]>,
-}
-
-/// The part of a connection that callers see.
-#[derive(Debug)]
-pub(super) struct Shared {
-    name: ServerName,
-    live: watch::Sender<Option<Arc<Live>>>,
-    status: watch::Sender<Status>,
-    commands: mpsc::Sender<Command>,
-}
-
-#[derive(Debug)]
-enum Command {
-    /// Connect; tells how it went.
-    Connect(oneshot::Sender<()>),
-    Disconnect(oneshot::Sender<()>),
-    Enable,
-    Disable(oneshot::Sender<()>),
-    /// Someone found this connection dead.
-    Lost(Arc<Live>, Error),
-    /// The server is removed.
-    End,
 }
 
 struct Connection {
@@ -193,171 +147,6 @@ pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
     Handle { shared, ended }
 }
 
-impl Handle {
-    /// What is known of the server now.
-    pub fn status(&self) -> Status {
-        self.shared.status.borrow().clone()
-    }
-
-    /// The same as it changes.
-    pub fn watch(&self) -> watch::Receiver<Status> {
-        self.shared.status.subscribe()
-    }
-
-    /// Connects, unless it is connected; waits for how that goes.
-    pub async fn connect(&self) -> bool {
-        self.shared.connect().await
-    }
-
-    /// Asks for a connection without waiting for it.
-    pub fn connect_soon(&self) {
-        let (reply, _nobody_waits) = oneshot::channel();
-        // Full, then much is going on there already.
-        let _ = self.shared.commands.try_send(Command::Connect(reply));
-    }
-
-    /// Closes the connection and stops trying.
-    pub async fn disconnect(&self) {
-        self.shared.tell(Command::Disconnect).await;
-    }
-
-    /// Switches the server on; it is not connected by that.
-    pub async fn enable(&self) {
-        // The task lives as long as the server is registered.
-        let _ = self.shared.commands.send(Command::Enable).await;
-    }
-
-    /// Switches the server off.
-    pub async fn disable(&self) {
-        self.shared.tell(Command::Disable).await;
-    }
-
-    /// Ends the connection and its task; waits until nothing is left of it.
-    pub async fn end(&self) {
-        let _ = self.shared.commands.send(Command::End).await;
-        self.ended.cancelled().await;
-    }
-}
-
-impl Status {
-    fn new(state: State) -> Self {
-        Self {
-            state,
-            cause: None,
-            version: None,
-            info: Value::Null,
-            tools: Arc::default(),
-            withheld: Arc::default(),
-        }
-    }
-}
-
-impl Shared {
-    pub(super) fn name(&self) -> &ServerName {
-        &self.name
-    }
-
-    pub(super) fn live(&self) -> Option<Arc<Live>> {
-        self.live.borrow().clone()
-    }
-
-    async fn connect(&self) -> bool {
-        self.tell(Command::Connect).await;
-        self.status.borrow().state == State::Connected
-    }
-
-    async fn tell(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
-        let (reply, answer) = oneshot::channel();
-        if self.commands.send(command(reply)).await.is_ok() {
-            // Dropped unanswered, it is as much over as when answered.
-            let _ = answer.await;
-        }
-    }
-
-    /// Asks the server, connecting first if it is down. A server that cannot be
-    /// asked is a failed tool, not a wrong request.
-    pub(super) async fn ask(
-        &self,
-        question: Question<'_>,
-        peer: &Peer,
-    ) -> Result<Answer, RpcError> {
-        let is_call = question.method == "tools/call";
-        match self.ask_once_or_twice(question, peer).await {
-            Ok(answer) => answer,
-            Err(why) => {
-                let why = format!("server {} did not answer: {why}", self.name);
-                match is_call {
-                    true => Ok(Answer::Complete(output::failure(&why))),
-                    false => Err(RpcError::new(code::INTERNAL, why)),
-                }
-            }
-        }
-    }
-
-    async fn ask_once_or_twice(
-        &self,
-        question: Question<'_>,
-        peer: &Peer,
-    ) -> Result<Result<Answer, RpcError>, Error> {
-        let again = Question {
-            params: String::new(),
-            mirrors: Vec::new(),
-            ..question
-        };
-        let (params, mirrors) = (question.params, question.mirrors);
-        let live = self.ensure().await?;
-        let first = Question {
-            params: params.clone(),
-            mirrors: mirrors.clone(),
-            ..again
-        };
-        match forward::ask(&live, first, peer).await {
-            // Nothing was done, so it can be done again.
-            Err(why @ (Error::SessionOver | Error::Unreachable(_))) => {
-                self.report(live, why).await;
-                let live = self.ensure().await?;
-                forward::ask(
-                    &live,
-                    Question {
-                        params,
-                        mirrors,
-                        ..again
-                    },
-                    peer,
-                )
-                .await
-            }
-            Err(why @ Error::Lost(_)) => {
-                self.report(live, why.clone()).await;
-                Err(why)
-            }
-            done => done,
-        }
-    }
-
-    /// The connection, after one attempt to make it if there is none.
-    async fn ensure(&self) -> Result<Arc<Live>, Error> {
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        self.connect().await;
-        self.live().ok_or_else(|| {
-            let status = self.status.borrow();
-            let cause = status
-                .cause
-                .clone()
-                .unwrap_or_else(|| "it is not connected".to_owned());
-            Error::Unreachable(cause)
-        })
-    }
-
-    async fn report(&self, live: Arc<Live>, why: Error) {
-        // A stream that breaks says nothing about a server of single requests,
-        // but a connection that cannot be made does.
-        let _ = self.commands.send(Command::Lost(live, why)).await;
-    }
-}
-
 impl Connection {
     /// Awaits only in this `select!`; handlers below are plain functions.
     async fn run(mut self, stop: CancellationToken) {
@@ -414,6 +203,9 @@ impl Connection {
                     live: Arc::clone(&live),
                     refreshing: None,
                 });
+                if live.session.version.is_modern() {
+                    live.spawn(listen(Arc::clone(&live)));
+                }
                 self.shared.live.send_replace(Some(live));
                 self.publish(listed);
                 self.advance(Event::Opened, None);

@@ -18,7 +18,7 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
-use tokio::{sync::Notify, time};
+use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, desk::Desk, link::Ask, news::News};
@@ -54,12 +54,9 @@ pub(super) struct Link {
     next: AtomicI64,
     tasks: Tasks,
     news: Arc<News>,
-    /// Addresses of resources to be told of, since 2026-07-28 part of listening.
-    pub(super) wanted: Mutex<Vec<String>>,
-    pub(super) wanted_changed: Notify,
     cause: Mutex<Option<Error>>,
     pub(super) lost: CancellationToken,
-    closing: CancellationToken,
+    pub(super) closing: CancellationToken,
     pub(super) closed: CancellationToken,
 }
 
@@ -94,8 +91,6 @@ impl Link {
             next: AtomicI64::new(1),
             tasks: tasks.clone(),
             news,
-            wanted: Mutex::default(),
-            wanted_changed: Notify::new(),
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),

@@ -68,6 +68,22 @@ impl Link {
         }
     }
 
+    /// Cancelled when nobody needs it any more.
+    pub(super) fn closing(&self) -> &CancellationToken {
+        match self {
+            Self::Channel(channel) => &channel.closing,
+            Self::Http(link) => &link.closing,
+        }
+    }
+
+    /// The other side turned out to be gone.
+    pub(super) fn lose(&self, why: Error) {
+        match self {
+            Self::Channel(channel) => channel.lose(why),
+            Self::Http(link) => link.lose(why),
+        }
+    }
+
     /// Nobody needs it any more.
     pub(super) fn close(&self) {
         match self {

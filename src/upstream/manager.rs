@@ -12,10 +12,11 @@ use thiserror::Error;
 use tracing::{info, warn};
 
 use super::{
-    connection::{Handle, Settings, Status, spawn},
+    connection::{Settings, spawn},
     draft::Draft,
     registry::Registry,
     server::{Invalid, Origin, Rules, Server, ServerName, Transport},
+    shared::{Handle, Status},
 };
 use crate::store::{self, ServerRow, Store};
 

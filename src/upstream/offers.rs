@@ -5,9 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
-use super::{
-    Error, connection::Shared, forward::Question, handshake::ask, open::Live, repair::repair,
-};
+use super::{Error, forward::Question, handshake::ask, open::Live, repair::repair, shared::Shared};
 use crate::{
     mcp::{Version, key},
     tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors},

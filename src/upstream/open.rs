@@ -19,6 +19,7 @@ use super::{
     handshake::{self, Session, initialize, probe},
     http,
     link::Link,
+    listen::Wanted,
     news::News,
     parked::Parked,
     server::{Program, Remote, Server, Transport},
@@ -42,6 +43,7 @@ pub(super) struct Live {
     pub(super) news: Arc<News>,
     /// The least severe message that the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
+    pub(super) wanted: Wanted,
     /// How many watch each resource.
     watched: Mutex<HashMap<String, usize>>,
     tasks: Tasks,
@@ -73,8 +75,8 @@ pub(super) async fn open(
             done => done?,
         },
     };
-    if let Link::Http(link) = &link {
-        listen(link, &session, &means.tasks).await;
+    if let (false, Link::Http(link)) = (session.version.is_modern(), &link) {
+        hear(link, &means.tasks).await;
     }
     Ok(Arc::new(Live {
         link,
@@ -82,6 +84,7 @@ pub(super) async fn open(
         parked: Parked::default(),
         news,
         log_level: Mutex::default(),
+        wanted: Wanted::default(),
         watched: Mutex::default(),
         tasks: means.tasks.clone(),
     }))
@@ -89,11 +92,10 @@ pub(super) async fn open(
 
 /// Listens from now on. Older servers ask on that stream, and what they ask
 /// before it is open gets lost.
-async fn listen(link: &Arc<http::Link>, session: &Session, tasks: &Tasks) {
+async fn hear(link: &Arc<http::Link>, tasks: &Tasks) {
     let opened = CancellationToken::new();
     let opening = opened.clone().drop_guard();
-    let capabilities = session.capabilities.clone();
-    tasks.spawn(http::listen(Arc::clone(link), capabilities, opening));
+    tasks.spawn(http::listen(Arc::clone(link), opening));
     // Some say nothing on it, not even that it is open, until there is news.
     let _may_be_open = time::timeout(LISTENING, opened.cancelled()).await;
 }
@@ -216,9 +218,8 @@ impl Live {
     }
 
     fn subscribe(self: &Arc<Self>, uri: &str, method: &'static str, all: Vec<String>) {
-        if let (true, Link::Http(link)) = (self.session.version.is_modern(), &self.link) {
-            *link.wanted.lock().unwrap_or_else(PoisonError::into_inner) = all;
-            return link.wanted_changed.notify_one();
+        if self.session.version.is_modern() {
+            return self.wanted.set(all);
         }
         if self.session.capabilities["resources"]["subscribe"] != true {
             return;

@@ -1,4 +1,4 @@
-//! Listening to a server between calls.
+//! The stream on which servers with sessions speak between calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,14 +6,13 @@ use hyper::{
     Method, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
-use serde_json::{Value, json};
 use tokio::time;
 use tokio_util::sync::DropGuard;
 
 use super::{LAST_EVENT, Link, call::Events};
 use crate::{
-    mcp::{Id, Message, Params, Version, check, key},
-    upstream::{Error, handshake::client_info, link::Ask, news::answer_or_give},
+    mcp::{Id, Message, Params, check},
+    upstream::{Error, news::answer_or_give},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -21,18 +20,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Listens until the link is closed. A server that offers no stream has no news.
 /// `opening` is dropped when it can ask on the stream, or never will.
-pub(in crate::upstream) async fn listen(link: Arc<Link>, capabilities: Value, opening: DropGuard) {
-    let work = async {
-        match link.version().is_modern() {
-            true => {
-                drop(opening);
-                subscriptions(&link, &capabilities).await
-            }
-            false => stream(&link, opening).await,
-        }
-    };
+pub(in crate::upstream) async fn listen(link: Arc<Link>, opening: DropGuard) {
     tokio::select! {
-        why = work => if let Some(why) = why { link.lose(why) },
+        why = stream(&link, opening) => if let Some(why) = why { link.lose(why) },
         () = link.closing.cancelled() => (),
         () = link.lost.cancelled() => (),
     }
@@ -79,78 +69,6 @@ async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
         .await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-/// `subscriptions/listen`, again whenever other resources are wanted.
-async fn subscriptions(link: &Arc<Link>, capabilities: &Value) -> Option<Error> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let uris = link
-            .wanted
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        let wanted = wanted(capabilities, &uris);
-        if wanted.as_object().is_none_or(serde_json::Map::is_empty) {
-            link.wanted_changed.notified().await;
-            continue;
-        }
-        let params = json!({
-            "notifications": wanted,
-            "_meta": {
-                key::VERSION: Version::V2026_07_28.as_str(),
-                key::CLIENT_INFO: client_info(),
-                key::CAPABILITIES: {},
-            },
-        })
-        .to_string();
-        let ask = Ask {
-            method: "subscriptions/listen",
-            name: None,
-            mirrors: &[],
-            params: &|_| params.clone(),
-            owner: None,
-        };
-        let mut call = match link.start(&ask).await {
-            Ok(call) => call,
-            Err(why @ (Error::Unreachable(_) | Error::Lost(_))) => return Some(why),
-            Err(_) => return None,
-        };
-        loop {
-            let text = tokio::select! {
-                text = call.next() => text,
-                () = link.wanted_changed.notified() => break,
-            };
-            let Ok(text) = text else {
-                time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                break;
-            };
-            pause = FIRST_PAUSE;
-            if matches!(Message::read(&text), Ok(Message::Response(it)) if it.outcome.is_err()) {
-                return None;
-            }
-            hear(link, &text);
-        }
-    }
-}
-
-/// What the server can tell of, and the resources that someone asked about.
-fn wanted(capabilities: &Value, uris: &[String]) -> Value {
-    let mut wanted = serde_json::Map::new();
-    for (kind, name) in [
-        ("tools", "toolsListChanged"),
-        ("prompts", "promptsListChanged"),
-        ("resources", "resourcesListChanged"),
-    ] {
-        if capabilities[kind]["listChanged"] == true {
-            wanted.insert(name.to_owned(), true.into());
-        }
-    }
-    if !uris.is_empty() {
-        wanted.insert("resourceSubscriptions".to_owned(), uris.into());
-    }
-    wanted.into()
 }
 
 fn hear(link: &Arc<Link>, data: &str) {
