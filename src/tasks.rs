@@ -1,7 +1,8 @@
 //! The one place that spawns.
 
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
+use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Spawner and shutdown signal shared by every long-lived task.
@@ -36,4 +37,19 @@ impl Tasks {
         self.tracker.close();
         self.tracker.wait().await;
     }
+}
+
+/// What `work` gives, or `None` if that takes longer than `limit`. Work that is
+/// done at once needs no clock.
+pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = later(limit) => None,
+    }
+}
+
+/// Looks at the clock when it is first waited for, not when it is made.
+pub async fn later(limit: Duration) {
+    time::sleep(limit).await;
 }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tokio::{
     sync::{broadcast, watch},
-    time::{self, Instant},
+    time::Instant,
 };
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     access::Principal,
     mcp::{LogLevel, RpcError, code},
+    tasks::within,
 };
 
 /// Everything on offer, shared by every door, the agent and the command line.
@@ -139,13 +140,12 @@ impl Catalog {
                 "wrong arguments: {why}"
             ))));
         }
-        let started = Instant::now();
-        let log = peer.log_level.is_some().then(|| peer.clone());
+        let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
         let answer = self.ask(offer, Action::Call(arguments), peer).await;
         let answer = answer.unwrap_or_else(|late| {
             Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
         });
-        if let Some(log) = log {
+        if let Some((log, started)) = log {
             let took = started.elapsed().as_secs_f64() * 1000.0;
             let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
             log.log(LogLevel::Debug, "maru.tool", &data).await;
@@ -231,9 +231,8 @@ impl Catalog {
             return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
         }
         let answer = (offer.handler)(Ask { action, peer });
-        time::timeout(self.timeout, answer)
-            .await
-            .map_err(|_| format!("did not answer within {:?}", self.timeout))
+        let answer = within(self.timeout, answer).await;
+        answer.ok_or_else(|| format!("did not answer within {:?}", self.timeout))
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     },
     mcp::{Version, event},
     queue,
+    tasks::later,
 };
 
 /// How long an answer may take before it becomes a stream, which stays alive.
@@ -69,7 +70,7 @@ impl Exchange {
                 first => return self.stream(first, Some(Box::pin(ready(done)))),
             },
             first = self.messages.recv() => first,
-            () = time::sleep(QUIET), if self.accepts.json => None,
+            () = later(QUIET), if self.accepts.json => None,
             () = ready(()), if !self.accepts.json => None,
         };
         self.stream(first, work.release())
