@@ -15,7 +15,6 @@ use super::Guarded;
 use crate::tasks::Tasks;
 
 const HEADER_BYTES: usize = 32 << 10;
-const HEADERS: usize = 100;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// Serves `service` on `listener` until `tasks` stops.
@@ -59,11 +58,11 @@ async fn connection(stream: TcpStream, service: Guarded, tasks: Tasks) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "could not set TCP_NODELAY");
     }
+    // It takes 100 headers at most. Saying so would put them on the heap.
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = pin!(served);
     let stop = tasks.stop();
