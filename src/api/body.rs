@@ -1,30 +1,32 @@
 //! Reading a request body, bounded in size and time.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use axum::{
-    body::{Body, Bytes},
+    body::{Bytes, HttpBody},
     extract::Request,
-    http::{HeaderMap, StatusCode, header},
+    http::StatusCode,
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::Value;
-use tokio::time;
 
 use super::{Hub, servers::error};
 use crate::{
     downstream::http::{check, reply},
     mcp,
+    tasks::within,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 /// A body of JSON, or the answer that refuses it.
 pub(super) async fn json(hub: &Hub, request: Request) -> Result<Value, Response> {
     let (parts, body) = request.into_parts();
     check(&parts.headers)?;
-    let bytes = read(&parts.headers, body, hub.max_body_bytes).await?;
+    let bytes = read(body, hub.max_body_bytes).await?;
     let bad = |why: &str| error(StatusCode::BAD_REQUEST, why, None);
     let text = mcp::check(&bytes).map_err(|why| bad(&why.to_string()))?;
     match serde_json::from_str(text) {
@@ -34,32 +36,67 @@ pub(super) async fn json(hub: &Hub, request: Request) -> Result<Value, Response>
 }
 
 /// The whole body, or the answer that refuses it.
-pub(super) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes, Response> {
+pub(super) async fn read<B>(body: B, max: usize) -> Result<Bytes, Response>
+where
+    B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
+{
     let too_large = || {
         reply::refuse(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body may have {max} bytes at most"),
         )
     };
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|it| it.to_str().ok());
-    if announced
-        .and_then(|it| it.parse().ok())
-        .is_some_and(|length: u64| length > max as u64)
-    {
+    // As announced; nothing is, when it comes in chunks.
+    if body.size_hint().lower() > max as u64 {
         return Err(too_large());
     }
-    match time::timeout(LIMIT, Limited::new(body, max).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(reply::refuse(
+    match within(LIMIT, whole(Limited::new(body, max))).await {
+        Some(Ok(body)) => Ok(body),
+        Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Some(Err(_)) => Err(reply::refuse(
             StatusCode::BAD_REQUEST,
             "the body could not be read",
         )),
-        Err(_) => Err(reply::refuse(
+        None => Err(reply::refuse(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time",
         )),
     }
+}
+
+/// All pieces of a body as one; most come in one.
+async fn whole<B>(mut body: B) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes, Error = Failure> + Unpin,
+{
+    let first = piece(&mut body).await?;
+    let second = piece(&mut body).await?;
+    if second.is_empty() {
+        return Ok(first);
+    }
+    let mut all = [first, second].concat();
+    loop {
+        let next = piece(&mut body).await?;
+        if next.is_empty() {
+            return Ok(all.into());
+        }
+        all.extend_from_slice(&next);
+    }
+}
+
+/// The next piece of a body; empty at its end.
+async fn piece<B>(body: &mut B) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes, Error = Failure> + Unpin,
+{
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
+        match frame?.into_data() {
+            Ok(piece) if !piece.is_empty() => return Ok(piece),
+            // Trailers, which nobody reads.
+            _ => (),
+        }
+    }
+    Ok(Bytes::new())
 }

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use axum::{
-    body::Body,
+    body::{Bytes, HttpBody},
     extract::{Path, RawQuery, Request, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::Response,
 };
+use hyper::body::Incoming;
 
-use super::{Hub, body};
+use super::{
+    Hub,
+    body::{self, Failure},
+};
 use crate::{
     access::Principal,
     downstream::{
@@ -25,9 +29,15 @@ pub(super) async fn all(State(hub): State<Arc<Hub>>, request: Request) -> Respon
 }
 
 /// `POST /mcp`, for a caller who is known already.
-pub(super) async fn post_all(hub: Arc<Hub>, principal: Principal, request: Request) -> Response {
+pub(super) fn post_all(
+    hub: Arc<Hub>,
+    principal: Principal,
+    request: axum::http::Request<Incoming>,
+) -> impl Future<Output = Response> + Send {
     let scope = Scope::All;
-    arrive(&hub, Caller { principal, scope }, false, request).await
+    let (parts, body) = request.into_parts();
+    let arrival = arrival(&hub, Caller { principal, scope }, false, parts.headers);
+    async move { post(&hub, arrival, body).await }
 }
 
 /// The same for one server, under its own names.
@@ -63,25 +73,16 @@ pub(super) async fn sse_message(
         .filter_map(|pair| pair.split_once('='))
         .find(|(name, _)| matches!(*name, "session_id" | "sessionId"))
         .map_or("", |(_, value)| value);
-    let (parts, body) = request.into_parts();
-    match body::read(&parts.headers, body, hub.max_body_bytes).await {
+    match body::read(request.into_body(), hub.max_body_bytes).await {
         Ok(body) => sse::post(&hub.engine, &principal, session, &body),
         Err(refusal) => refusal,
     }
 }
 
 async fn streamable(hub: &Hub, scope: Scope, lenient: bool, request: Request) -> Response {
-    arrive(hub, caller(&request, scope), lenient, request).await
-}
-
-async fn arrive(hub: &Hub, caller: Caller, lenient: bool, request: Request) -> Response {
+    let caller = caller(&request, scope);
     let (parts, body) = request.into_parts();
-    let arrival = Arrival {
-        engine: Arc::clone(&hub.engine),
-        caller,
-        lenient,
-        headers: parts.headers,
-    };
+    let arrival = arrival(hub, caller, lenient, parts.headers);
     match parts.method.as_str() {
         "GET" => http::get(arrival).await,
         "DELETE" => http::delete(&arrival),
@@ -89,8 +90,20 @@ async fn arrive(hub: &Hub, caller: Caller, lenient: bool, request: Request) -> R
     }
 }
 
-async fn post(hub: &Hub, arrival: Arrival, body: Body) -> Response {
-    match body::read(&arrival.headers, body, hub.max_body_bytes).await {
+fn arrival(hub: &Hub, caller: Caller, lenient: bool, headers: HeaderMap) -> Arrival {
+    Arrival {
+        engine: Arc::clone(&hub.engine),
+        caller,
+        lenient,
+        headers,
+    }
+}
+
+async fn post<B>(hub: &Hub, arrival: Arrival, body: B) -> Response
+where
+    B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
+{
+    match body::read(body, hub.max_body_bytes).await {
         Ok(body) => http::post(arrival, body).await,
         Err(refusal) => refusal,
     }

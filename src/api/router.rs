@@ -73,7 +73,7 @@ impl Guarded {
     }
 
     /// Who asks; nobody in particular where everyone may.
-    fn admit(&self, request: &Request<Body>) -> Result<Option<Principal>, Response> {
+    fn admit(&self, request: &Request<Incoming>) -> Result<Option<Principal>, Response> {
         let refuse = |(status, why)| reply::refuse(status, why);
         self.hub
             .gate
@@ -102,19 +102,19 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
     type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut request = request.map(Body::new);
         let principal = match self.admit(&request) {
             Ok(principal) => principal,
             Err(refusal) => return Either::Left(ready(Ok(refusal)).boxed()),
         };
         let Some(principal) = principal else {
-            return Either::Right(self.router.clone().call(request));
+            return Either::Right(self.router.clone().call(request.map(Body::new)));
         };
-        // The busiest address needs no routing.
+        // The busiest address needs no routing, and its body no box.
         if request.method() == Method::POST && request.uri().path() == "/mcp" {
             let hub = Arc::clone(&self.hub);
             return Either::Left(mcp::post_all(hub, principal, request).map(Ok).boxed());
         }
+        let mut request = request.map(Body::new);
         request.extensions_mut().insert(principal);
         Either::Right(self.router.clone().call(request))
     }
