@@ -241,7 +241,8 @@ impl Engine {
                     return self.input_required(context, &bound, needed);
                 }
                 (Answer::InputRequired(needed), Some(session)) => {
-                    peer.inputs = rounds::collect(context, session, needed).await?;
+                    // On its own: it would make the future of every call larger.
+                    peer.inputs = Box::pin(rounds::collect(context, session, needed)).await?;
                 }
             }
         }

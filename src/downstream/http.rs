@@ -154,7 +154,8 @@ async fn on_request(
     }
     let owned = Owned::new(&request);
     if request.method == "initialize" {
-        return initialize(&arrival, &owned).await;
+        // On its own: it would make the future of every other request larger.
+        return Box::pin(initialize(&arrival, &owned)).await;
     }
     let session = match arrival.session(version) {
         Ok(session) => session,
