@@ -55,16 +55,14 @@ impl Gate {
     }
 
     fn is_ours(&self, authority: &str) -> bool {
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port),
-            _ => (authority, "0"),
+        let is_port = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        let host = match authority.rsplit_once(':') {
+            Some((host, after)) if is_port(after) => host,
+            _ => authority,
         };
-        let numeric = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        numeric
-            && self
-                .hosts
-                .iter()
-                .any(|ours| host.eq_ignore_ascii_case(ours))
+        self.hosts
+            .iter()
+            .any(|ours| host.eq_ignore_ascii_case(ours))
     }
 }
 

@@ -100,10 +100,11 @@ fn read_accept(headers: &HeaderMap) -> Option<Accepts> {
 
 /// The version of the `MCP-Protocol-Version` header, if there is one.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
-    if !headers.contains_key(&VERSION) {
+    let mut values = headers.get_all(&VERSION).iter().peekable();
+    if values.peek().is_none() {
         return Ok(None);
     }
-    let asked = one(headers, &VERSION).unwrap_or_default();
+    let asked = only(values).unwrap_or_default();
     Version::parse(asked)
         .map(Some)
         .ok_or_else(|| unsupported(asked))
@@ -111,7 +112,10 @@ pub(super) fn version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> 
 
 /// A header that is there exactly once.
 pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
+    only(headers.get_all(name).iter())
+}
+
+fn only<'a>(mut values: impl Iterator<Item = &'a HeaderValue>) -> Option<&'a str> {
     let first = values.next()?;
     if values.next().is_some() {
         return None;
