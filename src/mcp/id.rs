@@ -1,13 +1,13 @@
 //! Request ids: a string or an integer, as MCP allows.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::Raw;
+use super::members::{Raw, read_text};
 
 const MAX_BYTES: usize = 256;
 
 /// The id of a request; also the form of a progress token.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Id {
     /// An integer.
@@ -22,7 +22,10 @@ impl Id {
         if raw.len() > MAX_BYTES + 2 {
             return None;
         }
-        serde_json::from_str(raw).ok()
+        match raw.starts_with('"') {
+            true => read_text(raw).map(|text| Self::Text(text.into())),
+            false => serde_json::from_str(raw).ok().map(Self::Number),
+        }
     }
 }
 

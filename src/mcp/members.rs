@@ -8,7 +8,7 @@ pub type Raw<'a> = &'a str;
 /// The members of an object in text that [`check`](super::check) accepted, in
 /// order. `None` if it is no object. Other text gives some members or none.
 pub fn members(text: &str) -> Option<Members<'_>> {
-    let rest = text.trim_start().strip_prefix('{')?;
+    let rest = text.trim_ascii_start().strip_prefix('{')?;
     Some(Members { rest })
 }
 
@@ -52,24 +52,42 @@ impl<'a> Iterator for Members<'a> {
     type Item = (Cow<'a, str>, Raw<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r', ',']);
-        let (name, rest) = rest.split_at_checked(string_end(rest.as_bytes())?)?;
-        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let rest = self.rest.trim_ascii_start();
+        let rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
+        let end = string_end(rest.as_bytes())?;
+        let (name, rest) = rest.split_at_checked(end.at)?;
+        let name = match end.escapes {
+            false => Cow::Borrowed(name.get(1..end.at - 1)?),
+            true => read_text(name)?,
+        };
+        let rest = rest.trim_ascii_start().strip_prefix(':')?;
+        let rest = rest.trim_ascii_start();
         let (value, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
         self.rest = rest;
-        Some((read_text(name)?, value.trim_end()))
+        Some((name, value.trim_ascii_end()))
     }
 }
 
-/// Where the string ends that `bytes` begin with.
-fn string_end(bytes: &[u8]) -> Option<usize> {
+/// Where a string ends, and whether it has escapes.
+struct End {
+    at: usize,
+    escapes: bool,
+}
+
+/// The end of the string that `bytes` begin with.
+fn string_end(bytes: &[u8]) -> Option<End> {
     let mut at = usize::from(*bytes.first()? == b'"');
+    let mut escapes = false;
     while at > 0 {
         at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        match bytes.get(at)? {
-            b'"' => return Some(at + 1),
-            _backslash => at += 2,
+        if bytes.get(at)? == &b'"' {
+            return Some(End {
+                at: at + 1,
+                escapes,
+            });
         }
+        at += 2;
+        escapes = true;
     }
     None
 }
@@ -83,7 +101,7 @@ fn value_end(bytes: &[u8]) -> usize {
         match byte {
             b'"' => {
                 let inside = bytes.get(at..).and_then(string_end);
-                at += inside.unwrap_or(bytes.len() - at);
+                at += inside.map_or(bytes.len() - at, |end| end.at);
                 continue;
             }
             b'{' | b'[' => depth += 1,
