@@ -15,27 +15,31 @@ pub fn failure(why: &str) -> String {
 
 /// Written by hand: the value is serialised once and escaped once.
 fn with_structure(value: &impl Serialize, is_error: bool) -> String {
-    let raw = to_json(value, 1024);
-    let escaped = to_json(&raw, raw.len() * 2);
-    [
-        "{\"content\":[{\"type\":\"text\",\"text\":",
-        &escaped,
-        "}],\"structuredContent\":",
-        &raw,
-        if is_error {
-            ",\"isError\":true}"
-        } else {
-            ",\"isError\":false}"
-        },
-    ]
-    .concat()
+    let raw = serde_json::to_string(value).expect("our own values are JSON");
+    let mut text = String::with_capacity(raw.len() * 3 + 128);
+    text.push_str("{\"content\":[{\"type\":\"text\",\"text\":\"");
+    push_escaped(&mut text, &raw);
+    text.push_str("\"}],\"structuredContent\":");
+    text.push_str(&raw);
+    text.push_str(match is_error {
+        true => ",\"isError\":true}",
+        false => ",\"isError\":false}",
+    });
+    text
 }
 
-/// JSON text of about the given size.
-fn to_json<T: Serialize + ?Sized>(value: &T, size: usize) -> String {
-    let mut text = Vec::with_capacity(size);
-    serde_json::to_writer(&mut text, value).expect("our own values are JSON");
-    String::from_utf8(text).expect("JSON is UTF-8")
+/// Appends JSON as the inside of a string. It has no control characters, so
+/// quotes and backslashes are all there is to escape.
+fn push_escaped(text: &mut String, json: &str) {
+    let mut done = 0;
+    for (at, byte) in json.bytes().enumerate() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push_str(&json[done..at]);
+            text.push('\\');
+            done = at;
+        }
+    }
+    text.push_str(&json[done..]);
 }
 
 /// Cuts a result to `limit` bytes: text is kept as far as it goes, with a note
@@ -113,8 +117,8 @@ mod tests {
 
     #[test]
     fn structure_and_text_say_the_same() {
-        let result: Value =
-            serde_json::from_str(&structured(&json!({"success": true, "result": ["가"]}))).unwrap();
+        let value = json!({"success": true, "result": ["가", "a\"\\\n\u{1}"]});
+        let result: Value = serde_json::from_str(&structured(&value)).unwrap();
         let text: Value =
             serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"]);
