@@ -1,6 +1,6 @@
 //! Employees and their vacation days.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc, time::UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
@@ -175,20 +175,35 @@ fn nobody(id: &str) -> String {
 
 fn employee(connection: &Connection, id: &str) -> rusqlite::Result<Option<Employee>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, name, department, hire_date,
-                CAST(julianday('now', 'localtime', 'start of day') - julianday(hire_date) AS INTEGER)
+        "SELECT name, department, hire_date, CAST(?2 - julianday(hire_date) AS INTEGER)
          FROM employees WHERE id = ?1",
     )?;
-    let row = statement.query_row([id], |row| {
+    let row = statement.query_row((id, today(connection)?), |row| {
         Ok(Employee {
-            id: row.get(0)?,
-            name: row.get(1)?,
-            department: row.get(2)?,
-            hire_date: row.get(3)?,
-            days_of_service: row.get(4)?,
+            id: id.to_owned(),
+            name: row.get(0)?,
+            department: row.get(1)?,
+            hire_date: row.get(2)?,
+            days_of_service: row.get(3)?,
         })
     });
     row.optional()
+}
+
+/// The local day as a Julian day number. Looked up once a second: the calendar
+/// takes longer than the employee.
+fn today(connection: &Connection) -> rusqlite::Result<f64> {
+    thread_local!(static KNOWN: Cell<(u64, f64)> = const { Cell::new((u64::MAX, 0.0)) });
+    let now = UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
+    let (known, day) = KNOWN.get();
+    if known == now {
+        return Ok(day);
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT julianday('now', 'localtime', 'start of day')")?;
+    let day = statement.query_row([], |row| row.get(0))?;
+    KNOWN.set((now, day));
+    Ok(day)
 }
 
 fn employees(connection: &Connection, start: &str) -> rusqlite::Result<Vec<Listed>> {
