@@ -40,7 +40,12 @@ impl FixtureServer {
 
     /// Serves over HTTP: `http`, `http-legacy` or `sse`; says where.
     pub(crate) async fn start(kind: &str) -> (Self, String) {
-        let mut server = Self::run(&[kind, "127.0.0.1:0"]);
+        Self::start_at(kind, "127.0.0.1:0").await
+    }
+
+    /// The same at an address of choice.
+    pub(crate) async fn start_at(kind: &str, address: &str) -> (Self, String) {
+        let mut server = Self::run(&[kind, address]);
         let url = server.line().await.expect("where it serves");
         (server, url)
     }

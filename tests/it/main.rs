@@ -24,6 +24,7 @@ mod hostile;
 mod hub;
 mod modern;
 mod postgres;
+mod servers;
 mod sessions;
 mod store;
 mod tidy;

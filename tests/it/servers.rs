@@ -1,0 +1,490 @@
+//! The servers behind the hub, as admins see them: the API, the files, the
+//! command line.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use maru::config::{McpServer, Secret};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    fixture_server::{FixtureServer, program},
+    hub::{TestHub, call},
+    postgres::Cluster,
+    wire::{Ask, Reply},
+};
+
+const ROUTE: &str = "/api/mcp/servers";
+
+impl TestHub {
+    /// A request of the admin.
+    async fn admin(&self, method: &'static str, path: &str, body: Value) -> Reply {
+        let ask = Ask::new(&self.address, method, path)
+            .header("content-type", "application/json")
+            .header(
+                "authorization",
+                &format!("Bearer {}", self.running.admin.reveal()),
+            );
+        match body {
+            Value::Null => ask.send().await,
+            body => ask.body(&body.to_string()).send().await,
+        }
+    }
+
+    async fn tool_names(&self) -> String {
+        let answer = self
+            .modern("tools/list", json!({}))
+            .send()
+            .await
+            .answer()
+            .await;
+        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        tools
+            .iter()
+            .map(|it| format!("{} ", it["name"].as_str().unwrap()))
+            .collect()
+    }
+}
+
+fn stdio(name: &str) -> Value {
+    let config =
+        json!({"command": program(), "args": ["stdio"], "env": {"API_KEY": "s3cret-canary"}});
+    json!({"name": name, "transportType": "STDIO", "config": config, "description": "a fixture"})
+}
+
+/// A server is registered, shown, changed, closed, connected and removed.
+async fn life_of_a_server(hub: &TestHub) {
+    let made = hub.admin("POST", ROUTE, stdio("up")).await;
+    assert_eq!(made.status, 201);
+    let made = made.json().await;
+    assert_eq!(
+        (&made["status"], &made["autoConnect"]),
+        (&json!("CONNECTED"), &json!(true)),
+        "{made}"
+    );
+    assert!(
+        made["toolCount"].as_u64().unwrap() > 10
+            && made["createdAt"].as_i64().unwrap() > 1_700_000_000_000
+    );
+    assert_eq!(made["id"].as_str().unwrap().len(), 36);
+    assert_eq!(hub.admin("POST", ROUTE, stdio("up")).await.status, 409);
+
+    let one = format!("{ROUTE}/up");
+    let shown = Ask::new(&hub.address, "GET", &one)
+        .send()
+        .await
+        .json()
+        .await;
+    assert!(
+        shown["tools"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("test_simple_text"))
+    );
+    assert_eq!(shown["config"]["env"]["API_KEY"], "***");
+    assert!(!shown.to_string().contains("s3cret-canary"));
+    assert!(hub.tool_names().await.contains("up__test_simple_text"));
+
+    let changed = json!({"description": "changed", "config": shown["config"]});
+    let changed = hub.admin("PUT", &one, changed).await.json().await;
+    assert_eq!(
+        (&changed["description"], &changed["status"]),
+        (&json!("changed"), &json!("CONNECTED"))
+    );
+    assert!(changed["updatedAt"].as_i64() >= shown["updatedAt"].as_i64());
+
+    let closed = hub
+        .admin("POST", &format!("{one}/disconnect"), Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&closed["status"], &closed["toolCount"]),
+        (&json!("DISCONNECTED"), &json!(0))
+    );
+    assert!(!hub.tool_names().await.contains("up__"));
+    let opened = hub
+        .admin("POST", &format!("{one}/connect"), Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(opened["status"], "CONNECTED");
+
+    let off = hub
+        .admin("POST", &format!("{one}/disable"), Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&off["status"], &off["enabled"]),
+        (&json!("DISABLED"), &json!(false))
+    );
+    let stays = hub
+        .admin("POST", &format!("{one}/connect"), Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(stays["status"], "DISABLED");
+    let on = hub
+        .admin("PUT", &one, json!({"enabled": true}))
+        .await
+        .json()
+        .await;
+    assert_eq!(on["status"], "CONNECTED", "{on}");
+
+    assert_eq!(hub.admin("DELETE", &one, Value::Null).await.status, 204);
+    assert_eq!(hub.admin("GET", &one, Value::Null).await.status, 404);
+    assert_eq!(hub.admin("DELETE", &one, Value::Null).await.status, 404);
+    assert!(!hub.tool_names().await.contains("up__"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_lives_in_a_file_of_the_data_directory() {
+    let hub = TestHub::start().await;
+    life_of_a_server(&hub).await;
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_lives_in_memory_and_leaves_nothing_behind() {
+    let hub =
+        TestHub::with(|config| config.store_url = Some(Secret::from("memory".to_owned()))).await;
+    life_of_a_server(&hub).await;
+    assert!(!hub.directory.path().join("maru.db").exists());
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_lives_in_postgresql() {
+    let database = Cluster::start().await;
+    let url = Secret::from(database.url(&database.database()));
+    let hub = TestHub::with(|config| config.store_url = Some(url.clone())).await;
+    life_of_a_server(&hub).await;
+    let body = json!({"name": "kept", "transportType": "SSE", "config": {"url": "http://127.0.0.1:9/sse"}, "autoConnect": false});
+    assert_eq!(hub.admin("POST", ROUTE, body).await.status, 201);
+    hub.running.stop().await;
+    let again = TestHub::with(|config| config.store_url = Some(url)).await;
+    let kept = again.admin("GET", ROUTE, Value::Null).await.json().await;
+    assert_eq!(
+        (&kept[0]["name"], &kept[0]["status"]),
+        (&json!("kept"), &json!("PENDING"))
+    );
+    again.running.stop().await;
+}
+
+#[tokio::test]
+async fn changes_need_the_admin_and_reading_does_not() {
+    let hub = TestHub::start().await;
+    for (method, path) in [
+        ("POST", ROUTE),
+        ("PUT", "/api/mcp/servers/x"),
+        ("DELETE", "/api/mcp/servers/x"),
+        ("POST", "/api/mcp/servers/x/connect"),
+        ("POST", "/api/mcp/import"),
+        ("POST", "/mcp/add"),
+        ("DELETE", "/mcp/remove"),
+    ] {
+        let refused = Ask::new(&hub.address, method, path)
+            .header("content-type", "application/json")
+            .body("{}")
+            .send()
+            .await;
+        assert_eq!(refused.status, 401, "{method} {path}");
+        assert!(refused.headers.contains_key("www-authenticate"));
+    }
+    for path in [ROUTE, "/mcp/list", "/api/openapi.json"] {
+        assert_eq!(
+            Ask::new(&hub.address, "GET", path).send().await.status,
+            200,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn wrong_registrations_name_the_field() {
+    let hub = TestHub::start().await;
+    for (body, field) in [
+        (
+            json!({"name": "A", "transportType": "SSE", "config": {"url": "http://127.0.0.1:9/"}}),
+            "name",
+        ),
+        (
+            json!({"name": "a", "transportType": "FTP", "config": {}}),
+            "transportType",
+        ),
+        (
+            json!({"name": "a", "transportType": "STDIO", "config": {}}),
+            "config.command",
+        ),
+        (
+            json!({"name": "a", "transportType": "HTTP", "config": {}}),
+            "config.url",
+        ),
+        (
+            json!({"name": "a", "transportType": "HTTP", "config": {"url": "http://169.254.169.254/"}}),
+            "config.url",
+        ),
+        (
+            json!({"name": "a", "transportType": "HTTP", "config": {"url": format!("http://{}/mcp", hub.address)}}),
+            "config.url",
+        ),
+        (
+            json!({"name": "a", "transportType": "STDIO", "config": {"command": "/bin/sh"}}),
+            "config.command",
+        ),
+        (
+            json!({"name": "a", "transportType": "STDIO", "config": {"command": "x"}, "trustMe": true}),
+            "trustMe",
+        ),
+    ] {
+        let refused = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(refused.status, 400, "{body}");
+        assert_eq!(refused.json().await["field"], field, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documented_routes_exist() {
+    let hub = TestHub::start().await;
+    let document = Ask::new(&hub.address, "GET", "/api/openapi.json")
+        .send()
+        .await
+        .json()
+        .await;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let method: &'static str = method.to_uppercase().leak();
+            let reply = hub
+                .admin(method, &path.replace("{name}", "nobody"), json!({}))
+                .await;
+            assert_ne!(reply.status, 405, "{method} {path}");
+            assert!(
+                !reply.text().await.contains("nothing is here"),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_of_addresses_follows_every_change() {
+    let hub = TestHub::start().await;
+    let (_server, url) = FixtureServer::start("sse").await;
+    let file = || fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
+    assert_eq!(file(), "[]\n");
+    let added = hub
+        .admin("POST", "/mcp/add", json!({"name": "tts", "url": url}))
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        added,
+        json!({"name": "tts", "url": url, "message": "registered"})
+    );
+    assert_eq!(
+        serde_json::from_str::<Value>(&file()).unwrap(),
+        json!([{"name": "tts", "url": url}])
+    );
+    let called = hub
+        .modern(
+            "tools/call",
+            json!({"name": "tts__test_simple_text", "arguments": {}}),
+        )
+        .send()
+        .await
+        .answer()
+        .await;
+    assert_eq!(called["result"]["content"][0]["type"], "text", "{called}");
+
+    let moved = json!({"name": "tts", "url": "http://127.0.0.1:9/sse"});
+    assert_eq!(
+        hub.admin("POST", "/mcp/add", moved.clone()).await.status,
+        200
+    );
+    assert_eq!(
+        hub.admin("GET", "/mcp/list", Value::Null)
+            .await
+            .json()
+            .await,
+        json!({"servers": [moved]})
+    );
+    let removed = hub
+        .admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
+        .await
+        .json()
+        .await;
+    assert_eq!(removed, json!({"name": "tts", "message": "removed"}));
+    assert_eq!(
+        hub.admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
+            .await
+            .status,
+        404
+    );
+    assert_eq!(file(), "[]\n");
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_seed_the_store_and_do_not_rule_it() {
+    let seed = |url: &str| McpServer {
+        name: "seeded".to_owned(),
+        transport: "sse".to_owned(),
+        url: Some(url.to_owned()),
+        headers: BTreeMap::default(),
+        command: None,
+        args: Vec::new(),
+        env: BTreeMap::default(),
+        cwd: None,
+        description: None,
+        version: None,
+        auto_connect: false,
+    };
+    let hub =
+        TestHub::with(|config| config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")]).await;
+    let shown = hub
+        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&shown["origin"], &shown["differsFromFile"]),
+        (&json!("file"), &json!(false))
+    );
+    let change = json!({"config": {"url": "http://127.0.0.1:9/other"}});
+    let shown = hub
+        .admin("PUT", "/api/mcp/servers/seeded", change)
+        .await
+        .json()
+        .await;
+    assert_eq!(shown["differsFromFile"], true);
+    let TestHub {
+        running, directory, ..
+    } = hub;
+    running.stop().await;
+    let again = TestHub::with(|config| {
+        config.data_dir = directory.path().to_owned();
+        config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")];
+    })
+    .await;
+    let shown = again
+        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(shown["config"]["url"], "http://127.0.0.1:9/other");
+    again.running.stop().await;
+}
+
+async fn maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
+    let output = command
+        .arg("--data-dir")
+        .arg(directory)
+        .args(arguments)
+        .output()
+        .await
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_line_manages_the_running_hub() {
+    let hub = TestHub::start().await;
+    let directory = hub.directory.path();
+    let fixture = program().display().to_string();
+    let (code, shown, why) = maru(
+        directory,
+        &[
+            "servers",
+            "add",
+            "up",
+            "--env",
+            "KEY=s3cret",
+            "--",
+            &fixture,
+            "stdio",
+        ],
+    )
+    .await;
+    assert_eq!(code, Some(0), "{why}");
+    assert!(shown.starts_with("up is CONNECTED, "), "{shown}");
+    let (_, shown, _) = maru(directory, &["servers", "list"]).await;
+    assert!(
+        shown.starts_with("NAME") && shown.contains("CONNECTED"),
+        "{shown}"
+    );
+    let (_, shown, _) = maru(directory, &["servers", "show", "up"]).await;
+    assert!(
+        shown.contains("test_simple_text") && shown.contains("***") && !shown.contains("s3cret"),
+        "{shown}"
+    );
+    let (code, shown, _) = maru(directory, &["call", "up__test_simple_text"]).await;
+    assert_eq!(
+        (code, shown.as_str()),
+        (Some(0), "This is a simple text response for testing.\n")
+    );
+    let (code, _, why) = maru(
+        directory,
+        &["servers", "add", "gone", "--", "no-such-program"],
+    )
+    .await;
+    assert_eq!(code, Some(1), "{why}");
+    let (code, _, why) = maru(directory, &["servers", "show", "nobody"]).await;
+    assert_eq!(
+        (code, why.as_str()),
+        (Some(2), "maru: no server is named \"nobody\"\n")
+    );
+
+    let file = directory.join("client.json");
+    let servers =
+        json!({"mcpServers": {"My Tools": {"command": fixture, "args": ["stdio"]}, "bad": {}}});
+    fs::write(&file, servers.to_string()).unwrap();
+    let (code, shown, _) = maru(directory, &["servers", "import", file.to_str().unwrap()]).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        shown.contains("my-tools is CONNECTED")
+            && shown.contains("bad is not imported: url: is missing"),
+        "{shown}"
+    );
+    let (code, shown, _) = maru(directory, &["servers", "remove", "up", "--json"]).await;
+    assert_eq!((code, shown.as_str()), (Some(0), "null\n"));
+    hub.running.stop().await;
+    let (code, _, why) = maru(directory, &["servers", "list"]).await;
+    assert!(
+        code == Some(2) && why.contains("no hub runs on the data directory"),
+        "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_is_down_is_connected_by_a_call() {
+    let hub = TestHub::start().await;
+    let (server, url) = FixtureServer::start("http").await;
+    hub.register("up", "HTTP", json!({"url": url})).await;
+    drop(server);
+    let session = hub.session("2025-11-25", json!({})).await;
+    let request = call(1, "up__test_simple_text", json!({}));
+    let failed = hub.ask(&session, &request).send().await.answer().await;
+    assert_eq!(failed["result"]["isError"], true, "{failed}");
+    assert!(
+        failed["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("server up did not answer"),
+        "{failed}"
+    );
+    let port = url.split(':').nth(2).unwrap().split('/').next().unwrap();
+    let _server = FixtureServer::start_at("http", &format!("127.0.0.1:{port}")).await;
+    let answered = hub.ask(&session, &request).send().await.answer().await;
+    assert_eq!(
+        answered["result"]["content"][0]["type"], "text",
+        "{answered}"
+    );
+    hub.running.stop().await;
+}
