@@ -10,7 +10,7 @@ pub mod output;
 mod peer;
 mod view;
 
-pub use catalog::{Caller, Catalog, Scope, Snapshot, no_resource};
+pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
 pub use mirror::{Mirror, mirrors};
 pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,

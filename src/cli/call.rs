@@ -32,9 +32,12 @@ pub(super) struct Options {
 
 pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
     let arguments = read_arguments(&options.arguments)?;
-    // Own tools may be named with their server, as the agent names them.
-    let name = options.name.strip_prefix("maru.").unwrap_or(&options.name);
-    let outcome = block_on(async { Client::open(loaded).await?.call(name, arguments).await })?;
+    let outcome = block_on(async {
+        Client::open(loaded)
+            .await?
+            .call(&options.name, arguments)
+            .await
+    })?;
     let result = match outcome {
         Outcome::Result(result) => result,
         Outcome::Refused(why) => {

@@ -6,7 +6,7 @@ use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
-    task::Poll,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -86,7 +86,7 @@ impl Client {
         let permit = Arc::clone(&self.room)
             .try_acquire_owned()
             .map_err(|_| Error::Busy(place()))?;
-        let mut line = match self.take().await {
+        let mut line = match self.take() {
             Some(line) => line,
             None => self.open().await?,
         };
@@ -104,20 +104,13 @@ impl Client {
     }
 
     /// A kept connection that the other side has not closed.
-    async fn take(&self) -> Option<Line> {
+    fn take(&self) -> Option<Line> {
         loop {
             let mut line = self.lock().pop()?;
-            if line.used.elapsed() > IDLE {
-                continue;
-            }
-            let Line {
-                sender,
-                connection,
-                is_open,
-                ..
-            } = &mut line;
-            let ready = drive(connection, is_open, sender.ready()).await;
-            if ready.is_ok() && line.is_open {
+            // Only a look: whoever uses the connection waits on it.
+            let mut quiet = Context::from_waker(Waker::noop());
+            let closed = line.connection.as_mut().poll(&mut quiet).is_ready();
+            if !closed && line.sender.is_ready() && line.used.elapsed() <= IDLE {
                 return Some(line);
             }
         }
@@ -204,7 +197,9 @@ impl Reply {
     }
 }
 
-/// Waits for `work`, moving the connection it depends on.
+/// Waits for `work`, moving the connection it depends on. Only the connection
+/// brings the work on, and both are looked at together: so the work wakes nobody,
+/// and the task is not woken by itself.
 async fn drive<T>(
     connection: &mut Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
     is_open: &mut bool,
@@ -212,14 +207,18 @@ async fn drive<T>(
 ) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
-        if let Poll::Ready(done) = work.as_mut().poll(context) {
+        let mut quiet = Context::from_waker(Waker::noop());
+        if let Poll::Ready(done) = work.as_mut().poll(&mut quiet) {
             return Poll::Ready(done);
         }
         if *is_open && connection.as_mut().poll(context).is_ready() {
             *is_open = false;
         }
         // What the connection just read may be what is waited for.
-        work.as_mut().poll(context)
+        match is_open {
+            true => work.as_mut().poll(&mut quiet),
+            false => work.as_mut().poll(context),
+        }
     })
     .await
 }

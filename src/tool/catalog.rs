@@ -2,10 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::{
     sync::{broadcast, watch},
@@ -13,6 +15,7 @@ use tokio::{
 };
 
 use super::{
+    name,
     offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
     output,
     peer::Peer,
@@ -33,6 +36,16 @@ pub struct Catalog {
     updated: broadcast::Sender<Arc<str>>,
     timeout: Duration,
     max_result_bytes: usize,
+    waker: OnceLock<Waker>,
+}
+
+/// Connects a server by its name; true if its tools are on offer now.
+pub struct Waker(pub Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>);
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Waker")
+    }
 }
 
 /// How many changed addresses wait for the slowest listener.
@@ -73,6 +86,7 @@ impl Catalog {
             updated: broadcast::Sender::new(UPDATES),
             timeout,
             max_result_bytes,
+            waker: OnceLock::new(),
         }
     }
 
@@ -120,6 +134,20 @@ impl Catalog {
         self.updated.subscribe()
     }
 
+    /// Lets `waker` bring back the server of a tool that is not on offer now.
+    pub fn set_waker(&self, waker: Waker) {
+        // Set once, when everything is built.
+        let _ = self.waker.set(waker);
+    }
+
+    async fn wake(&self, name: &str) -> bool {
+        let server = name::server_of(name);
+        match (server, self.waker.get()) {
+            (Some(server), Some(waker)) => (waker.0)(server.to_owned()).await,
+            _ => false,
+        }
+    }
+
     /// Calls a tool. A call that fails is an answer that says so; an error is
     /// a question that could not be put.
     pub async fn call(
@@ -129,12 +157,15 @@ impl Catalog {
         arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
-        let snapshot = self.snapshot();
-        let view = snapshot.view(&caller.scope)?;
-        let offer = view
-            .tools
-            .get(name)
-            .ok_or_else(|| unknown(&view.tools, "tool", name))?;
+        let mut snapshot = self.snapshot();
+        if snapshot.tool(&caller.scope, name)?.is_none() && self.wake(name).await {
+            snapshot = self.snapshot();
+        }
+        let offer = snapshot.tool(&caller.scope, name)?;
+        let offer = offer.ok_or_else(|| match snapshot.view(&caller.scope) {
+            Ok(view) => unknown(&view.tools, "tool", name),
+            Err(why) => why,
+        })?;
         if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
             return Ok(Answer::Complete(output::failure(&format!(
                 "wrong arguments: {why}"
@@ -259,6 +290,16 @@ impl Snapshot {
                 })
             }
         }
+    }
+
+    /// A tool by the name it is listed under, or as `server.tool`.
+    fn tool(&self, scope: &Scope, name: &str) -> Result<Option<&Arc<Offer>>, RpcError> {
+        let view = self.view(scope)?;
+        if let Some(offer) = view.tools.get(name) {
+            return Ok(Some(offer));
+        }
+        let qualified = name.split_once('.').filter(|_| *scope == Scope::All);
+        Ok(qualified.and_then(|(server, tool)| self.servers.get(server)?.tools.get(tool)))
     }
 
     /// Begins to watch `uri` for someone; `None` if it cannot be read in `scope`.

@@ -33,6 +33,14 @@ pub(super) fn public(server: &str, name: &str) -> String {
     format!("{clean}{MARK}{}", digest(server, name))
 }
 
+/// The server that a name of another server's tool begins with.
+pub(super) fn server_of(name: &str) -> Option<&str> {
+    let (server, _) = name
+        .split_once(SEPARATOR)
+        .or_else(|| name.split_once('.'))?;
+    Some(server)
+}
+
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }

@@ -106,6 +106,11 @@ impl Settings {
         }
     }
 
+    /// Where the servers' tools are offered.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Other waits than the usual ones.
     #[must_use]
     pub fn with_waits(mut self, backoff: Backoff, connect_timeout: Duration) -> Self {

@@ -1,7 +1,11 @@
 //! Passing a question on to a server, and everything back, between any two
 //! versions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -53,7 +57,7 @@ const HOP: [&str; 6] = [
 /// Asks; the outer error says that the server could not be asked.
 pub(super) async fn ask(
     live: &Arc<Live>,
-    question: Question<'_>,
+    question: &Question<'_>,
     peer: &Peer,
 ) -> Result<Result<Answer, RpcError>, Error> {
     let is_modern = live.session.version.is_modern();
@@ -72,8 +76,8 @@ pub(super) async fn ask(
         log_level: peer.log_level,
     };
     let params = |id: i64| match is_modern {
-        true => modern_params(&question, peer, id),
-        false => legacy_params(&question, peer, id),
+        true => modern_params(question, peer, id),
+        false => legacy_params(question, peer, id),
     };
     let call = live
         .link
@@ -319,26 +323,25 @@ fn legacy_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
 }
 
 fn modern_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
-    let mut meta = passed_meta(peer);
-    meta.push(format!("\"{}\":\"{}\"", key::VERSION, Version::V2026_07_28));
-    meta.push(format!("\"{}\":{}", key::CLIENT_INFO, client_info_text()));
-    meta.push(format!(
-        "\"{}\":{}",
-        key::CAPABILITIES,
-        capabilities(&peer.capabilities)
-    ));
+    let mut text = String::with_capacity(question.params.len() + 512);
+    for part in ["{", &question.params, ",\"_meta\":{", hop_meta()] {
+        text.push_str(part);
+    }
+    text.push_str(&capabilities(&peer.capabilities));
+    for passed in passed_meta(peer) {
+        text.push(',');
+        text.push_str(&passed);
+    }
     if let Some(level) = peer.log_level {
-        meta.push(format!("\"{}\":{}", key::LOG_LEVEL, json!(level)));
+        text.push_str(&format!(",\"{}\":{}", key::LOG_LEVEL, json!(level)));
     }
     if peer.progress_token.is_some() {
-        meta.push(format!("\"progressToken\":{id}"));
+        text.push_str(&format!(",\"progressToken\":{id}"));
     }
-    let mut text = format!("{{{},\"_meta\":{{{}}}", question.params, meta.join(","));
+    text.push('}');
     if !peer.inputs.responses.is_empty() {
-        text.push_str(&format!(
-            ",\"inputResponses\":{}",
-            Value::Object(peer.inputs.responses.clone())
-        ));
+        let responses = Value::Object(peer.inputs.responses.clone());
+        text.push_str(&format!(",\"inputResponses\":{responses}"));
     }
     if let Some(state) = &peer.inputs.state {
         text.push_str(&format!(
@@ -348,6 +351,20 @@ fn modern_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
     }
     text.push('}');
     text
+}
+
+/// What every request of 2026-07-28 says, up to the capabilities.
+fn hop_meta() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let (version, info) = (Version::V2026_07_28, client_info());
+        format!(
+            "\"{}\":\"{version}\",\"{}\":{info},\"{}\":",
+            key::VERSION,
+            key::CLIENT_INFO,
+            key::CAPABILITIES
+        )
+    });
+    &TEXT
 }
 
 /// What the client says about its request and does not concern this hop only.
@@ -361,14 +378,11 @@ fn passed_meta(peer: &Peer) -> Vec<String> {
         .collect()
 }
 
-fn client_info_text() -> &'static str {
-    static TEXT: std::sync::LazyLock<String> =
-        std::sync::LazyLock::new(|| client_info().to_string());
-    &TEXT
-}
-
 /// What the client can be asked for; results that come later it cannot take.
-fn capabilities(declared: &Value) -> String {
+fn capabilities(declared: &Value) -> Cow<'static, str> {
+    if declared.as_object().is_none_or(Map::is_empty) {
+        return Cow::Borrowed("{}");
+    }
     let mut passed = Map::new();
     for name in ["elicitation", "sampling", "roots", "extensions"] {
         if let Some(value) = declared.get(name) {
@@ -378,5 +392,5 @@ fn capabilities(declared: &Value) -> String {
     if let Some(extensions) = passed.get_mut("extensions").and_then(Value::as_object_mut) {
         extensions.shift_remove("io.modelcontextprotocol/tasks");
     }
-    Value::Object(passed).to_string()
+    Cow::Owned(Value::Object(passed).to_string())
 }

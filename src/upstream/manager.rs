@@ -7,18 +7,22 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt as _, future::join_all};
 use thiserror::Error;
 use tracing::{info, warn};
 
 use super::{
     connection::{Settings, spawn},
     draft::Draft,
+    lifecycle::State,
     registry::Registry,
     server::{Invalid, Origin, Rules, Server, ServerName, Transport},
     shared::{Handle, Status},
 };
-use crate::store::{self, ServerRow, Store};
+use crate::{
+    store::{self, ServerRow, Store},
+    tool::Waker,
+};
 
 /// Registers, connects and removes servers.
 #[derive(Debug)]
@@ -125,7 +129,32 @@ impl Manager {
         }
         manager.load(listed).await?;
         manager.connect_all();
+        let woken = Arc::downgrade(&manager);
+        let waker = move |name: String| {
+            let manager = woken.upgrade();
+            async move {
+                match manager {
+                    Some(manager) => manager.wake(&name).await,
+                    None => false,
+                }
+            }
+            .boxed()
+        };
+        manager.settings.catalog().set_waker(Waker(Box::new(waker)));
         Ok(manager)
+    }
+
+    /// Connects a server whose tool is called while it is closed or has failed.
+    async fn wake(&self, name: &str) -> bool {
+        let Ok(entry) = self.find(name) else {
+            return false;
+        };
+        match entry.handle.status().state {
+            State::Disconnected | State::Failed | State::Waiting { .. } => {
+                entry.handle.connect().await
+            }
+            _ => false,
+        }
     }
 
     /// Servers of `mcp.json`: new ones are registered, and those that came from

@@ -153,7 +153,7 @@ impl Shared {
         peer: &Peer,
     ) -> Result<Answer, RpcError> {
         let is_call = question.method == "tools/call";
-        match self.ask_once_or_twice(question, peer).await {
+        match self.ask_once_or_twice(&question, peer).await {
             Ok(answer) => answer,
             Err(why) => {
                 let why = format!("server {} did not answer: {why}", self.name);
@@ -167,36 +167,16 @@ impl Shared {
 
     async fn ask_once_or_twice(
         &self,
-        question: Question<'_>,
+        question: &Question<'_>,
         peer: &Peer,
     ) -> Result<Result<Answer, RpcError>, Error> {
-        let again = Question {
-            params: String::new(),
-            mirrors: Vec::new(),
-            ..question
-        };
-        let (params, mirrors) = (question.params, question.mirrors);
         let live = self.ensure().await?;
-        let first = Question {
-            params: params.clone(),
-            mirrors: mirrors.clone(),
-            ..again
-        };
-        match forward::ask(&live, first, peer).await {
+        match forward::ask(&live, question, peer).await {
             // Nothing was done, so it can be done again.
             Err(why @ (Error::SessionOver | Error::Unreachable(_))) => {
                 self.report(live, why).await;
                 let live = self.ensure().await?;
-                forward::ask(
-                    &live,
-                    Question {
-                        params,
-                        mirrors,
-                        ..again
-                    },
-                    peer,
-                )
-                .await
+                forward::ask(&live, question, peer).await
             }
             Err(why @ Error::Lost(_)) => {
                 self.report(live, why.clone()).await;

@@ -103,6 +103,10 @@ async fn life_of_a_server(hub: &TestHub) {
         (&json!("DISCONNECTED"), &json!(0))
     );
     assert!(!hub.tool_names().await.contains("up__"));
+    // A call by name brings it back, too.
+    let woken = hub.modern("tools/call", json!({"name": "up.test_simple_text"}));
+    let woken = woken.send().await.answer().await;
+    assert_eq!(woken["result"]["content"][0]["type"], "text", "{woken}");
     let opened = hub
         .admin("POST", &format!("{one}/connect"), Value::Null)
         .await
