@@ -32,6 +32,7 @@ pub(super) struct Options {
 
 pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
     let arguments = read_arguments(&options.arguments)?;
+    let limit = loaded.config.mcp.security.max_tool_output_length;
     let outcome = block_on(async {
         Client::open(loaded)
             .await?
@@ -45,7 +46,7 @@ pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
             return Ok(ExitCode::from(CANNOT));
         }
     };
-    let (text, is_error) = output::read(&result);
+    let (text, is_error) = output::read_short(&result, limit);
     let shown = if options.json { result } else { text };
     out::print(&format!("{shown}\n"))?;
     Ok(ExitCode::from(u8::from(is_error)))

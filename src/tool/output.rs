@@ -87,6 +87,20 @@ pub fn read(result: &str) -> (String, bool) {
     (parts.join("\n"), is_error)
 }
 
+/// The same for a reader of at most `limit` characters, with a note of how much
+/// is missing.
+pub fn read_short(result: &str, limit: usize) -> (String, bool) {
+    let (mut text, is_error) = read(result);
+    if let Some((end, _)) = text.char_indices().nth(limit) {
+        let all = text.chars().count();
+        text.truncate(end);
+        text.push_str(&format!(
+            "\n[cut: {limit} of {all} characters shown; ask for less]"
+        ));
+    }
+    (text, is_error)
+}
+
 fn content_text(content: &Value) -> String {
     let member = |name: &str| content[name].as_str().unwrap_or("unknown");
     match content["type"].as_str() {
@@ -137,6 +151,18 @@ mod tests {
             &text[text.len() - 60..]
         );
         assert!(!is_error);
+    }
+
+    #[test]
+    fn reader_of_text_is_told_how_much_is_missing() {
+        let long = json!({"content": [{"type": "text", "text": "가".repeat(30)}]});
+        let (text, _) = read_short(&long.to_string(), 10);
+        let expected = format!(
+            "{}\n[cut: 10 of 30 characters shown; ask for less]",
+            "가".repeat(10)
+        );
+        assert_eq!(text, expected);
+        assert_eq!(read_short(&long.to_string(), 30).0, "가".repeat(30));
     }
 
     #[test]
