@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     downstream::http::reply,
-    upstream::{Draft, Origin, Unchanged},
+    upstream::{Draft, Origin, Unchanged, View},
 };
 
 /// `POST /mcp/add`: registers a server, or moves the one of that name.
@@ -29,13 +29,26 @@ pub(super) async fn add(State(hub): State<Arc<Hub>>, request: Request) -> Respon
     };
     let draft = Draft::at(name, url);
     let done = match hub.servers.register(&draft, Origin::Import).await {
-        Err(Unchanged::Taken(_)) => hub.servers.update(name, &draft).await,
+        Err(Unchanged::Taken(_)) => moved(&hub, draft).await,
         done => done,
     };
     match done {
         Ok(_) => said(&json!({"name": name, "url": url, "message": "registered"})),
         Err(why) => refuse(&why),
     }
+}
+
+/// A server that is known keeps everything but its address.
+async fn moved(hub: &Hub, mut draft: Draft) -> Result<View, Unchanged> {
+    let now = hub.servers.get(&draft.name)?.server;
+    draft.description = now.description;
+    draft.version = now.version;
+    draft.auto_connect = now.auto_connect;
+    let headers = now.transport.shown()["headers"].take();
+    if headers.is_object() {
+        draft.config["headers"] = headers;
+    }
+    hub.servers.update(&draft.name, &draft).await
 }
 
 /// `DELETE /mcp/remove`.

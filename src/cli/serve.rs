@@ -88,9 +88,13 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
         ["data", directory],
         ["admin token", &format!("{directory}/admin-token")],
     ];
+    let servers = match running.servers().list().len() {
+        0 => String::new(),
+        count => format!("{count} servers are being connected; see: {program} servers list\n"),
+    };
     let rows = rows.map(|[name, value]| vec![format!("  {name}"), value.to_owned()]);
     format!(
-        "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{tools} tools are on offer. Next, in another terminal:\n\n  \
+        "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} tools are on offer. Next, in another terminal:\n\n  \
          {program} tools\n{try_one}\nStop with Ctrl-C.\n",
         env!("CARGO_PKG_VERSION"),
         out::table(&rows),

@@ -19,19 +19,29 @@ use crate::{
 
 /// How often a stream that was cut is resumed.
 const RESUMED: usize = 5;
+/// The largest answer that is taken whole.
+const MAX_BODY: usize = 16 << 20;
 
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
 pub(in crate::upstream) struct Call {
+    own: Own,
+    /// Messages that come on another stream.
+    side: Option<Seated>,
+}
+
+/// What comes back on the request itself.
+#[derive(Debug)]
+struct Own {
     link: Arc<Link>,
     id: i64,
     method: &'static str,
     reply: Reply,
+    /// What has come of an answer that comes whole.
+    body: Vec<u8>,
     /// Reads events, if that is how the answer comes.
     events: Option<Events>,
     resumed: usize,
-    /// Messages that come on another stream.
-    side: Option<Seated>,
     done: bool,
 }
 
@@ -79,48 +89,76 @@ impl Call {
         reply: Reply,
         side: Option<Seated>,
     ) -> Result<Self, Error> {
-        let kind = reply
-            .headers
-            .get(CONTENT_TYPE)
-            .and_then(|it| it.to_str().ok())
-            .unwrap_or_default()
-            .to_owned();
-        let is_json = kind.starts_with("application/json");
-        if reply.headers.contains_key(CONTENT_ENCODING) {
-            return Err(Error::Garbage(
-                "the server sent a compressed answer, which nobody asked for".to_owned(),
-            ));
-        }
-        let mut call = Self {
+        let mut own = Own {
             link,
             id,
             method,
             reply,
+            body: Vec::new(),
             events: None,
             resumed: 0,
-            side,
             done: false,
         };
-        if !call.reply.status.is_success() {
-            let refused = call.link.refusal(&call.reply);
+        let opened = own.open().await;
+        own.done |= opened.is_err();
+        opened.map(|()| Self { own, side })
+    }
+
+    /// The session that the server opened with this answer.
+    pub(in crate::upstream) fn session(&self) -> Option<&HeaderValue> {
+        self.own.reply.headers.get(&SESSION)
+    }
+
+    /// The link it runs on.
+    pub(in crate::upstream) fn link(&self) -> &Arc<Link> {
+        &self.own.link
+    }
+
+    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
+        let Some(side) = &mut self.side else {
+            return self.own.next().await;
+        };
+        tokio::select! {
+            biased;
+            Some(text) = side.messages.recv() => Ok(text),
+            next = self.own.next() => next,
+        }
+    }
+
+    /// Answers a question of the server.
+    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Error> {
+        self.own.link.send(text).await
+    }
+}
+
+impl Own {
+    /// Looks at status and kind of the answer.
+    async fn open(&mut self) -> Result<(), Error> {
+        let garbage = |why: &str| Err(Error::Garbage(why.to_owned()));
+        if self.reply.headers.contains_key(CONTENT_ENCODING) {
+            return garbage("the server sent a compressed answer, which nobody asked for");
+        }
+        let kind = self.reply.headers.get(CONTENT_TYPE);
+        let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
+        let is_json = kind.starts_with(b"application/json");
+        let is_stream = kind.starts_with(b"text/event-stream");
+        if !self.reply.status.is_success() {
+            let refused = self.link.refusal(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
-            if is_json && call.peek_error().await {
-                return Ok(call);
-            }
-            call.done = true;
-            return refused.map(|()| call);
+            return match is_json && self.peek_error().await {
+                true => Ok(()),
+                false => refused,
+            };
         }
-        match kind {
-            _ if is_json => (),
-            kind if kind.starts_with("text/event-stream") => call.events = Some(Events::default()),
-            _ => {
-                call.done = true;
-                return Err(Error::Garbage(
-                    "the server answered with neither JSON nor an event stream".to_owned(),
-                ));
+        match (is_json, is_stream) {
+            (true, _) => Ok(()),
+            (_, true) => {
+                self.events = Some(Events::default());
+                Ok(())
             }
+            _ => garbage("the server answered with neither JSON nor an event stream"),
         }
-        Ok(call)
     }
 
     /// Whether the body is a JSON-RPC error that answers us; keeps it if so.
@@ -143,32 +181,8 @@ impl Call {
         is_ours
     }
 
-    /// The session that the server opened with this answer.
-    pub(in crate::upstream) fn session(&self) -> Option<&HeaderValue> {
-        self.reply.headers.get(&SESSION)
-    }
-
-    /// The link it runs on.
-    pub(in crate::upstream) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
-        let Some(mut side) = self.side.take() else {
-            return self.own().await;
-        };
-        let next = tokio::select! {
-            biased;
-            Some(text) = side.messages.recv() => Ok(text),
-            next = self.own() => next,
-        };
-        self.side = Some(side);
-        next
-    }
-
     /// The next message on its own stream. Cancel-safe.
-    async fn own(&mut self) -> Result<String, Error> {
+    async fn next(&mut self) -> Result<String, Error> {
         if self.events.is_none() {
             return self.whole().await;
         }
@@ -190,15 +204,19 @@ impl Call {
         }
     }
 
-    /// Answers a question of the server.
-    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Error> {
-        self.link.send(text).await
-    }
-
     async fn whole(&mut self) -> Result<String, Error> {
-        let body = self.reply.text().await;
+        while let Some(chunk) = self.reply.chunk().await {
+            self.body
+                .extend_from_slice(&chunk.inspect_err(|_| self.done = true)?);
+            if self.body.len() > MAX_BODY {
+                self.done = true;
+                return Err(Error::Garbage(
+                    "the server sent more than 16 MiB".to_owned(),
+                ));
+            }
+        }
         self.done = true;
-        match self.read_bytes(&body?)? {
+        match self.read_bytes(&self.body)? {
             Read::Answer(text) => Ok(text),
             Read::Message(_) | Read::NotOurs => Err(Error::Garbage(UNREADABLE.to_owned())),
         }
@@ -295,7 +313,7 @@ impl Events {
     }
 }
 
-impl Drop for Call {
+impl Drop for Own {
     fn drop(&mut self) {
         // Since 2026-07-28 leaving is cancelling.
         if self.done

@@ -122,6 +122,7 @@ impl Hub {
                     inputs = Inputs {
                         responses: asked.requests.iter().map(answers::to).collect(),
                         state: asked.state,
+                        failed: None,
                     };
                     continue;
                 }
