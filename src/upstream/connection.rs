@@ -167,6 +167,7 @@ impl Connection {
             }
         }
         self.hang_up(Line::Down);
+        self.waiting.clear();
         self.settings.catalog.withdraw(self.server.name.as_str());
         if let Some(closing) = self.closing.take() {
             closing.cancelled().await;
@@ -214,7 +215,6 @@ impl Connection {
                 self.shared.live.send_replace(Some(live));
                 self.publish(listed);
                 self.advance(Event::Opened, None);
-                self.waiting.clear();
             }
             Heard::Listed(listed) => {
                 if let Line::Up(up) = &mut self.line {
@@ -301,6 +301,10 @@ impl Connection {
                 status.withheld = Arc::default();
             }
         });
+        // They read the status when they are told, so it comes first.
+        if !matches!(state, State::Connecting { .. }) {
+            self.waiting.clear();
+        }
     }
 
     fn open(&mut self) {
@@ -330,14 +334,13 @@ impl Connection {
         self.line = Line::Opening(work.boxed());
     }
 
-    /// Leaves the line; whoever waits for it learns so.
+    /// Leaves the line.
     fn hang_up(&mut self, line: Line) {
         if let Line::Up(up) = mem::replace(&mut self.line, line) {
             up.live.link.close();
             self.closing = Some(up.live.link.closed().clone());
         }
         self.shared.live.send_replace(None);
-        self.waiting.clear();
     }
 }
 
