@@ -18,6 +18,7 @@ mod conformance;
 mod docs;
 mod door;
 mod doors;
+mod faults;
 mod fixture;
 mod fixture_server;
 mod hostile;

@@ -1,0 +1,10 @@
+//! Servers that misbehave: every call ends in time, everyone else is served,
+//! and nothing of a server that is gone stays behind.
+
+mod bench;
+mod children;
+mod evil;
+mod floods;
+mod http;
+mod reconnect;
+mod stdio;

@@ -1,0 +1,47 @@
+//! Programs that do not want to end, and what they leave behind.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
+
+use super::bench::{Bench, PYTHON, zombies};
+use crate::wire::Ask;
+
+const STUBBORN: [&str; 4] = ["ignore-term", "orphan", "stdin-ignore", "good"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_program_leaves_nothing_behind() {
+    let bench = Bench::start().await;
+    let one = async |mode: &str| {
+        bench.add_program(mode, mode).await;
+        if mode != "stdin-ignore" {
+            assert!(bench.echo(mode, "x").await.is_ok(), "{mode}");
+            assert!(!bench.processes(mode).is_empty(), "{mode}");
+        }
+        let asked = Instant::now();
+        bench.remove(mode).await;
+        assert!(asked.elapsed() < Duration::from_secs(6), "{mode}");
+    };
+    let all = futures_util::future::join_all(STUBBORN.map(one));
+    bench.while_healthy(all).await;
+    assert_eq!(zombies(), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_hub_leaves_nothing_behind() {
+    let bench = Bench::start().await;
+    futures_util::future::join_all(STUBBORN.map(|mode| bench.add_program(mode, mode))).await;
+    let marks = STUBBORN.map(|mode| bench.arguments(mode, mode).pop().unwrap());
+    let Bench { hub, .. } = bench;
+    let asked = Instant::now();
+    hub.running.stop().await;
+    assert!(asked.elapsed() < Duration::from_secs(7));
+    for mark in marks {
+        assert_eq!(super::bench::running(&mark), [0; 0], "{mark}");
+    }
+    assert_eq!(zombies(), [0; 0]);
+}

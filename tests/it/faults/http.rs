@@ -1,0 +1,148 @@
+//! Addresses that misbehave.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use futures_util::future::join_all;
+
+use super::{
+    bench::{
+        Bench,
+        Expected::{self, Down, Echo, Fails},
+        LATE, harmless,
+    },
+    evil::Evil,
+};
+use crate::wire::Ask;
+
+const UNREADABLE: &str = "something that is no answer";
+
+/// Registers every server of the table at once and calls it, while the healthy
+/// one is asked all the time. Nothing goes to the other port, and no secret
+/// comes out.
+async fn check(kind: &str, table: &[(&str, Expected)]) {
+    let log = Log::install();
+    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    let one = async |(at, (mode, expected)): (usize, &(&str, Expected))| {
+        let name = format!("evil{at}");
+        bench.add(&name, kind, evil.config(kind, mode)).await;
+        bench.judge(&name, mode, *expected).await;
+    };
+    let all = join_all(table.iter().enumerate().map(one));
+    bench.while_healthy(all).await;
+
+    let received = evil.received().await;
+    let has_header = |it: &&serde_json::Value| it["h"]["authorization"] == "Bearer canary-5ecret";
+    assert_eq!(received.iter().filter(has_header).count(), received.len());
+    assert_eq!(
+        evil.stolen().await,
+        [(); 0].map(|()| serde_json::Value::Null)
+    );
+    let token = format!("Bearer {}", bench.hub.running.admin.reveal());
+    let shown = Ask::new(&bench.hub.address, "GET", "/api/mcp/servers")
+        .header("authorization", &token)
+        .send()
+        .await;
+    harmless(&shown.text().await);
+    bench.hub.running.stop().await;
+    harmless(&log.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streamable_address_that_misbehaves() {
+    check(
+        "HTTP",
+        &[
+            ("good", Echo),
+            ("hang", LATE),
+            ("reset", Fails("broke")),
+            ("half", Fails("broke")),
+            ("slow:300", Echo),
+            ("garbage", Fails("broke")),
+            ("html500", Fails("status 500")),
+            ("h401", Down("answered 401")),
+            ("h429", Fails("answered 429")),
+            ("h503", Fails("answered 503")),
+            ("redirect:PORT", Down("redirects are not followed")),
+            ("cut", Fails("broke")),
+            ("notype", Down("neither JSON nor an event stream")),
+            ("noeol", Echo),
+            ("badjson", Fails(UNREADABLE)),
+            ("wrongid", Fails(UNREADABLE)),
+            ("session404", Down("status 404")),
+            ("endpoint-evil", Echo),
+            ("endpoint-abs", Echo),
+            ("endpoint-js", Echo),
+            ("retry0", Echo),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_of_the_old_kind_that_misbehaves() {
+    check(
+        "SSE",
+        &[
+            ("good", Echo),
+            ("hang", LATE),
+            ("reset", Fails("ended its event stream")),
+            ("half", Echo),
+            ("slow:300", Echo),
+            ("garbage", Echo),
+            ("html500", Echo),
+            ("h401", Echo),
+            ("h429", Echo),
+            ("h503", Echo),
+            ("redirect:PORT", Echo),
+            ("cut", Fails("ended its event stream")),
+            ("notype", Echo),
+            ("badjson", LATE),
+            ("wrongid", LATE),
+            ("endless", Down("did not connect within 4s")),
+            ("gzipbomb", Echo),
+            ("session404", Echo),
+            ("endpoint-evil", Down("another origin")),
+            ("endpoint-abs", Echo),
+            ("endpoint-js", Down("another origin")),
+            ("retry0", Echo),
+            ("bigheaders", Echo),
+        ],
+    )
+    .await;
+}
+
+/// What the hub logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Collects everything that this process logs from now on.
+    fn install() -> Self {
+        let log = Self::default();
+        let to = log.clone();
+        let all = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || to.clone());
+        // Another test of the same process may have been first.
+        let _ = all.try_init();
+        log
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

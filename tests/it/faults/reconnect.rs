@@ -1,0 +1,225 @@
+//! Servers that go away and come back.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use maru::{config::Config, tasks::Tasks, tool::Scope, upstream::State};
+use serde_json::json;
+use tokio::{net::TcpListener, process::Command, time::sleep};
+
+use super::{bench::Bench, evil::Evil};
+
+/// Waits of about `first` milliseconds, and this many attempts.
+fn waits(first: u64, attempts: u32) -> impl FnOnce(&mut Config) {
+    move |config| {
+        config.mcp.reconnection.initial_delay_ms = first;
+        config.mcp.reconnection.multiplier = 1.5;
+        config.mcp.reconnection.max_attempts = attempts;
+    }
+}
+
+async fn kill(id: u32) {
+    let id = id.to_string();
+    let killed = Command::new("kill").args(["-9", &id]).status().await;
+    assert!(killed.unwrap().success());
+}
+
+fn offers(bench: &Bench, tool: &str) -> bool {
+    let snapshot = bench.hub.running.catalog().snapshot();
+    let view = snapshot.view(&Scope::All).unwrap();
+    view.tools.keys().any(|key| key == tool)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_died_is_started_again_and_its_tools_stay_listed() {
+    let bench = Bench::with(waits(300, 5)).await;
+    let [first] = bench.processes("fx")[..] else {
+        panic!("one process")
+    };
+    kill(first).await;
+    let lost = bench
+        .until("fx", |it| it.status.state != State::Connected)
+        .await;
+    assert_eq!(lost.status.state, State::Waiting { attempt: 1 });
+    assert!(lost.status.cause.unwrap().contains("SIGKILL"));
+    assert!(offers(&bench, "fx__echo"));
+    let back = bench
+        .until("fx", |it| it.status.state == State::Connected)
+        .await;
+    assert_eq!(back.status.cause, None);
+    let [second] = bench.processes("fx")[..] else {
+        panic!("one process")
+    };
+    assert_ne!(first, second);
+    assert_eq!(bench.echo("fx", "x").await, Ok("x".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_starts_a_program_that_is_down_once_for_everyone() {
+    let bench = Bench::start().await;
+    for id in bench.processes("fx") {
+        kill(id).await;
+    }
+    bench
+        .until("fx", |it| it.status.state != State::Connected)
+        .await;
+    let most = most_processes(&bench, "fx", async {
+        let calls = join_all((0..20).map(|_| bench.echo("fx", "x"))).await;
+        assert!(
+            calls.iter().all(|it| *it == Ok("x".to_owned())),
+            "{calls:?}"
+        );
+    })
+    .await;
+    assert_eq!(most, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_right_after_a_crash_is_not_lost() {
+    let bench = Bench::start().await;
+    for round in 0..5 {
+        for id in bench.processes("fx") {
+            kill(id).await;
+        }
+        bench
+            .until("fx", |it| it.status.state != State::Connected)
+            .await;
+        let text = format!("round {round}");
+        assert_eq!(bench.echo("fx", &text).await, Ok(text));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_finds_an_address_that_is_back() {
+    for kind in ["HTTP", "SSE"] {
+        let (bench, mut evil) = (Bench::start().await, Evil::start().await);
+        bench.add("evil", kind, evil.config(kind, "good")).await;
+        assert_eq!(bench.echo("evil", "x").await, Ok("x".to_owned()), "{kind}");
+
+        evil.kill().await;
+        for _ in 0..2 {
+            let down = bench.echo("evil", "x").await;
+            assert!(down.is_err(), "{kind}: {down:?}");
+        }
+        let lost = bench
+            .until("evil", |it| it.status.state.name() == "FAILED")
+            .await;
+        let cause = lost.status.cause.unwrap();
+        assert!(cause.contains("cannot connect"), "{kind}: {cause}");
+        assert!(offers(&bench, "evil__echo"));
+
+        evil.restart().await;
+        assert_eq!(bench.echo("evil", "y").await, Ok("y".to_owned()), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_end_and_a_person_may_try_again() {
+    let (bench, door) = (Bench::with(waits(50, 3)).await, Door::open().await);
+    bench.add("evil", "SSE", door.config()).await;
+    bench
+        .until("evil", |it| it.status.state == State::Failed)
+        .await;
+    assert_eq!(door.knocks(), 4);
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(door.knocks(), 4);
+    bench.hub.running.servers().connect("evil").await.unwrap();
+    bench
+        .until("evil", |it| it.status.state == State::Failed)
+        .await;
+    assert_eq!(door.knocks(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_server_is_not_tried_again() {
+    let (bench, door) = (Bench::with(waits(100, 50)).await, Door::open().await);
+    bench.add("evil", "SSE", door.config()).await;
+    bench.remove("evil").await;
+    let knocks = door.knocks();
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(door.knocks(), knocks);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_is_switched_off_is_never_connected() {
+    let (bench, door) = (Bench::with(waits(50, 50)).await, Door::open().await);
+    bench.add("evil", "SSE", door.config()).await;
+    let servers = bench.hub.running.servers();
+    let off = servers.set_enabled("evil", false).await.unwrap();
+    assert_eq!(off.status.state, State::Disabled);
+    let knocks = door.knocks();
+    let still = servers.connect("evil").await.unwrap();
+    assert_eq!(still.status.state, State::Disabled);
+    sleep(Duration::from_millis(400)).await;
+    assert_eq!(door.knocks(), knocks);
+    servers.set_enabled("evil", true).await.unwrap();
+    assert!(door.knocks() > knocks);
+
+    servers.set_enabled("fx", false).await.unwrap();
+    assert!(!offers(&bench, "fx__echo"));
+    assert!(bench.echo("fx", "x").await.is_err());
+    bench.is_gone("fx").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_credentials_are_not_tried_again() {
+    let (bench, evil) = (Bench::with(waits(50, 50)).await, Evil::start().await);
+    let view = bench.add("evil", "HTTP", evil.config("HTTP", "h401")).await;
+    assert_eq!(view.status.state, State::Failed);
+    let asked = evil.received().await.len();
+    sleep(Duration::from_millis(400)).await;
+    assert_eq!(evil.received().await.len(), asked);
+}
+
+/// The most processes that a server has at once while `work` is done.
+async fn most_processes(bench: &Bench, name: &str, work: impl Future<Output = ()>) -> usize {
+    let most = AtomicUsize::new(0);
+    let looking = async {
+        loop {
+            most.fetch_max(bench.processes(name).len(), Relaxed);
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = work => (),
+        () = looking => (),
+    }
+    most.into_inner()
+}
+
+/// An address that hangs up on everyone, and counts them.
+struct Door {
+    address: SocketAddr,
+    knocks: Arc<AtomicUsize>,
+}
+
+impl Door {
+    async fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let knocks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&knocks);
+        Tasks::default().spawn(async move {
+            // It ends with its test.
+            while listener.accept().await.is_ok() {
+                counted.fetch_add(1, Relaxed);
+            }
+        });
+        Self { address, knocks }
+    }
+
+    fn config(&self) -> serde_json::Value {
+        json!({"url": format!("http://{}/sse", self.address)})
+    }
+
+    fn knocks(&self) -> usize {
+        self.knocks.load(Relaxed)
+    }
+}

@@ -1,0 +1,183 @@
+//! Programs that misbehave.
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::bench::Expected;
+use super::bench::{
+    Bench,
+    Expected::{Down, Echo, Fails},
+    LATE, zombies,
+};
+
+/// Registers every server of the table at once, calls it and removes it, while
+/// the healthy one is asked all the time.
+async fn check(table: &[(&str, Expected)]) {
+    let bench = Bench::start().await;
+    let one = async |(at, (mode, expected)): (usize, &(&str, Expected))| {
+        let name = format!("evil{at}");
+        bench.add_program(&name, mode).await;
+        bench.judge(&name, mode, *expected).await;
+        bench.remove(&name).await;
+    };
+    let all = join_all(table.iter().enumerate().map(one));
+    bench.while_healthy(all).await;
+    bench.hub.running.stop().await;
+    assert_eq!(zombies(), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_cannot_be_used_is_down_and_says_why() {
+    check(&[
+        ("exit-now", Down("exit code 1")),
+        ("hang-init", Down("did not connect within 4s")),
+        ("hang-list", Down("did not connect within 4s")),
+        ("stdin-ignore", Down("did not connect within 4s")),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_program_is_said_to_be_missing() {
+    let bench = Bench::start().await;
+    let config = json!({"command": "no-such-program-here"});
+    let view = bench.add("evil", "STDIO", config).await;
+    assert_eq!(view.status.state.name(), "FAILED");
+    assert_eq!(
+        view.status.cause.as_deref(),
+        Some("cannot start no-such-program-here: not found")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_but_honest_programs_are_understood() {
+    check(&[
+        ("good", Echo),
+        ("slow:300", Echo),
+        ("garbage-first", Echo),
+        ("garbage-between", Echo),
+        ("crlf", Echo),
+        ("blank-lines", Echo),
+        ("bom", Echo),
+        ("drip:5", Echo),
+        ("dup-response", Echo),
+        ("cursor-loop", Echo),
+        ("rug-pull", Echo),
+        ("poison", Echo),
+        ("shadow", Echo),
+        ("bad-schema", Echo),
+        ("ask-client", Echo),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_that_is_answered_badly_ends_in_time() {
+    const UNREADABLE: &str = "something that is no answer";
+    check(&[
+        ("hang-call", LATE),
+        ("exit-on-call", Fails("exit code 3")),
+        ("kill-on-call", Fails("SIGKILL")),
+        ("binary", LATE),
+        ("bad-utf8", Fails(UNREADABLE)),
+        ("half-json-exit", Fails("exit code 0")),
+        ("half-json-hang", LATE),
+        ("deep:100000", Fails(UNREADABLE)),
+        ("drip:50", LATE),
+        ("stdout-close", Fails("closed its output")),
+        ("wrong-id", LATE),
+        ("string-id", LATE),
+        ("both", Fails(UNREADABLE)),
+        ("error-null", LATE),
+        ("late-after-cancel", LATE),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_reaches_only_the_call_that_asked() {
+    let bench = Bench::start().await;
+    bench.add_program("late", "late-after-cancel").await;
+    bench.add_program("twice", "dup-response").await;
+    bench.add_program("other", "wrong-id").await;
+    let ask = async |at: u64| {
+        // The first calls are answered, too late, while the last still wait.
+        tokio::time::sleep(std::time::Duration::from_millis(at * 300)).await;
+        let text = format!("call {at}");
+        assert_eq!(bench.echo("twice", &text).await, Ok(text.clone()));
+        for server in ["late", "other"] {
+            let outcome = bench.echo(server, &text).await;
+            assert!(
+                outcome
+                    .as_ref()
+                    .is_err_and(|it| it.contains("did not answer")),
+                "{outcome:?}"
+            );
+        }
+    };
+    bench.while_healthy(join_all((0..8).map(ask))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_cleaned_before_anyone_sees_them() {
+    let bench = Bench::start().await;
+    for mode in ["shadow", "ref-schema", "poison"] {
+        bench.add_program(mode, mode).await;
+    }
+    let shadow = bench.view("shadow").status;
+    let offered: Vec<&str> = shadow.tools.iter().map(String::as_str).collect();
+    assert_eq!(
+        offered,
+        ["../echo", "__proto__", "admin.shutdown", "echo", "fx.echo"]
+    );
+    let withheld: Vec<&str> = shadow.withheld.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(withheld, ["echo", "e?cho", ""]);
+    let referring = bench.view("ref-schema").status;
+    assert_eq!(referring.withheld[0].name, "echo");
+    let add = json!({"a": 1, "b": 2});
+    assert_eq!(bench.call("ref-schema__add", add).await, Ok("3".to_owned()));
+
+    let listed = bench.hub.modern("tools/list", json!({})).send().await;
+    let listed = listed.json().await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().filter_map(|it| it["name"].as_str()).collect();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    assert!(
+        names
+            .iter()
+            .all(|it| it.len() <= 64 && it.chars().all(plain)),
+        "{names:?}"
+    );
+    let of_fx = names.iter().filter(|it| it.starts_with("fx__"));
+    assert_eq!(of_fx.count(), 4);
+    let poisoned = tools
+        .iter()
+        .find(|it| it["name"] == "poison__echo")
+        .unwrap();
+    let shown = poisoned["description"].as_str().unwrap();
+    assert!(shown.len() <= 4096 && !shown.contains(['\u{200b}', '\u{202e}']));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_sees_no_variable_that_it_was_not_given() {
+    let bench = Bench::start().await;
+    let seen = bench.call("fx__env", json!({})).await.unwrap();
+    let harmless = [
+        "HOME",
+        "PATH",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+    ];
+    for name in seen.split(',') {
+        assert!(harmless.contains(&name), "{name}");
+    }
+}
