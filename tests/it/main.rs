@@ -23,6 +23,7 @@ mod fixture;
 mod fixture_server;
 mod hostile;
 mod hub;
+mod kill9;
 mod modern;
 mod postgres;
 mod servers;
