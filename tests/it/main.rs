@@ -26,6 +26,7 @@ mod hub;
 mod kill9;
 mod modern;
 mod postgres;
+mod registry;
 mod servers;
 mod sessions;
 mod store;
