@@ -12,7 +12,7 @@ use std::{
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    HeaderMap, Request, StatusCode,
+    HeaderMap, Request, Response, StatusCode,
     body::{Bytes, Incoming},
     client::conn::http1::{self, Connection, SendRequest},
 };
@@ -59,10 +59,12 @@ pub struct Reply {
 /// A connection and the way into it.
 struct Line {
     sender: SendRequest<Full<Bytes>>,
-    connection: Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
-    is_open: bool,
+    /// `None` once it has ended; dropping it tells whoever still waits for it.
+    connection: Option<Moving>,
     used: Instant,
 }
+
+type Moving = Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>;
 
 impl Client {
     /// A client of the origin of `target`.
@@ -82,17 +84,11 @@ impl Client {
 
     /// Sends `request`, whose address is a path of the origin.
     pub async fn send(self: &Arc<Self>, request: Request<Full<Bytes>>) -> Result<Reply, Error> {
-        let place = || self.target.authority();
         let permit = Arc::clone(&self.room)
             .try_acquire_owned()
-            .map_err(|_| Error::Busy(place()))?;
-        let mut line = match self.take() {
-            Some(line) => line,
-            None => self.open().await?,
-        };
-        let answer = line.sender.send_request(request);
-        let answer = drive(&mut line.connection, &mut line.is_open, answer).await;
-        let (parts, body) = answer.map_err(|_| Error::Broken(place()))?.into_parts();
+            .map_err(|_| Error::Busy(self.target.authority()))?;
+        let (line, answer) = self.exchange(request).await?;
+        let (parts, body) = answer.into_parts();
         Ok(Reply {
             status: parts.status,
             headers: parts.headers,
@@ -103,14 +99,38 @@ impl Client {
         })
     }
 
-    /// A kept connection that the other side has not closed.
+    /// Sends on a kept connection if there is one. The other side may have closed
+    /// it meanwhile; a request that never left goes on the next.
+    async fn exchange(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Line, Response<Incoming>), Error> {
+        while let Some(mut line) = self.take() {
+            let answer = line.sender.try_send_request(request);
+            let mut failed = match drive(&mut line.connection, answer).await {
+                Ok(answer) => return Ok((line, answer)),
+                Err(failed) => failed,
+            };
+            let unsent = failed.take_message();
+            request = unsent.ok_or_else(|| Error::Broken(self.target.authority()))?;
+        }
+        let mut line = self.open().await?;
+        let answer = line.sender.send_request(request);
+        match drive(&mut line.connection, answer).await {
+            Ok(answer) => Ok((line, answer)),
+            Err(_) => Err(Error::Broken(self.target.authority())),
+        }
+    }
+
+    /// A kept connection that the other side has not closed, as far as we know.
     fn take(&self) -> Option<Line> {
         loop {
             let mut line = self.lock().pop()?;
             // Only a look: whoever uses the connection waits on it.
             let mut quiet = Context::from_waker(Waker::noop());
-            let closed = line.connection.as_mut().poll(&mut quiet).is_ready();
-            if !closed && line.sender.is_ready() && line.used.elapsed() <= IDLE {
+            let is_open = |it: &mut Moving| it.as_mut().poll(&mut quiet).is_pending();
+            let open = line.connection.as_mut().is_some_and(is_open);
+            if open && line.sender.is_ready() && line.used.elapsed() <= IDLE {
                 return Some(line);
             }
         }
@@ -125,8 +145,7 @@ impl Client {
         let (sender, connection) = made.map_err(|_| Error::Broken(self.target.authority()))?;
         Ok(Line {
             sender,
-            connection: Box::pin(connection),
-            is_open: true,
+            connection: Some(Box::pin(connection)),
             used: Instant::now(),
         })
     }
@@ -134,7 +153,7 @@ impl Client {
     fn give_back(&self, mut line: Line) {
         line.used = Instant::now();
         let mut idle = self.lock();
-        if line.is_open && idle.len() < MAX_IDLE {
+        if line.connection.is_some() && idle.len() < MAX_IDLE {
             idle.push(line);
         }
     }
@@ -149,7 +168,7 @@ impl Reply {
     pub async fn chunk(&mut self) -> Option<Result<Bytes, Error>> {
         loop {
             let line = self.line.as_mut()?;
-            let frame = drive(&mut line.connection, &mut line.is_open, self.body.frame()).await;
+            let frame = drive(&mut line.connection, self.body.frame()).await;
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -200,22 +219,21 @@ impl Reply {
 /// Waits for `work`, moving the connection it depends on. Only the connection
 /// brings the work on, and both are looked at together: so the work wakes nobody,
 /// and the task is not woken by itself.
-async fn drive<T>(
-    connection: &mut Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
-    is_open: &mut bool,
-    work: impl Future<Output = T>,
-) -> T {
+async fn drive<T>(connection: &mut Option<Moving>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
         let mut quiet = Context::from_waker(Waker::noop());
         if let Poll::Ready(done) = work.as_mut().poll(&mut quiet) {
             return Poll::Ready(done);
         }
-        if *is_open && connection.as_mut().poll(context).is_ready() {
-            *is_open = false;
+        if connection
+            .as_mut()
+            .is_some_and(|it| it.as_mut().poll(context).is_ready())
+        {
+            *connection = None;
         }
         // What the connection just read may be what is waited for.
-        match is_open {
+        match connection.is_some() {
             true => work.as_mut().poll(&mut quiet),
             false => work.as_mut().poll(context),
         }
@@ -225,6 +243,6 @@ async fn drive<T>(
 
 impl fmt::Debug for Line {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Line(open: {})", self.is_open)
+        write!(out, "Line(open: {})", self.connection.is_some())
     }
 }

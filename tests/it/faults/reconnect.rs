@@ -121,6 +121,18 @@ async fn call_finds_an_address_that_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn call_does_not_notice_that_an_idle_address_was_restarted() {
+    let (bench, mut evil) = (Bench::start().await, Evil::start().await);
+    bench.add("evil", "HTTP", evil.config("HTTP", "good")).await;
+    for round in 0..3 {
+        let text = format!("round {round}");
+        assert_eq!(bench.echo("evil", &text).await, Ok(text));
+        evil.kill().await;
+        evil.restart().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attempts_end_and_a_person_may_try_again() {
     let (bench, door) = (Bench::with(waits(50, 3)).await, Door::open().await);
     bench.add("evil", "SSE", door.config()).await;
