@@ -27,6 +27,7 @@ mod server;
 mod shared;
 mod sse;
 mod stdio;
+mod traces;
 
 use thiserror::Error;
 

@@ -21,6 +21,7 @@ use super::{
     server::Server,
     shared::{Command, Handle, Shared, Status},
     stdio,
+    traces::Traces,
 };
 use crate::{
     outbound::{Policy, Tls},
@@ -50,8 +51,6 @@ struct Connection {
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
     line: Line,
-    /// Resolves when nothing of the last connection is left.
-    closing: Option<CancellationToken>,
     /// Those who wait for the attempt in progress.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -93,6 +92,7 @@ impl Settings {
                 tls: Tls::default(),
                 environment: stdio::passed_on(environment),
                 tasks,
+                traces: Traces::new(),
             },
             backoff: Backoff {
                 enabled: true,
@@ -134,18 +134,20 @@ pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
         status: watch::Sender::new(Status::new(state)),
         commands,
     });
+    let mut settings = settings.clone();
+    settings.means.traces = Traces::new();
+    let ended = CancellationToken::new();
+    let (tasks, done) = (settings.means.tasks.clone(), ended.clone().drop_guard());
     let connection = Connection {
         server,
-        settings: settings.clone(),
+        settings,
         shared: Arc::clone(&shared),
         commands: inbox,
         line: Line::Down,
-        closing: None,
         waiting: Vec::new(),
     };
-    let ended = CancellationToken::new();
-    let (stop, done) = (settings.means.tasks.stop(), ended.clone().drop_guard());
-    settings.means.tasks.spawn(async move {
+    let stop = tasks.stop();
+    tasks.spawn(async move {
         connection.run(stop).await;
         drop(done);
     });
@@ -169,9 +171,7 @@ impl Connection {
         self.hang_up(Line::Down);
         self.waiting.clear();
         self.settings.catalog.withdraw(self.server.name.as_str());
-        if let Some(closing) = self.closing.take() {
-            closing.cancelled().await;
-        }
+        self.settings.means.traces.gone().await;
     }
 
     fn on_command(&mut self, command: Command) {
@@ -309,13 +309,11 @@ impl Connection {
 
     fn open(&mut self) {
         let (server, settings) = (self.server.clone(), self.settings.clone());
-        let (shared, before) = (Arc::clone(&self.shared), self.closing.take());
+        let shared = Arc::clone(&self.shared);
         let limit = settings.connect_timeout;
         let work = async move {
             // Never two connections to one server.
-            if let Some(before) = before {
-                before.cancelled().await;
-            }
+            settings.means.traces.gone().await;
             let _room = settings.room.acquire().await;
             let opening = async {
                 let live = open(
@@ -338,7 +336,6 @@ impl Connection {
     fn hang_up(&mut self, line: Line) {
         if let Line::Up(up) = mem::replace(&mut self.line, line) {
             up.live.link.close();
-            self.closing = Some(up.live.link.closed().clone());
         }
         self.shared.live.send_replace(None);
     }

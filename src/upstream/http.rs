@@ -21,7 +21,7 @@ use hyper::{
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, desk::Desk, link::Ask, news::News};
+use super::{Error, desk::Desk, link::Ask, news::News, open::Means, traces::Traces};
 use crate::{
     mcp::{Id, Version, header_text, raw_request},
     outbound::{Client, Reply, Target},
@@ -53,11 +53,11 @@ pub(super) struct Link {
     desk: Desk,
     next: AtomicI64,
     tasks: Tasks,
+    traces: Traces,
     news: Arc<News>,
     cause: Mutex<Option<Error>>,
     pub(super) lost: CancellationToken,
     pub(super) closing: CancellationToken,
-    pub(super) closed: CancellationToken,
 }
 
 /// What was agreed on, and the headers that say so.
@@ -73,7 +73,7 @@ impl Link {
         client: Arc<Client>,
         headers: &HeaderMap,
         news: Arc<News>,
-        tasks: &Tasks,
+        means: &Means,
     ) -> Result<Arc<Self>, Error> {
         let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
         let mut base = with_headers(client.target(), headers);
@@ -89,12 +89,12 @@ impl Link {
             agreed: OnceLock::new(),
             desk: Desk::default(),
             next: AtomicI64::new(1),
-            tasks: tasks.clone(),
+            tasks: means.tasks.clone(),
+            traces: means.traces.clone(),
             news,
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),
-            closed: CancellationToken::new(),
         }))
     }
 
@@ -230,14 +230,14 @@ impl Link {
         let was_lost = self.lost.is_cancelled();
         self.lose(Error::Lost("the connection was closed".to_owned()));
         if !has_session || was_lost {
-            return self.closed.cancel();
+            return;
         }
-        let link = Arc::clone(self);
+        let (link, trace) = (Arc::clone(self), self.traces.leave());
         self.tasks.spawn(async move {
             let goodbye = link.request(Method::DELETE, link.headers(), String::new());
             // Who does not hear it ends the session by itself.
             let _ = time::timeout(Duration::from_secs(2), goodbye).await;
-            link.closed.cancel();
+            drop(trace);
         });
     }
 }

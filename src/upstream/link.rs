@@ -60,14 +60,6 @@ impl Link {
         }
     }
 
-    /// Cancelled when nothing of a closed link is left.
-    pub(super) fn closed(&self) -> &CancellationToken {
-        match self {
-            Self::Channel(channel) => &channel.closed,
-            Self::Http(link) => &link.closed,
-        }
-    }
-
     /// Cancelled when nobody needs it any more.
     pub(super) fn closing(&self) -> &CancellationToken {
         match self {

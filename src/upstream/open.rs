@@ -24,6 +24,7 @@ use super::{
     parked::Parked,
     server::{Program, Remote, Server, Transport},
     sse, stdio,
+    traces::Traces,
 };
 use crate::{
     mcp::LogLevel,
@@ -56,6 +57,8 @@ pub(super) struct Means {
     pub(super) tls: Tls,
     pub(super) environment: stdio::Environment,
     pub(super) tasks: Tasks,
+    /// Tells when nothing of earlier connections to the server is left.
+    pub(super) traces: Traces,
 }
 
 /// Connects and shakes hands.
@@ -105,15 +108,15 @@ async fn open_stdio(
     means: &Means,
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
-    let start = || {
-        stdio::open(program, &means.environment, Arc::clone(news), &means.tasks).map(Link::Channel)
-    };
+    let start = || stdio::open(program, means, Arc::clone(news)).map(Link::Channel);
     let link = start()?;
     match probe(&link).await {
         Ok(Some(session)) => Ok((link, session)),
         Ok(None) => initialize(&link).await.map(|session| (link, session)),
         // Some die of a question that they do not know.
         Err(Error::Lost(_)) => {
+            drop(link);
+            means.traces.gone().await;
             let link = start()?;
             initialize(&link).await.map(|session| (link, session))
         }
@@ -127,7 +130,7 @@ async fn open_sse(
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
     let (client, headers) = reach(remote, means)?;
-    let link = Link::Channel(sse::open(client, headers, Arc::clone(news), &means.tasks).await?);
+    let link = Link::Channel(sse::open(client, headers, Arc::clone(news), means).await?);
     initialize(&link).await.map(|session| (link, session))
 }
 
@@ -137,12 +140,7 @@ async fn open_http(
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
     let (client, headers) = reach(remote, means)?;
-    let link = Link::Http(http::Link::new(
-        client,
-        &headers,
-        Arc::clone(news),
-        &means.tasks,
-    )?);
+    let link = Link::Http(http::Link::new(client, &headers, Arc::clone(news), means)?);
     match probe(&link).await? {
         Some(session) => Ok((link, session)),
         None => initialize(&link).await.map(|session| (link, session)),

@@ -15,12 +15,12 @@ use super::{
     channel::Channel,
     http::{refusal, with_headers},
     news::News,
+    open::Means,
 };
 use crate::{
     mcp::{Event, Reader},
     outbound::{Client, Reply, Target},
     queue,
-    tasks::Tasks,
 };
 
 /// A server sends a sign of life more often than this, or is gone.
@@ -31,8 +31,9 @@ pub(super) async fn open(
     client: Arc<Client>,
     headers: HeaderMap,
     news: Arc<News>,
-    tasks: &Tasks,
+    means: &Means,
 ) -> Result<Arc<Channel>, Error> {
+    let tasks = &means.tasks;
     let mut request = Request::new(Full::default());
     *request.uri_mut() = path(client.target())?;
     *request.headers_mut() = with_headers(client.target(), &headers);
@@ -52,7 +53,13 @@ pub(super) async fn open(
     let (out, outgoing) = queue::channel();
     let channel = Channel::new(out, news, tasks.clone());
     let (found, endpoint) = oneshot::channel();
-    tasks.spawn(read(reply, Arc::clone(&channel), found));
+    let (trace, reading) = (means.traces.leave(), Arc::clone(&channel));
+    tasks.spawn(async move {
+        read(reply, reading, found).await;
+        drop(trace);
+    });
+    // Whoever stops waiting for the address leaves the stream.
+    let leaving = channel.closing.clone().drop_guard();
     let said = endpoint.await.map_err(|_| channel.why())?;
     let Some(target) = client.target().join(said.trim()) else {
         let why = "the server names an address of another origin to post to";
@@ -65,6 +72,7 @@ pub(super) async fn open(
         headers,
     };
     tasks.spawn(write(poster, outgoing, Arc::clone(&channel)));
+    leaving.disarm();
     Ok(channel)
 }
 
@@ -99,7 +107,6 @@ async fn read(mut reply: Reply, channel: Arc<Channel>, found: oneshot::Sender<St
         }
     };
     channel.lose(Error::Lost(why.to_owned()));
-    channel.closed.cancel();
 }
 
 struct Poster {

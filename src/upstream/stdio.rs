@@ -13,11 +13,10 @@ use tokio::{
     time,
 };
 
-use super::{Error, channel::Channel, news::News, server::Program};
+use super::{Error, channel::Channel, news::News, open::Means, server::Program};
 use crate::{
     mcp::{Line, Lines},
     queue,
-    tasks::Tasks,
 };
 
 /// How long a program gets to end by itself, and again after it was told to.
@@ -45,11 +44,11 @@ type Complaints = Arc<Mutex<Vec<u8>>>;
 /// Starts the program.
 pub(super) fn open(
     program: &Program,
-    environment: &Environment,
+    means: &Means,
     news: Arc<News>,
-    tasks: &Tasks,
 ) -> Result<Arc<Channel>, Error> {
-    let mut child = spawn(program, environment)?;
+    let mut child = spawn(program, &means.environment)?;
+    let tasks = &means.tasks;
     let (out, outgoing) = queue::channel();
     let channel = Channel::new(out, news, tasks.clone());
     let complaints = Complaints::default();
@@ -63,7 +62,11 @@ pub(super) fn open(
         let writer = write(stdin, outgoing, Arc::clone(&channel));
         tasks.spawn(writer);
     }
-    tasks.spawn(watch(child, Arc::clone(&channel), complaints));
+    let (trace, watched) = (means.traces.leave(), Arc::clone(&channel));
+    tasks.spawn(async move {
+        watch(child, watched, complaints).await;
+        drop(trace);
+    });
     Ok(channel)
 }
 

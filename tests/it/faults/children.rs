@@ -32,6 +32,22 @@ async fn removed_program_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn program_that_is_being_connected_is_gone_when_it_is_removed() {
+    let bench = Bench::start().await;
+    let servers = bench.hub.running.servers();
+    let connecting = bench.add_program("evil", "stdin-ignore");
+    let removing = async {
+        while bench.processes("evil").is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        servers.remove("evil").await.unwrap();
+        bench.is_gone("evil").await;
+    };
+    // Whoever waits for the connection learns that it will not be.
+    let (_, ()) = futures_util::future::join(connecting, removing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stopped_hub_leaves_nothing_behind() {
     let bench = Bench::start().await;
     futures_util::future::join_all(STUBBORN.map(|mode| bench.add_program(mode, mode))).await;

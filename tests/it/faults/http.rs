@@ -114,6 +114,19 @@ async fn address_of_the_old_kind_that_misbehaves() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_that_names_no_address_is_left() {
+    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    bench.add("evil", "SSE", evil.config("SSE", "mute")).await;
+    bench
+        .judge("evil", "mute", Down("did not connect within 4s"))
+        .await;
+    bench.remove("evil").await;
+    let received = evil.received().await;
+    let methods: Vec<&str> = received.iter().filter_map(|it| it["m"].as_str()).collect();
+    assert_eq!(methods, ["GET", "LEFT"]);
+}
+
 /// What the hub logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

@@ -190,6 +190,21 @@ async fn wrong_credentials_are_not_tried_again() {
     assert_eq!(evil.received().await.len(), asked);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_end_of_an_attempt_is_waited_for() {
+    let bench = Bench::with(|config| {
+        waits(50, 50)(config);
+        config.mcp.connect_timeout_ms = 300;
+    })
+    .await;
+    let most = most_processes(&bench, "evil", async {
+        bench.add_program("evil", "stdin-ignore").await;
+        sleep(Duration::from_secs(3)).await;
+    })
+    .await;
+    assert_eq!(most, 1);
+}
+
 /// The most processes that a server has at once while `work` is done.
 async fn most_processes(bench: &Bench, name: &str, work: impl Future<Output = ()>) -> usize {
     let most = AtomicUsize::new(0);
