@@ -53,7 +53,14 @@ pub(super) fn open(
     let channel = Channel::new(out, news, tasks.clone());
     let complaints = Complaints::default();
     if let Some(stderr) = child.stderr.take() {
-        tasks.spawn(keep_complaints(stderr, Arc::clone(&complaints)));
+        let (keeping, closed) = (
+            keep_complaints(stderr, Arc::clone(&complaints)),
+            channel.closed.clone(),
+        );
+        // A child of the program may hold its end of the pipe for ever.
+        tasks.spawn(async move {
+            closed.run_until_cancelled(keeping).await;
+        });
     }
     if let Some(stdout) = child.stdout.take() {
         tasks.spawn(read(stdout, Arc::clone(&channel)));

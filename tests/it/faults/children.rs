@@ -61,3 +61,27 @@ async fn stopped_hub_leaves_nothing_behind() {
     }
     assert_eq!(zombies(), [0; 0]);
 }
+
+/// A child that leaves the group of its program cannot be ended with it; but it
+/// must not hold up the hub.
+#[tokio::test(flavor = "multi_thread")]
+async fn runaway_child_holds_nobody_up() {
+    let bench = Bench::start().await;
+    bench.add_program("evil", "orphan setsid").await;
+    assert!(bench.echo("evil", "x").await.is_ok());
+    let servers = bench.hub.running.servers();
+    servers.remove("evil").await.unwrap();
+    for id in bench.processes("evil") {
+        let ended = Command::new("kill").arg("-0").arg(id.to_string()).status();
+        assert!(ended.await.unwrap().success());
+    }
+    let runaways = bench.processes("evil");
+    let asked = Instant::now();
+    bench.hub.running.stop().await;
+    let took = asked.elapsed();
+    for id in runaways {
+        let ended = Command::new("kill").arg("-9").arg(id.to_string()).status();
+        assert!(ended.await.unwrap().success());
+    }
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
