@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(super) use call::Call;
-use call::Seated;
+use call::{Pending, Seated};
 pub(super) use listen::listen;
 
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -146,8 +146,14 @@ impl Link {
         }
         let owner = ask.owner.filter(|_| !self.version().is_modern());
         let side = owner.map(|owner| Seated::new(self, id, owner));
-        let reply = self.request(Method::POST, headers, text).await?;
-        Call::new(Arc::clone(self), id, ask.method, reply, side).await
+        let mut pending = Pending::new(self, id, ask.method);
+        match self.request(Method::POST, headers, text).await {
+            Ok(reply) => Call::new(pending, reply, side).await,
+            Err(why) => {
+                pending.done = true;
+                Err(why)
+            }
+        }
     }
 
     /// Sends a message that wants no answer.

@@ -19,8 +19,6 @@ use crate::{
 
 /// How often a stream that was cut is resumed.
 const RESUMED: usize = 5;
-/// The largest answer that is taken whole.
-const MAX_BODY: usize = 16 << 20;
 
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
@@ -33,16 +31,31 @@ pub(in crate::upstream) struct Call {
 /// What comes back on the request itself.
 #[derive(Debug)]
 struct Own {
-    link: Arc<Link>,
-    id: i64,
-    method: &'static str,
+    pending: Pending,
     reply: Reply,
-    /// What has come of an answer that comes whole.
-    body: Vec<u8>,
     /// Reads events, if that is how the answer comes.
     events: Option<Events>,
     resumed: usize,
-    done: bool,
+}
+
+/// A request that the server has to do with; it is told when nobody waits any more.
+#[derive(Debug)]
+pub(super) struct Pending {
+    link: Arc<Link>,
+    id: i64,
+    method: &'static str,
+    pub(super) done: bool,
+}
+
+impl Pending {
+    pub(super) fn new(link: &Arc<Link>, id: i64, method: &'static str) -> Self {
+        Self {
+            link: Arc::clone(link),
+            id,
+            method,
+            done: false,
+        }
+    }
 }
 
 /// A place at the desk of the link.
@@ -83,24 +96,18 @@ pub(super) struct Events {
 
 impl Call {
     pub(super) async fn new(
-        link: Arc<Link>,
-        id: i64,
-        method: &'static str,
+        pending: Pending,
         reply: Reply,
         side: Option<Seated>,
     ) -> Result<Self, Error> {
         let mut own = Own {
-            link,
-            id,
-            method,
+            pending,
             reply,
-            body: Vec::new(),
             events: None,
             resumed: 0,
-            done: false,
         };
         let opened = own.open().await;
-        own.done |= opened.is_err();
+        own.pending.done |= opened.is_err();
         opened.map(|()| Self { own, side })
     }
 
@@ -111,7 +118,7 @@ impl Call {
 
     /// The link it runs on.
     pub(in crate::upstream) fn link(&self) -> &Arc<Link> {
-        &self.own.link
+        &self.own.pending.link
     }
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
@@ -128,7 +135,7 @@ impl Call {
 
     /// Answers a question of the server.
     pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Error> {
-        self.own.link.send(text).await
+        self.own.pending.link.send(text).await
     }
 }
 
@@ -144,7 +151,7 @@ impl Own {
         let is_json = kind.starts_with(b"application/json");
         let is_stream = kind.starts_with(b"text/event-stream");
         if !self.reply.status.is_success() {
-            let refused = self.link.refusal(&self.reply);
+            let refused = self.pending.link.refusal(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
             return match is_json && self.peek_error().await {
                 true => Ok(()),
@@ -167,7 +174,7 @@ impl Own {
             return false;
         };
         let Ok(text) = check(&body) else { return false };
-        let is_ours = matches!(Message::read(text), Ok(Message::Response(it)) if it.id == Id::Number(self.id));
+        let is_ours = matches!(Message::read(text), Ok(Message::Response(it)) if it.id == Id::Number(self.pending.id));
         if is_ours {
             let event = Event {
                 data: text.to_owned(),
@@ -193,7 +200,7 @@ impl Own {
             };
             match self.read(&event.data)? {
                 Read::Answer(text) => {
-                    self.done = true;
+                    self.pending.done = true;
                     // Most streams end with the answer; then the connection is kept.
                     let _end = self.reply.chunk().now_or_never();
                     return Ok(text);
@@ -205,18 +212,9 @@ impl Own {
     }
 
     async fn whole(&mut self) -> Result<String, Error> {
-        while let Some(chunk) = self.reply.chunk().await {
-            self.body
-                .extend_from_slice(&chunk.inspect_err(|_| self.done = true)?);
-            if self.body.len() > MAX_BODY {
-                self.done = true;
-                return Err(Error::Garbage(
-                    "the server sent more than 16 MiB".to_owned(),
-                ));
-            }
-        }
-        self.done = true;
-        match self.read_bytes(&self.body)? {
+        let body = self.reply.text().await;
+        self.pending.done = true;
+        match self.read_bytes(&body?)? {
             Read::Answer(text) => Ok(text),
             Read::Message(_) | Read::NotOurs => Err(Error::Garbage(UNREADABLE.to_owned())),
         }
@@ -235,7 +233,7 @@ impl Own {
         let garbage = || Error::Garbage(UNREADABLE.to_owned());
         let text = check(bytes).map_err(|_| garbage())?;
         Ok(match Message::read(text).map_err(|_| garbage())? {
-            Message::Response(response) if response.id == Id::Number(self.id) => {
+            Message::Response(response) if response.id == Id::Number(self.pending.id) => {
                 Read::Answer(text.to_owned())
             }
             Message::Response(_) => Read::NotOurs,
@@ -252,12 +250,12 @@ impl Own {
             .as_ref()
             .and_then(|it| HeaderValue::from_str(it).ok());
         let last = last
-            .filter(|_| !self.link.version().is_modern() && self.resumed < RESUMED)
+            .filter(|_| !self.pending.link.version().is_modern() && self.resumed < RESUMED)
             .ok_or_else(cut)?;
         self.resumed += 1;
         let wait = events.retry.unwrap_or(Duration::from_secs(1));
         time::sleep(wait.clamp(Duration::from_millis(10), Duration::from_secs(30))).await;
-        let mut headers = self.link.headers();
+        let mut headers = self.pending.link.headers();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(&LAST_EVENT, last);
@@ -265,7 +263,7 @@ impl Own {
             .link
             .request(Method::GET, headers, String::new())
             .await?;
-        self.link.refusal(&reply)?;
+        self.pending.link.refusal(&reply)?;
         self.reply = reply;
         Ok(())
     }
@@ -313,7 +311,7 @@ impl Events {
     }
 }
 
-impl Drop for Own {
+impl Drop for Pending {
     fn drop(&mut self) {
         // Since 2026-07-28 leaving is cancelling.
         if self.done

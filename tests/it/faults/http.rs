@@ -115,6 +115,26 @@ async fn address_of_the_old_kind_that_misbehaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn address_is_told_that_nobody_waits_any_more() {
+    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    bench.add("evil", "HTTP", evil.config("HTTP", "hang")).await;
+    bench.judge("evil", "hang", LATE).await;
+    let began = tokio::time::Instant::now();
+    loop {
+        let received = evil.received().await;
+        let bodies: Vec<&str> = received.iter().filter_map(|it| it["b"].as_str()).collect();
+        if bodies
+            .iter()
+            .any(|it| it.contains("notifications/cancelled"))
+        {
+            return;
+        }
+        assert!(began.elapsed().as_secs() < 5, "{bodies:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stream_that_names_no_address_is_left() {
     let (bench, evil) = (Bench::start().await, Evil::start().await);
     bench.add("evil", "SSE", evil.config("SSE", "mute")).await;
