@@ -111,6 +111,10 @@ impl Settings {
         &self.catalog
     }
 
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.means.tasks
+    }
+
     /// Other waits than the usual ones.
     #[must_use]
     pub fn with_waits(mut self, backoff: Backoff, connect_timeout: Duration) -> Self {

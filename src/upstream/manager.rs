@@ -9,6 +9,7 @@ use std::{
 
 use futures_util::{FutureExt as _, future::join_all};
 use thiserror::Error;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::{
@@ -223,12 +224,18 @@ impl Manager {
     }
 
     /// Registers a server, and connects it if it wants that.
-    pub async fn register(&self, draft: &Draft, origin: Origin) -> Result<View, Unchanged> {
-        {
-            let registry = self.registry.lock().await;
-            self.add(draft, origin).await?;
-            self.save(&registry)?;
-        }
+    pub async fn register(
+        self: &Arc<Self>,
+        draft: &Draft,
+        origin: Origin,
+    ) -> Result<View, Unchanged> {
+        let (manager, added) = (Arc::clone(self), draft.clone());
+        self.finish(async move {
+            let registry = manager.registry.lock().await;
+            manager.add(&added, origin).await?;
+            manager.save(&registry)
+        })
+        .await?;
         let entry = self.find(&draft.name)?;
         if draft.auto_connect {
             entry.handle.connect().await;
@@ -238,13 +245,16 @@ impl Manager {
 
     /// Replaces the description of a server; its connection is made anew only
     /// if it is reached otherwise.
-    pub async fn update(&self, name: &str, draft: &Draft) -> Result<View, Unchanged> {
-        let reconnect = {
-            let registry = self.registry.lock().await;
-            let reconnect = self.change(name, draft).await?;
-            self.save(&registry)?;
-            reconnect
-        };
+    pub async fn update(self: &Arc<Self>, name: &str, draft: &Draft) -> Result<View, Unchanged> {
+        let (manager, changed, draft) = (Arc::clone(self), name.to_owned(), draft.clone());
+        let reconnect = self
+            .finish(async move {
+                let registry = manager.registry.lock().await;
+                let reconnect = manager.change(&changed, &draft).await?;
+                manager.save(&registry)?;
+                Ok(reconnect)
+            })
+            .await?;
         let entry = self.find(name)?;
         if reconnect {
             entry.handle.connect().await;
@@ -253,15 +263,20 @@ impl Manager {
     }
 
     /// Removes a server and closes its connection.
-    pub async fn remove(&self, name: &str) -> Result<(), Unchanged> {
-        let registry = self.registry.lock().await;
-        let entry = self.find(name)?;
-        // The file first: left over there, the server would come back.
-        let others = self.addresses(Some(&entry.server.name));
-        save(&registry, &others)?;
-        self.store.delete_server(name).await?;
-        self.lock().remove(&entry.server.name);
-        drop(registry);
+    pub async fn remove(self: &Arc<Self>, name: &str) -> Result<(), Unchanged> {
+        let (manager, name) = (Arc::clone(self), name.to_owned());
+        let entry = self
+            .finish(async move {
+                let registry = manager.registry.lock().await;
+                let entry = manager.find(&name)?;
+                // The file first: left over there, the server would come back.
+                let others = manager.addresses(Some(&entry.server.name));
+                save(&registry, &others)?;
+                manager.store.delete_server(&name).await?;
+                manager.lock().remove(&entry.server.name);
+                Ok(entry)
+            })
+            .await?;
         entry.handle.end().await;
         Ok(())
     }
@@ -281,25 +296,45 @@ impl Manager {
     }
 
     /// Switches a server on or off.
-    pub async fn set_enabled(&self, name: &str, enabled: bool) -> Result<View, Unchanged> {
-        let mut entry = self.find(name)?;
-        {
-            let _one_change_at_a_time = self.registry.lock().await;
-            entry.server.enabled = enabled;
-            entry.server.updated_at = now();
-            self.store.update_server(&row(&entry.server)).await?;
-            self.lock().insert(entry.server.name.clone(), entry.clone());
-        }
-        match enabled {
-            false => entry.handle.disable().await,
-            true => {
-                entry.handle.enable().await;
-                if entry.server.auto_connect {
-                    entry.handle.connect().await;
+    pub async fn set_enabled(
+        self: &Arc<Self>,
+        name: &str,
+        enabled: bool,
+    ) -> Result<View, Unchanged> {
+        let (manager, name) = (Arc::clone(self), name.to_owned());
+        let entry = self
+            .finish(async move {
+                let _one_change_at_a_time = manager.registry.lock().await;
+                let mut entry = manager.find(&name)?;
+                entry.server.enabled = enabled;
+                entry.server.updated_at = now();
+                manager.store.update_server(&row(&entry.server)).await?;
+                let key = entry.server.name.clone();
+                manager.lock().insert(key, entry.clone());
+                match enabled {
+                    true => entry.handle.enable().await,
+                    false => entry.handle.disable().await,
                 }
-            }
+                Ok(entry)
+            })
+            .await?;
+        if enabled && entry.server.auto_connect {
+            entry.handle.connect().await;
         }
         Ok(self.view(entry))
+    }
+
+    /// Does all of a change, even when whoever asked for it has left.
+    async fn finish<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, Unchanged>> + Send + 'static,
+    ) -> Result<T, Unchanged> {
+        let (tell, told) = oneshot::channel();
+        self.settings.tasks().spawn(async move {
+            // Nobody may be there to hear it.
+            let _ = tell.send(change.await);
+        });
+        told.await.expect("the change tells how it ended")
     }
 
     async fn seed(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {

@@ -85,3 +85,33 @@ async fn runaway_child_holds_nobody_up() {
     }
     assert!(took < Duration::from_secs(4), "{took:?}");
 }
+
+/// Whoever asks for a change and leaves does not leave it half made.
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_finished_when_its_client_has_left() {
+    let bench = Bench::start().await;
+    bench.add_program("evil", "ignore-term").await;
+    let token = format!("Bearer {}", bench.hub.running.admin.reveal());
+    let config = json!({"command": *PYTHON, "args": bench.arguments("evil", "good")});
+    let path = "/api/mcp/servers/evil";
+    let mut body = Ask::new(&bench.hub.address, "PUT", path);
+    for (name, value) in [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+    ] {
+        body = body.header(name, value);
+    }
+    let asking = body.body(&json!({"config": config}).to_string()).send();
+    // The old program takes four seconds to end.
+    let left = tokio::time::timeout(Duration::from_millis(500), asking).await;
+    assert!(left.is_err());
+    let view = bench
+        .until("evil", |it| {
+            it.server.transport.shown()["args"][1] == "good"
+        })
+        .await;
+    assert_eq!(view.server.name.as_str(), "evil");
+    let view = bench.hub.running.servers().connect("evil").await.unwrap();
+    assert_eq!(view.status.state.name(), "CONNECTED");
+    assert_eq!(bench.echo("evil", "x").await, Ok("x".to_owned()));
+}
