@@ -4,6 +4,7 @@
 use std::{
     fmt,
     future::{Future, poll_fn},
+    mem,
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
@@ -51,6 +52,10 @@ pub struct Reply {
     /// Its headers.
     pub headers: HeaderMap,
     body: Incoming,
+    /// What was read of a body that is taken whole.
+    read: Vec<u8>,
+    /// Its first piece; most bodies are one, which needs no copy.
+    first: Bytes,
     line: Option<Line>,
     client: Arc<Client>,
     _permit: OwnedSemaphorePermit,
@@ -93,6 +98,8 @@ impl Client {
             status: parts.status,
             headers: parts.headers,
             body,
+            read: Vec::new(),
+            first: Bytes::new(),
             line: Some(line),
             client: Arc::clone(self),
             _permit: permit,
@@ -190,29 +197,24 @@ impl Reply {
         }
     }
 
-    /// The whole body, if it is not too large.
+    /// The whole body, if it is not too large. Cancel-safe.
     pub async fn text(&mut self) -> Result<Bytes, Error> {
-        let mut whole = Vec::new();
-        let mut first = Bytes::new();
         while let Some(chunk) = self.chunk().await {
             let chunk = chunk?;
-            if first.is_empty() && whole.is_empty() {
-                first = chunk;
+            if self.first.is_empty() {
+                self.first = chunk;
                 continue;
             }
-            if whole.is_empty() {
-                whole.extend_from_slice(&first);
+            if self.read.is_empty() {
+                self.read.extend_from_slice(&self.first);
             }
-            whole.extend_from_slice(&chunk);
-            if whole.len() > MAX_BODY {
+            self.read.extend_from_slice(&chunk);
+            if self.read.len() > MAX_BODY {
                 return Err(Error::TooLarge(self.client.target.authority()));
             }
         }
-        Ok(if whole.is_empty() {
-            first
-        } else {
-            Bytes::from(whole)
-        })
+        let (first, read) = (mem::take(&mut self.first), mem::take(&mut self.read));
+        Ok(if read.is_empty() { first } else { read.into() })
     }
 }
 

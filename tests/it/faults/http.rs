@@ -76,6 +76,7 @@ async fn streamable_address_that_misbehaves() {
             ("endpoint-abs", Echo),
             ("endpoint-js", Echo),
             ("retry0", Echo),
+            ("aside", Echo),
         ],
     )
     .await;
