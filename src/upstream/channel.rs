@@ -86,7 +86,11 @@ impl Channel {
         lock(&self.answers).insert(id, answer);
         // Checked after it is on the list: `lose` empties the list.
         if self.lost.is_cancelled() {
-            return Err(self.why());
+            return Err(match self.why() {
+                // Nothing was asked, so it can be asked again.
+                why @ Error::Lost(_) => Error::Unreachable(why.to_string()),
+                why => why,
+            });
         }
         let text = raw_request(&Id::Number(id), method, &params(id));
         self.send(text).await?;

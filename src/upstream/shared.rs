@@ -170,27 +170,26 @@ impl Shared {
         question: &Question<'_>,
         peer: &Peer,
     ) -> Result<Result<Answer, RpcError>, Error> {
-        let live = self.ensure().await?;
+        let live = self.ensure(None).await?;
         match forward::ask(&live, question, peer).await {
             // Nothing was done, so it can be done again.
             Err(why @ (Error::SessionOver | Error::Unreachable(_))) => {
-                self.report(live, why).await;
-                let live = self.ensure().await?;
+                self.report(Arc::clone(&live), why).await;
+                let live = self.ensure(Some(&live)).await?;
                 forward::ask(&live, question, peer).await
-            }
-            Err(why @ Error::Lost(_)) => {
-                self.report(live, why.clone()).await;
-                Err(why)
             }
             done => done,
         }
     }
 
-    /// The connection, after one attempt to make it if there is none.
-    async fn ensure(&self) -> Result<Arc<Live>, Error> {
-        if let Some(live) = self.live() {
+    /// The connection, after one attempt to make it if there is none but the
+    /// one that was just reported dead.
+    async fn ensure(&self, dead: Option<&Arc<Live>>) -> Result<Arc<Live>, Error> {
+        let is_dead = |live: &Arc<Live>| dead.is_some_and(|it| Arc::ptr_eq(it, live));
+        if let Some(live) = self.live().filter(|it| !is_dead(it)) {
             return Ok(live);
         }
+        // Commands are taken in order, so the report was heard before this.
         self.connect().await;
         self.live().ok_or_else(|| {
             let status = self.status.borrow();
@@ -203,7 +202,7 @@ impl Shared {
     }
 
     async fn report(&self, live: Arc<Live>, why: Error) {
-        // A stream that breaks says nothing about a server of single requests,
+        // An answer that breaks off says nothing about a server of single requests,
         // but a connection that cannot be made does.
         let _ = self.commands.send(Command::Lost(live, why)).await;
     }

@@ -133,6 +133,37 @@ async fn call_does_not_notice_that_an_idle_address_was_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn session_that_the_address_forgot_is_opened_anew() {
+    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    bench
+        .add("evil", "HTTP", evil.config("HTTP", "forget"))
+        .await;
+    for round in 0..20 {
+        let text = format!("round {round}");
+        assert_eq!(bench.echo("evil", &text).await, Ok(text));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_answer_leaves_the_other_calls_alone() {
+    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    for mode in ["reset", "cut"] {
+        bench.add(mode, "HTTP", evil.config("HTTP", mode)).await;
+        assert!(bench.echo(mode, "x").await.is_err());
+        // A report would have been heard before this answer.
+        let view = bench.hub.running.servers().connect(mode).await.unwrap();
+        assert_eq!(view.status.state, State::Connected, "{mode}");
+    }
+    let received = evil.received().await;
+    let is_handshake = |it: &&serde_json::Value| {
+        it["b"]
+            .as_str()
+            .is_some_and(|it| it.contains("\"initialize\""))
+    };
+    assert_eq!(received.iter().filter(is_handshake).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attempts_end_and_a_person_may_try_again() {
     let (bench, door) = (Bench::with(waits(50, 3)).await, Door::open().await);
     bench.add("evil", "SSE", door.config()).await;
