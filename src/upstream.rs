@@ -49,6 +49,14 @@ pub enum Error {
     /// It went away; what was asked may have been done.
     #[error("{0}")]
     Lost(String),
+    /// The program ended; what it said last is for its owner only.
+    #[error("{how}")]
+    Ended {
+        /// How it ended.
+        how: String,
+        /// Its last words.
+        said: Option<String>,
+    },
     /// It will not have us, and trying again does not change that.
     #[error("{0}")]
     Refused(String),
@@ -64,6 +72,19 @@ pub enum Error {
     /// What it said makes no sense.
     #[error("{0}")]
     Garbage(String),
+}
+
+impl Error {
+    /// The text for who registered the server: with what it said itself.
+    fn for_owner(&self) -> String {
+        match self {
+            Self::Ended {
+                how,
+                said: Some(said),
+            } => format!("{how}: {said}"),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl From<crate::outbound::Error> for Error {

@@ -88,7 +88,7 @@ impl Channel {
         if self.lost.is_cancelled() {
             return Err(match self.why() {
                 // Nothing was asked, so it can be asked again.
-                why @ Error::Lost(_) => Error::Unreachable(why.to_string()),
+                why @ (Error::Lost(_) | Error::Ended { .. }) => Error::Unreachable(why.to_string()),
                 why => why,
             });
         }

@@ -235,7 +235,7 @@ impl Connection {
                 };
                 // A session that the server forgot is opened anew at once.
                 let over = why == Error::SessionOver;
-                self.advance(event, Some(why.to_string()));
+                self.advance(event, Some(&why));
                 if over {
                     self.advance(Event::Connect, None);
                 }
@@ -279,7 +279,7 @@ impl Connection {
         self.shared.status.borrow().state
     }
 
-    fn advance(&mut self, event: Event, cause: Option<String>) {
+    fn advance(&mut self, event: Event, cause: Option<&Error>) {
         let (state, action) = self.state().on(event, &self.settings.backoff);
         match action {
             Action::Nothing => (),
@@ -293,11 +293,14 @@ impl Connection {
         self.shared.status.send_modify(|status| {
             status.state = state;
             match (cause, state) {
-                (Some(cause), _) => status.cause = Some(cause),
+                (Some(why), _) => {
+                    status.cause = Some(why.for_owner());
+                    status.told = Some(why.to_string());
+                }
                 (
                     None,
                     State::Connected | State::Disconnected | State::Disabled | State::Pending,
-                ) => status.cause = None,
+                ) => (status.cause, status.told) = (None, None),
                 (None, _) => (),
             }
             if matches!(state, State::Disconnected | State::Disabled) {

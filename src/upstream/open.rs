@@ -114,7 +114,7 @@ async fn open_stdio(
         Ok(Some(session)) => Ok((link, session)),
         Ok(None) => initialize(&link).await.map(|session| (link, session)),
         // Some die of a question that they do not know.
-        Err(Error::Lost(_)) => {
+        Err(Error::Lost(_) | Error::Ended { .. }) => {
             drop(link);
             means.traces.gone().await;
             let link = start()?;

@@ -30,8 +30,10 @@ pub struct Handle {
 pub struct Status {
     /// Where its connection stands.
     pub state: State,
-    /// Why it is not connected.
+    /// Why it is not connected, for its owner.
     pub cause: Option<String>,
+    /// The same for callers.
+    pub(super) told: Option<String>,
     /// The protocol version spoken with it.
     pub version: Option<Version>,
     /// What it says about itself.
@@ -115,6 +117,7 @@ impl Status {
         Self {
             state,
             cause: None,
+            told: None,
             version: None,
             info: Value::Null,
             tools: Arc::default(),
@@ -194,7 +197,7 @@ impl Shared {
         self.live().ok_or_else(|| {
             let status = self.status.borrow();
             let cause = status
-                .cause
+                .told
                 .clone()
                 .unwrap_or_else(|| "it is not connected".to_owned());
             Error::Unreachable(cause)

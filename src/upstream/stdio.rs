@@ -195,7 +195,7 @@ async fn watch(mut child: Child, channel: Arc<Channel>, complaints: Complaints) 
         Some(status) => {
             // What it said last may still be in the pipe.
             time::sleep(Duration::from_millis(20)).await;
-            channel.lose(Error::Lost(cause(status, &complaints)));
+            channel.lose(cause(status, &complaints));
         }
         None => end(&mut child, group).await,
     }
@@ -224,7 +224,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-fn cause(status: ExitStatus, complaints: &Complaints) -> String {
+fn cause(status: ExitStatus, complaints: &Complaints) -> Error {
     let kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept);
     let clean =
@@ -234,12 +234,12 @@ fn cause(status: ExitStatus, complaints: &Complaints) -> String {
         .map(clean)
         .filter(|it| !it.trim().is_empty())
         .collect();
-    let ended = match status.code() {
+    let how = match status.code() {
         Some(code) => format!("the program ended with exit code {code}"),
         None => format!("the program was ended by {status}"),
     };
-    match last.last() {
-        Some(line) => format!("{ended}: {}", line.trim()),
-        None => ended,
+    Error::Ended {
+        how,
+        said: last.last().map(|line| line.trim().to_owned()),
     }
 }

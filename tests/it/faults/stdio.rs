@@ -119,6 +119,19 @@ async fn answer_reaches_only_the_call_that_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn last_words_of_a_program_are_for_its_owner_only() {
+    let bench = Bench::start().await;
+    bench.add_program("evil", "complain").await;
+    for how in ["exit code 4", "exit code 1"] {
+        let said = bench.echo("evil", "x").await.unwrap_err();
+        assert!(said.contains(how), "{said}");
+        let lost = bench.until("evil", |it| it.status.cause.is_some()).await;
+        let cause = lost.status.cause.unwrap();
+        assert!(cause.ends_with("secret-internal-host is down"), "{cause}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_are_cleaned_before_anyone_sees_them() {
     let bench = Bench::start().await;
     for mode in ["shadow", "ref-schema", "poison"] {
