@@ -8,3 +8,5 @@ mod floods;
 mod http;
 mod reconnect;
 mod stdio;
+
+pub(crate) use evil::free_port;

@@ -1,8 +1,10 @@
 //! The hub is killed in the middle of its work, again and again.
 
-use std::{fs, net::TcpListener};
+use std::fs;
 
 use tokio::process::Command;
+
+use crate::faults::free_port;
 
 const TOKEN: &str = "kill9-test-token";
 
@@ -11,10 +13,7 @@ const TOKEN: &str = "kill9-test-token";
 async fn no_acknowledged_change_is_lost_when_the_hub_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("admin-token"), TOKEN).unwrap();
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port().to_string()
-    };
+    let port = free_port().to_string();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/security/kill9.py");
     let output = Command::new("python3")
         .args([script, "20", &port, TOKEN, "--"])

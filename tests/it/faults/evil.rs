@@ -1,12 +1,11 @@
 //! The address that misbehaves, and the one it tries to send us to.
 
-use std::{net::TcpListener, process::Stdio, time::Duration};
+use std::{net::TcpListener, process::Stdio};
 
 use serde_json::{Value, json};
 use tokio::{
-    net::TcpStream,
+    io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
-    time::sleep,
 };
 
 use super::bench::PYTHON;
@@ -21,11 +20,15 @@ pub(super) struct Evil {
 
 impl Evil {
     pub(super) async fn start() -> Self {
-        let port = two_ports();
-        Self {
-            port,
-            server: serve(port).await,
-            _trap: serve(port + 1).await,
+        loop {
+            let port = free_port();
+            if let (Some(server), Some(trap)) = (serve(port).await, serve(port + 1).await) {
+                return Self {
+                    port,
+                    server,
+                    _trap: trap,
+                };
+            }
         }
     }
 
@@ -58,7 +61,7 @@ impl Evil {
     }
 
     pub(super) async fn restart(&mut self) {
-        self.server = serve(self.port).await;
+        self.server = serve(self.port).await.expect("its port is still free");
     }
 }
 
@@ -70,34 +73,34 @@ async fn ledger(port: u16) -> Vec<Value> {
     all.filter(|it| it["p"] != "/ledger").cloned().collect()
 }
 
-async fn serve(port: u16) -> Child {
+/// Serves, unless someone else was faster to take the port.
+async fn serve(port: u16) -> Option<Child> {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/security/faults/evil_http.py"
     );
-    let server = Command::new(&*PYTHON)
+    let mut server = Command::new(&*PYTHON)
         .args([script, &port.to_string()])
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    within(async {
-        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    server
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let ready = within(lines.next_line()).await.unwrap();
+    ready.map(|_| server)
 }
 
-/// A free port whose neighbour is free too.
-fn two_ports() -> u16 {
+/// A port that is free, and its neighbour too. It is none of those that the
+/// system gives away, so that it is still free when it is used again.
+pub(crate) fn free_port() -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut chance = [0; 2];
     let random = || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
+        getrandom::fill(&mut chance).unwrap();
+        10_000 + u16::from_le_bytes(chance) % 20_000
     };
     std::iter::repeat_with(random)
-        .find(|port| *port < u16::MAX && is_free(*port) && is_free(port + 1))
+        .find(|port| is_free(*port) && is_free(port + 1))
         .unwrap()
 }

@@ -104,5 +104,6 @@ async def client(r,w):
     finally: w.close()
 async def main():
     s=await asyncio.start_server(client,"127.0.0.1",PORT)
+    print("ready",flush=True)
     async with s: await s.serve_forever()
 asyncio.run(main())
