@@ -23,6 +23,7 @@ mod open;
 mod parked;
 mod registry;
 mod repair;
+mod row;
 mod server;
 mod shared;
 mod sse;

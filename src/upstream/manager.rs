@@ -17,11 +17,12 @@ use super::{
     draft::Draft,
     lifecycle::State,
     registry::Registry,
+    row::{read, row},
     server::{Invalid, Origin, Rules, Server, ServerName, Transport},
     shared::{Handle, Status},
 };
 use crate::{
-    store::{self, ServerRow, Store},
+    store::{self, Store},
     tool::Waker,
 };
 
@@ -482,38 +483,6 @@ fn short(text: Option<&String>, field: &str, limit: usize) -> Result<Option<Stri
         }
         text => Ok(text.cloned()),
     }
-}
-
-fn row(server: &Server) -> ServerRow {
-    ServerRow {
-        id: server.id.clone(),
-        name: server.name.to_string(),
-        description: server.description.clone(),
-        transport_type: server.transport.kind().to_owned(),
-        config: server.transport.revealed().to_string(),
-        version: server.version.clone(),
-        auto_connect: server.auto_connect,
-        enabled: server.enabled,
-        origin: server.origin.as_str().to_owned(),
-        created_at: server.created_at,
-        updated_at: server.updated_at,
-    }
-}
-
-fn read(row: ServerRow) -> Result<Server, Invalid> {
-    let config = serde_json::from_str(&row.config).unwrap_or_default();
-    Ok(Server {
-        id: row.id,
-        name: ServerName::parse(&row.name)?,
-        description: row.description,
-        transport: Transport::read(&row.transport_type, &config, None)?,
-        version: row.version,
-        auto_connect: row.auto_connect,
-        enabled: row.enabled,
-        origin: Origin::parse(&row.origin),
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-    })
 }
 
 fn now() -> i64 {

@@ -1,0 +1,38 @@
+//! A server as the store keeps it.
+
+use super::server::{Invalid, Origin, Server, ServerName, Transport};
+use crate::store::ServerRow;
+
+/// What is written.
+pub(super) fn row(server: &Server) -> ServerRow {
+    ServerRow {
+        id: server.id.clone(),
+        name: server.name.to_string(),
+        description: server.description.clone(),
+        transport_type: server.transport.kind().to_owned(),
+        config: server.transport.revealed().to_string(),
+        version: server.version.clone(),
+        auto_connect: server.auto_connect,
+        enabled: server.enabled,
+        origin: server.origin.as_str().to_owned(),
+        created_at: server.created_at,
+        updated_at: server.updated_at,
+    }
+}
+
+/// Reads what was written; it was judged then.
+pub(super) fn read(row: ServerRow) -> Result<Server, Invalid> {
+    let config = serde_json::from_str(&row.config).unwrap_or_default();
+    Ok(Server {
+        id: row.id,
+        name: ServerName::parse(&row.name)?,
+        description: row.description,
+        transport: Transport::read(&row.transport_type, &config, None)?,
+        version: row.version,
+        auto_connect: row.auto_connect,
+        enabled: row.enabled,
+        origin: Origin::parse(&row.origin),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    })
+}
