@@ -260,6 +260,7 @@ impl Own {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(&LAST_EVENT, last);
         let reply = self
+            .pending
             .link
             .request(Method::GET, headers, String::new())
             .await?;
