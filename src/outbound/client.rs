@@ -20,6 +20,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::unconstrained,
     time::Instant,
 };
 
@@ -222,7 +223,8 @@ impl Reply {
 /// brings the work on, and both are looked at together: so the work wakes nobody,
 /// and the task is not woken by itself.
 async fn drive<T>(connection: &mut Option<Moving>, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
+    // Unconstrained: out of budget, the work would wake itself to go on.
+    let mut work = pin!(unconstrained(work));
     poll_fn(|context| {
         let mut quiet = Context::from_waker(Waker::noop());
         if let Poll::Ready(done) = work.as_mut().poll(&mut quiet) {

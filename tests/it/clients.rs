@@ -86,19 +86,22 @@ async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
     }
 }
 
+/// What a command prints; it must succeed.
 pub(crate) async fn run(command: &mut Command) -> String {
+    let (shown, succeeded) = run_anyhow(command).await;
+    assert!(succeeded, "{shown}");
+    shown
+}
+
+/// What a command prints, and whether it succeeded.
+pub(crate) async fn run_anyhow(command: &mut Command) -> (String, bool) {
     let output = tokio::time::timeout(
         std::time::Duration::from_secs(120),
         command.kill_on_drop(true).output(),
     );
     let output = output.await.expect("in time").unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{shown}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    shown
+    let [out, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    (format!("{out}{error}"), output.status.success())
 }
 
 /// What the inspector shows after asking at `door`.
