@@ -12,6 +12,7 @@ pub mod downstream;
 pub mod mcp;
 pub mod outbound;
 pub mod queue;
+pub mod retrieval;
 pub mod source;
 pub mod store;
 pub mod tasks;

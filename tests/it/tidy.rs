@@ -15,6 +15,7 @@ const ROOMS: &[&str] = &[
     "store",
     "access",
     "source",
+    "retrieval",
     "tool",
     "upstream",
     "downstream",

@@ -1,0 +1,116 @@
+//! Texts become vectors, and the documents nearest to a question are found.
+//!
+//! Vectors come from a built-in embedder, which knows words but no meaning, or
+//! from an endpoint that speaks as OpenAI's does. Documents are kept in an
+//! SQLite file of maru's own, or in a ChromaDB server.
+
+mod chroma;
+mod document;
+mod embedded;
+mod embedder;
+mod endpoint;
+mod glossary;
+mod hashed;
+mod index;
+mod lines;
+mod runs;
+mod service;
+mod vectors;
+
+use thiserror::Error;
+
+use crate::outbound;
+
+pub use chroma::Chroma;
+pub use document::{Collection, Document, NewDocument};
+pub use embedder::Embedder;
+pub use endpoint::Endpoint;
+pub use glossary::Glossary;
+pub use index::{Index, Ranking};
+pub use lines::Lines;
+
+/// Why there are no vectors or documents.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A setting cannot be used.
+    #[error("{0}")]
+    Setting(&'static str),
+    /// The service may not be reached, or cannot be.
+    #[error("cannot ask {endpoint}")]
+    Unreachable {
+        /// Where, without its query.
+        endpoint: String,
+        /// What stood in the way.
+        source: outbound::Error,
+    },
+    /// The service refused, or failed more often than we ask again.
+    #[error("{endpoint} answered {status}{}", .code.as_deref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    Status {
+        /// Where, without its query.
+        endpoint: String,
+        /// The HTTP status.
+        status: u16,
+        /// The name that the service gives to the error.
+        code: Option<String>,
+    },
+    /// The service did not answer in time.
+    #[error("{endpoint} did not answer within {limit:?}")]
+    Late {
+        /// Where, without its query.
+        endpoint: String,
+        /// How long we waited.
+        limit: std::time::Duration,
+    },
+    /// The answer is not what was asked for.
+    #[error("{endpoint} sent {what}")]
+    Answer {
+        /// Where, without its query.
+        endpoint: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Vectors of two kinds cannot be compared.
+    #[error(
+        "the collection {collection:?} holds vectors of {kept}, and the embedder makes vectors of {given}; \
+         use the embedder it was filled with, or fill a new collection"
+    )]
+    Mixed {
+        /// Its name.
+        collection: String,
+        /// Model and dimension in the collection.
+        kept: String,
+        /// Model and dimension of the embedder.
+        given: String,
+    },
+    /// Nothing was added under this name.
+    #[error("there is no collection {0:?}")]
+    NoCollection(String),
+    /// A collection cannot have this name.
+    #[error("a collection's name has 1 to 512 characters, none of them a control character")]
+    Name,
+    /// The index file failed.
+    #[error("the index file failed")]
+    File(#[from] rusqlite::Error),
+    /// The index file was written by a newer maru.
+    #[error("the index file has version {0}, which is newer than this maru")]
+    Newer(i64),
+    /// A line of a file is no document.
+    #[error("line {number}: {why}")]
+    Line {
+        /// Counted from one.
+        number: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file with the documents cannot be read.
+    #[error("line {number} cannot be read")]
+    Read {
+        /// Counted from one.
+        number: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// maru is shutting down.
+    #[error("maru is stopping")]
+    Stopping,
+}

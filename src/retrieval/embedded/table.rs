@@ -1,0 +1,300 @@
+//! Statements on collections and their documents.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::super::{
+    Collection, Document, Embedder, Error, document::Entry, glossary::Words, vectors::Vectors,
+};
+
+/// So many words of a query are looked for.
+const MAX_WORDS: usize = 200;
+
+/// What is kept of a collection itself.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) id: i64,
+    pub(super) model: String,
+    pub(super) dimension: usize,
+    /// Which glossary its texts were read with.
+    pub(super) glossary: String,
+    /// Grows with every change of its documents.
+    pub(super) change: i64,
+}
+
+/// The documents of one collection, in a transaction.
+pub(super) struct Table<'a> {
+    connection: &'a Connection,
+    collection: i64,
+    /// Its full-text index.
+    words: String,
+}
+
+pub(super) fn state(connection: &Connection, name: &str) -> Result<Option<State>, Error> {
+    let sql = "SELECT id, model, dimension, glossary, change FROM collection WHERE name = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let state = statement.query_row([name], |row| {
+        Ok(State {
+            id: row.get(0)?,
+            model: row.get(1)?,
+            dimension: size(row, 2)?,
+            glossary: row.get(3)?,
+            change: row.get(4)?,
+        })
+    });
+    Ok(state.optional()?)
+}
+
+/// The collection, made if there is none.
+pub(super) fn make(
+    connection: &Connection,
+    name: &str,
+    embedder: &Embedder,
+    dimension: usize,
+) -> Result<State, Error> {
+    if let Some(state) = state(connection, name)? {
+        return Ok(state);
+    }
+    connection.execute(
+        "INSERT INTO collection (name, model, dimension, glossary, change) VALUES (?1, ?2, ?3, ?4, 0)",
+        params![name, embedder.model(), number(dimension), embedder.glossary().digest()],
+    )?;
+    Table::new(connection, connection.last_insert_rowid()).make_words()?;
+    state(connection, name)?.ok_or_else(|| Error::NoCollection(name.to_owned()))
+}
+
+pub(super) fn collections(connection: &Connection) -> rusqlite::Result<Vec<Collection>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name, model, dimension,
+            (SELECT count(*) FROM document WHERE collection = collection.id)
+         FROM collection ORDER BY name",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(Collection {
+            name: row.get(0)?,
+            model: row.get(1)?,
+            dimension: size(row, 2).map(Some)?,
+            count: size(row, 3)?,
+        })
+    })?;
+    rows.collect()
+}
+
+impl State {
+    /// Refuses vectors that cannot be compared with those of the collection.
+    pub(super) fn check(&self, name: &str, model: &str, dimension: usize) -> Result<(), Error> {
+        if self.model == model && self.dimension == dimension {
+            return Ok(());
+        }
+        let shown = |model: &str, dimension: usize| format!("{model} ({dimension} numbers)");
+        Err(Error::Mixed {
+            collection: name.to_owned(),
+            kept: shown(&self.model, self.dimension),
+            given: shown(model, dimension),
+        })
+    }
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(connection: &'a Connection, collection: i64) -> Self {
+        Self {
+            connection,
+            collection,
+            words: format!("words_{collection}"),
+        }
+    }
+
+    pub(super) fn count(&self) -> Result<usize, Error> {
+        let sql = "SELECT count(*) FROM document WHERE collection = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement.query_row([self.collection], |row| size(row, 0))?)
+    }
+
+    /// The number of a change that begins.
+    pub(super) fn next_change(&self) -> Result<i64, Error> {
+        let sql = "UPDATE collection SET change = change + 1 WHERE id = ?1 RETURNING change";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement.query_row([self.collection], |row| row.get(0))?)
+    }
+
+    /// Adds a document, or puts it in the place of the one with its id.
+    pub(super) fn put(&self, entry: &Entry, words: &Words, change: i64) -> Result<(), Error> {
+        let mut statement = self.connection.prepare_cached(
+            "INSERT INTO document (collection, id, body, metadata, vector, change)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (collection, id) DO UPDATE SET
+                body = ?3, metadata = ?4, vector = ?5, change = ?6
+             RETURNING number",
+        )?;
+        let metadata = serde_json::Value::Object(entry.metadata.clone()).to_string();
+        let values = params![
+            self.collection,
+            entry.id,
+            entry.text,
+            metadata,
+            bytes(&entry.vector),
+            change
+        ];
+        let number: i64 = statement.query_row(values, |row| row.get(0))?;
+        self.put_words(number, words)
+    }
+
+    /// Reads all texts again: with another glossary they are found by others.
+    pub(super) fn reread(&self, embedder: &Embedder) -> Result<(), Error> {
+        let change = self.next_change()?;
+        let digest = embedder.glossary().digest();
+        let sql = "UPDATE collection SET glossary = ?2 WHERE id = ?1";
+        self.connection
+            .execute(sql, params![self.collection, digest])?;
+        let sql = "SELECT number, body FROM document WHERE collection = ?1";
+        let mut texts = self.connection.prepare(sql)?;
+        let sql = "UPDATE document SET vector = ?2, change = ?3 WHERE number = ?1";
+        let mut update = self.connection.prepare(sql)?;
+        let mut rows = texts.query([self.collection])?;
+        while let Some(row) = rows.next()? {
+            let (number, text): (i64, String) = (row.get(0)?, row.get(1)?);
+            self.put_words(number, &embedder.glossary().read(&text))?;
+            if embedder.is_lexical()
+                && let [vector] = &*embedder.hash(&[text])
+            {
+                update.execute(params![number, bytes(vector), change])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the vectors that changed after `change`.
+    pub(super) fn vectors(&self, change: i64, vectors: &mut Vectors) -> Result<(), Error> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT number, vector FROM document WHERE collection = ?1 AND change > ?2",
+        )?;
+        let mut rows = statement.query([self.collection, change])?;
+        while let Some(row) = rows.next()? {
+            let blob = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let (floats, _) = blob.as_chunks::<4>();
+            let vector = floats.iter().map(|it| f32::from_le_bytes(*it)).collect();
+            vectors.put(row.get(0)?, vector);
+        }
+        Ok(())
+    }
+
+    /// The documents that words of the query are in, best first.
+    pub(super) fn matching(&self, words: &Words, count: usize) -> Result<Vec<i64>, Error> {
+        let mut seen = HashSet::new();
+        let asked = tokens(words).filter(|it| seen.insert(it.clone()));
+        let asked: Vec<String> = asked
+            .take(MAX_WORDS)
+            .map(|it| format!("\"{it}\""))
+            .collect();
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let words = &self.words;
+        let sql =
+            format!("SELECT rowid FROM {words} WHERE {words} MATCH ?1 ORDER BY rank LIMIT ?2");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let rows =
+            statement.query_map(params![asked.join(" OR "), number(count)], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The documents with these numbers and scores.
+    pub(super) fn documents(&self, found: Vec<(i64, f32)>) -> Result<Vec<Document>, Error> {
+        let sql = "SELECT id, body, metadata FROM document WHERE number = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut documents = Vec::with_capacity(found.len());
+        for (number, score) in found {
+            let document = statement.query_row([number], |row| {
+                let metadata: String = row.get(2)?;
+                Ok(Document {
+                    id: row.get(0)?,
+                    text: row.get(1)?,
+                    metadata: serde_json::from_str(&metadata).unwrap_or_default(),
+                    score,
+                })
+            });
+            documents.extend(document.optional()?);
+        }
+        Ok(documents)
+    }
+
+    pub(super) fn has(&self, ids: &[String]) -> Result<HashSet<String>, Error> {
+        let sql = "SELECT 1 FROM document WHERE collection = ?1 AND id = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = HashSet::new();
+        for id in ids {
+            if statement.exists(params![self.collection, id])? {
+                found.insert(id.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn remove_documents(&self, ids: &[String]) -> Result<usize, Error> {
+        self.next_change()?;
+        let sql = "DELETE FROM document WHERE collection = ?1 AND id = ?2 RETURNING number";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let sql = format!("DELETE FROM {} WHERE rowid = ?1", self.words);
+        let mut forget = self.connection.prepare_cached(&sql)?;
+        let mut count = 0;
+        for id in ids {
+            let number = statement.query_row(params![self.collection, id], |row| row.get(0));
+            if let Some(number) = number.optional()? {
+                let number: i64 = number;
+                count += forget.execute([number])?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Removes the collection.
+    pub(super) fn remove(&self) -> Result<(), Error> {
+        let by_id = [self.collection];
+        self.connection
+            .execute("DELETE FROM document WHERE collection = ?1", by_id)?;
+        self.connection
+            .execute("DELETE FROM collection WHERE id = ?1", by_id)?;
+        let sql = format!("DROP TABLE {}", self.words);
+        Ok(self.connection.execute_batch(&sql)?)
+    }
+
+    fn make_words(&self) -> Result<(), Error> {
+        let sql = format!(
+            "CREATE VIRTUAL TABLE {} USING fts5
+             (tokens, content='', contentless_delete=1, tokenize='unicode61')",
+            self.words
+        );
+        Ok(self.connection.execute_batch(&sql)?)
+    }
+
+    fn put_words(&self, number: i64, words: &Words) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT OR REPLACE INTO {} (rowid, tokens) VALUES (?1, ?2)",
+            self.words
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let tokens: Vec<String> = tokens(words).collect();
+        statement.execute(params![number, tokens.join(" ")])?;
+        Ok(())
+    }
+}
+
+/// The words of a text as the full-text index sees them; there is no `"` in them.
+fn tokens(words: &Words) -> impl Iterator<Item = String> {
+    let concepts = words.concepts.iter().map(|it| format!("zz{it}"));
+    words.plain.iter().cloned().chain(concepts)
+}
+
+fn size(row: &Row<'_>, at: usize) -> rusqlite::Result<usize> {
+    let number: u32 = row.get(at)?;
+    Ok(number as usize)
+}
+
+fn number(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn bytes(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|it| it.to_le_bytes()).collect()
+}
