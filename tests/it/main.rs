@@ -27,6 +27,7 @@ mod kill9;
 mod modern;
 mod postgres;
 mod registry;
+mod retrieval;
 mod servers;
 mod sessions;
 mod store;

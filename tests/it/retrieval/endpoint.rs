@@ -1,0 +1,125 @@
+//! Vectors from an endpoint: a real model, in good and bad moods.
+
+use std::time::Duration;
+
+use maru::{
+    config::Secret,
+    outbound::Policy,
+    retrieval::{Embedder, Endpoint, Index, Ranking},
+};
+use tokio::time::Instant;
+
+use super::{hits, keeps_its_promises, services::Embeddings, set, texts};
+
+#[tokio::test]
+async fn vectors_come_in_the_order_of_the_texts() {
+    let server = Embeddings::start().await;
+    let asked: Vec<String> = (0..300).map(|at| format!("칼럼 number {at}")).collect();
+    let plain = Embedder::endpoint(&server.settings("embeddings")).unwrap();
+    let vectors = plain.embed(&asked).await.unwrap();
+    assert_eq!((vectors.len(), vectors[0].len()), (300, 256));
+    assert_ne!(vectors[0], vectors[299]);
+    for mode in ["reversed", "base64"] {
+        let other = Embedder::endpoint(&server.settings(mode)).unwrap();
+        assert_eq!(other.embed(&asked).await.unwrap(), vectors, "{mode}");
+    }
+    let one = plain.embed(&asked[299..]).await.unwrap();
+    assert_eq!(one[0], vectors[299]);
+    assert!(plain.embed(&[]).await.unwrap().is_empty());
+    let counts = server.counts().await;
+    assert_eq!(
+        (&counts["requests"], &counts["largest"]),
+        (&16.into(), &64.into())
+    );
+    assert!(counts["at_once"].as_u64().unwrap() <= 4);
+    // Four for each embedder, and one that asks for the counts.
+    assert!(counts["connections"].as_u64().unwrap() <= 13, "{counts}");
+}
+
+#[tokio::test]
+async fn bad_answers_are_named_without_their_words() {
+    let server = Embeddings::start().await;
+    let check = async |mode: &str, expected: &str| {
+        let mut settings = server.settings(mode);
+        settings.url += "?token=hush-hush";
+        settings.key = Some(Secret::from("hush-hush-2".to_owned()));
+        let embedder = Embedder::endpoint(&settings).unwrap();
+        let error = embedder.embed(&texts(&["주문", "직원"])).await.unwrap_err();
+        let shown = error.to_string();
+        let place = settings.url.split('?').next().unwrap();
+        assert_eq!(shown, format!("{place} {expected}"), "{mode}");
+        let all = format!("{error:?} {embedder:?}").replace("?token=hush-hush", "");
+        assert!(
+            !all.contains("hush-hush-2") && !all.contains("secret words"),
+            "{all}"
+        );
+    };
+    check("broken", "answered 500").await;
+    check("busy", "answered 429").await;
+    check("key", "answered 401").await;
+    check("count", "sent 1 vectors for 2 texts").await;
+    check(
+        "dimension",
+        "sent vectors of different lengths, or empty ones",
+    )
+    .await;
+    check("form", "sent an answer in another form than the protocol's").await;
+    // Two that may be asked again are asked four times, the others once.
+    assert_eq!(server.counts().await["requests"], 12);
+}
+
+#[tokio::test]
+async fn a_short_trouble_is_waited_out_and_a_long_one_is_not() {
+    let server = Embeddings::start().await;
+    let hiccup = Embedder::endpoint(&server.settings("hiccup")).unwrap();
+    let vectors = hiccup.embed(&texts(&["주문"])).await.unwrap();
+    assert_eq!(vectors.len(), 1);
+    let slow = Endpoint {
+        limit: Duration::from_millis(500),
+        ..server.settings("slow")
+    };
+    let begin = Instant::now();
+    let late = Embedder::endpoint(&slow)
+        .unwrap()
+        .embed(&texts(&["a"]))
+        .await;
+    assert!(
+        late.unwrap_err()
+            .to_string()
+            .ends_with("did not answer within 500ms")
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn keys_are_sent_and_addresses_are_judged() {
+    let server = Embeddings::start().await;
+    let mut settings = server.settings("key");
+    settings.key = Some(Secret::from("hush-hush".to_owned()));
+    let embedder = Embedder::endpoint(&settings).unwrap();
+    assert_eq!(embedder.embed(&texts(&["a"])).await.unwrap().len(), 1);
+    settings.policy = Policy::default();
+    settings.url += "?token=hush-hush";
+    let error = Embedder::endpoint(&settings).unwrap_err();
+    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    settings.policy.local = true;
+    settings.key = Some(Secret::from("a\nb".to_owned()));
+    assert!(Embedder::endpoint(&settings).is_err());
+}
+
+#[tokio::test]
+async fn a_real_model_fills_an_embedded_index() {
+    let server = Embeddings::start().await;
+    let embedder = Embedder::endpoint(&server.settings("embeddings")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("index.db");
+    let index = Index::embedded(&path, embedder).await.unwrap();
+    keeps_its_promises(&index).await;
+    let set = set();
+    index.add("columns", &set.documents()).await.unwrap();
+    let hybrid = hits(&index, &set.q).await;
+    let vectors = hits(&index.ranked_by(Ranking::Vectors), &set.q).await;
+    println!("hit@3 of wordllama: {vectors:.3}, with words {hybrid:.3}");
+    // A small English model; words make up for what it does not know.
+    assert!(vectors >= 0.5 && hybrid >= 0.8);
+}

@@ -1,0 +1,78 @@
+//! A process that is killed while it adds documents.
+
+use std::{collections::HashSet, path::PathBuf, time::Duration};
+
+use maru::retrieval::{Embedder, Index, NewDocument};
+use tokio::time::{sleep, timeout};
+
+use super::{services::ending, texts};
+
+const PLACE: &str = "MARU_TEST_INDEX";
+const MANY: usize = 20_000;
+
+fn documents() -> Vec<NewDocument> {
+    let documents = (0..MANY).map(|at| NewDocument::of(format!("표 {at}의 칼럼")));
+    documents.collect()
+}
+
+#[tokio::test]
+async fn a_killed_writer_leaves_an_index_that_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("index.db");
+    let index = Index::embedded(&path, Embedder::builtin()).await.unwrap();
+    let mut writer = ending(std::env::current_exe().unwrap())
+        .args(["--exact", "retrieval::killed::writer", "--ignored"])
+        .env(PLACE, &path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let some = timeout(Duration::from_secs(60), async {
+        while count(&index).await < 1000 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    some.await.unwrap();
+    writer.kill().await.unwrap();
+
+    let kept = count(&index).await;
+    assert!((1000..MANY).contains(&kept), "{kept}");
+    // Nothing is there by half: documents, their words and their vectors agree.
+    let index = Index::embedded(&path, Embedder::builtin()).await.unwrap();
+    let all = documents();
+    let ids: Vec<String> = all.iter().map(NewDocument::id).collect();
+    let has = index.has("c", &ids).await.unwrap();
+    assert_eq!(has.len(), kept);
+    let found = index
+        .search("c", &texts(&["표 7의 칼럼"]), 1)
+        .await
+        .unwrap();
+    assert_eq!(found[0][0].id, ids[7]);
+    let rest: Vec<NewDocument> = missing(&all, &has).take(600).collect();
+    index.add("c", &rest).await.unwrap();
+    assert_eq!(count(&index).await, kept + rest.len());
+    let query = rest[599].text.clone();
+    let found = index.search("c", &[query], 1).await.unwrap();
+    assert_eq!(found[0][0].id, rest[599].id());
+}
+
+/// What the killed process does.
+#[tokio::test]
+#[ignore = "run by the test above"]
+#[expect(clippy::disallowed_methods, reason = "the test above says where")]
+async fn writer() {
+    let Ok(path) = std::env::var(PLACE) else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    let index = Index::embedded(&path, Embedder::builtin()).await.unwrap();
+    index.add("c", &documents()).await.unwrap();
+}
+
+fn missing(all: &[NewDocument], has: &HashSet<String>) -> impl Iterator<Item = NewDocument> {
+    all.iter().filter(|it| !has.contains(&it.id())).cloned()
+}
+
+async fn count(index: &Index) -> usize {
+    let known = index.collections().await.unwrap();
+    known.first().map_or(0, |it| it.count)
+}
