@@ -15,6 +15,7 @@ mod index;
 mod lines;
 mod runs;
 mod service;
+mod turns;
 mod vectors;
 
 use thiserror::Error;
@@ -94,6 +95,9 @@ pub enum Error {
     /// The index file was written by a newer maru.
     #[error("the index file has version {0}, which is newer than this maru")]
     Newer(i64),
+    /// Two processes use the file with different synonyms.
+    #[error("another process reads the collection {0:?} with another glossary")]
+    Glossary(String),
     /// A line of a file is no document.
     #[error("line {number}: {why}")]
     Line {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use rusqlite::Connection;
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use self::{
@@ -24,10 +25,14 @@ use super::{Collection, Document, Embedder, Error, Ranking, document::Entry, vec
 const MANY: usize = 200_000;
 /// How many candidates each way of searching names at least.
 const DEPTH: usize = 50;
+const READERS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Embedded {
     file: File,
+    /// One writes, and not more search than there are threads worth having.
+    pub(super) writing: Arc<Semaphore>,
+    pub(super) reading: Arc<Semaphore>,
     shelves: Mutex<HashMap<i64, Arc<RwLock<Shelf>>>>,
 }
 
@@ -42,23 +47,29 @@ impl Embedded {
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         Ok(Self {
             file: File::open(path)?,
+            writing: Arc::new(Semaphore::new(1)),
+            reading: Arc::new(Semaphore::new(READERS)),
             shelves: Mutex::default(),
         })
     }
 
-    /// The best `n` documents for each query.
+    /// The best `n` documents for each query; `None` if the texts have to be
+    /// read again first.
     pub(super) fn search(
         &self,
         name: &str,
         embedder: &Embedder,
         queries: &[(String, Vec<f32>)],
         (n, ranking): (usize, Ranking),
-    ) -> Result<Vec<Vec<Document>>, Error> {
+    ) -> Result<Option<Vec<Vec<Document>>>, Error> {
         self.file.read(|snapshot| {
             let state = table::state(snapshot, name)?;
             let state = state.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
             let dimension = queries.first().map_or(0, |(_, vector)| vector.len());
             state.check(name, embedder.model(), dimension)?;
+            if state.glossary != embedder.glossary().digest() {
+                return Ok(None);
+            }
             let shelf = self.shelf(snapshot, &state)?;
             let table = Table::new(snapshot, state.id);
             let found = queries.iter().map(|(text, vector)| {
@@ -75,7 +86,7 @@ impl Embedded {
                 };
                 table.documents(rank::fuse(&by_vector, &by_word, n))
             });
-            found.collect()
+            found.collect::<Result<_, Error>>().map(Some)
         })
     }
 
@@ -90,6 +101,7 @@ impl Embedded {
         let (before, after) = self.file.write(|transaction| {
             let state = table::make(transaction, name, embedder, dimension)?;
             state.check(name, embedder.model(), dimension)?;
+            refresh(transaction, &state, embedder)?;
             let table = Table::new(transaction, state.id);
             let before = table.count()?;
             let change = table.next_change()?;
@@ -108,22 +120,12 @@ impl Embedded {
         Ok(())
     }
 
-    /// Reads all texts again if the glossary is another one than last time.
-    pub(super) fn refresh(&self, name: &str, embedder: &Embedder) -> Result<(), Error> {
-        let digest = embedder.glossary().digest();
-        let is_current = |connection: &Connection| {
-            let state = table::state(connection, name)?;
-            Ok(state.is_none_or(|it| it.glossary == digest || it.model != embedder.model()))
-        };
-        if self.file.read(|snapshot| is_current(snapshot))? {
-            return Ok(());
-        }
+    /// Reads all texts again if that was done with another glossary.
+    pub(super) fn reread(&self, name: &str, embedder: &Embedder) -> Result<(), Error> {
         self.file
             .write(|transaction| match table::state(transaction, name)? {
-                Some(state) if !is_current(transaction)? => {
-                    Table::new(transaction, state.id).reread(embedder)
-                }
-                _ => Ok(()),
+                Some(state) => refresh(transaction, &state, embedder),
+                None => Ok(()),
             })
     }
 
@@ -195,6 +197,13 @@ impl Shelf {
         }
         self.change = state.change;
         Ok(())
+    }
+}
+
+fn refresh(transaction: &Connection, state: &State, embedder: &Embedder) -> Result<(), Error> {
+    match state.glossary == embedder.glossary().digest() {
+        true => Ok(()),
+        false => Table::new(transaction, state.id).reread(embedder),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Endpoint, Error, Glossary, endpoint::Remote, hashed, index::blocking};
+use super::{Endpoint, Error, Glossary, endpoint::Remote, hashed, turns::blocking};
 
 /// Makes vectors out of texts. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -73,7 +73,7 @@ impl Remote {
         let asked = batches.map(|batch| self.batch(&texts[batch]));
         let vectors: Vec<Vec<Vec<f32>>> =
             stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
-        let vectors = vectors.concat();
+        let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
         let length = vectors.first().map_or(0, Vec::len);
         match vectors.iter().all(|it| it.len() == length) {
             true => Ok(vectors),

@@ -1,20 +1,25 @@
 //! Where documents are kept and found.
 
-use std::{collections::HashSet, panic, path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
 
-use tokio::task;
+use rusqlite::ErrorCode;
+use tokio::time::{self, Instant};
 
 use super::{
     Chroma, Collection, Document, Embedder, Error, NewDocument,
     chroma::Server,
     document::{Entry, distinct},
     embedded::Embedded,
+    turns::{blocking, reading, writing},
 };
 
 /// How many documents are written at once.
 const BATCH: usize = 256;
 /// More documents than this are not found for one query.
 const MOST: usize = 10_000;
+/// How long another program may be about to open a new file.
+const BUSY: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Collections of documents. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,8 +50,17 @@ impl Index {
     /// Documents in an SQLite file, which is made if there is none. Another
     /// process may use it at the same time. Good for some 200,000 documents.
     pub async fn embedded(path: &Path, embedder: Embedder) -> Result<Self, Error> {
-        let path = path.to_owned();
-        let embedded = blocking(move || Embedded::open(path)).await?;
+        let deadline = Instant::now() + BUSY;
+        let embedded = loop {
+            let path = path.to_owned();
+            match blocking(move || Embedded::open(path)).await {
+                // SQLite does not wait by itself while another switches to WAL.
+                Err(Error::File(error)) if is_busy(&error) && Instant::now() < deadline => {
+                    time::sleep(AGAIN).await;
+                }
+                done => break done?,
+            }
+        };
         Ok(Self {
             kind: Kind::Embedded(Arc::new(embedded), Ranking::default()),
             embedder,
@@ -90,14 +104,9 @@ impl Index {
         let vectors = self.embedder.embed(queries).await?;
         match &self.kind {
             Kind::Embedded(embedded, ranking) => {
-                let (embedded, ranking) = (Arc::clone(embedded), *ranking);
-                let (name, embedder) = (collection.to_owned(), self.embedder.clone());
-                let asked: Vec<_> = queries.iter().cloned().zip(vectors).collect();
-                blocking(move || {
-                    embedded.refresh(&name, &embedder)?;
-                    embedded.search(&name, &embedder, &asked, (n, ranking))
-                })
-                .await
+                let asked = queries.iter().cloned().zip(vectors).collect();
+                let how = (n, *ranking);
+                self.search_embedded(embedded, collection, asked, how).await
             }
             Kind::Chroma(server) => {
                 let model = self.embedder.model();
@@ -116,13 +125,8 @@ impl Index {
             let entries = self.entries(batch).await?;
             match &self.kind {
                 Kind::Embedded(embedded, _) => {
-                    let (embedded, name) = (Arc::clone(embedded), collection.to_owned());
-                    let embedder = self.embedder.clone();
-                    blocking(move || {
-                        embedded.refresh(&name, &embedder)?;
-                        embedded.add(&name, &embedder, &entries)
-                    })
-                    .await?;
+                    let (name, embedder) = (collection.to_owned(), self.embedder.clone());
+                    writing(embedded, move |it| it.add(&name, &embedder, &entries)).await?;
                 }
                 Kind::Chroma(server) => {
                     server
@@ -139,9 +143,8 @@ impl Index {
         check_name(collection)?;
         match &self.kind {
             Kind::Embedded(embedded, _) => {
-                let (embedded, name) = (Arc::clone(embedded), collection.to_owned());
-                let ids = ids.to_vec();
-                blocking(move || embedded.has(&name, &ids)).await
+                let (name, ids) = (collection.to_owned(), ids.to_vec());
+                reading(embedded, move |it| it.has(&name, &ids)).await
             }
             Kind::Chroma(server) => server.has(collection, ids).await,
         }
@@ -150,10 +153,7 @@ impl Index {
     /// All collections, by name.
     pub async fn collections(&self) -> Result<Vec<Collection>, Error> {
         let mut found = match &self.kind {
-            Kind::Embedded(embedded, _) => {
-                let embedded = Arc::clone(embedded);
-                blocking(move || embedded.collections()).await?
-            }
+            Kind::Embedded(embedded, _) => reading(embedded, Embedded::collections).await?,
             Kind::Chroma(server) => server.collections().await?,
         };
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -165,8 +165,8 @@ impl Index {
         check_name(collection)?;
         match &self.kind {
             Kind::Embedded(embedded, _) => {
-                let (embedded, name) = (Arc::clone(embedded), collection.to_owned());
-                blocking(move || embedded.remove(&name)).await
+                let name = collection.to_owned();
+                writing(embedded, move |it| it.remove(&name)).await
             }
             Kind::Chroma(server) => server.remove(collection).await,
         }
@@ -177,12 +177,32 @@ impl Index {
         check_name(collection)?;
         match &self.kind {
             Kind::Embedded(embedded, _) => {
-                let (embedded, name) = (Arc::clone(embedded), collection.to_owned());
-                let ids = ids.to_vec();
-                blocking(move || embedded.remove_documents(&name, &ids)).await
+                let (name, ids) = (collection.to_owned(), ids.to_vec());
+                writing(embedded, move |it| it.remove_documents(&name, &ids)).await
             }
             Kind::Chroma(server) => server.remove_documents(collection, ids).await,
         }
+    }
+
+    async fn search_embedded(
+        &self,
+        embedded: &Arc<Embedded>,
+        collection: &str,
+        queries: Vec<(String, Vec<f32>)>,
+        how: (usize, Ranking),
+    ) -> Result<Vec<Vec<Document>>, Error> {
+        let queries = Arc::new(queries);
+        for _attempt in 0..2 {
+            let (name, embedder) = (collection.to_owned(), self.embedder.clone());
+            let asked = Arc::clone(&queries);
+            let search = move |it: &Embedded| it.search(&name, &embedder, &asked, how);
+            if let Some(found) = reading(embedded, search).await? {
+                return Ok(found);
+            }
+            let (name, embedder) = (collection.to_owned(), self.embedder.clone());
+            writing(embedded, move |it| it.reread(&name, &embedder)).await?;
+        }
+        Err(Error::Glossary(collection.to_owned()))
     }
 
     async fn entries(&self, batch: &[(String, &NewDocument)]) -> Result<Vec<Entry>, Error> {
@@ -199,17 +219,8 @@ impl Index {
     }
 }
 
-/// Runs `work` on a thread that may block.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => panic::resume_unwind(panic),
-            Err(_) => Err(Error::Stopping),
-        },
-    }
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 fn check_name(name: &str) -> Result<(), Error> {

@@ -201,11 +201,11 @@ impl<'a> Table<'a> {
 
     /// The documents with these numbers and scores.
     pub(super) fn documents(&self, found: Vec<(i64, f32)>) -> Result<Vec<Document>, Error> {
-        let sql = "SELECT id, body, metadata FROM document WHERE number = ?1";
+        let sql = "SELECT id, body, metadata FROM document WHERE number = ?1 AND collection = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut documents = Vec::with_capacity(found.len());
         for (number, score) in found {
-            let document = statement.query_row([number], |row| {
+            let document = statement.query_row([number, self.collection], |row| {
                 let metadata: String = row.get(2)?;
                 Ok(Document {
                     id: row.get(0)?,

@@ -115,6 +115,21 @@ async fn searches_go_on_while_documents_are_added() {
 }
 
 #[tokio::test]
+async fn a_new_file_may_be_opened_by_many_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = futures_util::future::join_all((0..12).map(async |at| {
+        let index = open(&directory).await;
+        let id = at.to_string();
+        index.add("c", &[document(&id, "주문 날짜")]).await.unwrap();
+        index
+    }));
+    for index in opened.await {
+        let found = index.search("c", &texts(&["주문"]), 99).await.unwrap();
+        assert_eq!(found[0].len(), 12);
+    }
+}
+
+#[tokio::test]
 async fn words_of_a_query_cannot_break_the_search() {
     let directory = tempfile::tempdir().unwrap();
     let index = open(&directory).await;
