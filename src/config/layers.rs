@@ -98,6 +98,12 @@ pub fn load(given: &Given) -> Result<Loaded, Error> {
     if let Some(path) = &path {
         layers.add_file(path, &environment)?;
     }
+    for (name, pointer) in schema::OLD_NAMES {
+        let given = environment.get(name).filter(|(value, _)| !value.is_empty());
+        if let Some((value, origin)) = given {
+            layers.set(pointer, schema::coerce(pointer, value), origin.clone());
+        }
+    }
     for pointer in schema::leaves() {
         if let Some((value, origin)) = environment.get(&schema::variable(&pointer)) {
             layers.set(&pointer, schema::coerce(&pointer, value), origin.clone());

@@ -64,6 +64,20 @@ pub(super) fn leaves() -> Vec<String> {
     out
 }
 
+/// Variables that documents of old name, and what they set.
+pub(super) const OLD_NAMES: [(&str, &str); 10] = [
+    ("TEXT_EMBEDDING_MODEL_URL", "/embedding/url"),
+    ("TEXT_EMBEDDING_MODEL_NAME", "/embedding/model"),
+    ("CHROMADB_HOST", "/chromadb/host"),
+    ("CHROMADB_PORT", "/chromadb/port"),
+    ("CHROMADB_COLLECTION_NAME", "/chromadb/collection"),
+    ("POSTGRESQL_DB_USER", "/postgresql/user"),
+    ("POSTGRESQL_DB_PASS", "/postgresql/password"),
+    ("POSTGRESQL_DB_NAME", "/postgresql/database"),
+    ("POSTGRESQL_DB_HOST", "/postgresql/host"),
+    ("POSTGRESQL_DB_PORT", "/postgresql/port"),
+];
+
 /// The environment variable that sets the value at `pointer`.
 pub(super) fn variable(pointer: &str) -> String {
     format!("MARU{}", pointer.replace(['/', '-'], "_").to_uppercase())

@@ -1,5 +1,6 @@
 //! maru's own tools.
 
+mod data;
 mod documents;
 mod people;
 
@@ -17,6 +18,8 @@ use crate::{
     mcp::{RpcError, code},
     source::{self, Sqlite},
 };
+
+pub use data::{Data, offers as data};
 
 /// How long a sample query may take.
 const QUERY_LIMIT: Duration = Duration::from_secs(5);

@@ -28,6 +28,14 @@ fn with_structure(value: &impl Serialize, is_error: bool) -> String {
     text
 }
 
+/// A result with this text and this structure, which is JSON already.
+pub fn written(text: &str, structure: &str, is_error: bool) -> String {
+    let text = Value::from(text);
+    format!(
+        "{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"structuredContent\":{structure},\"isError\":{is_error}}}"
+    )
+}
+
 /// Appends JSON as the inside of a string. It has no control characters, so
 /// quotes and backslashes are all there is to escape.
 fn push_escaped(text: &mut String, json: &str) {
