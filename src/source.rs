@@ -1,14 +1,84 @@
 //! The databases that tools read.
+//!
+//! [`Source`] runs any query that only reads, for people and models who write
+//! SQL. [`Sqlite`] runs queries that maru wrote, where microseconds count.
 
+mod explore;
+mod handle;
+mod lexer;
+mod lite;
+mod parameters;
+mod postgres;
+mod rows;
 mod sample;
 mod sqlite;
+mod statement;
+
+use std::time::Duration;
 
 use thiserror::Error;
 
+pub use explore::{Column, Reference, Table, TableKind};
+pub use handle::Source;
+pub use parameters::{Kind, Parameters, Value};
+pub use postgres::{Address, Server};
+pub use rows::Rows;
 pub use sample::write_sample;
 pub use sqlite::Sqlite;
 
-/// A database could not answer.
+/// The longest statement, in bytes.
+pub const MAX_TEXT: usize = 32 * 1024;
+/// The most operators in one chain.
+pub const MAX_CHAIN: usize = 1000;
+
+/// What a source offers.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The tables and views that may be read, as `name` or `schema.name`. None
+    /// means all of the source's own; those of the system never are.
+    pub relations: Vec<String>,
+    /// Functions that may be called beside the built-in ones that only
+    /// calculate.
+    pub functions: Vec<String>,
+    /// How far a query may go that asks for no less.
+    pub limits: Limits,
+}
+
+/// How far a query may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rows in an answer.
+    pub rows: usize,
+    /// Bytes of an answer's JSON.
+    pub bytes: usize,
+    /// Time from the question to the answer.
+    pub timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rows: 1000,
+            bytes: 1024 * 1024,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Limits {
+    /// The smaller of both, in every respect.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        Self {
+            rows: self.rows.min(other.rows),
+            bytes: self.bytes.min(other.bytes),
+            timeout: self.timeout.min(other.timeout),
+        }
+    }
+}
+
+/// A database could not answer. The text is for the author of the query: it
+/// holds no rows, no paths and nothing of the connection.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file cannot be opened.
@@ -20,4 +90,31 @@ pub enum Error {
     /// The query failed.
     #[error("the query failed")]
     Query(#[source] rusqlite::Error),
+    /// The statement is not one that a source runs.
+    #[error("the statement is refused: {0}")]
+    Refused(String),
+    /// A parameter of the statement has no value.
+    #[error("the parameter :{0} has no value")]
+    Missing(String),
+    /// There is a value for a parameter that the statement does not have.
+    #[error("the statement has no parameter :{0}")]
+    Undeclared(String),
+    /// A text has a character that no database takes.
+    #[error("the value of the parameter :{0} has a NUL character")]
+    Nul(String),
+    /// The database does not run the statement.
+    #[error("the database says: {0}")]
+    Database(String),
+    /// No table or view of this name may be read.
+    #[error("there is no table {0} to read")]
+    NoTable(String),
+    /// The settings of the source cannot be used.
+    #[error("cannot use the source: {0}")]
+    Settings(String),
+    /// The database cannot be reached. Its cause is for the log only.
+    #[error("the database cannot be reached")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The process ends before the work was done.
+    #[error("the hub is stopping")]
+    Stopping,
 }

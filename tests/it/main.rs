@@ -30,6 +30,7 @@ mod registry;
 mod retrieval;
 mod servers;
 mod sessions;
+mod source;
 mod store;
 mod tidy;
 mod upstream;

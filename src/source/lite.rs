@@ -1,0 +1,152 @@
+//! Reading an SQLite file with SQL that others wrote.
+//!
+//! SQLite asks, for every table, column and function of a statement, whether it
+//! may be used ([`rules`]); the file is opened read-only, and a query is bounded
+//! in time, memory and what each function may do.
+
+mod connection;
+mod explore;
+mod functions;
+mod rules;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use rusqlite::ErrorCode;
+use tokio::{
+    sync::Semaphore,
+    time::{self, Instant},
+};
+
+use super::{
+    Error, Limits, Parameters, Rows, Settings, Value,
+    rows::Collector,
+    statement::{Bound, Statement},
+};
+use crate::tasks::Tasks;
+use connection::Reader;
+
+const MAX_IDLE: usize = 5;
+/// Queries that run at the same time.
+const MOST: usize = 20;
+
+/// A file that is read and never written.
+#[derive(Clone, Debug)]
+pub(super) struct Lite(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    settings: Settings,
+    tasks: Tasks,
+    idle: Mutex<Vec<Reader>>,
+    turns: Arc<Semaphore>,
+}
+
+/// One query as a thread gets it.
+struct Job {
+    statement: Statement,
+    bound: Bound,
+    values: Vec<Value>,
+    limits: Limits,
+    deadline: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+/// Stops a query that nobody waits for.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl Lite {
+    pub(super) fn open(path: &Path, settings: Settings, tasks: &Tasks) -> Result<Self, Error> {
+        let first = Reader::open(path, &settings).map_err(Error::Open)?;
+        Ok(Self(Arc::new(Inner {
+            path: path.to_owned(),
+            settings,
+            tasks: tasks.clone(),
+            idle: Mutex::new(vec![first]),
+            turns: Arc::new(Semaphore::new(MOST)),
+        })))
+    }
+
+    pub(super) async fn query(
+        &self,
+        statement: Statement,
+        parameters: &Parameters,
+        limits: Limits,
+    ) -> Result<Rows, Error> {
+        let values = parameters.for_names(&statement.parameters())?;
+        let values = values.into_iter().cloned().collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let job = Job {
+            bound: statement.bound(),
+            statement,
+            values,
+            limits,
+            deadline: Instant::now() + limits.timeout,
+            stop: Arc::clone(&stop),
+        };
+        let _stop = Stop(stop);
+        let done = time::timeout(limits.timeout, self.run(move |reader| read(reader, &job)));
+        done.await.unwrap_or(Err(Error::TooSlow))
+    }
+
+    /// Does some work with a connection on a thread that may block.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reader) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let turn = Arc::clone(&self.0.turns).acquire_owned().await;
+        let turn = turn.map_err(|_| Error::Stopping)?;
+        let inner = Arc::clone(&self.0);
+        let done = self.0.tasks.blocking(move || {
+            // The turn ends with the work, not with the wait for it.
+            let _turn = turn;
+            let mut reader = inner.take()?;
+            let done = work(&mut reader);
+            inner.put_back(reader);
+            done
+        });
+        done.await.unwrap_or(Err(Error::Stopping))
+    }
+}
+
+impl Inner {
+    fn take(&self) -> Result<Reader, Error> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        match idle {
+            Some(reader) => Ok(reader),
+            None => Reader::open(&self.path, &self.settings).map_err(Error::Open),
+        }
+    }
+
+    fn put_back(&self, reader: Reader) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(reader);
+        }
+    }
+}
+
+fn read(reader: &mut Reader, job: &Job) -> Result<Rows, Error> {
+    reader.refresh(&job.statement)?;
+    let (stop, deadline) = (Arc::clone(&job.stop), job.deadline);
+    reader.arm(move || stop.load(Relaxed) || deadline <= Instant::now())?;
+    let done = reader.read(&job.bound.sql, &job.values, job.limits);
+    reader.disarm();
+    done
+}

@@ -1,0 +1,313 @@
+//! Which tables and functions a statement may use.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{
+    Connection,
+    hooks::{AuthAction, AuthContext},
+};
+
+use crate::source::Settings;
+
+/// Functions that only calculate.
+const FUNCTIONS: &[&str] = &[
+    "->",
+    "->>",
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "avg",
+    "bm25",
+    "ceil",
+    "ceiling",
+    "char",
+    "coalesce",
+    "concat",
+    "concat_ws",
+    "cos",
+    "cosh",
+    "count",
+    "cume_dist",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "date",
+    "datetime",
+    "degrees",
+    "dense_rank",
+    "exp",
+    "first_value",
+    "floor",
+    "format",
+    "glob",
+    "group_concat",
+    "hex",
+    "highlight",
+    "if",
+    "ifnull",
+    "iif",
+    "instr",
+    "json",
+    "json_array",
+    "json_array_insert",
+    "json_array_length",
+    "json_error_position",
+    "json_extract",
+    "json_group_array",
+    "json_group_object",
+    "json_insert",
+    "json_object",
+    "json_pretty",
+    "json_quote",
+    "json_remove",
+    "json_replace",
+    "json_set",
+    "json_type",
+    "json_valid",
+    "jsonb",
+    "jsonb_array",
+    "jsonb_extract",
+    "jsonb_group_array",
+    "jsonb_group_object",
+    "jsonb_insert",
+    "jsonb_object",
+    "jsonb_remove",
+    "jsonb_replace",
+    "jsonb_set",
+    "julianday",
+    "lag",
+    "last_value",
+    "lead",
+    "length",
+    "like",
+    "likelihood",
+    "likely",
+    "ln",
+    "log",
+    "log10",
+    "log2",
+    "lower",
+    "ltrim",
+    "match",
+    "max",
+    "median",
+    "min",
+    "mod",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "octet_length",
+    "percent_rank",
+    "percentile",
+    "percentile_cont",
+    "percentile_disc",
+    "pi",
+    "pow",
+    "power",
+    "printf",
+    "quote",
+    "radians",
+    "random",
+    "rank",
+    "replace",
+    "round",
+    "row_number",
+    "rtrim",
+    "sign",
+    "sin",
+    "sinh",
+    "snippet",
+    "soundex",
+    "sqrt",
+    "strftime",
+    "string_agg",
+    "substr",
+    "substring",
+    "subtype",
+    "sum",
+    "tan",
+    "tanh",
+    "time",
+    "timediff",
+    "total",
+    "trim",
+    "trunc",
+    "typeof",
+    "unicode",
+    "unistr",
+    "unistr_quote",
+    "unixepoch",
+    "unlikely",
+    "upper",
+    "zeroblob",
+];
+/// Tables that are made of their arguments.
+const TABLE_FUNCTIONS: &[&str] = &["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
+/// What a full-text index keeps its data in; it reads them by statements of its
+/// own.
+const SHADOWS: &[&str] = &[
+    "_data",
+    "_idx",
+    "_content",
+    "_docsize",
+    "_config",
+    "_node",
+    "_rowid",
+    "_parent",
+    "_segments",
+    "_segdir",
+    "_stat",
+];
+
+/// What may be used, with all names in small letters.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// The tables and views that may be read, by their names as written.
+    allowed: HashMap<String, String>,
+    views: Vec<String>,
+    functions: HashSet<String>,
+    /// What views read, learnt from SQLite.
+    reads: HashMap<String, HashSet<String>>,
+    sealed: bool,
+}
+
+pub(super) enum Verdict {
+    Allow,
+    Refuse(String),
+}
+
+impl Rules {
+    /// The rules for the schema as it is now.
+    pub(super) fn read(connection: &Connection, settings: &Settings) -> rusqlite::Result<Self> {
+        let mut rules = Self::default();
+        let functions = settings.functions.iter().map(|it| it.to_ascii_lowercase());
+        rules.functions = functions.collect();
+        let listed: HashSet<String> = settings.relations.iter().map(|it| listed(it)).collect();
+        let mut relations = connection.prepare(
+            "SELECT name, type, coalesce(sql, '') LIKE 'CREATE VIRTUAL%' FROM main.sqlite_schema
+             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+        )?;
+        let mut rows = relations.query([])?;
+        let mut modules = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (name, kind, is_module): (String, String, bool) =
+                (row.get(0)?, row.get(1)?, row.get(2)?);
+            let key = name.to_ascii_lowercase();
+            if !listed.is_empty() && !listed.contains(&key) {
+                continue;
+            }
+            if kind == "view" {
+                rules.views.push(name.clone());
+            }
+            if is_module {
+                modules.push(key.clone());
+            }
+            rules.allowed.insert(key, name);
+        }
+        let shadows = modules
+            .iter()
+            .flat_map(|it| SHADOWS.iter().map(move |end| format!("{it}{end}")));
+        let reads = rules.reads.entry(String::new()).or_default();
+        reads.extend(shadows);
+        Ok(rules)
+    }
+
+    /// The views that may be read.
+    pub(super) fn views(&self) -> Vec<String> {
+        self.views.clone()
+    }
+
+    /// The relation as it is written, if it may be read.
+    pub(super) fn find(&self, name: &str) -> Option<&str> {
+        self.allowed.get(&listed(name)).map(String::as_str)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.allowed.values().map(String::as_str)
+    }
+
+    /// Notes what a view reads while it is prepared.
+    pub(super) fn learn(&mut self, context: &AuthContext<'_>) {
+        let AuthAction::Read { table_name, .. } = context.action else {
+            return;
+        };
+        if let (Some(view), false) = (context.accessor, self.sealed) {
+            let reads = self.reads.entry(view.to_ascii_lowercase()).or_default();
+            reads.insert(table_name.to_ascii_lowercase());
+        }
+    }
+
+    /// Nothing more is learnt: from here on maru's statements are about data.
+    pub(super) fn seal(&mut self) {
+        self.sealed = true;
+    }
+
+    /// Whether a name means what may be read through a view only. A statement
+    /// may not have it: SQLite tells views and the statement's own names apart
+    /// no better than by name.
+    pub(super) fn hides(&self, name: &str) -> bool {
+        !self.allowed.contains_key(name)
+            && self
+                .reads
+                .iter()
+                .any(|(view, reads)| !view.is_empty() && reads.contains(name))
+    }
+
+    pub(super) fn judge(&self, context: &AuthContext<'_>) -> Verdict {
+        match context.action {
+            AuthAction::Select | AuthAction::Recursive => Verdict::Allow,
+            AuthAction::Function { function_name } => self.judge_function(function_name),
+            AuthAction::Read { table_name, .. } => self.judge_table(table_name, context.accessor),
+            // A full-text index looks whether its file has changed.
+            AuthAction::Pragma {
+                pragma_name: "data_version",
+                pragma_value: None,
+            } => Verdict::Allow,
+            _ => Verdict::Refuse("a query may only read".to_owned()),
+        }
+    }
+
+    fn judge_function(&self, name: &str) -> Verdict {
+        let key = name.to_ascii_lowercase();
+        match FUNCTIONS.binary_search(&key.as_str()).is_ok() || self.functions.contains(&key) {
+            true => Verdict::Allow,
+            false => Verdict::Refuse(format!("the function {name} may not be called")),
+        }
+    }
+
+    fn judge_table(&self, name: &str, accessor: Option<&str>) -> Verdict {
+        let key = name.to_ascii_lowercase();
+        let by = accessor.map(str::to_ascii_lowercase).unwrap_or_default();
+        let behind = |view: &str| self.reads.get(view).is_some_and(|it| it.contains(&key));
+        let is_made = TABLE_FUNCTIONS.contains(&key.as_str());
+        match self.allowed.contains_key(&key) || is_made || behind(&by) || behind("") {
+            true => Verdict::Allow,
+            false => Verdict::Refuse(format!(
+                "the relation {name} is not one that this source offers"
+            )),
+        }
+    }
+}
+
+/// A name from outside as a key; the only schema is `main`.
+fn listed(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix("main.")
+        .map(str::to_owned)
+        .unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_can_be_searched() {
+        assert!(FUNCTIONS.is_sorted());
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading a PostgreSQL database with SQL that others wrote.
+//!
+//! A statement is checked by name, prepared by the server in a transaction that
+//! only reads, checked again by what the server found it to mean, and run as a
+//! sub-query that makes each row one JSON text. The transaction never commits.
+
+mod address;
+mod catalogue;
+mod error;
+mod explore;
+mod functions;
+mod guard;
+mod session;
+mod value;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use tokio::time::{self, Instant};
+use tokio_postgres::NoTls;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Error, Limits, Parameters, Rows, Settings, statement::Statement};
+use crate::tasks::Tasks;
+use catalogue::Catalogue;
+use session::Session;
+
+pub use address::{Address, Server};
+
+/// Connections that are kept open.
+const KEPT: usize = 5;
+const MOST: usize = 20;
+/// How old the picture of the catalogue may be, and how long a connection above
+/// [`KEPT`] may be idle.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// A pool of connections to one database.
+#[derive(Clone, Debug)]
+pub(super) struct Postgres(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    pool: Pool,
+    settings: Settings,
+    tasks: Tasks,
+    catalogue: Mutex<Option<(Instant, Arc<Catalogue>)>>,
+}
+
+impl Postgres {
+    pub(super) fn open(
+        name: &str,
+        address: &Address,
+        settings: Settings,
+        tasks: &Tasks,
+    ) -> Result<Self, Error> {
+        let inner = Arc::new(Inner {
+            name: name.to_owned(),
+            pool: pool(address)?,
+            settings,
+            tasks: tasks.clone(),
+            catalogue: Mutex::default(),
+        });
+        tasks.spawn(keep(Arc::downgrade(&inner), tasks.stop()));
+        Ok(Self(inner))
+    }
+
+    pub(super) async fn query(
+        &self,
+        statement: &Statement,
+        parameters: &Parameters,
+        limits: Limits,
+    ) -> Result<Rows, Error> {
+        let done = time::timeout(limits.timeout, self.run(statement, parameters, limits)).await;
+        done.unwrap_or(Err(Error::TooSlow))
+    }
+
+    async fn run(
+        &self,
+        statement: &Statement,
+        parameters: &Parameters,
+        limits: Limits,
+    ) -> Result<Rows, Error> {
+        let bound = statement.bound();
+        let values = parameters.for_names(&statement.parameters())?;
+        let values = bound.slots.iter().filter_map(|it| values.get(*it).copied());
+        let values: Vec<_> = values.collect();
+
+        let client = self.client().await?;
+        let catalogue = self.catalogue(&client).await?;
+        guard::names(statement, &catalogue)?;
+        let session = Session::new(client, &self.0.tasks);
+        let read = async {
+            let prepared = session.prepare(&bound.sql, &values, limits).await?;
+            guard::means(statement, &catalogue, &session.locked().await?)?;
+            session.read(&prepared, &values, limits).await
+        };
+        let read = read.await;
+        // A statement that was stopped half-way takes its connection with it.
+        if !matches!(&read, Ok((_, false)) | Err(Error::TooSlow)) {
+            session.close().await;
+        }
+        read.map(|(rows, _)| rows)
+    }
+
+    async fn client(&self) -> Result<Object, Error> {
+        self.0.pool.get().await.map_err(error::pool)
+    }
+
+    /// A picture of the catalogue that is fresh enough.
+    async fn catalogue(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
+        if let Some(known) = self.0.known() {
+            return Ok(known);
+        }
+        let loaded = Catalogue::load(client, &self.0.settings)
+            .await
+            .map_err(error::own)?;
+        let loaded = Arc::new(loaded);
+        let mut kept = self
+            .0
+            .catalogue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *kept = Some((Instant::now(), Arc::clone(&loaded)));
+        Ok(loaded)
+    }
+}
+
+impl Inner {
+    fn known(&self) -> Option<Arc<Catalogue>> {
+        let kept = self
+            .catalogue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let fresh = kept.as_ref().filter(|(since, _)| since.elapsed() < FRESH);
+        fresh.map(|(_, catalogue)| Arc::clone(catalogue))
+    }
+
+    /// Closes connections that are idle, down to those that are kept.
+    fn trim(&self) {
+        let mut kept = 0;
+        self.pool.retain(|_, metrics| {
+            kept += 1;
+            kept <= KEPT || metrics.last_used() < FRESH
+        });
+    }
+}
+
+fn pool(address: &Address) -> Result<Pool, Error> {
+    let recycling_method = RecyclingMethod::Fast;
+    let manager =
+        Manager::from_config(address.config()?, NoTls, ManagerConfig { recycling_method });
+    Pool::builder(manager)
+        .max_size(MOST)
+        .runtime(Runtime::Tokio1)
+        .create_timeout(Some(Duration::from_secs(5)))
+        .wait_timeout(Some(Duration::from_secs(5)))
+        .build()
+        .map_err(|error| Error::Settings(error.to_string()))
+}
+
+/// Opens the connections that are kept, then closes those that are too many,
+/// until the source is gone.
+async fn keep(source: Weak<Inner>, stop: CancellationToken) {
+    if let Some(inner) = source.upgrade().map(Postgres) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = warm(&inner) => (),
+        }
+    }
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = time::sleep(FRESH) => (),
+        }
+        match source.upgrade() {
+            Some(inner) => inner.trim(),
+            None => return,
+        }
+    }
+}
+
+async fn warm(source: &Postgres) {
+    let name = &source.0.name;
+    let mut clients = Vec::new();
+    for _ in 0..KEPT {
+        match source.client().await {
+            Ok(client) => clients.push(client),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                warn!(source.name = %name, ?cause, "source {name}: {error}; tried again when asked");
+                return;
+            }
+        }
+    }
+    let Some(client) = clients.first() else {
+        return;
+    };
+    let Ok(catalogue) = source.catalogue(client).await else {
+        return;
+    };
+    if !catalogue.powers.is_empty() {
+        let powers = catalogue.powers.join(", ");
+        warn!(source.name = %name, powers, "the role of source {name} {powers}; give it one that may only read");
+    }
+}

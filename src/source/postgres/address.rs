@@ -1,0 +1,118 @@
+//! Where a database is and who asks it.
+
+use tokio_postgres::{Config, config::SslMode};
+
+use crate::{config::Secret, source::Error};
+
+const NO_TLS: &str = "it asks for TLS, which maru does not speak to PostgreSQL yet; \
+    use sslmode=disable on a network that you trust";
+
+/// The address of a PostgreSQL database.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// `postgres://user:password@host:port/database`
+    Url(Secret),
+    /// The same in parts.
+    Server(Server),
+}
+
+/// A database in parts.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Name or address, or the directory of a socket.
+    pub host: String,
+    /// The port, mostly 5432.
+    pub port: u16,
+    /// The role that maru has there; best one that may only read.
+    pub user: String,
+    /// Its password.
+    pub password: Secret,
+    /// The database.
+    pub database: String,
+}
+
+impl Address {
+    /// What connects there, read-only before anybody asks. The errors quote
+    /// nothing, because the password could be anywhere in what cannot be read.
+    pub(super) fn config(&self) -> Result<Config, Error> {
+        let mut config = match self {
+            Self::Url(url) => parse(url.reveal())?,
+            Self::Server(server) => server.config(),
+        };
+        if config.get_ssl_mode() == SslMode::Require {
+            return wrong(NO_TLS);
+        }
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return wrong("its address names no host");
+        }
+        let ours = "-c default_transaction_read_only=on -c standard_conforming_strings=on";
+        let given = config.get_options().unwrap_or_default();
+        let options = format!("{given} {ours}");
+        config.options(options.trim()).application_name("maru");
+        Ok(config)
+    }
+}
+
+impl Server {
+    fn config(&self) -> Config {
+        let mut config = Config::new();
+        config
+            .host(&self.host)
+            .port(self.port)
+            .user(&self.user)
+            .password(self.password.reveal())
+            .dbname(&self.database);
+        config
+    }
+}
+
+fn parse(url: &str) -> Result<Config, Error> {
+    let schemes = ["postgres://", "postgresql://"];
+    if !schemes.iter().any(|it| url.starts_with(it)) {
+        return wrong("its address does not start with postgres://");
+    }
+    if url.contains("sslmode=verify") {
+        return wrong(NO_TLS);
+    }
+    url.parse()
+        .or_else(|_| wrong("its address cannot be read; %40 stands for @ in a password"))
+}
+
+fn wrong<T>(why: &str) -> Result<T, Error> {
+    Err(Error::Settings(why.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_without_quoting_it() {
+        let cases = [
+            "mysql://u:hush@a/m",
+            "host=a password=hush",
+            "postgres://u:hush@a:port/m",
+            "postgres://u:hush@a/m?hat=1",
+            "postgres://u:hush@",
+            "postgres://u:hush@a/m?sslmode=require",
+            "postgres://u:hush@a/m?sslmode=verify-full",
+        ];
+        for url in cases {
+            let address = Address::Url(url.to_owned().into());
+            let why = address.config().unwrap_err().to_string();
+            assert!(!why.contains("hush"), "{why}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_read_only_whatever_the_address_says() {
+        let url = "postgres://a/m?options=-c%20default_transaction_read_only=off";
+        let config = Address::Url(url.to_owned().into()).config().unwrap();
+        assert!(
+            config
+                .get_options()
+                .unwrap()
+                .contains("off -c default_transaction_read_only=on")
+        );
+    }
+}

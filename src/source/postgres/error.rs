@@ -1,0 +1,70 @@
+//! The server's errors, as far as they are for the author of a query.
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::source::Error;
+
+/// While a statement is prepared nothing is read, so the server's words can
+/// quote no data.
+pub(super) fn prepared(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(told) if is_stopped(told) => Error::TooSlow,
+        Some(told) => Error::Database(match told.hint() {
+            Some(hint) => format!("{} ({hint})", told.message()),
+            None => told.message().to_owned(),
+        }),
+        None => Error::Unreachable(Box::new(error)),
+    }
+}
+
+/// While it runs, a message may quote what was read; only its kind is told.
+pub(super) fn run(error: tokio_postgres::Error) -> Error {
+    let Some(told) = error.as_db_error() else {
+        // Some mistakes in parameters are found on this side.
+        return Error::Unreachable(Box::new(error));
+    };
+    if is_stopped(told) {
+        return Error::TooSlow;
+    }
+    let code = told.code();
+    let known = match *code {
+        SqlState::INVALID_TEXT_REPRESENTATION | SqlState::INVALID_DATETIME_FORMAT => {
+            "a value does not have the form that its type needs"
+        }
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE => "a number is too large for its type",
+        SqlState::DIVISION_BY_ZERO => "division by zero",
+        SqlState::CARDINALITY_VIOLATION => "a sub-query gives more than one row",
+        SqlState::INSUFFICIENT_PRIVILEGE => "the role may not read this",
+        SqlState::READ_ONLY_SQL_TRANSACTION => "the statement would write",
+        SqlState::LOCK_NOT_AVAILABLE => "a table is locked",
+        _ => class(code.code()),
+    };
+    Error::Database(format!("{known} (SQLSTATE {})", code.code()))
+}
+
+fn class(code: &str) -> &'static str {
+    match code.get(..2) {
+        Some("22") => "a value cannot be used as it is",
+        Some("42") => "the statement is not valid",
+        Some("53" | "54") => "the query needs more than the server gives",
+        _ => "the query failed",
+    }
+}
+
+fn is_stopped(told: &DbError) -> bool {
+    *told.code() == SqlState::QUERY_CANCELED
+}
+
+/// No connection could be had.
+pub(super) fn pool(error: PoolError) -> Error {
+    match error {
+        PoolError::Timeout(_) => Error::TooSlow,
+        other => Error::Unreachable(Box::new(other)),
+    }
+}
+
+/// Something failed that nobody wrote SQL for.
+pub(super) fn own(error: tokio_postgres::Error) -> Error {
+    Error::Unreachable(Box::new(error))
+}

@@ -1,0 +1,365 @@
+//! One statement, checked as far as that goes without a database.
+
+use std::fmt::Write;
+
+use super::{
+    Error, MAX_CHAIN, MAX_TEXT,
+    lexer::{Dialect, Kind, Token, tokens},
+};
+
+/// How deep parentheses, brackets and `CASE`s may be nested.
+const MAX_DEPTH: usize = 100;
+/// The longest name that PostgreSQL keeps; it cuts the rest off.
+pub(super) const MAX_NAME: usize = 63;
+
+/// The text of one query with its tokens.
+#[derive(Debug)]
+pub(super) struct Statement {
+    text: String,
+    tokens: Vec<Token>,
+    dialect: Dialect,
+}
+
+/// A statement as the database gets it, and the parameters behind its numbers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) sql: String,
+    /// For each number the name's place in [`Statement::parameters`].
+    pub(super) slots: Vec<usize>,
+}
+
+impl Statement {
+    /// Reads exactly one query. A space that does not break is a space: people
+    /// and models paste it, and no database takes it.
+    pub(super) fn read(sql: &str, dialect: Dialect) -> Result<Self, Error> {
+        if MAX_TEXT < sql.len() {
+            return refuse(format!("it is longer than {MAX_TEXT} bytes"));
+        }
+        let text = sql.replace('\u{a0}', " ");
+        if text.contains('\0') {
+            return refuse("it has a character that is not text");
+        }
+        let mut tokens = tokens(&text, dialect)?;
+        while tokens.last().is_some_and(|it| it.kind == Kind::Semicolon) {
+            tokens.pop();
+        }
+        let statement = Self {
+            text,
+            tokens,
+            dialect,
+        };
+        statement.check_kinds()?;
+        statement.check_first_word()?;
+        statement.check_size()?;
+        statement.check_words()?;
+        Ok(statement)
+    }
+
+    pub(super) fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// The text without the comments and semicolons behind it.
+    pub(super) fn sql(&self) -> &str {
+        let end = self.tokens.last().map_or(0, |it| it.end);
+        self.text.get(..end).unwrap_or_default()
+    }
+
+    pub(super) fn text(&self, token: &Token) -> &str {
+        self.text.get(token.start..token.end).unwrap_or_default()
+    }
+
+    /// Whether the token at this place is the keyword, given in capitals.
+    pub(super) fn is_word(&self, at: usize, word: &str) -> bool {
+        let token = self.tokens.get(at).filter(|it| it.kind == Kind::Word);
+        token.is_some_and(|it| self.text(it).eq_ignore_ascii_case(word))
+    }
+
+    pub(super) fn kind(&self, at: usize) -> Option<Kind> {
+        self.tokens.get(at).map(|it| it.kind)
+    }
+
+    /// The name at this place as the database knows it.
+    pub(super) fn name(&self, at: usize) -> Option<String> {
+        let token = self.tokens.get(at)?;
+        let text = self.text(token);
+        let name = match token.kind {
+            Kind::Word => text.to_ascii_lowercase(),
+            Kind::Quoted => unquoted(text),
+            // SQLite takes text where a name belongs.
+            Kind::Text if self.dialect == Dialect::Sqlite => unquoted(text),
+            _ => return None,
+        };
+        Some(match self.dialect {
+            Dialect::Postgres => cut(name),
+            Dialect::Sqlite => name.to_ascii_lowercase(),
+        })
+    }
+
+    /// The names of the parameters, in the order of their first use.
+    pub(super) fn parameters(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for token in self.tokens.iter().filter(|it| it.kind == Kind::Parameter) {
+            let name = self.text(token).trim_start_matches(':');
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The statement with a number for each `:name`, the same for the same name.
+    ///
+    /// `:name IS NULL` gets a number of its own in PostgreSQL, which finds the
+    /// type of a parameter by its use, and there it has no type.
+    pub(super) fn bound(&self) -> Bound {
+        let names = self.parameters();
+        let mut slots: Vec<usize> = (0..names.len()).collect();
+        let mut sql = String::with_capacity(self.text.len());
+        let mut from = 0;
+        for (at, token) in self.tokens.iter().enumerate() {
+            if token.kind != Kind::Parameter {
+                continue;
+            }
+            let name = self.text(token).trim_start_matches(':');
+            let slot = names.iter().position(|it| *it == name).unwrap_or_default();
+            sql.push_str(self.text.get(from..token.start).unwrap_or_default());
+            from = token.end;
+            let _ = match self.dialect {
+                Dialect::Sqlite => write!(sql, "?{} ", slot + 1),
+                Dialect::Postgres if self.is_null_test(at) => {
+                    slots.push(slot);
+                    write!(sql, "${}::pg_catalog.text ", slots.len())
+                }
+                Dialect::Postgres => write!(sql, "${} ", slot + 1),
+            };
+        }
+        sql.push_str(self.sql().get(from..).unwrap_or_default());
+        Bound { sql, slots }
+    }
+
+    fn is_null_test(&self, at: usize) -> bool {
+        let begins = at.checked_sub(1).is_some_and(|before| {
+            let words = [
+                "WHERE", "AND", "OR", "NOT", "WHEN", "ON", "HAVING", "SELECT",
+            ];
+            let opens = [Kind::Open, Kind::Comma];
+            self.kind(before).is_some_and(|it| opens.contains(&it))
+                || words.iter().any(|it| self.is_word(before, it))
+        });
+        let not = usize::from(self.is_word(at + 2, "NOT"));
+        begins && self.is_word(at + 1, "IS") && self.is_word(at + 2 + not, "NULL")
+    }
+
+    fn check_kinds(&self) -> Result<(), Error> {
+        for token in &self.tokens {
+            match token.kind {
+                Kind::Semicolon => return refuse("it is more than one statement"),
+                Kind::Placeholder => return refuse("parameters are written :name"),
+                Kind::Other => return refuse("it has a character that is no SQL"),
+                _ => (),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_first_word(&self) -> Result<(), Error> {
+        let mut words = self.tokens.iter().skip_while(|it| it.kind == Kind::Open);
+        let first = words.next().map(|it| self.text(it)).unwrap_or_default();
+        let mut queries = ["SELECT", "VALUES", "WITH", "TABLE"].iter();
+        match queries.any(|it| first.eq_ignore_ascii_case(it)) {
+            true => Ok(()),
+            false => refuse("only a query can be run: SELECT, VALUES or WITH … SELECT"),
+        }
+    }
+
+    /// Counts how deep it is nested and how long its chains are, before anybody
+    /// walks it by recursion.
+    fn check_size(&self) -> Result<(), Error> {
+        let mut chains = vec![0_usize];
+        for at in 0..self.tokens.len() {
+            let depth = chains.len();
+            match self.kind(at) {
+                Some(Kind::Open | Kind::OpenBracket) => chains.push(0),
+                Some(Kind::Close | Kind::CloseBracket) if depth > 1 => drop(chains.pop()),
+                Some(Kind::Comma) => set_last(&mut chains, |_| 0),
+                Some(Kind::Operator | Kind::Cast) => set_last(&mut chains, |it| it + 1),
+                Some(Kind::Word) if self.is_word(at, "CASE") => chains.push(0),
+                Some(Kind::Word) if self.is_word(at, "END") && depth > 1 => drop(chains.pop()),
+                Some(Kind::Word) if self.is_link(at) => set_last(&mut chains, |it| it + 1),
+                _ => (),
+            }
+            if MAX_DEPTH < chains.len() {
+                return refuse(format!("it is nested more than {MAX_DEPTH} deep"));
+            }
+            if chains.last().is_some_and(|it| MAX_CHAIN < *it) {
+                return refuse(format!(
+                    "a chain of operators has more than {MAX_CHAIN} terms"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_link(&self, at: usize) -> bool {
+        let links = [
+            "AND",
+            "OR",
+            "NOT",
+            "UNION",
+            "INTERSECT",
+            "EXCEPT",
+            "JOIN",
+            "IS",
+            "IN",
+            "LIKE",
+            "ILIKE",
+            "GLOB",
+            "COLLATE",
+            "BETWEEN",
+            "ISNULL",
+            "NOTNULL",
+        ];
+        links.iter().any(|it| self.is_word(at, it))
+    }
+
+    /// Refuses words that a query has only if it does more than read. Names may
+    /// be spelt like them behind a dot or `AS`.
+    fn check_words(&self) -> Result<(), Error> {
+        for at in 0..self.tokens.len() {
+            let before = at.checked_sub(1);
+            let is_label =
+                before.is_some_and(|it| self.kind(it) == Some(Kind::Dot) || self.is_word(it, "AS"));
+            if is_label {
+                continue;
+            }
+            let locks = ["UPDATE", "SHARE", "NO", "KEY"];
+            let locks = locks.iter().any(|it| self.is_word(at + 1, it));
+            if self.is_word(at, "INTO") || (self.is_word(at, "FOR") && locks) {
+                return refuse("a query may not write or lock");
+            }
+            let begins = before.is_none_or(|it| self.kind(it) == Some(Kind::Open));
+            let writes = ["INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"];
+            let writes = writes.iter().any(|it| self.is_word(at, it));
+            if begins && writes && self.kind(at + 1) == Some(Kind::Word) {
+                return refuse("a query may not write");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Refused(why.into()))
+}
+
+fn set_last(chains: &mut [usize], change: impl Fn(usize) -> usize) {
+    if let Some(last) = chains.last_mut() {
+        *last = change(*last);
+    }
+}
+
+/// A name without its quotes.
+fn unquoted(text: &str) -> String {
+    let mut inner = text.chars();
+    let (Some(first), Some(_last)) = (inner.next(), inner.next_back()) else {
+        return String::new();
+    };
+    if first == '[' {
+        return inner.as_str().to_owned();
+    }
+    let twice = String::from_iter([first, first]);
+    inner.as_str().replace(&twice, &first.to_string())
+}
+
+fn cut(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(MAX_NAME));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(sql: &str, dialect: Dialect) -> (String, Vec<usize>) {
+        let bound = Statement::read(sql, dialect).unwrap().bound();
+        (bound.sql, bound.slots)
+    }
+
+    #[test]
+    fn the_same_name_is_the_same_number() {
+        let sql = "SELECT :a+:b,:a; -- x";
+        assert_eq!(
+            bound(sql, Dialect::Postgres),
+            ("SELECT $1 +$2 ,$1 ".into(), vec![0, 1])
+        );
+        assert_eq!(
+            bound(sql, Dialect::Sqlite),
+            ("SELECT ?1 +?2 ,?1 ".into(), vec![0, 1])
+        );
+        let sql = "SELECT 1 WHERE (:a IS NULL OR x = :a)";
+        let expected = "SELECT 1 WHERE ($2::pg_catalog.text  IS NULL OR x = $1 )";
+        assert_eq!(bound(sql, Dialect::Postgres), (expected.into(), vec![0, 0]));
+    }
+
+    #[test]
+    fn only_one_query_is_read() {
+        let refused = [
+            "",
+            " ",
+            ";",
+            "-- x",
+            "DELETE FROM t",
+            "SELECT 1; SELECT 2",
+            "SELECT 1;;; x",
+            "/* SELECT */ DELETE FROM t",
+            "EXPLAIN SELECT 1",
+            "SELECT $1",
+            "SELECT \\x",
+            "SELECT 1 INTO t",
+            "SELECT 1 FOR UPDATE",
+            "SELECT * FROM t FOR NO KEY UPDATE",
+            "WITH a AS (DELETE FROM t RETURNING 1) SELECT 1",
+            "\u{feff}SELECT 1",
+            "SELECT 1\0",
+        ];
+        for sql in refused {
+            assert!(Statement::read(sql, Dialect::Postgres).is_err(), "{sql}");
+        }
+        let read = [
+            "SELECT 1;",
+            "((SELECT 1)) UNION SELECT 2",
+            "VALUES (1)",
+            "TABLE t",
+            "with a as (select 1) select * from a",
+            "SELECT\u{a0}1",
+            "SELECT substring(a for 3), 1 AS into, t.update, ';' FROM t -- ;",
+        ];
+        for sql in read {
+            Statement::read(sql, Dialect::Postgres).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_long_is_refused() {
+        let read = |sql: String| Statement::read(&sql, Dialect::Postgres);
+        assert!(read(format!("SELECT 1{}", "+1".repeat(1000))).is_ok());
+        assert!(read(format!("SELECT 1{}", "+1".repeat(1001))).is_err());
+        assert!(read(format!("SELECT 1 IN (1{})", ",1".repeat(9000))).is_ok());
+        assert!(read(format!("SELECT {}1{}", "(".repeat(99), ")".repeat(99))).is_ok());
+        assert!(read(format!("SELECT {}1{}", "(".repeat(100), ")".repeat(100))).is_err());
+        assert!(read(format!("SELECT {}true", "NOT ".repeat(1001))).is_err());
+        assert!(read(format!("SELECT '{}'", "a".repeat(MAX_TEXT))).is_err());
+    }
+
+    #[test]
+    fn names_are_those_that_the_database_sees() {
+        let name = |sql, dialect| Statement::read(sql, dialect).unwrap().name(1).unwrap();
+        assert_eq!(name("SELECT FooBAR", Dialect::Postgres), "foobar");
+        assert_eq!(name("SELECT \"Foo\"\"B\"", Dialect::Postgres), "Foo\"B");
+        assert_eq!(name("SELECT [Foo B]", Dialect::Sqlite), "foo b");
+        assert_eq!(name("SELECT 'Foo''B'", Dialect::Sqlite), "foo'b");
+        let long = format!("SELECT {}", "a".repeat(70));
+        assert_eq!(name(&long, Dialect::Postgres).len(), 63);
+    }
+}

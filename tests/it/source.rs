@@ -1,0 +1,6 @@
+//! Sources against real databases: what they give, refuse and leave behind.
+
+mod fixture;
+mod hostile;
+mod postgres;
+mod sqlite;

@@ -1,0 +1,169 @@
+//! The hostile sets: nothing gets through, and what is meant well works.
+
+use std::{error::Error, time::Instant};
+
+use maru::source::{Kind, Limits, Parameters, Rows, Source, Value};
+use serde_json::Value as Json;
+
+use super::fixture::{CANARY, file, rows};
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) hostile: usize,
+    pub(super) legitimate: usize,
+}
+
+/// Sends every statement of a dialect; `check` looks at the database after each
+/// hostile one.
+pub(super) async fn statements(source: &Source, dialect: &str, check: impl AsyncFn(&str)) -> Tally {
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
+    for line in file("hostile_sql.jsonl").lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        if case["dialect"] != dialect || case["tier"] == "ext" {
+            continue;
+        }
+        let sql = text(&case);
+        let start = Instant::now();
+        let answer = rows(source, &sql).await;
+        let took = start.elapsed().as_millis();
+        let id = case["id"].as_str().unwrap();
+        let problem = match case["kind"] == "hostile" {
+            true => {
+                tally.hostile += 1;
+                check(id).await;
+                hostile(&case, &answer, took)
+            }
+            false => {
+                tally.legitimate += 1;
+                legitimate(&case, &answer)
+            }
+        };
+        if let Some(problem) = problem {
+            wrong.push(format!("{id} {}: {problem}", sql.get(..80).unwrap_or(&sql)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong.join("\n"));
+    tally
+}
+
+fn text(case: &Json) -> String {
+    let Some(parts) = case["parts"].as_array() else {
+        return case["sql"].as_str().unwrap().to_owned();
+    };
+    let part = |it: &Json| {
+        it[0]
+            .as_str()
+            .unwrap()
+            .repeat(it[1].as_u64().unwrap() as usize)
+    };
+    parts.iter().map(part).collect()
+}
+
+type Answer = Result<Rows, maru::source::Error>;
+
+fn hostile(case: &Json, answer: &Answer, took: u128) -> Option<String> {
+    let accepted = |what: &str| {
+        case["accept"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it == what)
+    };
+    if took > u128::from(case["max_ms"].as_u64().unwrap()) {
+        return Some(format!("took {took} ms"));
+    }
+    let said = said(answer);
+    if [CANARY, "/var/", "/tmp/", "root:x", "127.0.0.1"]
+        .iter()
+        .any(|it| said.contains(it))
+    {
+        return Some(format!("tells {said}"));
+    }
+    match answer {
+        Err(_) => None,
+        Ok(rows) if rows.truncated && accepted("truncated") => None,
+        Ok(rows) if rows.count <= 1000 && accepted("rows_small") => None,
+        Ok(_) => Some(format!("got through: {said}")),
+    }
+}
+
+/// All that a caller sees.
+fn said(answer: &Answer) -> String {
+    match answer {
+        Ok(rows) => format!("{:?} {}", rows.columns, rows.json),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn legitimate(case: &Json, answer: &Answer) -> Option<String> {
+    let rows = match answer {
+        Ok(rows) => rows,
+        Err(error) => return Some(format!("{error} {:?}", error.source())),
+    };
+    if case["rows"] != rows.count {
+        return Some(format!("{} rows", rows.count));
+    }
+    let json: Json = serde_json::from_str(&rows.json).unwrap();
+    let expected = case["first"].as_object();
+    let differs = expected.is_some_and(|it| it.iter().any(|(name, value)| json[0][name] != *value));
+    differs.then(|| rows.json.clone())
+}
+
+/// Calls the tools of the set with every set of arguments.
+pub(super) async fn arguments(source: &Source) -> usize {
+    let tools: Json = serde_json::from_str(&file("param_tools.json")).unwrap();
+    let mut count = 0;
+    for line in file("hostile_params.jsonl").lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        let Some(name) = case["tool"].as_str() else {
+            continue;
+        };
+        let tool = tools
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["name"] == name)
+            .unwrap();
+        let answer = call(source, tool, &case["args"]).await;
+        let problem = match case["expect"].as_str().unwrap() {
+            "error" => answer.is_ok().then(|| "no error".to_owned()),
+            "error_or_zero" => answer
+                .is_ok_and(|it| it.count > 0)
+                .then(|| "a row".to_owned()),
+            _ => match answer {
+                Ok(rows) => legitimate(&case, &Ok(rows)),
+                Err(error) => Some(error),
+            },
+        };
+        assert_eq!(problem, None, "{line}");
+        count += 1;
+    }
+    count
+}
+
+/// Reads arguments as a tool would, by their declared kinds.
+async fn call(source: &Source, tool: &Json, arguments: &Json) -> Result<Rows, String> {
+    let mut parameters = Parameters::default();
+    let mut given = arguments.as_object().unwrap().clone();
+    for declared in tool["params"].as_array().unwrap() {
+        let name = declared["name"].as_str().unwrap();
+        let kind = match declared["type"].as_str().unwrap() {
+            "STRING" => Kind::Text,
+            "NUMBER" => Kind::Number,
+            _ => Kind::Boolean,
+        };
+        let json = given.shift_remove(name).unwrap_or_default();
+        let value = Value::read(kind, &json).ok_or("wrong kind")?;
+        if value == Value::Null && declared["required"] == true {
+            return Err("no value".into());
+        }
+        parameters.set(name, value);
+    }
+    for (name, _) in given {
+        parameters.set(name, Value::Null);
+    }
+    let sql = tool["sql"].as_str().unwrap();
+    let answer = source.query(sql, &parameters, Limits::default()).await;
+    answer.map_err(|it| it.to_string())
+}

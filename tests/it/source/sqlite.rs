@@ -1,0 +1,147 @@
+//! SQLite files.
+
+use std::time::Duration;
+
+use maru::{
+    source::{Kind, Limits, Parameters, Settings, Source, TableKind, Value},
+    tasks::Tasks,
+};
+
+use super::{
+    fixture::{json, rows, settings, sqlite_fixture},
+    hostile,
+};
+
+fn open(settings: Settings) -> (tempfile::TempDir, Source) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sqlite_fixture(directory.path());
+    let source = Source::sqlite("file", &path, settings, &Tasks::default()).unwrap();
+    (directory, source)
+}
+
+#[tokio::test]
+async fn sqlite_keeps_what_is_hostile_out() {
+    let (directory, source) = open(settings());
+    let path = directory.path().join("fixture.db");
+    let before = std::fs::read(&path).unwrap();
+    let tally = hostile::statements(&source, "sqlite", async |id| {
+        assert_eq!(
+            json(&source, "SELECT count(*) AS n FROM h_user").await,
+            r#"[{"n":200}]"#,
+            "{id}"
+        );
+    })
+    .await;
+    assert_eq!(
+        tally,
+        hostile::Tally {
+            hostile: 75,
+            legitimate: 17
+        }
+    );
+    assert_eq!(hostile::arguments(&source).await, 47);
+    assert!(before == std::fs::read(&path).unwrap());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn sqlite_values_are_exact() {
+    let (_directory, source) = open(Settings::default());
+    let cases = [
+        ("9007199254740993", "9007199254740993"),
+        ("0.1 + 0.2", "0.30000000000000004"),
+        ("1e999", "\"Infinity\""),
+        ("-1e999", "\"-Infinity\""),
+        ("NULL", "null"),
+        ("x'00ff'", r#""\\x00ff""#),
+        ("'이영희 \"x\" ' || char(10)", r#""이영희 \"x\" \n""#),
+        ("instr('가나다', '다')", "3"),
+        ("replace('aXbX', 'X', '--')", "\"a--b--\""),
+        ("trim('xxaxx', 'x')", "\"a\""),
+    ];
+    for (expression, expected) in cases {
+        let got = json(&source, &format!("SELECT {expression} AS v")).await;
+        assert_eq!(got, format!("[{{\"v\":{expected}}}]"), "{expression}");
+    }
+    let twice = rows(&source, "SELECT 1 AS id, 2 AS id").await.unwrap();
+    assert_eq!(
+        (twice.columns, twice.json.as_str()),
+        (vec!["id".into(), "id_2".into()], r#"[{"id":1,"id_2":2}]"#)
+    );
+}
+
+#[tokio::test]
+async fn sqlite_says_what_is_wrong_and_offers_its_own_tables() {
+    let (_directory, source) = open(settings());
+    let said = async |sql: &str| rows(&source, sql).await.unwrap_err().to_string();
+    assert_eq!(
+        said("SELECT nope FROM h_user").await,
+        "the database says: no such column: nope"
+    );
+    assert!(
+        said("SELECT key FROM maru_secrets")
+            .await
+            .contains("maru_secrets is not one")
+    );
+    assert!(
+        said("SELECT key FROM 'maru_secrets'")
+            .await
+            .contains("maru_secrets is not one")
+    );
+    assert!(
+        said("SELECT load_extension('x')")
+            .await
+            .contains("load_extension may not be called")
+    );
+    assert!(said("SELECT :a").await.contains(":a has no value"));
+    let both = "SELECT count(*) AS n FROM h_user WHERE (:d IS NULL OR dept = :d)";
+    let parameters: Parameters = [("d", Value::Text("dev".into()))].into_iter().collect();
+    let found = source
+        .query(both, &parameters, Limits::default())
+        .await
+        .unwrap();
+    assert_eq!(found.json, r#"[{"n":50}]"#);
+    assert_eq!(Value::read(Kind::Text, &serde_json::json!(1)), None);
+    let tables = source.tables().await.unwrap();
+    assert_eq!(tables.len(), 7);
+    let view = tables.iter().find(|it| it.name == "v_user_limits").unwrap();
+    assert_eq!(view.kind, TableKind::View);
+    let columns = source.describe("vacations").await.unwrap();
+    assert!(columns[0].primary_key && columns[1].primary_key && !columns[2].primary_key);
+    assert!(source.describe("maru_secrets").await.is_err());
+}
+
+#[tokio::test]
+async fn view_over_a_hidden_table_opens_only_itself() {
+    let mut settings = settings();
+    settings.relations.push("v_leaky".into());
+    let (_directory, source) = open(settings);
+    assert!(
+        json(&source, "SELECT nickname FROM v_leaky")
+            .await
+            .contains("second")
+    );
+    let hidden = [
+        "SELECT key FROM maru_secrets",
+        "WITH v_leaky AS (SELECT key FROM maru_secrets) SELECT * FROM v_leaky",
+        "WITH v_leaky AS (SELECT key FROM \"MARU_secrets\") SELECT * FROM v_leaky",
+        "WITH v_user_limits AS (SELECT key FROM maru_secrets) SELECT * FROM v_user_limits",
+    ];
+    for sql in hidden {
+        assert!(rows(&source, sql).await.is_err(), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_query_of_a_caller_who_left_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sqlite_fixture(directory.path());
+    let tasks = Tasks::default();
+    let source = Source::sqlite("file", &path, Settings::default(), &tasks).unwrap();
+    let endless =
+        "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM r) SELECT count(*) FROM r";
+    let left = tokio::time::timeout(Duration::from_millis(100), rows(&source, endless)).await;
+    assert!(left.is_err());
+    let closed = tokio::time::timeout(Duration::from_secs(1), tasks.close()).await;
+    assert!(closed.is_ok());
+}
