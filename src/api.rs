@@ -9,10 +9,11 @@ mod registry;
 mod roles;
 mod router;
 mod servers;
+mod sources;
 
 use std::sync::Arc;
 
-use crate::{access::Access, downstream::Engine, upstream::Manager};
+use crate::{access::Access, downstream::Engine, tool::builtin::Data, upstream::Manager};
 
 pub use gate::Gate;
 pub use listener::serve;
@@ -25,6 +26,8 @@ pub struct Hub {
     pub engine: Arc<Engine>,
     /// Knows the servers behind.
     pub servers: Arc<Manager>,
+    /// Knows the databases and documents.
+    pub data: Data,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

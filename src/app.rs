@@ -1,5 +1,7 @@
 //! What is built, in which order it starts, and how it stops.
 
+mod data;
+
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{ErrorKind, Write as _},
@@ -20,10 +22,14 @@ use crate::{
     config::{Config, Secret, environment},
     downstream::Engine,
     outbound::Policy,
+    retrieval::Index,
     source::{Sqlite, write_sample},
     store::Store,
     tasks::Tasks,
-    tool::{Catalog, OWN_SERVER, builtin},
+    tool::{
+        Catalog, OWN_SERVER,
+        builtin::{self, Data},
+    },
     upstream::{Backoff, Draft, Manager, Rules, Settings, Start},
 };
 
@@ -49,6 +55,7 @@ pub struct Core {
     tasks: Tasks,
     /// The same for what stands behind, which stops later.
     back: Tasks,
+    data: Data,
     store: Store,
     config: Config,
 }
@@ -74,18 +81,18 @@ impl Core {
         let (tasks, back) = (Tasks::default(), Tasks::default());
         let limits = &config.limits;
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), limits.max_result_bytes));
+        let mut offers = Vec::new();
         if config.sample_data {
             let path = config.data_dir.join(SAMPLE_FILE);
             let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
             let source = opened
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
-            catalog.publish(OWN_SERVER, &builtin::samples(&source));
+            offers.extend(builtin::samples(&source));
         }
-        let policy = Policy {
-            local: config.listen.ip().is_loopback(),
-            own_port,
-            allowed: config.outbound.allowed_hosts.clone(),
-        };
+        let policy = policy(&config, own_port);
+        let data = data::open(&config, &policy, &tasks).await?;
+        offers.extend(builtin::data(&data));
+        catalog.publish(OWN_SERVER, &offers);
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
@@ -94,6 +101,7 @@ impl Core {
             servers,
             tasks,
             back,
+            data,
             store,
             config,
         })
@@ -108,6 +116,20 @@ impl Core {
         if time::timeout(BACK, self.back.close()).await.is_err() {
             warn!("not every server was closed within {BACK:?}");
         }
+    }
+}
+
+/// The index of documents, for the command line.
+pub async fn open_index(config: &Config) -> Result<Index> {
+    make_directory(&config.data_dir)?;
+    data::open_index(config, &policy(config, None)).await
+}
+
+fn policy(config: &Config, own_port: Option<u16>) -> Policy {
+    Policy {
+        local: config.listen.ip().is_loopback(),
+        own_port,
+        allowed: config.outbound.allowed_hosts.clone(),
     }
 }
 
@@ -183,6 +205,7 @@ pub async fn start(config: Config) -> Result<Running> {
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
+        data: core.data.clone(),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,

@@ -3,6 +3,7 @@
 mod call;
 mod client;
 mod config;
+mod index;
 mod out;
 mod serve;
 mod servers;
@@ -51,6 +52,8 @@ enum Command {
     Call(call::Options),
     /// Manage the MCP servers whose tools the running hub offers
     Servers(servers::Options),
+    /// Manage the documents that similarity search finds
+    Index(index::Options),
     /// Show the settings in force and where each comes from
     Config(config::Options),
 }
@@ -88,6 +91,7 @@ impl Cli {
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
+            Command::Index(options) => index::run(&loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),
         }
     }

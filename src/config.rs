@@ -16,6 +16,6 @@ pub use reference::{Row, markdown, rows};
 pub use schema::schema;
 pub use secret::Secret;
 pub use values::{
-    ChromaDb, Config, Embedding, Http, Limits, Log, LogFormat, LogLevel, Mcp, McpSecurity, McpServer, Outbound,
-    Reconnection,
+    ChromaDb, Config, Embedding, Http, Limits, Log, LogFormat, LogLevel, Mcp, McpSecurity,
+    McpServer, Outbound, PostgreSql, Reconnection, SourceDefinition,
 };

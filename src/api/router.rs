@@ -16,7 +16,7 @@ use futures_util::{
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use super::{Hub, health, mcp, registry, roles, servers};
+use super::{Hub, health, mcp, registry, roles, servers, sources};
 use crate::{
     access::{Denied, Principal},
     downstream::http::reply,
@@ -50,6 +50,9 @@ fn router(hub: &Arc<Hub>) -> Router {
         )
         .route("/api/mcp/servers/{name}/{action}", post(servers::act))
         .route("/api/mcp/import", post(servers::import))
+        .route("/api/sources", get(sources::list))
+        .route("/api/sources/{name}/tables", get(sources::tables))
+        .route("/api/sources/{name}/tables/{table}", get(sources::columns))
         .route("/api/openapi.json", get(openapi))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

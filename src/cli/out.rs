@@ -17,6 +17,12 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "maru: {text}");
 }
 
+/// Writes over the current line of stderr.
+pub(super) fn overwrite(text: &str) {
+    // Without stderr there is nobody to tell.
+    let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
+}
+
 /// Columns padded to their widest entry; wide letters count twice.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
