@@ -63,9 +63,15 @@ async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
             serde_json::from_str(&seen).unwrap_or_else(|_| panic!("{script} {door:?}: {seen}"));
         let expected = [
             "calculate_vacation_days",
+            "describe_table",
             "get_all_employees",
             "get_employee_info",
+            "get_sim_search",
+            "get_text_embedding",
+            "list_tables",
+            "query_bga_database",
             "search_docs",
+            "serialize_for_cell",
         ];
         assert_eq!(
             seen["tools"],

@@ -23,9 +23,15 @@ async fn check(mut door: Door) {
         names,
         [
             "calculate_vacation_days",
+            "describe_table",
             "get_all_employees",
             "get_employee_info",
-            "search_docs"
+            "get_sim_search",
+            "get_text_embedding",
+            "list_tables",
+            "query_bga_database",
+            "search_docs",
+            "serialize_for_cell"
         ]
     );
 
@@ -240,7 +246,7 @@ async fn post_to_sse_answers_those_who_did_not_shake_hands() {
         .await
         .answer()
         .await;
-    assert_eq!(direct["result"]["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(direct["result"]["tools"].as_array().unwrap().len(), 10);
     let refused = Ask::post(&hub.address, "/mcp", &body).send().await;
     assert_eq!(refused.status, 400);
 }

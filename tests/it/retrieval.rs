@@ -4,7 +4,7 @@ mod chroma;
 mod embedded;
 mod endpoint;
 mod killed;
-mod services;
+pub(crate) mod services;
 
 use maru::retrieval::{Document, Error, Index, NewDocument};
 use serde::Deserialize;

@@ -18,20 +18,20 @@ use crate::{clients::tools, wire::Ask};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An embeddings endpoint with a real model.
-pub(super) struct Embeddings {
+pub(crate) struct Embeddings {
     _child: Child,
     port: u16,
 }
 
 /// A ChromaDB server.
-pub(super) struct ChromaServer {
+pub(crate) struct ChromaServer {
     _child: Child,
-    pub(super) port: u16,
+    pub(crate) port: u16,
     _directory: tempfile::TempDir,
 }
 
 impl Embeddings {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut child = ending(tools().join("words/bin/python"))
             .arg(tools().join("embeddings.py"))
             .stdout(Stdio::piped())
@@ -47,7 +47,7 @@ impl Embeddings {
     }
 
     /// An endpoint that answers in the way of `mode`.
-    pub(super) fn settings(&self, mode: &str) -> Endpoint {
+    pub(crate) fn settings(&self, mode: &str) -> Endpoint {
         Endpoint {
             url: format!("http://127.0.0.1:{}/v1/{mode}", self.port),
             model: "wordllama".to_owned(),
@@ -59,14 +59,14 @@ impl Embeddings {
     }
 
     /// What it has counted.
-    pub(super) async fn counts(&self) -> Value {
+    pub(crate) async fn counts(&self) -> Value {
         let address = format!("127.0.0.1:{}", self.port);
         Ask::new(&address, "GET", "/").send().await.json().await
     }
 }
 
 impl ChromaServer {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
         let child = ending(tools().join("chroma/bin/python"))
@@ -86,7 +86,7 @@ impl ChromaServer {
         server
     }
 
-    pub(super) fn settings(&self) -> Chroma {
+    pub(crate) fn settings(&self) -> Chroma {
         Chroma {
             host: "127.0.0.1".to_owned(),
             port: self.port,
@@ -103,7 +103,7 @@ impl ChromaServer {
     }
 }
 
-pub(super) fn local() -> Policy {
+pub(crate) fn local() -> Policy {
     Policy {
         local: true,
         ..Policy::default()
@@ -111,7 +111,7 @@ pub(super) fn local() -> Policy {
 }
 
 /// A program that ends with the test, however that ends.
-pub(super) fn ending(program: PathBuf) -> Command {
+pub(crate) fn ending(program: PathBuf) -> Command {
     let mut command = Command::new("setpriv");
     command
         .arg("--pdeathsig=KILL")
