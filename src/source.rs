@@ -11,6 +11,7 @@ mod parameters;
 mod postgres;
 mod rows;
 mod sample;
+mod shape;
 mod sqlite;
 mod statement;
 

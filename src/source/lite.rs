@@ -8,6 +8,7 @@ mod connection;
 mod explore;
 mod functions;
 mod rules;
+mod value;
 
 use std::{
     path::{Path, PathBuf},

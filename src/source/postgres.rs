@@ -96,13 +96,18 @@ impl Postgres {
         let session = Session::new(client, &self.0.tasks);
         let read = async {
             let prepared = session.prepare(&bound.sql, &values, limits).await?;
-            guard::means(statement, &catalogue, &session.locked().await?)?;
+            let locked = session.locked().await?;
+            let catalogue = match guard::is_outdated(&catalogue, &locked) {
+                true => self.load(session.client()).await?,
+                false => catalogue,
+            };
+            guard::means(statement, &catalogue, &locked)?;
             session.read(&prepared, &values, limits).await
         };
         let read = read.await;
         // A statement that was stopped half-way takes its connection with it.
         if !matches!(&read, Ok((_, false)) | Err(Error::TooSlow)) {
-            session.close().await;
+            session.close();
         }
         read.map(|(rows, _)| rows)
     }
@@ -113,9 +118,13 @@ impl Postgres {
 
     /// A picture of the catalogue that is fresh enough.
     async fn catalogue(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
-        if let Some(known) = self.0.known() {
-            return Ok(known);
+        match self.0.known() {
+            Some(known) => Ok(known),
+            None => self.load(client).await,
         }
+    }
+
+    async fn load(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
         let loaded = Catalogue::load(client, &self.0.settings)
             .await
             .map_err(error::own)?;

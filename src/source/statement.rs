@@ -3,12 +3,10 @@
 use std::fmt::Write;
 
 use super::{
-    Error, MAX_CHAIN, MAX_TEXT,
+    Error, MAX_TEXT,
     lexer::{Dialect, Kind, Token, tokens},
 };
 
-/// How deep parentheses, brackets and `CASE`s may be nested.
-const MAX_DEPTH: usize = 100;
 /// The longest name that PostgreSQL keeps; it cuts the rest off.
 pub(super) const MAX_NAME: usize = 63;
 
@@ -48,10 +46,7 @@ impl Statement {
             tokens,
             dialect,
         };
-        statement.check_kinds()?;
-        statement.check_first_word()?;
-        statement.check_size()?;
-        statement.check_words()?;
+        statement.check()?;
         Ok(statement)
     }
 
@@ -150,113 +145,10 @@ impl Statement {
         let not = usize::from(self.is_word(at + 2, "NOT"));
         begins && self.is_word(at + 1, "IS") && self.is_word(at + 2 + not, "NULL")
     }
-
-    fn check_kinds(&self) -> Result<(), Error> {
-        for token in &self.tokens {
-            match token.kind {
-                Kind::Semicolon => return refuse("it is more than one statement"),
-                Kind::Placeholder => return refuse("parameters are written :name"),
-                Kind::Other => return refuse("it has a character that is no SQL"),
-                _ => (),
-            }
-        }
-        Ok(())
-    }
-
-    fn check_first_word(&self) -> Result<(), Error> {
-        let mut words = self.tokens.iter().skip_while(|it| it.kind == Kind::Open);
-        let first = words.next().map(|it| self.text(it)).unwrap_or_default();
-        let mut queries = ["SELECT", "VALUES", "WITH", "TABLE"].iter();
-        match queries.any(|it| first.eq_ignore_ascii_case(it)) {
-            true => Ok(()),
-            false => refuse("only a query can be run: SELECT, VALUES or WITH … SELECT"),
-        }
-    }
-
-    /// Counts how deep it is nested and how long its chains are, before anybody
-    /// walks it by recursion.
-    fn check_size(&self) -> Result<(), Error> {
-        let mut chains = vec![0_usize];
-        for at in 0..self.tokens.len() {
-            let depth = chains.len();
-            match self.kind(at) {
-                Some(Kind::Open | Kind::OpenBracket) => chains.push(0),
-                Some(Kind::Close | Kind::CloseBracket) if depth > 1 => drop(chains.pop()),
-                Some(Kind::Comma) => set_last(&mut chains, |_| 0),
-                Some(Kind::Operator | Kind::Cast) => set_last(&mut chains, |it| it + 1),
-                Some(Kind::Word) if self.is_word(at, "CASE") => chains.push(0),
-                Some(Kind::Word) if self.is_word(at, "END") && depth > 1 => drop(chains.pop()),
-                Some(Kind::Word) if self.is_link(at) => set_last(&mut chains, |it| it + 1),
-                _ => (),
-            }
-            if MAX_DEPTH < chains.len() {
-                return refuse(format!("it is nested more than {MAX_DEPTH} deep"));
-            }
-            if chains.last().is_some_and(|it| MAX_CHAIN < *it) {
-                return refuse(format!(
-                    "a chain of operators has more than {MAX_CHAIN} terms"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn is_link(&self, at: usize) -> bool {
-        let links = [
-            "AND",
-            "OR",
-            "NOT",
-            "UNION",
-            "INTERSECT",
-            "EXCEPT",
-            "JOIN",
-            "IS",
-            "IN",
-            "LIKE",
-            "ILIKE",
-            "GLOB",
-            "COLLATE",
-            "BETWEEN",
-            "ISNULL",
-            "NOTNULL",
-        ];
-        links.iter().any(|it| self.is_word(at, it))
-    }
-
-    /// Refuses words that a query has only if it does more than read. Names may
-    /// be spelt like them behind a dot or `AS`.
-    fn check_words(&self) -> Result<(), Error> {
-        for at in 0..self.tokens.len() {
-            let before = at.checked_sub(1);
-            let is_label =
-                before.is_some_and(|it| self.kind(it) == Some(Kind::Dot) || self.is_word(it, "AS"));
-            if is_label {
-                continue;
-            }
-            let locks = ["UPDATE", "SHARE", "NO", "KEY"];
-            let locks = locks.iter().any(|it| self.is_word(at + 1, it));
-            if self.is_word(at, "INTO") || (self.is_word(at, "FOR") && locks) {
-                return refuse("a query may not write or lock");
-            }
-            let begins = before.is_none_or(|it| self.kind(it) == Some(Kind::Open));
-            let writes = ["INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"];
-            let writes = writes.iter().any(|it| self.is_word(at, it));
-            if begins && writes && self.kind(at + 1) == Some(Kind::Word) {
-                return refuse("a query may not write");
-            }
-        }
-        Ok(())
-    }
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
+pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
     Err(Error::Refused(why.into()))
-}
-
-fn set_last(chains: &mut [usize], change: impl Fn(usize) -> usize) {
-    if let Some(last) = chains.last_mut() {
-        *last = change(*last);
-    }
 }
 
 /// A name without its quotes.

@@ -11,12 +11,12 @@ use rusqlite::{
     config::DbConfig,
     hooks::{AuthContext, Authorization},
     limits::Limit,
-    types::{ToSqlOutput, Value as Stored, ValueRef},
 };
 
 use super::{
     Collector, Error, ErrorCode, Limits, Rows, Settings, Statement, Value, functions,
     rules::{Rules, Verdict},
+    value::{json_text, object, stored},
 };
 use crate::source::rows::distinct;
 
@@ -189,7 +189,7 @@ impl Reader {
         if !statement.readonly() || statement.is_explain() != 0 {
             return Err(Error::Refused("only a query can be run".to_owned()));
         }
-        let columns = distinct(statement.column_names().into_iter(), usize::MAX);
+        let columns = distinct(statement.column_names(), usize::MAX);
         let mut collector = Collector::new(columns.clone(), limits);
         if limits.rows == 0 {
             return Ok(collector.finish());
@@ -245,56 +245,4 @@ pub(super) fn failed(error: &rusqlite::Error) -> Error {
         Some(code) => format!("the query failed ({code:?})"),
         None => "the query failed".to_owned(),
     })
-}
-
-fn stored(value: &Value) -> ToSqlOutput<'_> {
-    match value {
-        Value::Null => ToSqlOutput::Owned(Stored::Null),
-        Value::Boolean(truth) => ToSqlOutput::Owned(Stored::Integer((*truth).into())),
-        Value::Integer(number) => ToSqlOutput::Owned(Stored::Integer(*number)),
-        Value::Number(number) => ToSqlOutput::Owned(Stored::Real(*number)),
-        Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-    }
-}
-
-fn object(names: &[String], row: &rusqlite::Row<'_>) -> rusqlite::Result<String> {
-    let mut text = String::from("{");
-    for (at, name) in names.iter().enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        text.push_str(name);
-        text.push(':');
-        write_value(&mut text, row.get_ref(at)?);
-    }
-    text.push('}');
-    Ok(text)
-}
-
-fn write_value(text: &mut String, value: ValueRef<'_>) {
-    match value {
-        ValueRef::Null => text.push_str("null"),
-        ValueRef::Integer(number) => text.push_str(&number.to_string()),
-        ValueRef::Real(number) if number.is_finite() => {
-            text.push_str(&serde_json::Value::from(number).to_string());
-        }
-        ValueRef::Real(number) if number > 0.0 => text.push_str("\"Infinity\""),
-        ValueRef::Real(_) => text.push_str("\"-Infinity\""),
-        ValueRef::Text(bytes) => text.push_str(&json_text(&String::from_utf8_lossy(bytes))),
-        ValueRef::Blob(bytes) => write_blob(text, bytes),
-    }
-}
-
-/// As PostgreSQL writes bytes: `\x00ff`.
-fn write_blob(text: &mut String, bytes: &[u8]) {
-    use std::fmt::Write;
-    text.push_str("\"\\\\x");
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('"');
-}
-
-fn json_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

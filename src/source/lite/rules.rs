@@ -10,142 +10,22 @@ use rusqlite::{
 use crate::source::Settings;
 
 /// Functions that only calculate.
-const FUNCTIONS: &[&str] = &[
-    "->",
-    "->>",
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "avg",
-    "bm25",
-    "ceil",
-    "ceiling",
-    "char",
-    "coalesce",
-    "concat",
-    "concat_ws",
-    "cos",
-    "cosh",
-    "count",
-    "cume_dist",
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "date",
-    "datetime",
-    "degrees",
-    "dense_rank",
-    "exp",
-    "first_value",
-    "floor",
-    "format",
-    "glob",
-    "group_concat",
-    "hex",
-    "highlight",
-    "if",
-    "ifnull",
-    "iif",
-    "instr",
-    "json",
-    "json_array",
-    "json_array_insert",
-    "json_array_length",
-    "json_error_position",
-    "json_extract",
-    "json_group_array",
-    "json_group_object",
-    "json_insert",
-    "json_object",
-    "json_pretty",
-    "json_quote",
-    "json_remove",
-    "json_replace",
-    "json_set",
-    "json_type",
-    "json_valid",
-    "jsonb",
-    "jsonb_array",
-    "jsonb_extract",
-    "jsonb_group_array",
-    "jsonb_group_object",
-    "jsonb_insert",
-    "jsonb_object",
-    "jsonb_remove",
-    "jsonb_replace",
-    "jsonb_set",
-    "julianday",
-    "lag",
-    "last_value",
-    "lead",
-    "length",
-    "like",
-    "likelihood",
-    "likely",
-    "ln",
-    "log",
-    "log10",
-    "log2",
-    "lower",
-    "ltrim",
-    "match",
-    "max",
-    "median",
-    "min",
-    "mod",
-    "nth_value",
-    "ntile",
-    "nullif",
-    "octet_length",
-    "percent_rank",
-    "percentile",
-    "percentile_cont",
-    "percentile_disc",
-    "pi",
-    "pow",
-    "power",
-    "printf",
-    "quote",
-    "radians",
-    "random",
-    "rank",
-    "replace",
-    "round",
-    "row_number",
-    "rtrim",
-    "sign",
-    "sin",
-    "sinh",
-    "snippet",
-    "soundex",
-    "sqrt",
-    "strftime",
-    "string_agg",
-    "substr",
-    "substring",
-    "subtype",
-    "sum",
-    "tan",
-    "tanh",
-    "time",
-    "timediff",
-    "total",
-    "trim",
-    "trunc",
-    "typeof",
-    "unicode",
-    "unistr",
-    "unistr_quote",
-    "unixepoch",
-    "unlikely",
-    "upper",
-    "zeroblob",
-];
+const FUNCTIONS: &str = "
+    -> ->> abs acos acosh asin asinh atan atan2 atanh avg bm25 ceil ceiling char coalesce
+    concat concat_ws cos cosh count cume_dist current_date current_time current_timestamp
+    date datetime degrees dense_rank exp first_value floor format glob group_concat hex
+    highlight if ifnull iif instr json json_array json_array_insert json_array_length
+    json_error_position json_extract json_group_array json_group_object json_insert
+    json_object json_pretty json_quote json_remove json_replace json_set json_type
+    json_valid jsonb jsonb_array jsonb_extract jsonb_group_array jsonb_group_object
+    jsonb_insert jsonb_object jsonb_remove jsonb_replace jsonb_set julianday lag
+    last_value lead length like likelihood likely ln log log10 log2 lower ltrim match max
+    median min mod nth_value ntile nullif octet_length percent_rank percentile
+    percentile_cont percentile_disc pi pow power printf quote radians random rank replace
+    round row_number rtrim sign sin sinh snippet soundex sqrt strftime string_agg substr
+    substring subtype sum tan tanh time timediff total trim trunc typeof unicode unistr
+    unistr_quote unixepoch unlikely upper zeroblob
+";
 /// Tables that are made of their arguments.
 const TABLE_FUNCTIONS: &[&str] = &["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
 /// What a full-text index keeps its data in; it reads them by statements of its
@@ -169,6 +49,8 @@ const SHADOWS: &[&str] = &[
 pub(super) struct Rules {
     /// The tables and views that may be read, by their names as written.
     allowed: HashMap<String, String>,
+    /// Every relation and module there is.
+    existing: HashSet<String>,
     views: Vec<String>,
     functions: HashSet<String>,
     /// What views read, learnt from SQLite.
@@ -185,20 +67,15 @@ impl Rules {
     /// The rules for the schema as it is now.
     pub(super) fn read(connection: &Connection, settings: &Settings) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
-        let functions = settings.functions.iter().map(|it| it.to_ascii_lowercase());
-        rules.functions = functions.collect();
+        let more = settings.functions.iter().map(|it| it.to_ascii_lowercase());
+        let built_in = FUNCTIONS.split_ascii_whitespace().map(str::to_owned);
+        rules.functions = built_in.chain(more).collect();
         let listed: HashSet<String> = settings.relations.iter().map(|it| listed(it)).collect();
-        let mut relations = connection.prepare(
-            "SELECT name, type, coalesce(sql, '') LIKE 'CREATE VIRTUAL%' FROM main.sqlite_schema
-             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
-        )?;
-        let mut rows = relations.query([])?;
         let mut modules = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (name, kind, is_module): (String, String, bool) =
-                (row.get(0)?, row.get(1)?, row.get(2)?);
+        for (name, kind, is_module) in relations(connection)? {
             let key = name.to_ascii_lowercase();
-            if !listed.is_empty() && !listed.contains(&key) {
+            rules.existing.insert(key.clone());
+            if kind == "module" || (!listed.is_empty() && !listed.contains(&key)) {
                 continue;
             }
             if kind == "view" {
@@ -225,10 +102,6 @@ impl Rules {
     /// The relation as it is written, if it may be read.
     pub(super) fn find(&self, name: &str) -> Option<&str> {
         self.allowed.get(&listed(name)).map(String::as_str)
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.allowed.values().map(String::as_str)
     }
 
     /// Notes what a view reads while it is prepared.
@@ -262,6 +135,10 @@ impl Rules {
         match context.action {
             AuthAction::Select | AuthAction::Recursive => Verdict::Allow,
             AuthAction::Function { function_name } => self.judge_function(function_name),
+            AuthAction::Read {
+                table_name,
+                column_name: "",
+            } if self.is_local(table_name) => Verdict::Allow,
             AuthAction::Read { table_name, .. } => self.judge_table(table_name, context.accessor),
             // A full-text index looks whether its file has changed.
             AuthAction::Pragma {
@@ -272,9 +149,17 @@ impl Rules {
         }
     }
 
+    /// Whether a name can only be one that the statement itself gave to
+    /// something. SQLite asks for it when no column of it is used.
+    fn is_local(&self, name: &str) -> bool {
+        let key = name.to_ascii_lowercase();
+        let system = ["sqlite_", "pragma_"].iter().any(|it| key.starts_with(it));
+        !system && !self.existing.contains(&key)
+    }
+
     fn judge_function(&self, name: &str) -> Verdict {
         let key = name.to_ascii_lowercase();
-        match FUNCTIONS.binary_search(&key.as_str()).is_ok() || self.functions.contains(&key) {
+        match self.functions.contains(&key) {
             true => Verdict::Allow,
             false => Verdict::Refuse(format!("the function {name} may not be called")),
         }
@@ -294,20 +179,21 @@ impl Rules {
     }
 }
 
+/// Name, kind, and whether a module keeps it.
+fn relations(connection: &Connection) -> rusqlite::Result<Vec<(String, String, bool)>> {
+    let mut relations = connection.prepare(
+        "SELECT name, type, coalesce(sql, '') LIKE 'CREATE VIRTUAL%' FROM main.sqlite_schema
+         WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+         UNION ALL SELECT name, 'module', 1 FROM pragma_module_list",
+    )?;
+    let rows = relations.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.collect()
+}
+
 /// A name from outside as a key; the only schema is `main`.
 fn listed(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     name.strip_prefix("main.")
         .map(str::to_owned)
         .unwrap_or(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_can_be_searched() {
-        assert!(FUNCTIONS.is_sorted());
-    }
 }

@@ -126,7 +126,7 @@ impl Catalogue {
         let name: String = row.try_get("name")?;
         let (builtin, pure): (bool, bool) = (row.try_get("builtin")?, row.try_get("pure")?);
         let foreign: bool = row.try_get("foreign")?;
-        let calculates = !builtin || (pure && !name.starts_with("pg_")) || is_safe(&name);
+        let calculates = !builtin || is_safe(&name, pure);
         let listed = settings.functions.contains(&name);
         if !listed && (foreign || !calculates) {
             self.functions.insert(name, row.try_get("single")?);

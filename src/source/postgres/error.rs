@@ -32,6 +32,7 @@ pub(super) fn run(error: tokio_postgres::Error) -> Error {
         SqlState::INVALID_TEXT_REPRESENTATION | SqlState::INVALID_DATETIME_FORMAT => {
             "a value does not have the form that its type needs"
         }
+        SqlState::SYNTAX_ERROR => "only a query that reads can be run",
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => "a number is too large for its type",
         SqlState::DIVISION_BY_ZERO => "division by zero",
         SqlState::CARDINALITY_VIOLATION => "a sub-query gives more than one row",

@@ -38,14 +38,20 @@ pub(super) fn names(statement: &Statement, catalogue: &Catalogue) -> Result<(), 
         if place.calls(&name, catalogue) {
             return refuse("the function", &name, "may not be called");
         }
-        if place.is_type() && catalogue.types.contains(&name) {
-            return refuse("the type", &name, "may not be used");
-        }
         if catalogue.is_refused(&name, &local, &hidden) {
             return refuse("the relation", &name, "is not one that this source offers");
         }
+        if place.is_type() && catalogue.types.contains(&name) {
+            return refuse("the type", &name, "may not be used");
+        }
     }
     Ok(())
+}
+
+/// Whether the server knows relations that the catalogue does not: they are new.
+pub(super) fn is_outdated(catalogue: &Catalogue, locked: &[Oid]) -> bool {
+    let known = |it: &Oid| catalogue.relations.contains_key(it);
+    !locked.iter().all(known)
 }
 
 /// Refuses a statement that reads what it may not. `locked` is what the server
@@ -97,7 +103,11 @@ fn local(statement: &Statement) -> HashSet<String> {
                 .iter()
                 .any(|it| statement.is_word(before, it))
         });
-        before || statement.is_word(at + 1, "AS")
+        let body = statement.kind(at + 2) == Some(Kind::Open)
+            || ["MATERIALIZED", "NOT"]
+                .iter()
+                .any(|it| statement.is_word(at + 2, it));
+        before || (body && statement.is_word(at + 1, "AS"))
     };
     let places = (0..statement.tokens().len()).filter(gives);
     places.filter_map(|at| statement.name(at)).collect()

@@ -29,8 +29,9 @@ use crate::{
 /// `DISCARD ALL` without the statements that the driver keeps.
 const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; \
     UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
-const LOCKED: &str = "SELECT DISTINCT relation FROM pg_catalog.pg_lock_status() \
-    WHERE pid = pg_catalog.pg_backend_pid() AND relation IS NOT NULL";
+const LOCKED: &str = "SELECT DISTINCT l.relation FROM pg_catalog.pg_lock_status() l \
+    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind NOT IN ('i', 'I', 'c') \
+    WHERE l.pid = pg_catalog.pg_backend_pid()";
 /// How long a server may take to clean up or to hear that a query is to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -59,7 +60,7 @@ impl Session {
         }
     }
 
-    fn client(&self) -> &Object {
+    pub(super) fn client(&self) -> &Object {
         self.client
             .as_ref()
             .expect("only closing or dropping takes it away")
@@ -120,11 +121,10 @@ impl Session {
     /// The relations that the server locked so far: those that the statement
     /// means.
     pub(super) async fn locked(&self) -> Result<Vec<Oid>, Error> {
-        let rows = self
-            .client()
-            .query_typed(LOCKED, &[])
-            .await
-            .map_err(error::own)?;
+        let statement = self.client().prepare_cached(LOCKED).await;
+        let statement = statement.map_err(error::own)?;
+        let rows = self.client().query(&statement, &[]).await;
+        let rows = rows.map_err(error::own)?;
         rows.iter()
             .map(|it| it.try_get(0).map_err(error::own))
             .collect()
@@ -164,12 +164,16 @@ impl Session {
         Ok((collector.finish(), true))
     }
 
-    /// Hands the connection back as it was. If that cannot be done, it is closed.
-    pub(super) async fn close(mut self) {
-        let cleaned = time::timeout(PATIENCE, self.client().batch_execute(CLEAN)).await;
-        if matches!(cleaned, Ok(Ok(()))) {
-            drop(self.client.take());
-        }
+    /// Hands the connection back as it was, once the server has cleaned up;
+    /// nobody waits for that. If it cannot be done, the connection is closed.
+    pub(super) fn close(mut self) {
+        let tasks = self.tasks.clone();
+        tasks.spawn(async move {
+            let cleaned = time::timeout(PATIENCE, self.client().batch_execute(CLEAN)).await;
+            if matches!(cleaned, Ok(Ok(()))) {
+                drop(self.client.take());
+            }
+        });
     }
 }
 

@@ -14,4 +14,4 @@ SELECT c.oid, n.nspname::text AS schema, c.relname::text AS name,
        pg_catalog.pg_table_is_visible(c.oid) AS visible
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S', 'c', 't')
+WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S', 't')
