@@ -1,9 +1,10 @@
 //! The hostile sets: nothing gets through, and what is meant well works.
 
-use std::{error::Error, time::Instant};
+use std::{error::Error, time::Duration};
 
 use maru::source::{Kind, Limits, Parameters, Rows, Source, Value};
 use serde_json::Value as Json;
+use tokio::time::Instant;
 
 use super::fixture::{CANARY, file, rows};
 
@@ -25,7 +26,9 @@ pub(super) async fn statements(source: &Source, dialect: &str, check: impl Async
         }
         let sql = text(&case);
         let start = Instant::now();
-        let answer = rows(source, &sql).await;
+        let answer = source
+            .query(&sql, &Parameters::default(), limits(&case))
+            .await;
         let took = start.elapsed().as_millis();
         let id = case["id"].as_str().unwrap();
         let problem = match case["kind"] == "hostile" {
@@ -58,6 +61,18 @@ fn text(case: &Json) -> String {
             .repeat(it[1].as_u64().unwrap() as usize)
     };
     parts.iter().map(part).collect()
+}
+
+/// What is endless need not be waited for as long as it may be.
+fn limits(case: &Json) -> Limits {
+    let timeout = match case["class"] == "dos" {
+        true => Duration::from_secs(1),
+        false => Limits::default().timeout,
+    };
+    Limits {
+        timeout,
+        ..Limits::default()
+    }
 }
 
 type Answer = Result<Rows, maru::source::Error>;
@@ -108,6 +123,24 @@ fn legitimate(case: &Json, answer: &Answer) -> Option<String> {
     let expected = case["first"].as_object();
     let differs = expected.is_some_and(|it| it.iter().any(|(name, value)| json[0][name] != *value));
     differs.then(|| rows.json.clone())
+}
+
+/// Sends our own cases: `P` for PostgreSQL, `S` for SQLite.
+pub(super) async fn names(source: &Source, dialect: char) {
+    for line in file("sql_names.txt").lines() {
+        let Some((kind, sql)) = line.split_once(' ') else {
+            continue;
+        };
+        if !kind.eq_ignore_ascii_case(&dialect.to_string()) {
+            continue;
+        }
+        let answer = rows(source, sql).await;
+        let is_wrong = match kind.starts_with(dialect) {
+            true => answer.is_ok() || said(&answer).contains(CANARY),
+            false => answer.is_err(),
+        };
+        assert!(!is_wrong, "{}: {line}: {}", source.name(), said(&answer));
+    }
 }
 
 /// Calls the tools of the set with every set of arguments.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use maru::{
-    source::{Limits, Parameters, Settings, Source, Value},
+    source::{Address, Limits, Parameters, Settings, Source, TableKind, Value},
     tasks::Tasks,
 };
 
@@ -24,13 +24,18 @@ const STATE: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
     UNION ALL SELECT count(*)::text FROM pg_largeobject_metadata
     UNION ALL SELECT count(*)::text FROM pg_prepared_xacts) t";
 /// What the next user of a connection would find.
-const LEFT_BEHIND: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+const LEFT_BEHIND: &str = "SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
+    + (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'maru' AND state <> 'idle')";
 
 #[tokio::test]
 async fn postgres_keeps_what_is_hostile_out() {
     let cluster = Cluster::start().await;
     let database = postgres_fixture(&cluster);
     let before = cluster.sql(&database, STATE);
+    let tasks = Tasks::default();
+    let address = Address::Url(cluster.url(&database).into());
+    let superuser = Source::postgres("superuser", &address, settings(), &tasks).unwrap();
+    hostile::names(&superuser, 'P').await;
     for role in ["fx_owner", "fx_agent"] {
         let tasks = Tasks::default();
         let source = as_role(&cluster, &database, role, settings(), &tasks);
@@ -46,6 +51,9 @@ async fn postgres_keeps_what_is_hostile_out() {
             }
         );
         assert_eq!(hostile::arguments(&source).await, 47, "{role}");
+        hostile::names(&source, 'P').await;
+        // Connections are cleaned up behind the answers.
+        tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(cluster.sql(&database, STATE), before, "{role}");
         assert_eq!(cluster.sql(&database, LEFT_BEHIND), "0", "{role}");
         tasks.close().await;
@@ -60,4 +68,268 @@ async fn clean(source: &Source, id: &str) {
     )
     .await;
     assert_eq!(now, r#"[{"n":200,"i":"P1M"}]"#, "{id}");
+}
+
+const TYPES: &str = "
+    CREATE TYPE mood AS ENUM ('ok', 'sad');
+    CREATE TYPE pair AS (a int, b text);
+    CREATE TABLE kinds (id serial PRIMARY KEY, parent int REFERENCES kinds, m mood DEFAULT 'ok');
+    COMMENT ON TABLE kinds IS 'all kinds';
+    COMMENT ON COLUMN kinds.m IS 'how it is';
+    CREATE TABLE hidden (id int PRIMARY KEY);
+    ALTER TABLE kinds ADD secret int REFERENCES hidden;
+    CREATE VIEW through AS SELECT * FROM hidden;
+    INSERT INTO hidden VALUES (7);
+    CREATE TABLE many AS SELECT i, repeat('x', 1000) AS t FROM generate_series(1, 5000) i;
+    ANALYZE";
+
+/// One exact JSON form for each type.
+const VALUES: &[(&str, &str)] = &[
+    ("9007199254740993::int8", "9007199254740993"),
+    (
+        "1234567890123456789012345678901234567890.5::numeric",
+        "1234567890123456789012345678901234567890.5",
+    ),
+    ("'NaN'::numeric", r#""NaN""#),
+    ("'NaN'::float8", r#""NaN""#),
+    ("'-Infinity'::float8", r#""-Infinity""#),
+    ("0.1::float8 + 0.2::float8", "0.30000000000000004"),
+    ("1.1::real", "1.1"),
+    ("true", "true"),
+    ("NULL::text", "null"),
+    (
+        "timestamptz '2026-11-15 12:34:56.123456+09'",
+        r#""2026-11-15T03:34:56.123456+00:00""#,
+    ),
+    (
+        "timestamp '2026-11-15 12:34:56'",
+        r#""2026-11-15T12:34:56""#,
+    ),
+    ("date '0044-03-15 BC'", r#""0044-03-15 BC""#),
+    ("'infinity'::date", r#""infinity""#),
+    ("time '01:02:03'", r#""01:02:03""#),
+    (
+        "interval '1 month 2 days 03:04:05.6'",
+        r#""P1M2DT3H4M5.6S""#,
+    ),
+    (
+        "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'::uuid",
+        r#""6ba7b810-9dad-11d1-80b4-00c04fd430c8""#,
+    ),
+    (
+        "'{\"a\": 12345678901234567890.12345}'::jsonb",
+        r#"{"a": 12345678901234567890.12345}"#,
+    ),
+    ("ARRAY[[1,2],[3,NULL]]", "[[1,2],[3,null]]"),
+    ("ARRAY['ok','sad']::mood[]", r#"["ok","sad"]"#),
+    ("'sad'::mood", r#""sad""#),
+    ("ROW(1,'x')::pair", r#"{"a":1,"b":"x"}"#),
+    ("int4range(1,5)", r#""[1,5)""#),
+    ("'{[1,3),[5,7)}'::int4multirange", r#""{[1,3),[5,7)}""#),
+    ("'\\xdeadbeef'::bytea", r#""\\xdeadbeef""#),
+    ("'10.0.0.1/8'::inet", r#""10.0.0.1/8""#),
+    ("point(1,2)", r#""(1,2)""#),
+    ("E'이영희 \"x\"\\n'", r#""이영희 \"x\"\n""#),
+];
+
+#[tokio::test]
+async fn postgres_gives_values_exactly_and_stops_when_nobody_waits() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database();
+    cluster.sql(&database, TYPES);
+    let tasks = Tasks::default();
+    let address = Address::Url(cluster.url(&database).into());
+    let relations = ["kinds", "public.through", "many"]
+        .map(str::to_owned)
+        .to_vec();
+    let settings = Settings {
+        relations,
+        ..Settings::default()
+    };
+    let source = Source::postgres("kinds", &address, settings, &tasks).unwrap();
+    values(&source).await;
+    parameters(&source).await;
+    refusals(&source).await;
+    explore(&source).await;
+    leave(&source, &cluster, &database).await;
+    tasks.close().await;
+}
+
+async fn values(source: &Source) {
+    for (expression, expected) in VALUES {
+        let got = json(source, &format!("SELECT {expression} AS v")).await;
+        assert_eq!(got, format!("[{{\"v\":{expected}}}]"), "{expression}");
+    }
+    let twice = rows(source, "SELECT 1 AS id, 2 AS id, 3 AS _q, 4 AS \"a\"\"b\"")
+        .await
+        .unwrap();
+    assert_eq!(twice.columns, ["id", "id_2", "_q", "a\"b"]);
+    assert_eq!(twice.json, r#"[{"id":1,"id_2":2,"_q":3,"a\"b":4}]"#);
+    let cut = rows(source, "SELECT i FROM many ORDER BY i DESC")
+        .await
+        .unwrap();
+    assert_eq!((cut.count, cut.truncated), (1000, true));
+    assert!(cut.json.starts_with(r#"[{"i":5000},{"i":4999}"#));
+    let bytes = Limits {
+        bytes: 10_000,
+        ..Limits::default()
+    };
+    for sql in ["SELECT * FROM many", "SELECT repeat('x', 20000) AS t"] {
+        let cut = source
+            .query(sql, &Parameters::default(), bytes)
+            .await
+            .unwrap();
+        assert!(cut.truncated && cut.json.len() <= 10_000, "{sql}");
+    }
+}
+
+async fn parameters(source: &Source) {
+    let text = |it: &str| Value::Text(it.into());
+    let cases = [
+        ("SELECT :a AS v", text("x'; --"), r#""x'; --""#),
+        ("SELECT :a + :a AS v", Value::Integer(2), "4"),
+        ("SELECT :a IS NULL AS v", Value::Null, "true"),
+        (
+            "SELECT count(*) AS v FROM many WHERE (:a IS NULL OR i = :a)",
+            Value::Null,
+            "5000",
+        ),
+        (
+            "SELECT count(*) AS v FROM many WHERE (:a IS NULL OR i = :a)",
+            Value::Integer(7),
+            "1",
+        ),
+        (
+            "SELECT count(*) AS v FROM many WHERE i < :a",
+            Value::Number(2.5),
+            "2",
+        ),
+        (
+            "SELECT i AS v FROM many ORDER BY i LIMIT :a",
+            Value::Integer(1),
+            "1",
+        ),
+        (
+            "SELECT count(*) AS v FROM kinds WHERE m = :a",
+            text("sad"),
+            "0",
+        ),
+        ("SELECT NOT :a AS v", Value::Boolean(false), "true"),
+        (
+            "SELECT ':a' || $$:a$$ || :a::text AS v",
+            text("!"),
+            r#"":a:a!""#,
+        ),
+        (
+            "SELECT (ARRAY[1,2,3])[1:2] AS v WHERE :a = 1",
+            Value::Integer(1),
+            "[1,2]",
+        ),
+        (
+            "SELECT jsonb_build_object('k', :a) AS v",
+            Value::Boolean(true),
+            r#"{"k": true}"#,
+        ),
+    ];
+    for (sql, value, expected) in cases {
+        let parameters: Parameters = [("a", value)].into_iter().collect();
+        let got = source.query(sql, &parameters, Limits::default()).await;
+        assert_eq!(
+            got.unwrap().json,
+            format!("[{{\"v\":{expected}}}]"),
+            "{sql}"
+        );
+    }
+    let given: Parameters = [("b", Value::Null)].into_iter().collect();
+    let why = source
+        .query("SELECT 1", &given, Limits::default())
+        .await
+        .unwrap_err();
+    assert!(why.to_string().contains(":b"));
+    let columns = source
+        .check("SELECT :b AS x, 2 AS y", &given)
+        .await
+        .unwrap();
+    assert_eq!(columns, ["x", "y"]);
+    assert!(source.check("SELECT * FROM :b", &given).await.is_err());
+}
+
+/// A superuser asks; what it may not read or call stays so.
+async fn refusals(source: &Source) {
+    let cases = [
+        ("SELECT nope FROM many", "column \"nope\" does not exist"),
+        ("SELECT id FROM hidden", "hidden is not one"),
+        (
+            "WITH hidden AS (SELECT 1 AS id) SELECT h.id FROM public.hidden h",
+            "hidden is not one",
+        ),
+        (
+            "SELECT id FROM through UNION SELECT id FROM hidden",
+            "hidden is not one",
+        ),
+        ("SELECT t::int FROM many", "does not have the form"),
+        (
+            "SELECT ('/etc/passwd'::text).pg_read_file",
+            "pg_read_file may not",
+        ),
+        (
+            "SELECT pg_read_file /**/ ('/etc/passwd')",
+            "pg_read_file may not",
+        ),
+        ("SELECT * FROM pg_catalog.pg_authid", "pg_authid is not one"),
+        (
+            "SELECT * FROM information_schema.tables",
+            "tells about the server",
+        ),
+        ("SELECT 'hidden'::regclass", "regclass may not"),
+        ("SELECT current_user", "current_user tells"),
+        ("SELECT 1; SELECT 2", "more than one"),
+    ];
+    for (sql, expected) in cases {
+        let why = rows(source, sql).await.unwrap_err().to_string();
+        assert!(why.contains(expected), "{sql}: {why}");
+    }
+    assert_eq!(
+        json(source, "SELECT id FROM through").await,
+        r#"[{"id":7}]"#
+    );
+    let local = "WITH hidden AS (SELECT 1 AS id) SELECT id FROM hidden";
+    assert_eq!(json(source, local).await, r#"[{"id":1}]"#);
+}
+
+async fn explore(source: &Source) {
+    let tables = source.tables().await.unwrap();
+    let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["kinds", "many", "through"]);
+    assert_eq!(tables[0].comment.as_deref(), Some("all kinds"));
+    assert_eq!(tables[1].estimated_rows, Some(5000));
+    assert_eq!(tables[2].kind, TableKind::View);
+    let columns = source.describe("kinds").await.unwrap();
+    let [id, parent, m, secret] = columns.as_slice() else {
+        panic!("{columns:?}")
+    };
+    assert!(id.primary_key && !id.nullable && parent.nullable);
+    assert_eq!(parent.references[0].table, "kinds");
+    assert_eq!(
+        (m.kind.as_str(), m.comment.as_deref()),
+        ("mood", Some("how it is"))
+    );
+    assert_eq!(m.default.as_deref(), Some("'ok'::mood"));
+    assert!(secret.references.is_empty());
+    assert!(source.describe("hidden").await.is_err());
+}
+
+/// Dropping the future ends the query on the server, and the pool goes on.
+async fn leave(source: &Source, cluster: &Cluster, database: &str) {
+    let endless = "SELECT count(*) FROM many a, many b, many c, many d";
+    let left = tokio::time::timeout(Duration::from_millis(300), rows(source, endless)).await;
+    assert!(left.is_err());
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let running = "SELECT count(*) FROM pg_stat_activity
+        WHERE state = 'active' AND query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
+    assert_eq!(cluster.sql(database, running), "0");
+    assert_eq!(
+        json(source, "SELECT i FROM many WHERE i = 3").await,
+        r#"[{"i":3}]"#
+    );
 }
