@@ -2,13 +2,14 @@
 //! them are compared; words are found by SQLite's full-text index.
 
 mod file;
+mod full_text;
 mod rank;
 mod table;
 
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use rusqlite::Connection;
@@ -72,6 +73,7 @@ impl Embedded {
             }
             let shelf = self.shelf(snapshot, &state)?;
             let table = Table::new(snapshot, state.id);
+            let size = read(&shelf).vectors.len();
             let found = queries.iter().map(|(text, vector)| {
                 let depth = n.max(DEPTH);
                 let by_vector = match ranking {
@@ -81,7 +83,8 @@ impl Embedded {
                 let by_word = match ranking {
                     Ranking::Vectors => Vec::new(),
                     Ranking::Hybrid | Ranking::Words => {
-                        table.matching(&embedder.glossary().read(text), depth)?
+                        let words = embedder.glossary().read(text);
+                        table.words.matching(&words, size, table::number(depth))?
                     }
                 };
                 table.documents(rank::fuse(&by_vector, &by_word, n))
@@ -166,8 +169,7 @@ impl Embedded {
     /// The vectors of a collection, at least as new as `state`.
     fn shelf(&self, snapshot: &Connection, state: &State) -> Result<Arc<RwLock<Shelf>>, Error> {
         let shelf = Arc::clone(self.lock().entry(state.id).or_default());
-        let is_current =
-            shelf.read().unwrap_or_else(PoisonError::into_inner).change >= state.change;
+        let is_current = read(&shelf).change >= state.change;
         if !is_current {
             let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
             shelf.catch_up(&Table::new(snapshot, state.id), state)?;
@@ -208,7 +210,10 @@ fn refresh(transaction: &Connection, state: &State, embedder: &Embedder) -> Resu
 }
 
 fn nearest(shelf: &RwLock<Shelf>, vector: &[f32], count: usize) -> Vec<i64> {
-    let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-    let found = shelf.vectors.nearest(vector, count).into_iter();
+    let found = read(shelf).vectors.nearest(vector, count).into_iter();
     found.map(|(number, _)| number).collect()
+}
+
+fn read(shelf: &RwLock<Shelf>) -> RwLockReadGuard<'_, Shelf> {
+    shelf.read().unwrap_or_else(PoisonError::into_inner)
 }

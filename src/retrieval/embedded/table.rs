@@ -7,9 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::super::{
     Collection, Document, Embedder, Error, document::Entry, glossary::Words, vectors::Vectors,
 };
-
-/// So many words of a query are looked for.
-const MAX_WORDS: usize = 200;
+use super::full_text::FullText;
 
 /// What is kept of a collection itself.
 #[derive(Debug)]
@@ -27,8 +25,7 @@ pub(super) struct State {
 pub(super) struct Table<'a> {
     connection: &'a Connection,
     collection: i64,
-    /// Its full-text index.
-    words: String,
+    pub(super) words: FullText<'a>,
 }
 
 pub(super) fn state(connection: &Connection, name: &str) -> Result<Option<State>, Error> {
@@ -60,7 +57,9 @@ pub(super) fn make(
         "INSERT INTO collection (name, model, dimension, glossary, change) VALUES (?1, ?2, ?3, ?4, 0)",
         params![name, embedder.model(), number(dimension), embedder.glossary().digest()],
     )?;
-    Table::new(connection, connection.last_insert_rowid()).make_words()?;
+    Table::new(connection, connection.last_insert_rowid())
+        .words
+        .make()?;
     state(connection, name)?.ok_or_else(|| Error::NoCollection(name.to_owned()))
 }
 
@@ -101,7 +100,7 @@ impl<'a> Table<'a> {
         Self {
             connection,
             collection,
-            words: format!("words_{collection}"),
+            words: FullText::new(connection, collection),
         }
     }
 
@@ -137,7 +136,7 @@ impl<'a> Table<'a> {
             change
         ];
         let number: i64 = statement.query_row(values, |row| row.get(0))?;
-        self.put_words(number, words)
+        self.words.put(number, words)
     }
 
     /// Reads all texts again: with another glossary they are found by others.
@@ -154,7 +153,7 @@ impl<'a> Table<'a> {
         let mut rows = texts.query([self.collection])?;
         while let Some(row) = rows.next()? {
             let (number, text): (i64, String) = (row.get(0)?, row.get(1)?);
-            self.put_words(number, &embedder.glossary().read(&text))?;
+            self.words.put(number, &embedder.glossary().read(&text))?;
             if embedder.is_lexical()
                 && let [vector] = &*embedder.hash(&[text])
             {
@@ -177,26 +176,6 @@ impl<'a> Table<'a> {
             vectors.put(row.get(0)?, vector);
         }
         Ok(())
-    }
-
-    /// The documents that words of the query are in, best first.
-    pub(super) fn matching(&self, words: &Words, count: usize) -> Result<Vec<i64>, Error> {
-        let mut seen = HashSet::new();
-        let asked = tokens(words).filter(|it| seen.insert(it.clone()));
-        let asked: Vec<String> = asked
-            .take(MAX_WORDS)
-            .map(|it| format!("\"{it}\""))
-            .collect();
-        if asked.is_empty() {
-            return Ok(Vec::new());
-        }
-        let words = &self.words;
-        let sql =
-            format!("SELECT rowid FROM {words} WHERE {words} MATCH ?1 ORDER BY rank LIMIT ?2");
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        let rows =
-            statement.query_map(params![asked.join(" OR "), number(count)], |row| row.get(0))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// The documents with these numbers and scores.
@@ -235,14 +214,12 @@ impl<'a> Table<'a> {
         self.next_change()?;
         let sql = "DELETE FROM document WHERE collection = ?1 AND id = ?2 RETURNING number";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let sql = format!("DELETE FROM {} WHERE rowid = ?1", self.words);
-        let mut forget = self.connection.prepare_cached(&sql)?;
         let mut count = 0;
         for id in ids {
             let number = statement.query_row(params![self.collection, id], |row| row.get(0));
             if let Some(number) = number.optional()? {
-                let number: i64 = number;
-                count += forget.execute([number])?;
+                self.words.forget(number)?;
+                count += 1;
             }
         }
         Ok(count)
@@ -255,35 +232,8 @@ impl<'a> Table<'a> {
             .execute("DELETE FROM document WHERE collection = ?1", by_id)?;
         self.connection
             .execute("DELETE FROM collection WHERE id = ?1", by_id)?;
-        let sql = format!("DROP TABLE {}", self.words);
-        Ok(self.connection.execute_batch(&sql)?)
+        self.words.remove()
     }
-
-    fn make_words(&self) -> Result<(), Error> {
-        let sql = format!(
-            "CREATE VIRTUAL TABLE {} USING fts5
-             (tokens, content='', contentless_delete=1, tokenize='unicode61')",
-            self.words
-        );
-        Ok(self.connection.execute_batch(&sql)?)
-    }
-
-    fn put_words(&self, number: i64, words: &Words) -> Result<(), Error> {
-        let sql = format!(
-            "INSERT OR REPLACE INTO {} (rowid, tokens) VALUES (?1, ?2)",
-            self.words
-        );
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        let tokens: Vec<String> = tokens(words).collect();
-        statement.execute(params![number, tokens.join(" ")])?;
-        Ok(())
-    }
-}
-
-/// The words of a text as the full-text index sees them; there is no `"` in them.
-fn tokens(words: &Words) -> impl Iterator<Item = String> {
-    let concepts = words.concepts.iter().map(|it| format!("zz{it}"));
-    words.plain.iter().cloned().chain(concepts)
 }
 
 fn size(row: &Row<'_>, at: usize) -> rusqlite::Result<usize> {
@@ -291,7 +241,7 @@ fn size(row: &Row<'_>, at: usize) -> rusqlite::Result<usize> {
     Ok(number as usize)
 }
 
-fn number(size: usize) -> u32 {
+pub(super) fn number(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 

@@ -1,0 +1,139 @@
+//! The words of one collection, in SQLite's full-text index.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, params};
+
+use super::super::{Error, glossary::Words};
+
+/// So many words of a query are looked for.
+const MAX_WORDS: usize = 100;
+/// About so many documents are scored: each costs a microsecond or more.
+const SCORED: u32 = 4000;
+
+pub(super) struct FullText<'a> {
+    connection: &'a Connection,
+    table: String,
+}
+
+impl<'a> FullText<'a> {
+    pub(super) fn new(connection: &'a Connection, collection: i64) -> Self {
+        Self {
+            connection,
+            table: format!("words_{collection}"),
+        }
+    }
+
+    pub(super) fn make(&self) -> Result<(), Error> {
+        let sql = format!(
+            "CREATE VIRTUAL TABLE {} USING fts5
+             (tokens, content='', contentless_delete=1, tokenize='unicode61')",
+            self.table
+        );
+        Ok(self.connection.execute_batch(&sql)?)
+    }
+
+    pub(super) fn put(&self, number: i64, words: &Words) -> Result<(), Error> {
+        let table = &self.table;
+        let sql = format!("INSERT OR REPLACE INTO {table} (rowid, tokens) VALUES (?1, ?2)");
+        let tokens: Vec<String> = tokens(words).collect();
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        statement.execute(params![number, tokens.join(" ")])?;
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, number: i64) -> Result<(), Error> {
+        let sql = format!("DELETE FROM {} WHERE rowid = ?1", self.table);
+        self.connection.prepare_cached(&sql)?.execute([number])?;
+        Ok(())
+    }
+
+    pub(super) fn remove(&self) -> Result<(), Error> {
+        let sql = format!("DROP TABLE {}", self.table);
+        Ok(self.connection.execute_batch(&sql)?)
+    }
+
+    /// The documents that words of the query are in, best first. Of `size`
+    /// documents only some thousands are scored: those with the rarest words.
+    pub(super) fn matching(
+        &self,
+        words: &Words,
+        size: usize,
+        count: u32,
+    ) -> Result<Vec<i64>, Error> {
+        let mut seen = HashSet::new();
+        let asked = tokens(words).filter(|it| seen.insert(it.clone()));
+        let mut asked: Vec<String> = asked
+            .take(MAX_WORDS)
+            .map(|it| format!("\"{it}\""))
+            .collect();
+        if size > SCORED as usize {
+            asked = self.rarest(asked)?;
+        }
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = &self.table;
+        let sql = format!(
+            "SELECT rowid FROM
+             (SELECT rowid, rank FROM {table} WHERE {table} MATCH ?1 LIMIT ?2)
+             ORDER BY rank LIMIT ?3"
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let values = params![asked.join(" OR "), 2 * SCORED, count];
+        let rows = statement.query_map(values, |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The words that the fewest documents have, and not more than may be scored.
+    fn rarest(&self, words: Vec<String>) -> Result<Vec<String>, Error> {
+        let table = &self.table;
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ?1 LIMIT {SCORED})"
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut counted = Vec::with_capacity(words.len());
+        for word in words {
+            let count: u32 = statement.query_row([&word], |row| row.get(0))?;
+            counted.push((count, word));
+        }
+        Ok(few(counted))
+    }
+}
+
+/// The rarest words, of which at least one, as long as they are few together.
+fn few(mut counted: Vec<(u32, String)>) -> Vec<String> {
+    counted.retain(|(count, _)| *count > 0);
+    counted.sort_by_key(|(count, _)| *count);
+    let mut sum = 0;
+    let few = counted.into_iter().enumerate().take_while(|(at, it)| {
+        sum += it.0;
+        *at == 0 || sum <= SCORED
+    });
+    few.map(|(_, (_, word))| word).collect()
+}
+
+/// The words of a text as the full-text index sees them; there is no `"` in them.
+fn tokens(words: &Words) -> impl Iterator<Item = String> {
+    let concepts = words.concepts.iter().map(|it| format!("zz{it}"));
+    words.plain.iter().cloned().chain(concepts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(counts: &[u32], expected: &[&str]) {
+        let counted = counts.iter().map(|it| (*it, it.to_string()));
+        assert_eq!(few(counted.collect()), expected, "{counts:?}");
+    }
+
+    #[test]
+    fn rare_words_are_enough() {
+        check(&[4000, 500, 0, 1000, 3000], &["500", "1000"]);
+        check(&[4000], &["4000"]);
+        check(&[4000, 3999], &["3999"]);
+        check(&[0, 0], &[]);
+        check(&[], &[]);
+    }
+}
