@@ -94,20 +94,21 @@ async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
 
 /// What a command prints; it must succeed.
 pub(crate) async fn run(command: &mut Command) -> String {
-    let (shown, succeeded) = run_anyhow(command).await;
-    assert!(succeeded, "{shown}");
+    let (shown, complaints, succeeded) = run_anyhow(command).await;
+    assert!(succeeded, "{shown}\n{complaints}");
     shown
 }
 
-/// What a command prints, and whether it succeeded.
-pub(crate) async fn run_anyhow(command: &mut Command) -> (String, bool) {
+/// What a command prints and complains, and whether it succeeded.
+pub(crate) async fn run_anyhow(command: &mut Command) -> (String, String, bool) {
     let output = tokio::time::timeout(
         std::time::Duration::from_secs(120),
         command.kill_on_drop(true).output(),
     );
     let output = output.await.expect("in time").unwrap();
-    let [out, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-    (format!("{out}{error}"), output.status.success())
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (shown, complaints) = (text(&output.stdout), text(&output.stderr));
+    (shown, complaints, output.status.success())
 }
 
 /// What the inspector shows after asking at `door`.

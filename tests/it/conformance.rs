@@ -18,7 +18,7 @@ pub(crate) async fn passed(url: &str, version: &str, except: &[&str]) -> usize {
         .args(["server", "--url", url, "--requirements", version, "-o"])
         .arg(out.path());
     // It fails as a whole as soon as one scenario does.
-    let (shown, _) = run_anyhow(&mut command).await;
+    let (shown, _, _) = run_anyhow(&mut command).await;
     let summary = shown.split("=== SUMMARY ===").nth(1).expect("a summary");
     let scored = summary.split("Not scored").next().unwrap_or(summary);
     let unscored: Vec<&str> = summary
