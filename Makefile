@@ -16,6 +16,7 @@ docs:
 # One run against the hub and its floor; ratios and CPU per call.
 bench:
 	scripts/bench
+	scripts/bench-data
 
 run:
 	cargo run --release

@@ -95,8 +95,7 @@ impl Postgres {
         guard::names(statement, &catalogue)?;
         let session = Session::new(client, &self.0.tasks);
         let read = async {
-            let prepared = session.prepare(&bound.sql, &values, limits).await?;
-            let locked = session.locked().await?;
+            let (prepared, locked) = session.prepare(&bound.sql, &values, limits).await?;
             let catalogue = match guard::is_outdated(&catalogue, &locked) {
                 true => self.load(session.client()).await?,
                 false => catalogue,

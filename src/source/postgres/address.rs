@@ -45,7 +45,10 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return wrong("its address names no host");
         }
-        let ours = "-c default_transaction_read_only=on -c standard_conforming_strings=on";
+        // No query can change these, and each use ends by going back to them.
+        let ours = "-c default_transaction_read_only=on -c standard_conforming_strings=on \
+            -c IntervalStyle=iso_8601 -c DateStyle=ISO -c bytea_output=hex \
+            -c extra_float_digits=1 -c jit=off";
         let given = config.get_options().unwrap_or_default();
         let options = format!("{given} {ours}");
         config.options(options.trim()).application_name("maru");

@@ -66,37 +66,40 @@ impl Session {
             .expect("only closing or dropping takes it away")
     }
 
-    /// Begins the transaction and has the server read the statement. It runs
-    /// nothing of it.
+    /// Begins the transaction and has the server read the statement; says which
+    /// relations it means. It runs nothing of it.
     pub(super) async fn prepare(
         &self,
         sql: &str,
         values: &[&Value],
         limits: Limits,
-    ) -> Result<Prepared, Error> {
+    ) -> Result<(Prepared, Vec<Oid>), Error> {
         let begin = begin(limits);
         let types: Vec<Type> = values.iter().map(|it| given_type(it)).collect();
         let client = self.client();
-        // Both go out at once; the server takes them in this order.
-        let (begun, prepared) = tokio::join!(
+        // All go out at once; the server takes them in this order.
+        let (begun, prepared, locked) = tokio::join!(
             client.batch_execute(&begin),
-            client.prepare_typed(sql, &types)
+            client.prepare_typed(sql, &types),
+            self.locked()
         );
         begun.map_err(error::own)?;
-        let statement = match prepared {
+        let (statement, locked) = match prepared {
             Err(error) if !values.is_empty() && lacks_types(&error) => {
-                self.prepare_again(sql, values, &begin).await?
+                let statement = self.prepare_again(sql, values, &begin).await?;
+                (statement, self.locked().await?)
             }
-            prepared => prepared.map_err(error::prepared)?,
+            prepared => (prepared.map_err(error::prepared)?, locked?),
         };
         let names = statement.columns().iter().map(tokio_postgres::Column::name);
         let columns = distinct(names, MAX_NAME);
         let sql = sql.to_owned();
-        Ok(Prepared {
+        let prepared = Prepared {
             statement,
             sql,
             columns,
-        })
+        };
+        Ok((prepared, locked))
     }
 
     /// The same with the types that the values have by themselves.
@@ -120,7 +123,7 @@ impl Session {
 
     /// The relations that the server locked so far: those that the statement
     /// means.
-    pub(super) async fn locked(&self) -> Result<Vec<Oid>, Error> {
+    async fn locked(&self) -> Result<Vec<Oid>, Error> {
         let statement = self.client().prepare_cached(LOCKED).await;
         let statement = statement.map_err(error::own)?;
         let rows = self.client().query(&statement, &[]).await;
@@ -203,8 +206,7 @@ where
     row.try_get(at).map_err(error::own)
 }
 
-/// A transaction that only reads, with the deadlines of this use and the forms
-/// of values that maru promises.
+/// A transaction that only reads, with the deadlines of this use.
 fn begin(limits: Limits) -> String {
     let timeout = limits.timeout.as_millis().max(1);
     let lock = timeout.min(PATIENCE.as_millis());
@@ -212,10 +214,7 @@ fn begin(limits: Limits) -> String {
     format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {timeout}; \
          SET LOCAL lock_timeout = {lock}; \
-         SET LOCAL idle_in_transaction_session_timeout = {idle}; \
-         SET LOCAL standard_conforming_strings = on; SET LOCAL IntervalStyle = iso_8601; \
-         SET LOCAL DateStyle = ISO; SET LOCAL bytea_output = hex; \
-         SET LOCAL extra_float_digits = 1; SET LOCAL jit = off"
+         SET LOCAL idle_in_transaction_session_timeout = {idle}"
     )
 }
 

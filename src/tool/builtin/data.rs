@@ -9,7 +9,7 @@ use super::reads_only;
 use crate::{
     mcp::RpcError,
     retrieval::Index,
-    source::{Limits, Parameters, Source},
+    source::{Parameters, Source},
     tool::{
         offer::{Action, Answer, Ask, Handler, Input, Kind, Offer},
         output,
@@ -115,7 +115,7 @@ fn query(data: &Data) -> Arc<Offer> {
             let sql = clean(input["generated_sql"].as_str().unwrap_or_default());
             let rows = match data.source(input["source"].as_str()) {
                 Ok(source) => source
-                    .query(&sql, &Parameters::default(), Limits::default())
+                    .query(&sql, &Parameters::default(), source.limits())
                     .await
                     .map_err(|why| why.to_string()),
                 Err(why) => Err(why),
