@@ -14,7 +14,8 @@ mod session;
 mod value;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -27,7 +28,7 @@ use tracing::warn;
 use super::{Error, Limits, Parameters, Rows, Settings, statement::Statement};
 use crate::tasks::Tasks;
 use catalogue::Catalogue;
-use session::Session;
+use session::{Session, Shape};
 
 pub use address::{Address, Server};
 
@@ -49,7 +50,12 @@ struct Inner {
     settings: Settings,
     tasks: Tasks,
     catalogue: Mutex<Option<(Instant, Arc<Catalogue>)>>,
+    /// What statements looked like when they were last run, to guess by.
+    shapes: Mutex<HashMap<String, Arc<Shape>>>,
 }
+
+/// How many shapes are remembered.
+const SHAPES: usize = 256;
 
 impl Postgres {
     pub(super) fn open(
@@ -64,6 +70,7 @@ impl Postgres {
             settings,
             tasks: tasks.clone(),
             catalogue: Mutex::default(),
+            shapes: Mutex::default(),
         });
         tasks.spawn(keep(Arc::downgrade(&inner), tasks.stop()));
         Ok(Self(inner))
@@ -95,13 +102,30 @@ impl Postgres {
         guard::names(statement, &catalogue)?;
         let session = Session::new(client, &self.0.tasks);
         let read = async {
-            let (prepared, locked) = session.prepare(&bound.sql, &values, limits).await?;
+            let guess = self.0.guess(&bound.sql).filter(|_| limits.rows > 0);
+            let begun = session
+                .begin(&bound.sql, &values, limits, guess.as_deref())
+                .await?;
+            let locked = begun.locked;
             let catalogue = match guard::is_outdated(&catalogue, &locked) {
                 true => self.load(session.client()).await?,
                 false => catalogue,
             };
             guard::means(statement, &catalogue, &locked)?;
-            session.read(&prepared, &values, limits).await
+            let prepared = begun.prepared;
+            let read = match begun.read {
+                Some(read) => read,
+                None => {
+                    session
+                        .read(prepared.sql(), &prepared.shape, &values, limits)
+                        .await
+                }
+            };
+            match &read {
+                Ok(_) => self.0.learn(&bound.sql, prepared.shape),
+                Err(_) => self.0.forget(&bound.sql),
+            }
+            read
         };
         let read = read.await;
         // A statement that was stopped half-way takes its connection with it.
@@ -139,6 +163,29 @@ impl Postgres {
 }
 
 impl Inner {
+    /// The shape that a statement had when it was last run.
+    fn guess(&self, sql: &str) -> Option<Arc<Shape>> {
+        self.shapes().get(sql).cloned()
+    }
+
+    fn learn(&self, sql: &str, shape: Shape) {
+        let mut shapes = self.shapes();
+        if shapes.get(sql).is_none_or(|it| **it != shape) {
+            if shapes.len() >= SHAPES {
+                shapes.clear();
+            }
+            shapes.insert(sql.to_owned(), Arc::new(shape));
+        }
+    }
+
+    fn forget(&self, sql: &str) {
+        self.shapes().remove(sql);
+    }
+
+    fn shapes(&self) -> MutexGuard<'_, HashMap<String, Arc<Shape>>> {
+        self.shapes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> Option<Arc<Catalogue>> {
         let kept = self
             .catalogue

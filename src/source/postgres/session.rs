@@ -46,9 +46,23 @@ pub(super) struct Session {
 /// A statement that the server has understood.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    statement: Statement,
     sql: String,
+    pub(super) shape: Shape,
+}
+
+/// What goes into a statement and comes out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    parameters: Vec<Type>,
     columns: Vec<String>,
+}
+
+/// What came of beginning: the statement, the relations it means, and its rows
+/// if they were asked for on a guess that was right.
+pub(super) struct Begun {
+    pub(super) prepared: Prepared,
+    pub(super) locked: Vec<Oid>,
+    pub(super) read: Option<Result<(Rows, bool), Error>>,
 }
 
 impl Session {
@@ -67,39 +81,55 @@ impl Session {
     }
 
     /// Begins the transaction and has the server read the statement; says which
-    /// relations it means. It runs nothing of it.
-    pub(super) async fn prepare(
+    /// relations it means. With a `guess` at its shape, its rows are asked for in
+    /// the same breath; whoever may not see them throws them away.
+    pub(super) async fn begin(
         &self,
         sql: &str,
         values: &[&Value],
         limits: Limits,
-    ) -> Result<(Prepared, Vec<Oid>), Error> {
+        guess: Option<&Shape>,
+    ) -> Result<Begun, Error> {
         let begin = begin(limits);
         let types: Vec<Type> = values.iter().map(|it| given_type(it)).collect();
         let client = self.client();
-        // All go out at once; the server takes them in this order.
-        let (begun, prepared, locked) = tokio::join!(
+        let read = async {
+            match guess {
+                Some(guess) => Some(self.read(sql, guess, values, limits).await),
+                None => None,
+            }
+        };
+        let look = client.prepare_cached(LOCKED).await.map_err(error::own)?;
+        // All go out at once; the server takes them in this order, so the look at
+        // the locks comes before the rows are read.
+        let (begun, prepared, locked, read) = tokio::join!(
+            biased;
             client.batch_execute(&begin),
             client.prepare_typed(sql, &types),
-            self.locked()
+            self.locked(&look),
+            read
         );
         begun.map_err(error::own)?;
         let (statement, locked) = match prepared {
             Err(error) if !values.is_empty() && lacks_types(&error) => {
                 let statement = self.prepare_again(sql, values, &begin).await?;
-                (statement, self.locked().await?)
+                (statement, self.locked(&look).await?)
             }
             prepared => (prepared.map_err(error::prepared)?, locked?),
         };
         let names = statement.columns().iter().map(tokio_postgres::Column::name);
-        let columns = distinct(names, MAX_NAME);
-        let sql = sql.to_owned();
-        let prepared = Prepared {
-            statement,
-            sql,
-            columns,
+        let shape = Shape {
+            columns: distinct(names, MAX_NAME),
+            parameters: statement.params().to_vec(),
         };
-        Ok((prepared, locked))
+        Ok(Begun {
+            read: read.filter(|_| guess == Some(&shape)),
+            prepared: Prepared {
+                sql: sql.to_owned(),
+                shape,
+            },
+            locked,
+        })
     }
 
     /// The same with the types that the values have by themselves.
@@ -123,10 +153,8 @@ impl Session {
 
     /// The relations that the server locked so far: those that the statement
     /// means.
-    async fn locked(&self) -> Result<Vec<Oid>, Error> {
-        let statement = self.client().prepare_cached(LOCKED).await;
-        let statement = statement.map_err(error::own)?;
-        let rows = self.client().query(&statement, &[]).await;
+    async fn locked(&self, look: &Statement) -> Result<Vec<Oid>, Error> {
+        let rows = self.client().query(look, &[]).await;
         let rows = rows.map_err(error::own)?;
         rows.iter()
             .map(|it| it.try_get(0).map_err(error::own))
@@ -136,18 +164,19 @@ impl Session {
     /// The rows, and whether the server sent all that it had to.
     pub(super) async fn read(
         &self,
-        prepared: &Prepared,
+        sql: &str,
+        shape: &Shape,
         values: &[&Value],
         limits: Limits,
     ) -> Result<(Rows, bool), Error> {
-        let mut collector = Collector::new(prepared.columns.clone(), limits);
+        let mut collector = Collector::new(shape.columns.clone(), limits);
         if limits.rows == 0 {
             return Ok((collector.finish(), true));
         }
         let texts: Vec<Text<'_>> = values.iter().map(|it| Text(it)).collect();
         let texts = texts.iter().map(|it| it as &(dyn ToSql + Sync));
-        let values = texts.zip(prepared.statement.params().iter().cloned());
-        let sql = prepared.as_json(limits);
+        let values = texts.zip(shape.parameters.iter().cloned());
+        let sql = shape.as_json(sql, limits);
         let rows = self
             .client()
             .query_typed_raw(&sql, values)
@@ -231,10 +260,17 @@ fn lacks_types(error: &tokio_postgres::Error) -> bool {
 }
 
 impl Prepared {
-    /// The statement as a sub-query whose rows are JSON texts; only a query can
+    /// The text that was prepared.
+    pub(super) fn sql(&self) -> &str {
+        &self.sql
+    }
+}
+
+impl Shape {
+    /// A statement of this shape as a sub-query whose rows are JSON texts; only a query can
     /// stand there. A row that is longer than the whole answer may be is left
     /// out by the server.
-    fn as_json(&self, limits: Limits) -> String {
+    fn as_json(&self, sql: &str, limits: Limits) -> String {
         let mut query = String::from("_q");
         while self.columns.contains(&query) {
             query.push('_');
@@ -250,7 +286,7 @@ impl Prepared {
         } else {
             format!("({names})")
         };
-        let (sql, most, bytes) = (&self.sql, limits.rows + 1, limits.bytes);
+        let (most, bytes) = (limits.rows + 1, limits.bytes);
         format!(
             "SELECT pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes}, \
              CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
