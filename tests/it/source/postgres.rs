@@ -333,3 +333,53 @@ async fn leave(source: &Source, cluster: &Cluster, database: &str) {
         r#"[{"i":3}]"#
     );
 }
+
+#[tokio::test]
+async fn statement_that_ran_before_is_read_as_it_is_now() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database();
+    let change = |sql: &str| cluster.sql(&database, sql);
+    change("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE hidden AS SELECT 'CANARY' AS b");
+    change("CREATE VIEW v AS SELECT a FROM t");
+    let tasks = Tasks::default();
+    let address = Address::Url(cluster.url(&database).into());
+    let settings = Settings {
+        relations: vec!["t".to_owned(), "v".to_owned()],
+        ..Settings::default()
+    };
+    let source = Source::postgres("now", &address, settings, &tasks).unwrap();
+    for _ in 0..3 {
+        assert_eq!(json(&source, "SELECT * FROM t").await, "[{\"a\":1}]");
+        assert_eq!(json(&source, "SELECT * FROM v").await, "[{\"a\":1}]");
+    }
+    change("ALTER TABLE t ADD COLUMN c text DEFAULT 'new'");
+    for _ in 0..2 {
+        assert_eq!(
+            json(&source, "SELECT * FROM t").await,
+            "[{\"a\":1,\"c\":\"new\"}]"
+        );
+    }
+    // The same words mean something else now, and what they mean is not offered.
+    change(
+        "CREATE SCHEMA maru AUTHORIZATION maru; CREATE VIEW maru.t AS SELECT * FROM public.hidden",
+    );
+    change("ALTER ROLE maru SET search_path = maru, public");
+    let moved = Source::postgres(
+        "moved",
+        &address,
+        Settings {
+            relations: vec!["public.t".to_owned()],
+            ..Settings::default()
+        },
+        &tasks,
+    )
+    .unwrap();
+    for _ in 0..2 {
+        let refused = rows(&moved, "SELECT * FROM t").await;
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(json(&moved, "SELECT a FROM public.t").await, "[{\"a\":1}]");
+    }
+    change("DROP VIEW v; DROP TABLE public.t");
+    assert!(rows(&source, "SELECT * FROM t").await.is_err());
+    tasks.close().await;
+}
