@@ -36,6 +36,12 @@ pub fn written(text: &str, structure: &str, is_error: bool) -> String {
     )
 }
 
+/// A result that is only text.
+pub fn text_only(text: &str) -> String {
+    let text = Value::from(text);
+    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":false}}")
+}
+
 /// Appends JSON as the inside of a string. It has no control characters, so
 /// quotes and backslashes are all there is to escape.
 fn push_escaped(text: &mut String, json: &str) {

@@ -25,10 +25,10 @@ use crate::{
     tasks::Tasks,
 };
 
-/// What the transaction may have left behind, though it was rolled back. It is
-/// `DISCARD ALL` without the statements that the driver keeps.
-const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; \
-    UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
+/// What the transaction may have left behind, though it was rolled back. Temporary
+/// tables, cursors, listening and sequences end with it, or cannot be reached by a
+/// query at all.
+const CLEAN: &str = "ROLLBACK; RESET ALL; SELECT pg_catalog.pg_advisory_unlock_all()";
 const LOCKED: &str = "SELECT DISTINCT l.relation FROM pg_catalog.pg_lock_status() l \
     JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind NOT IN ('i', 'I', 'c') \
     WHERE l.pid = pg_catalog.pg_backend_pid()";

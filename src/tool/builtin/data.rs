@@ -27,6 +27,8 @@ pub struct Data {
     pub sources: Arc<[Source]>,
 }
 
+/// Rows beyond this many bytes come as text alone.
+const MAX_STRUCTURE: usize = 256 << 10;
 /// The most texts in one question.
 const MAX_TEXTS: usize = 2048;
 
@@ -134,7 +136,11 @@ fn query(data: &Data) -> Arc<Offer> {
                         Value::from(sql),
                         rows.json
                     );
-                    output::written(&text, &text, false)
+                    match text.len() > MAX_STRUCTURE {
+                    // Twice the same would be too much of it.
+                    true => output::text_only(&text),
+                    false => output::written(&text, &text, false),
+                }
                 }
             }))
         },
