@@ -30,7 +30,7 @@ use crate::{
         Catalog, OWN_SERVER,
         builtin::{self, Data},
     },
-    upstream::{Backoff, Draft, Manager, Rules, Settings, Start},
+    upstream::{Draft, Manager, Rules, Settings, Start},
 };
 
 /// File of the data directory that says where its hub listens; locked by the
@@ -149,20 +149,13 @@ async fn open_servers(
     tasks: &Tasks,
 ) -> Result<Arc<Manager>> {
     let mcp = &config.mcp;
-    let backoff = Backoff {
-        enabled: mcp.reconnection.enabled,
-        attempts: mcp.reconnection.max_attempts,
-        first: Duration::from_millis(mcp.reconnection.initial_delay_ms),
-        multiplier: mcp.reconnection.multiplier,
-        max: Duration::from_millis(mcp.reconnection.max_delay_ms),
-    };
     let settings = Settings::new(
+        mcp,
         Arc::clone(catalog),
         policy.clone(),
         environment(),
         tasks.clone(),
-    )
-    .with_waits(backoff, Duration::from_millis(mcp.connect_timeout_ms));
+    );
     let beside = config.directory.as_ref().unwrap_or(&config.data_dir);
     Manager::start(Start {
         store: store.clone(),

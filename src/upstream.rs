@@ -34,7 +34,7 @@ use thiserror::Error;
 
 pub use connection::Settings;
 pub use draft::{Draft, Named, from_clients};
-pub use lifecycle::{Backoff, State};
+pub use lifecycle::State;
 pub use manager::{Manager, Start, Unchanged, View};
 pub use offers::Withheld;
 pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::{CANNOT, client::Remote, out, serve::block_on};
-use crate::{config::Loaded, mcp};
+use crate::{config::Loaded, mcp, upstream::Draft};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -168,19 +168,15 @@ impl Add {
         };
         let (kind, config) = match (&self.url, self.command.split_first()) {
             (Some(url), None) => {
-                let guessed = if url.trim_end_matches('/').ends_with("/sse") {
-                    "SSE"
-                } else {
-                    "HTTP"
-                };
-                let kind = self.transport.as_deref().unwrap_or(guessed);
+                let guessed = Draft::at(&self.name, url).kind;
+                let kind = self.transport.as_ref().unwrap_or(&guessed).to_uppercase();
                 (
                     kind,
                     json!({"url": url, "headers": pairs(&self.headers, ':')?}),
                 )
             }
             (None, Some((command, args))) => (
-                "STDIO",
+                "STDIO".to_owned(),
                 json!({"command": command, "args": args, "env": pairs(&self.env, '=')?}),
             ),
             _ => bail!("say how the server is reached: --url URL, or -- COMMAND ARGUMENTS"),
@@ -188,7 +184,7 @@ impl Add {
         Ok(json!({
             "name": self.name,
             "description": self.description,
-            "transportType": kind.to_uppercase(),
+            "transportType": kind,
             "config": config,
             "autoConnect": !self.no_connect,
         }))

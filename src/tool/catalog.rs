@@ -158,21 +158,21 @@ impl Catalog {
         peer: Peer,
     ) -> Result<Answer, RpcError> {
         let mut snapshot = self.snapshot();
-        if snapshot.tool(&caller.scope, name)?.is_none() && self.wake(name).await {
+        let mut offer = snapshot.tool(&caller.scope, name)?.cloned();
+        if offer.is_none() && self.wake(name).await {
             snapshot = self.snapshot();
+            offer = snapshot.tool(&caller.scope, name)?.cloned();
         }
-        let offer = snapshot.tool(&caller.scope, name)?;
-        let offer = offer.ok_or_else(|| match snapshot.view(&caller.scope) {
-            Ok(view) => unknown(&view.tools, "tool", name),
-            Err(why) => why,
-        })?;
+        let Some(offer) = offer else {
+            return Err(unknown(&snapshot.view(&caller.scope)?.tools, "tool", name));
+        };
         if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
             return Ok(Answer::Complete(output::failure(&format!(
                 "wrong arguments: {why}"
             ))));
         }
         let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
-        let answer = self.ask(offer, Action::Call(arguments), peer).await;
+        let answer = self.ask(&offer, Action::Call(arguments), peer).await;
         let answer = answer.unwrap_or_else(|late| {
             Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
         });

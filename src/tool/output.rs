@@ -37,9 +37,8 @@ pub fn written(text: &str, structure: &str, is_error: bool) -> String {
 }
 
 /// A result that is only text.
-pub fn text_only(text: &str) -> String {
-    let text = Value::from(text);
-    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":false}}")
+pub fn text_only(text: &str, is_error: bool) -> String {
+    json!({"content": [{"type": "text", "text": text}], "isError": is_error}).to_string()
 }
 
 /// Appends JSON as the inside of a string. It has no control characters, so
@@ -82,7 +81,7 @@ fn cut(text: &str, at: usize, is_error: bool) -> String {
         kept,
         text.len()
     );
-    json!({"content": [{"type": "text", "text": note}], "isError": is_error}).to_string()
+    text_only(&note, is_error)
 }
 
 /// A result as text for readers that know nothing else, and whether it is an error.

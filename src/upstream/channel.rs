@@ -13,12 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     desk::Desk,
-    news::{News, answer_or_give},
+    news::{News, answer_or_give, tell},
 };
 use crate::{
-    mcp::{
-        Id, Message, Params, Raw, Request, RpcError, check, code, error, notification, raw_request,
-    },
+    mcp::{Id, Message, Request, RpcError, check, code, error, notification, raw_request},
     queue,
     tasks::Tasks,
 };
@@ -145,23 +143,10 @@ impl Channel {
                     let _ = waiting.send(text.to_owned());
                 }
             }
-            Ok(Message::Notification { method, params }) => self.notified(&method, params, text),
+            Ok(Message::Notification { method, params }) => {
+                tell(&self.desk, &self.news, &method, params, text);
+            }
             Ok(Message::Request(request)) => self.asked(&request, text),
-        }
-    }
-
-    fn notified(&self, method: &str, params: Option<Raw<'_>>, text: &str) {
-        match method {
-            "notifications/progress" => {
-                let token = Params::read(params).ok().and_then(|it| it.progress_token);
-                if let Some(Id::Number(id)) = token.and_then(Id::read) {
-                    self.desk.give_to(id, text);
-                }
-            }
-            "notifications/message" => {
-                let _belongs_to_nobody = self.desk.give(text);
-            }
-            _ => self.news.notified(method, params),
         }
     }
 

@@ -24,6 +24,7 @@ use super::{
     traces::Traces,
 };
 use crate::{
+    config::Mcp,
     outbound::{Policy, Tls},
     tasks::Tasks,
     tool::Catalog,
@@ -80,6 +81,7 @@ enum Heard {
 impl Settings {
     /// `environment`: our own variables, of which children see a few.
     pub fn new(
+        mcp: &Mcp,
         catalog: Arc<Catalog>,
         policy: Policy,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -94,14 +96,8 @@ impl Settings {
                 tasks,
                 traces: Traces::new(),
             },
-            backoff: Backoff {
-                enabled: true,
-                attempts: 5,
-                first: Duration::from_secs(5),
-                multiplier: 2.0,
-                max: Duration::from_secs(60),
-            },
-            connect_timeout: Duration::from_secs(30),
+            backoff: Backoff::from(&mcp.reconnection),
+            connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
             room: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
@@ -113,14 +109,6 @@ impl Settings {
 
     pub(super) fn tasks(&self) -> &Tasks {
         &self.means.tasks
-    }
-
-    /// Other waits than the usual ones.
-    #[must_use]
-    pub fn with_waits(mut self, backoff: Backoff, connect_timeout: Duration) -> Self {
-        self.backoff = backoff;
-        self.connect_timeout = connect_timeout;
-        self
     }
 }
 

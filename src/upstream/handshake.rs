@@ -31,11 +31,7 @@ pub(super) type Answered = Result<Value, RpcError>;
 /// Whether the server speaks 2026-07-28. Older ones answer with an error, or not
 /// at all.
 pub(super) async fn probe(link: &Link) -> Result<Option<Session>, Error> {
-    let params = json!({"_meta": {
-        key::VERSION: Version::V2026_07_28.as_str(),
-        key::CLIENT_INFO: client_info(),
-        key::CAPABILITIES: {},
-    }});
+    let params = json!({"_meta": own_meta()});
     let asked = time::timeout(PROBE, discover(link, &params)).await;
     let answer = match asked {
         Err(_) | Ok(Err(Error::Status(_) | Error::Garbage(_)) | Ok(Err(_))) => return Ok(None),
@@ -169,6 +165,15 @@ pub(super) fn read_error(raw: &str) -> RpcError {
 /// What maru says about itself.
 pub(super) fn client_info() -> Value {
     json!({"name": "maru", "title": "maru 마루", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// What a request of our own says about itself since 2026-07-28.
+pub(super) fn own_meta() -> Value {
+    json!({
+        key::VERSION: Version::V2026_07_28.as_str(),
+        key::CLIENT_INFO: client_info(),
+        key::CAPABILITIES: {},
+    })
 }
 
 #[cfg(test)]

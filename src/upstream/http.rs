@@ -199,6 +199,17 @@ impl Link {
         Ok(self.client.send(request).await?)
     }
 
+    /// Opens the stream of events that come after `last`, or from now on.
+    async fn listen_after(&self, last: Option<&str>) -> Result<Reply, Error> {
+        let mut headers = self.headers();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
+            headers.insert(&LAST_EVENT, last);
+        }
+        self.request(Method::GET, headers, String::new()).await
+    }
+
     /// What the status says; a missing session is told apart.
     fn refusal(&self, reply: &Reply) -> Result<(), Error> {
         let has_session = self.agreed.get().is_some_and(|it| it.has_session);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use crate::config::Reconnection;
+
 /// How long to wait between attempts, and when to stop trying.
 #[derive(Clone, Copy, Debug)]
-pub struct Backoff {
+pub(super) struct Backoff {
     /// Whether a lost server is tried again at all.
     pub enabled: bool,
     /// Attempts in a row before giving up.
@@ -104,6 +106,18 @@ impl State {
             (_, Event::Opened | Event::Lost | Event::Refused | Event::Elapsed) => {
                 (self, Action::Nothing)
             }
+        }
+    }
+}
+
+impl From<&Reconnection> for Backoff {
+    fn from(settings: &Reconnection) -> Self {
+        Self {
+            enabled: settings.enabled,
+            attempts: settings.max_attempts,
+            first: Duration::from_millis(settings.initial_delay_ms),
+            multiplier: settings.multiplier,
+            max: Duration::from_millis(settings.max_delay_ms),
         }
     }
 }

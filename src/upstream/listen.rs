@@ -10,11 +10,11 @@ use tokio::{sync::Notify, time};
 
 use super::{
     Error,
-    handshake::client_info,
+    handshake::own_meta,
     link::{Ask, Call},
     open::Live,
 };
-use crate::mcp::{Message, Version, key};
+use crate::mcp::Message;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -98,11 +98,7 @@ enum Heard {
 async fn start(live: &Live, wanted: &Map<String, Value>) -> Result<Call, Error> {
     let params = json!({
         "notifications": wanted,
-        "_meta": {
-            key::VERSION: Version::V2026_07_28.as_str(),
-            key::CLIENT_INFO: client_info(),
-            key::CAPABILITIES: {},
-        },
+        "_meta": own_meta(),
     })
     .to_string();
     let ask = Ask {

@@ -175,11 +175,7 @@ impl Manager {
                 None => self.seed(&draft, Origin::Import).await,
             };
             match done {
-                Err(Unchanged::Invalid(why)) => {
-                    warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
-                    self.registry.lock().await.refuse(&draft);
-                }
-                Err(why @ Unchanged::Full(_)) => {
+                Err(why @ (Unchanged::Invalid(_) | Unchanged::Full(_))) => {
                     warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
                     self.registry.lock().await.refuse(&draft);
                 }
@@ -191,26 +187,21 @@ impl Manager {
     }
 
     fn connect_all(&self) {
-        let servers = self.lock();
-        info!(count = servers.len(), "servers are registered");
-        for entry in servers
-            .values()
-            .filter(|it| it.server.auto_connect && it.server.enabled)
-        {
-            entry.handle.connect_soon();
-        }
+        info!(count = self.lock().len(), "servers are registered");
+        self.to_connect().iter().for_each(Handle::connect_soon);
     }
 
     /// Waits for the first attempt at every server that is to be connected.
     pub async fn settled(&self) {
-        let handles: Vec<Handle> = {
-            let servers = self.lock();
-            let wanted = servers
-                .values()
-                .filter(|it| it.server.auto_connect && it.server.enabled);
-            wanted.map(|it| it.handle.clone()).collect()
-        };
-        join_all(handles.iter().map(Handle::connect)).await;
+        join_all(self.to_connect().iter().map(Handle::connect)).await;
+    }
+
+    fn to_connect(&self) -> Vec<Handle> {
+        let servers = self.lock();
+        let wanted = servers
+            .values()
+            .filter(|it| it.server.auto_connect && it.server.enabled);
+        wanted.map(|it| it.handle.clone()).collect()
     }
 
     /// Every server, by name.

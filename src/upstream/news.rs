@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::desk::{Desk, Given};
 use crate::{
-    mcp::{Params, Raw, Request, RpcError, code, error, result},
+    mcp::{Id, Params, Raw, Request, RpcError, code, error, result},
     tool::Catalog,
 };
 
@@ -46,6 +46,22 @@ impl News {
     /// Resolves when a list of the server has changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
+    }
+}
+
+/// Gives a notification to the call it belongs to, or takes it as news.
+pub(super) fn tell(desk: &Desk, news: &News, method: &str, params: Option<Raw<'_>>, text: &str) {
+    match method {
+        "notifications/progress" => {
+            let token = Params::read(params).ok().and_then(|it| it.progress_token);
+            if let Some(Id::Number(id)) = token.and_then(Id::read) {
+                desk.give_to(id, text);
+            }
+        }
+        "notifications/message" => {
+            let _belongs_to_nobody = desk.give(text);
+        }
+        _ => news.notified(method, params),
     }
 }
 

@@ -5,11 +5,15 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
-use super::{Error, forward::Question, handshake::ask, open::Live, repair::repair, shared::Shared};
-use crate::{
-    mcp::{Version, key},
-    tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors},
+use super::{
+    Error,
+    forward::Question,
+    handshake::{ask, own_meta},
+    open::Live,
+    repair::repair,
+    shared::Shared,
 };
+use crate::tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors};
 
 /// The most that one server may list of a kind.
 const MAX: usize = 2000;
@@ -130,11 +134,7 @@ fn params(live: &Live, cursor: Option<&str>) -> Value {
         params["cursor"] = cursor.into();
     }
     if live.session.version.is_modern() {
-        params["_meta"] = json!({
-            key::VERSION: Version::V2026_07_28.as_str(),
-            key::CLIENT_INFO: super::handshake::client_info(),
-            key::CAPABILITIES: {},
-        });
+        params["_meta"] = own_meta();
     }
     params
 }

@@ -72,11 +72,6 @@ impl Handle {
         self.shared.status.borrow().clone()
     }
 
-    /// The same as it changes.
-    pub fn watch(&self) -> watch::Receiver<Status> {
-        self.shared.status.subscribe()
-    }
-
     /// Connects, unless it is connected; waits for how that goes.
     pub async fn connect(&self) -> bool {
         self.shared.connect().await

@@ -138,7 +138,7 @@ fn query(data: &Data) -> Arc<Offer> {
                     );
                     match text.len() > MAX_STRUCTURE {
                     // Twice the same would be too much of it.
-                    true => output::text_only(&text),
+                    true => output::text_only(&text, false),
                     false => output::written(&text, &text, false),
                 }
                 }

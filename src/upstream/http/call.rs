@@ -3,14 +3,11 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use hyper::{
-    Method,
-    header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
-};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
 use tokio::{sync::mpsc, time};
 
-use super::{LAST_EVENT, Link, SESSION};
+use super::{Link, SESSION};
 use crate::{
     mcp::{Event, Id, Message, Reader, check, notification},
     outbound::Reply,
@@ -245,25 +242,14 @@ impl Own {
     async fn resume(&mut self) -> Result<(), Error> {
         let cut = || Error::Lost("the server ended its stream before it answered".to_owned());
         let events = self.events.as_ref().ok_or_else(cut)?;
-        let last = events
-            .last
-            .as_ref()
-            .and_then(|it| HeaderValue::from_str(it).ok());
+        let last = events.last.clone();
         let last = last
             .filter(|_| !self.pending.link.version().is_modern() && self.resumed < RESUMED)
             .ok_or_else(cut)?;
         self.resumed += 1;
         let wait = events.retry.unwrap_or(Duration::from_secs(1));
         time::sleep(wait.clamp(Duration::from_millis(10), Duration::from_secs(30))).await;
-        let mut headers = self.pending.link.headers();
-        headers.remove(CONTENT_TYPE);
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        headers.insert(&LAST_EVENT, last);
-        let reply = self
-            .pending
-            .link
-            .request(Method::GET, headers, String::new())
-            .await?;
+        let reply = self.pending.link.listen_after(Some(&last)).await?;
         self.pending.link.refusal(&reply)?;
         self.reply = reply;
         Ok(())

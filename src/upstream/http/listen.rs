@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hyper::{
-    Method, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
-};
+use hyper::StatusCode;
 use tokio::time;
 use tokio_util::sync::DropGuard;
 
-use super::{LAST_EVENT, Link, call::Events};
+use super::{Link, call::Events};
 use crate::{
-    mcp::{Id, Message, Params, check},
-    upstream::{Error, news::answer_or_give},
+    mcp::{Message, check},
+    upstream::{
+        Error,
+        news::{answer_or_give, tell},
+    },
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -34,17 +34,7 @@ async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
     let mut events = Events::default();
     let mut pause = FIRST_PAUSE;
     loop {
-        let mut headers = link.headers();
-        headers.remove(CONTENT_TYPE);
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(last) = events
-            .last
-            .as_ref()
-            .and_then(|it| HeaderValue::from_str(it).ok())
-        {
-            headers.insert(&LAST_EVENT, last);
-        }
-        let mut reply = match link.request(Method::GET, headers, String::new()).await {
+        let mut reply = match link.listen_after(events.last.as_deref()).await {
             Ok(reply) => reply,
             Err(why) => return Some(why),
         };
@@ -76,18 +66,9 @@ fn hear(link: &Arc<Link>, data: &str) {
         return;
     };
     match Message::read(text) {
-        Ok(Message::Notification { method, params }) => match &*method {
-            "notifications/message" => {
-                let _belongs_to_nobody = link.desk.give(text);
-            }
-            "notifications/progress" => {
-                let token = Params::read(params).ok().and_then(|it| it.progress_token);
-                if let Some(Id::Number(id)) = token.and_then(Id::read) {
-                    link.desk.give_to(id, text);
-                }
-            }
-            _ => link.news.notified(&method, params),
-        },
+        Ok(Message::Notification { method, params }) => {
+            tell(&link.desk, &link.news, &method, params, text);
+        }
         Ok(Message::Request(request)) => {
             if let Some(answer) = answer_or_give(&link.desk, &request, text) {
                 link.send_soon(answer);

@@ -6,6 +6,7 @@ use anyhow::{Result, bail, ensure};
 use futures_util::future::try_join_all;
 use maru::{
     access::Principal,
+    config::Mcp,
     mcp::{RpcError, Version},
     outbound::Policy,
     store::Store,
@@ -53,7 +54,13 @@ impl Hub {
                 policy: policy.clone(),
                 ..Rules::default()
             },
-            settings: Settings::new(Arc::clone(&catalog), policy, [], tasks.clone()),
+            settings: Settings::new(
+                &Mcp::default(),
+                Arc::clone(&catalog),
+                policy,
+                [],
+                tasks.clone(),
+            ),
             max_servers: 1,
             seeds: Vec::new(),
             registry: &directory.path().join("mcp.json"),
