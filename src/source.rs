@@ -118,4 +118,32 @@ pub enum Error {
     /// The process ends before the work was done.
     #[error("the hub is stopping")]
     Stopping,
+    /// The same, with the character of the statement where it is wrong.
+    #[error("{error}")]
+    At {
+        /// How many characters stand before it.
+        place: usize,
+        /// What is wrong there.
+        error: Box<Self>,
+    },
+}
+
+impl Error {
+    /// How many characters of the statement stand before the fault, if it has a
+    /// place.
+    pub fn place(&self) -> Option<usize> {
+        match self {
+            Self::At { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// Gives the fault a place: the byte `at` of `text`.
+    fn at(self, text: &str, at: usize) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        Self::At {
+            place: before.chars().count(),
+            error: Box::new(self),
+        }
+    }
 }

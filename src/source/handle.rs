@@ -71,14 +71,12 @@ impl Source {
     }
 
     /// The names of the parameters of a statement, in the order of their first
-    /// use, if it is one query. The database is not asked.
-    pub fn parameters(&self, sql: &str) -> Result<Vec<String>, Error> {
+    /// use, and how many characters stand before that; if it is one query. The
+    /// database is not asked.
+    pub fn parameters(&self, sql: &str) -> Result<Vec<(String, usize)>, Error> {
         let statement = Statement::read(sql, self.dialect())?;
-        Ok(statement
-            .parameters()
-            .into_iter()
-            .map(str::to_owned)
-            .collect())
+        let places = statement.places().into_iter();
+        Ok(places.map(|(name, at)| (name.to_owned(), at)).collect())
     }
 
     /// Runs one query that only reads, within the smaller of `limits` and the

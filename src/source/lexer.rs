@@ -59,10 +59,18 @@ pub(super) fn tokens(sql: &str, dialect: Dialect) -> Result<Vec<Token>, Error> {
         found: Vec::new(),
         groups: Vec::new(),
     };
-    while lexer.skip_space()? {
-        lexer.step()?;
+    loop {
+        let start = lexer.at;
+        let more = lexer.skip_space().and_then(|more| match more {
+            true => lexer.step().map(|()| true),
+            false => Ok(false),
+        });
+        match more {
+            Ok(true) => (),
+            Ok(false) => return Ok(lexer.found),
+            Err(error) => return Err(error.at(sql, start)),
+        }
     }
-    Ok(lexer.found)
 }
 
 struct Lexer<'a> {

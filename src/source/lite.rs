@@ -149,5 +149,5 @@ fn read(reader: &mut Reader, job: &Job) -> Result<Rows, Error> {
     reader.arm(move || stop.load(Relaxed) || deadline <= Instant::now())?;
     let done = reader.read(&job.bound.sql, &job.values, job.limits);
     reader.disarm();
-    done
+    done.map_err(|error| job.statement.place(error, &job.bound))
 }

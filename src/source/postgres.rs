@@ -133,6 +133,7 @@ impl Postgres {
             session.close();
         }
         read.map(|(rows, _)| rows)
+            .map_err(|error| statement.place(error, &bound))
     }
 
     async fn client(&self) -> Result<Object, Error> {

@@ -19,13 +19,14 @@ impl Statement {
     }
 
     fn check_kinds(&self) -> Result<(), Error> {
-        for token in self.tokens() {
-            match token.kind {
-                Kind::Semicolon => return refuse("it is more than one statement"),
-                Kind::Placeholder => return refuse("parameters are written :name"),
-                Kind::Other => return refuse("it has a character that is no SQL"),
-                _ => (),
-            }
+        for (at, token) in self.tokens().iter().enumerate() {
+            let why = match token.kind {
+                Kind::Semicolon => "it is more than one statement",
+                Kind::Placeholder => "parameters are written :name",
+                Kind::Other => "it has a character that is no SQL",
+                _ => continue,
+            };
+            return refuse(why).map_err(|error| self.at_token(error, at));
         }
         Ok(())
     }
@@ -103,7 +104,8 @@ impl Statement {
             let locks = ["UPDATE", "SHARE", "NO", "KEY"];
             let locks = locks.iter().any(|it| self.is_word(at + 1, it));
             if self.is_word(at, "INTO") || (self.is_word(at, "FOR") && locks) {
-                return refuse("a query may not write or lock");
+                let refused = refuse("a query may not write or lock");
+                return refused.map_err(|error| self.at_token(error, at));
             }
             let begins = before.is_none_or(|it| self.kind(it) == Some(Kind::Open));
             let writes = ["INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"];

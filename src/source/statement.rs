@@ -24,6 +24,22 @@ pub(super) struct Bound {
     pub(super) sql: String,
     /// For each number the name's place in [`Statement::parameters`].
     pub(super) slots: Vec<usize>,
+    /// Where a number ends here, and where the name that it replaced ends.
+    moved: Vec<(usize, usize)>,
+}
+
+impl Bound {
+    /// The byte of the statement that became the byte `at` here.
+    pub(super) fn origin(&self, at: usize) -> usize {
+        let (here, there) = self
+            .moved
+            .iter()
+            .rev()
+            .find(|(here, _)| *here <= at)
+            .copied()
+            .unwrap_or_default();
+        at - here + there
+    }
 }
 
 impl Statement {
@@ -91,6 +107,41 @@ impl Statement {
         })
     }
 
+    /// The error with its place in the statement, if it has one in what the
+    /// database got.
+    pub(super) fn place(&self, error: Error, bound: &Bound) -> Error {
+        match error {
+            Error::At { place, error } => {
+                let here = bound.sql.char_indices().nth(place);
+                let here = here.map_or(bound.sql.len(), |(at, _)| at);
+                error.at(&self.text, bound.origin(here))
+            }
+            other => other,
+        }
+    }
+
+    /// The error, which is about the token at this place.
+    pub(super) fn at_token(&self, error: Error, at: usize) -> Error {
+        match self.tokens.get(at) {
+            Some(token) => error.at(&self.text, token.start),
+            None => error,
+        }
+    }
+
+    /// The names of the parameters with the characters before their first use.
+    pub(super) fn places(&self) -> Vec<(&str, usize)> {
+        let place = |name: &str| {
+            let found = self
+                .tokens
+                .iter()
+                .find(|it| it.kind == Kind::Parameter && self.text(it)[1..] == *name);
+            let before = found.and_then(|it| self.text.get(..it.start));
+            before.unwrap_or_default().chars().count()
+        };
+        let names = self.parameters().into_iter();
+        names.map(|name| (name, place(name))).collect()
+    }
+
     /// The names of the parameters, in the order of their first use.
     pub(super) fn parameters(&self) -> Vec<&str> {
         let mut names = Vec::new();
@@ -110,6 +161,7 @@ impl Statement {
     pub(super) fn bound(&self) -> Bound {
         let names = self.parameters();
         let mut slots: Vec<usize> = (0..names.len()).collect();
+        let mut moved = Vec::new();
         let mut sql = String::with_capacity(self.text.len());
         let mut from = 0;
         for (at, token) in self.tokens.iter().enumerate() {
@@ -128,9 +180,10 @@ impl Statement {
                 }
                 Dialect::Postgres => write!(sql, "${} ", slot + 1),
             };
+            moved.push((sql.len(), from));
         }
         sql.push_str(self.sql().get(from..).unwrap_or_default());
-        Bound { sql, slots }
+        Bound { sql, slots, moved }
     }
 
     fn is_null_test(&self, at: usize) -> bool {
@@ -192,6 +245,21 @@ mod tests {
         let sql = "SELECT 1 WHERE (:a IS NULL OR x = :a)";
         let expected = "SELECT 1 WHERE ($2::pg_catalog.text  IS NULL OR x = $1 )";
         assert_eq!(bound(sql, Dialect::Postgres), (expected.into(), vec![0, 0]));
+    }
+
+    #[test]
+    fn a_fault_has_its_place_in_what_was_written() {
+        let sql = "SELECT '가', :a, :b\u{a0}FROM nothing";
+        for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+            let statement = Statement::read(sql, dialect).unwrap();
+            let bound = statement.bound();
+            let at = bound.sql.find("nothing").unwrap();
+            let error = Error::Database("no such table".into()).at(&bound.sql, at);
+            assert_eq!(statement.place(error, &bound).place(), Some(24));
+            assert_eq!(statement.places(), [("a", 12), ("b", 16)]);
+        }
+        let unended = Statement::read("SELECT '가',\n 'x", Dialect::Postgres);
+        assert_eq!(unended.unwrap_err().place(), Some(11));
     }
 
     #[test]

@@ -217,7 +217,16 @@ impl Reader {
             return Error::Refused(what);
         }
         match error {
-            rusqlite::Error::SqlInputError { msg, .. } => Error::Database(msg.clone()),
+            rusqlite::Error::SqlInputError {
+                msg, sql, offset, ..
+            } => {
+                let error = Error::Database(msg.clone());
+                // SQLite does not know every place.
+                match usize::try_from(*offset) {
+                    Ok(at) => error.at(sql, at),
+                    Err(_) => error,
+                }
+            }
             rusqlite::Error::SqliteFailure(cause, Some(message))
                 if cause.code == ErrorCode::Unknown =>
             {

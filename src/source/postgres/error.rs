@@ -1,7 +1,7 @@
 //! The server's errors, as far as they are for the author of a query.
 
 use deadpool_postgres::PoolError;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 
 use crate::source::Error;
 
@@ -10,11 +10,25 @@ use crate::source::Error;
 pub(super) fn prepared(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(told) if is_stopped(told) => Error::TooSlow,
-        Some(told) => Error::Database(match told.hint() {
-            Some(hint) => format!("{} ({hint})", told.message()),
-            None => told.message().to_owned(),
-        }),
+        Some(told) => placed(
+            told,
+            Error::Database(match told.hint() {
+                Some(hint) => format!("{} ({hint})", told.message()),
+                None => told.message().to_owned(),
+            }),
+        ),
         None => Error::Unreachable(Box::new(error)),
+    }
+}
+
+/// The server counts characters, from 1.
+fn placed(told: &DbError, error: Error) -> Error {
+    match told.position() {
+        Some(ErrorPosition::Original(from_one)) => Error::At {
+            place: usize::try_from(from_one.saturating_sub(1)).unwrap_or(usize::MAX),
+            error: Box::new(error),
+        },
+        _ => error,
     }
 }
 

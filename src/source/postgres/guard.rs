@@ -25,24 +25,17 @@ pub(super) fn names(statement: &Statement, catalogue: &Catalogue) -> Result<(), 
     let hidden = hidden(statement, catalogue);
     let local = local(statement);
     for (at, token) in statement.tokens().iter().enumerate() {
-        if token.kind == Kind::Operator && catalogue.operators.contains(statement.text(token)) {
-            return refuse("the operator", statement.text(token), "may not be used");
-        }
-        let Some(name) = statement.name(at) else {
-            continue;
-        };
         let place = Place { statement, at };
-        if place.tells(&name) || place.is_foreign_schema(&name) {
-            return refuse("the name", &name, "tells about the server");
-        }
-        if place.calls(&name, catalogue) {
-            return refuse("the function", &name, "may not be called");
-        }
-        if catalogue.is_refused(&name, &local, &hidden) {
-            return refuse("the relation", &name, "is not one that this source offers");
-        }
-        if place.is_type() && catalogue.types.contains(&name) {
-            return refuse("the type", &name, "may not be used");
+        let refused = match statement.name(at) {
+            Some(name) => place.refused(&name, catalogue, &local, &hidden),
+            None => {
+                let text = statement.text(token);
+                let is_bad = token.kind == Kind::Operator && catalogue.operators.contains(text);
+                is_bad.then(|| refusal("the operator", text, "may not be used"))
+            }
+        };
+        if let Some(error) = refused {
+            return Err(statement.at_token(error, at));
         }
     }
     Ok(())
@@ -67,14 +60,18 @@ pub(super) fn means(
         let fine = known.is_some_and(|it| it.is_system || it.is_allowed) || behind.contains(oid);
         if !fine {
             let name = known.map_or("?", |it| it.name.as_str());
-            return refuse("the relation", name, "is not one that this source offers");
+            return Err(refusal(
+                "the relation",
+                name,
+                "is not one that this source offers",
+            ));
         }
     }
     Ok(())
 }
 
-fn refuse<T>(what: &str, name: &str, why: &str) -> Result<T, Error> {
-    Err(Error::Refused(format!("{what} {name} {why}")))
+fn refusal(what: &str, name: &str, why: &str) -> Error {
+    Error::Refused(format!("{what} {name} {why}"))
 }
 
 /// What the allowed relations that the statement names read on their own.
@@ -136,6 +133,28 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Why this name may not stand here.
+    fn refused(
+        &self,
+        name: &str,
+        catalogue: &Catalogue,
+        local: &HashSet<String>,
+        hidden: &HashSet<String>,
+    ) -> Option<Error> {
+        let (what, why) = if self.tells(name) || self.is_foreign_schema(name) {
+            ("the name", "tells about the server")
+        } else if self.calls(name, catalogue) {
+            ("the function", "may not be called")
+        } else if catalogue.is_refused(name, local, hidden) {
+            ("the relation", "is not one that this source offers")
+        } else if self.is_type() && catalogue.types.contains(name) {
+            ("the type", "may not be used")
+        } else {
+            return None;
+        };
+        Some(refusal(what, name, why))
+    }
+
     fn before(&self) -> Option<Kind> {
         self.at
             .checked_sub(1)
