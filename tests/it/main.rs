@@ -19,6 +19,7 @@ mod data;
 mod docs;
 mod door;
 mod doors;
+mod expression;
 mod faults;
 mod fixture;
 mod fixture_server;

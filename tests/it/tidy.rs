@@ -11,6 +11,7 @@ const ROOMS: &[&str] = &[
     "queue",
     "config",
     "mcp",
+    "expression",
     "outbound",
     "store",
     "access",
