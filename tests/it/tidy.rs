@@ -7,6 +7,7 @@ use std::{
 
 /// Rooms, low to high. A room may use itself and rooms before it.
 const ROOMS: &[&str] = &[
+    "clock",
     "tasks",
     "queue",
     "config",
