@@ -1,8 +1,10 @@
 //! HTTP: one port, one router, one gate in front of it.
 
 mod body;
+mod custom;
 mod gate;
 mod health;
+mod limits;
 mod listener;
 mod mcp;
 mod registry;
@@ -13,7 +15,12 @@ mod sources;
 
 use std::sync::Arc;
 
-use crate::{access::Access, downstream::Engine, tool::builtin::Data, upstream::Manager};
+use crate::{
+    access::Access,
+    downstream::Engine,
+    tool::{Quota, builtin::Data, custom::Workshop},
+    upstream::Manager,
+};
 
 pub use gate::Gate;
 pub use listener::serve;
@@ -28,6 +35,10 @@ pub struct Hub {
     pub servers: Arc<Manager>,
     /// Knows the databases and documents.
     pub data: Data,
+    /// Makes tools.
+    pub workshop: Arc<Workshop>,
+    /// Knows how often tools may be called.
+    pub quota: Arc<Quota>,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

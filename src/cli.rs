@@ -8,6 +8,7 @@ mod out;
 mod serve;
 mod servers;
 mod tools;
+mod yaml;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -3,11 +3,13 @@
 mod arguments;
 pub mod builtin;
 mod catalog;
+pub mod custom;
 mod mirror;
 mod name;
 mod offer;
 pub mod output;
 mod peer;
+mod quota;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
@@ -16,4 +18,5 @@ pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
 pub use peer::{Inputs, Peer};
+pub use quota::{Quota, Target};
 pub use view::{Shelf, View};

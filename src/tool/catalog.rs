@@ -19,6 +19,7 @@ use super::{
     offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
     output,
     peer::Peer,
+    quota::Quota,
     view::{Shelf, View},
 };
 use crate::{
@@ -37,6 +38,7 @@ pub struct Catalog {
     timeout: Duration,
     max_result_bytes: usize,
     waker: OnceLock<Waker>,
+    quota: OnceLock<Arc<Quota>>,
 }
 
 /// Connects a server by its name; true if its tools are on offer now.
@@ -87,6 +89,7 @@ impl Catalog {
             timeout,
             max_result_bytes,
             waker: OnceLock::new(),
+            quota: OnceLock::new(),
         }
     }
 
@@ -140,6 +143,12 @@ impl Catalog {
         let _ = self.waker.set(waker);
     }
 
+    /// Has calls counted against daily limits.
+    pub fn set_quota(&self, quota: Arc<Quota>) {
+        // Set once, when everything is built.
+        let _ = self.quota.set(quota);
+    }
+
     async fn wake(&self, name: &str) -> bool {
         let server = name::server_of(name);
         match (server, self.waker.get()) {
@@ -166,10 +175,17 @@ impl Catalog {
         let Some(offer) = offer else {
             return Err(unknown(&snapshot.view(&caller.scope)?.tools, "tool", name));
         };
-        if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
+        if let Err(why) = offer.check(&arguments) {
             return Ok(Answer::Complete(output::failure(&format!(
                 "wrong arguments: {why}"
             ))));
+        }
+        if let Some(quota) = self.quota.get()
+            && let Err(why) = quota
+                .count(caller.principal.name(), offer.public_key())
+                .await
+        {
+            return Ok(Answer::Complete(output::failure(&why)));
         }
         let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
         let answer = self.ask(&offer, Action::Call(arguments), peer).await;

@@ -15,6 +15,7 @@ mod cli;
 mod client_conformance;
 mod clients;
 mod conformance;
+mod custom;
 mod data;
 mod docs;
 mod door;
