@@ -3,7 +3,7 @@
 
 use super::{
     Event,
-    cursor::Cursor,
+    cursor::{Cursor, is_space},
     frame::{calls, read, values},
     index,
     json::Json,
@@ -122,10 +122,12 @@ fn begins(start: Cursor<'_>, tools: &Tools) -> Option<Start> {
         return Some(Start::Json);
     }
     // The name is there: it must be one of a tool, or hold the call.
-    cursor.take_while(|c| matches!(c, '\\' | '"' | '\'' | '”' | '`' | ' ' | ':' | '：' | '=' | '>'));
-    cursor.eat("&quot;");
-    cursor.take_while(|c| matches!(c, '\\' | '"' | '\'' | '“' | '`' | ' ' | ':' | '：'| '='));
-    cursor.eat("&quot;");
+    let between = |c: char| is_space(c) || "\\\"'“”`:：=>".contains(c);
+    for _ in 0..2 {
+        cursor.take_while(between);
+        cursor.eat("&quot;");
+    }
+    cursor.take_while(between);
     if cursor.peek()? == '{' {
         return Some(Start::Json);
     }
@@ -161,7 +163,7 @@ fn json(body: Cursor<'_>, mut fenced: bool, scene: Scene<'_>) -> Verdict {
         }
         repairs.append(&mut parser.repairs);
         cursor.jump(parser.cursor.at());
-        match follows(cursor) {
+        match follows(cursor, fenced) {
             Follow::More(at, inside) => {
                 cursor.jump(at);
                 fenced = inside;
@@ -202,8 +204,8 @@ enum Follow {
     Other,
 }
 
-/// What follows a value that may be a call.
-fn follows(cursor: Cursor<'_>) -> Follow {
+/// What follows a value that may be a call; `fenced` says that a fence is open.
+fn follows(cursor: Cursor<'_>, mut fenced: bool) -> Follow {
     let mut ahead = cursor;
     let mut end = cursor.at();
     loop {
@@ -212,16 +214,21 @@ fn follows(cursor: Cursor<'_>) -> Follow {
             return Follow::End(end);
         }
         if ahead.eat("```") {
-            end = ahead.at();
+            if fenced {
+                fenced = false;
+                end = ahead.at();
+                continue;
+            }
             let info = ahead.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
             ahead.skip_space();
-            match ahead.peek() {
-                Some('{' | '[') if JSON_FENCES.contains(&info) => {
-                    return Follow::More(ahead.at(), true);
-                }
-                _ if info.is_empty() => continue,
-                _ => return Follow::Other,
-            }
+            let value = matches!(ahead.peek(), Some('{' | '['));
+            return match value && JSON_FENCES.contains(&info) {
+                true => Follow::More(ahead.at(), true),
+                false => Follow::Other,
+            };
+        }
+        if ahead.peek() == Some('{') {
+            return Follow::More(ahead.at(), false);
         }
         match index::find(ahead, Place::Anywhere) {
             Some(hit) if hit.role == Role::Token => ahead = ahead.moved(hit.length),
@@ -236,7 +243,7 @@ fn listed(scene: Scene<'_>) -> Verdict {
             let mut after = scene.start;
             after.jump(end);
             let good = events.iter().all(|it| matches!(it, Event::Call(_)));
-            match follows(after) {
+            match follows(after, false) {
                 Follow::End(_) if good => Verdict::Done { end, events },
                 _ => plain(scene, end),
             }

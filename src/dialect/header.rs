@@ -18,9 +18,8 @@ const SEPARATORS: [&str; 6] = [
 pub(super) struct Header<'a> {
     pub(super) name: &'a str,
     pub(super) id: Option<&'a str>,
-    /// Which separators were there, as in the list above.
+    /// It was written the way of Kimi.
     pub(super) kimi: bool,
-    pub(super) fenced: bool,
 }
 
 /// Reads up to the arguments. None when this is no header.

@@ -25,17 +25,6 @@ impl Json {
         }
     }
 
-    pub(super) fn as_object(&self) -> Option<&Object> {
-        match self {
-            Self::Object(members) => Some(members),
-            _ => None,
-        }
-    }
-
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
-        get(self.as_object()?, key)
-    }
-
     /// The value as strict JSON.
     pub(super) fn write(&self) -> String {
         let mut out = String::new();

@@ -1,5 +1,7 @@
 //! The dialects, as data: what opens a frame, what closes it, what it holds.
 
+use Body::{Action, Agent, Gemma, Header, Json, Pairs, Python, Tags};
+
 /// What can stand in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
@@ -79,7 +81,7 @@ const fn frame(
 const fn lone(dialect: &'static str, opener: &'static str) -> Frame {
     Frame {
         inclusive: true,
-        ..frame(dialect, opener, &[], &[Body::Tags])
+        ..frame(dialect, opener, &[], &[Tags])
     }
 }
 
@@ -89,8 +91,6 @@ const fn line(frame: Frame) -> Frame {
         ..frame
     }
 }
-
-use Body::{Action, Agent, Gemma, Header, Json, Pairs, Python, Tags};
 
 /// Every frame. Patterns are those of [`super::marker::length`].
 pub(super) const FRAMES: &[Frame] = &[
