@@ -5,6 +5,7 @@ mod gate;
 mod health;
 mod listener;
 mod mcp;
+mod openai;
 mod registry;
 mod roles;
 mod router;
@@ -13,7 +14,10 @@ mod sources;
 
 use std::sync::Arc;
 
-use crate::{access::Access, downstream::Engine, tool::builtin::Data, upstream::Manager};
+use crate::{
+    access::Access, config::Chat, downstream::Engine, llm::Gateway, tool::builtin::Data,
+    upstream::Manager,
+};
 
 pub use gate::Gate;
 pub use listener::serve;
@@ -28,6 +32,10 @@ pub struct Hub {
     pub servers: Arc<Manager>,
     /// Knows the databases and documents.
     pub data: Data,
+    /// Knows the models.
+    pub models: Arc<Gateway>,
+    /// How calls reach clients of the OpenAI door.
+    pub chat: Chat,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.
