@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::dialect::Repair;
+
 /// A conversation to go on with.
 #[derive(Clone, Debug, Default)]
 pub struct ChatRequest {
@@ -78,6 +80,8 @@ pub enum Event {
     Text(String),
     /// Thought before.
     Reasoning(String),
+    /// All text so far was thought: its end came without a beginning.
+    TextWasReasoning,
     /// The model declines, in words of its own.
     Refusal(String),
     /// A call, complete.
@@ -109,7 +113,7 @@ pub struct Call {
     /// How the model wrote it; `native` if the backend read it.
     pub dialect: &'static str,
     /// What had to be repaired.
-    pub repairs: Vec<String>,
+    pub repairs: Vec<Repair>,
     /// What the model wrote.
     pub raw: String,
     /// Whether it stood in a frame that is meant for calls only.
@@ -172,6 +176,10 @@ impl Answer {
         match event {
             Event::Text(text) => append(&mut self.text, text),
             Event::Reasoning(text) => append(&mut self.reasoning, text),
+            Event::TextWasReasoning => {
+                let text = std::mem::take(&mut self.text);
+                append(&mut self.reasoning, text);
+            }
             Event::Refusal(text) => append(self.refusal.get_or_insert_default(), text),
             Event::Call(call) => self.calls.push(call),
             Event::Broken { text, name, reason } => {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     config::{Backend, ClientMode, ModelDefinition, Secret, ToolMode},
-    dialect::{Dialect, Tools},
+    dialect::{Dialect, KNOWN, Tools, UnknownDialect},
     outbound::{Policy, Reply, Tls},
     tasks::within,
 };
@@ -247,8 +247,7 @@ impl Entry {
             base_url: base_url.to_owned(),
             queue: Queue::new(bounds(definition)),
             tool_mode: definition.tool_mode,
-            dialect: Dialect::named(&definition.dialect)
-                .ok_or_else(|| format!("there is no dialect \"{}\"", definition.dialect))?,
+            dialect: dialect(&definition.dialect)?,
             client_mode: definition.client_mode,
             limit: Duration::from_millis(definition.timeout_ms),
             plain: Mutex::default(),
@@ -433,6 +432,11 @@ fn listing(policy: &Policy, base_url: &str) -> Policy {
     policy.local = true;
     policy.allowed.push(host.to_owned());
     policy
+}
+
+fn dialect(name: &str) -> Result<Dialect, String> {
+    name.parse()
+        .map_err(|why: UnknownDialect| format!("{why}; known are auto, {}", KNOWN.join(", ")))
 }
 
 fn bounds(definition: &ModelDefinition) -> Bounds {

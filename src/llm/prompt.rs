@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{ChatRequest, Choice, Message, Role, Tool, history::clean_arguments};
-use crate::dialect::Tools;
+use crate::dialect::{Tools, neutralise};
 
 /// How a call is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,8 @@ fn written_out(message: Message, tools: &Tools) -> Message {
             Message::text(Role::Assistant, text)
         }
         Role::Tool => {
-            let text = harmless(&message.content());
+            let text = message.content();
+            let text = neutralise(&text);
             Message::text(
                 Role::User,
                 format!("<tool_response>\n{text}\n</tool_response>"),
@@ -117,31 +118,6 @@ fn written_call(function: &Value, tools: &Tools, first: bool) -> String {
     let gap = if first { "" } else { "\n" };
     format!("{gap}<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
-
-/// A result that cannot be taken for a frame, a turn or the end of a result.
-fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for (at, c) in text.char_indices() {
-        out.push(c);
-        if c == '<' && MARKERS.iter().any(|it| text[at + 1..].starts_with(it)) {
-            out.push('\u{200b}');
-        }
-    }
-    out
-}
-
-const MARKERS: [&str; 10] = [
-    "tool_call",
-    "/tool_call",
-    "tool_response",
-    "/tool_response",
-    "|",
-    "｜",
-    "start_of_turn",
-    "end_of_turn",
-    "function",
-    "think",
-];
 
 fn instruct(messages: &mut Vec<Message>, about: String) {
     match messages.first_mut() {

@@ -8,7 +8,7 @@ use super::{
     Call, Event, Finish, Usage,
     constrained::{self, Meant},
 };
-use crate::dialect::{self, Dialect, Reader, Tools};
+use crate::dialect::{self, Dialect, Options, Reader, Tools};
 
 /// The most that one answer may hold.
 const MAX_ANSWER: usize = 16 << 20;
@@ -57,7 +57,7 @@ impl Reading {
     pub(super) fn new(tools: Tools, dialect: Dialect, constrained: bool) -> Self {
         let tools = Arc::new(tools);
         Self {
-            reader: Reader::new(Arc::clone(&tools), dialect),
+            reader: Reader::new(Arc::clone(&tools), dialect, Options::default()),
             tools,
             held: constrained.then(String::new),
             native: Vec::new(),
@@ -189,7 +189,7 @@ impl Reading {
             Some(Meant::Answer(text)) => out.push(Event::Text(text)),
             Some(Meant::Call { name, arguments }) => {
                 match dialect::arguments(&self.tools, &name, &arguments) {
-                    Ok(call) => self.call(from(call, "constrained"), None, out),
+                    Ok(made) => self.call(made_of(made, "constrained", held), None, out),
                     Err(_) => out.push(Event::Text(held.to_owned())),
                 }
             }
@@ -202,16 +202,17 @@ impl Reading {
     /// first `in_text` calls are not made twice.
     fn end_native(&mut self, native: &Native, in_text: usize, out: &mut Vec<Event>) {
         match dialect::arguments(&self.tools, &native.name, &native.arguments) {
-            Ok(call) => {
-                let same = |it: &(String, String)| it.0 == call.name && it.1 == call.arguments;
+            Ok(made) => {
+                let same = |it: &(String, String)| it.0 == made.name && it.1 == made.arguments;
                 if !self.seen[..in_text].iter().any(same) {
-                    self.call(from(call, "native"), Some(&native.id), out);
+                    let call = made_of(made, "native", &native.arguments);
+                    self.call(call, Some(&native.id), out);
                 }
             }
-            Err(broken) => out.push(Event::Broken {
-                text: written(native),
-                name: broken.name,
-                reason: broken.reason.to_string(),
+            Err(unusable) => out.push(Event::Broken {
+                text: format!("{}({})", native.name, native.arguments),
+                name: Some(native.name.clone()),
+                reason: unusable.to_string(),
             }),
         }
     }
@@ -222,10 +223,13 @@ impl Reading {
                 dialect::Event::Text(text) => out.push(Event::Text(text)),
                 dialect::Event::Reasoning(text) => out.push(Event::Reasoning(text)),
                 dialect::Event::Call(call) => self.call(call, None, out),
+                dialect::Event::TextWasReasoning => out.push(Event::TextWasReasoning),
+                // Made up after a call, such as its result.
+                dialect::Event::Aside(_) => (),
                 dialect::Event::Broken(broken) => out.push(Event::Broken {
                     text: broken.text,
                     name: broken.name,
-                    reason: broken.reason.to_string(),
+                    reason: broken.reason,
                 }),
             }
         }
@@ -241,7 +245,7 @@ impl Reading {
             name: call.name,
             arguments: call.arguments,
             dialect: call.dialect,
-            repairs: call.repairs.iter().map(ToString::to_string).collect(),
+            repairs: call.repairs,
             raw: call.raw,
             explicit: call.explicit,
         }));
@@ -273,17 +277,16 @@ impl Usage {
 }
 
 /// A call that did not have to be looked for.
-fn from(call: dialect::Call, dialect: &'static str) -> dialect::Call {
+fn made_of(made: dialect::Arguments, dialect: &'static str, raw: &str) -> dialect::Call {
     dialect::Call {
+        name: made.name,
+        arguments: made.arguments,
+        id: None,
         dialect,
+        repairs: made.repairs,
+        raw: raw.to_owned(),
         explicit: true,
-        ..call
     }
-}
-
-/// A call that is none, as text.
-fn written(native: &Native) -> String {
-    format!("{}({})", native.name, native.arguments)
 }
 
 /// Ids that OpenAI itself makes are kept; others may come again in the next turn.

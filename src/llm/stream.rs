@@ -115,6 +115,8 @@ impl Stream {
         };
         if read.is_err() {
             self.source.state = State::Ended;
+            // What was held back is not lost.
+            self.source.reading.give_up(out);
         }
         read
     }
@@ -169,7 +171,6 @@ impl Stream {
             Ok(chunk) => self.source.take(&chunk, self.backend, out),
             Err(_) if self.source.state == State::Complete => Ok(()),
             Err(source) => {
-                self.source.reading.give_up(out);
                 let model = self.model.clone();
                 return Err(Error::Unreachable { model, source });
             }
@@ -244,7 +245,6 @@ impl Source {
         let complete = self.state == State::Complete || self.reading.is_finished();
         self.state = State::Ended;
         if !complete {
-            self.reading.give_up(out);
             return Err(wrong.unwrap_or("a stream that ended early"));
         }
         self.reading.end(out);

@@ -18,6 +18,8 @@ const ROOMS: &[&str] = &[
     "retrieval",
     "tool",
     "upstream",
+    "dialect",
+    "llm",
     "downstream",
     "api",
     "app",

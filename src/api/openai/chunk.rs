@@ -70,6 +70,8 @@ impl Writer {
                     }
                     self.text("reasoning_content", &text, out);
                 }
+                // It is out already.
+                Event::TextWasReasoning => (),
                 Event::Refusal(text) => self.text("refusal", &text, out),
                 Event::Call(call) => self.calls.push(call),
                 Event::Usage(usage) => self.usage = Some(usage),
