@@ -48,7 +48,9 @@ pub enum Unusable {
 ///
 /// When no offered tool is meant, or the arguments are no object.
 pub fn arguments(tools: &Tools, name: &str, text: &str) -> Result<Arguments, Unusable> {
-    let tool = tools.find(name).ok_or_else(|| Unusable::Unknown(name.to_owned()))?;
+    let tool = tools
+        .find(name)
+        .ok_or_else(|| Unusable::Unknown(name.to_owned()))?;
     let name = tool.name.clone();
     let (value, mut repairs) = match text.trim().is_empty() {
         true => (Json::Null, Vec::new()),
@@ -176,7 +178,10 @@ fn fitted_number(digits: String, kinds: Kinds) -> Json {
 /// `3.0` as `3`.
 fn whole(digits: &str) -> Option<String> {
     let (whole, fraction) = digits.split_once('.')?;
-    fraction.bytes().all(|b| b == b'0').then(|| whole.to_owned())
+    fraction
+        .bytes()
+        .all(|b| b == b'0')
+        .then(|| whole.to_owned())
 }
 
 fn fitted_text(text: String, schema: &Schema, depth: usize) -> Json {

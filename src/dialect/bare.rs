@@ -20,13 +20,32 @@ use super::{
 const MAX_KEY: usize = 96;
 /// Words that announce an example rather than a call.
 const EXAMPLES: [&str; 11] = [
-    "example", "e.g.", "for instance", "looks like", "look like", "syntax", "format", "예시", "예를 들",
-    "형식", "例",
+    "example",
+    "e.g.",
+    "for instance",
+    "looks like",
+    "look like",
+    "syntax",
+    "format",
+    "예시",
+    "예를 들",
+    "형식",
+    "例",
 ];
 /// Fences that may hold JSON.
 const JSON_FENCES: [&str; 12] = [
-    "", "json", "jsonc", "json5", "tool_call", "tool_calls", "tool_use", "tool-call", "function_call", "text",
-    "plaintext", "xml",
+    "",
+    "json",
+    "jsonc",
+    "json5",
+    "tool_call",
+    "tool_calls",
+    "tool_use",
+    "tool-call",
+    "function_call",
+    "text",
+    "plaintext",
+    "xml",
 ];
 
 /// Whether the end of the text before announces an example.
@@ -57,7 +76,14 @@ pub(super) fn fence(scene: Scene<'_>, first: bool, example: bool) -> Verdict {
         let info = info.to_ascii_lowercase();
         return match info.as_str() {
             "tool_code" => fenced_calls(body, scene),
-            "tool" => lines::block(body, Scene { dialect: "codeblock_tool", explicit: true, ..scene }),
+            "tool" => lines::block(
+                body,
+                Scene {
+                    dialect: "codeblock_tool",
+                    explicit: true,
+                    ..scene
+                },
+            ),
             info if JSON_FENCES.contains(&info) && !example => fenced(body, scene, first),
             _ => Verdict::No,
         };
@@ -88,7 +114,11 @@ pub(super) fn tool_tag(scene: Scene<'_>) -> Verdict {
         return plain(scene, reader.cursor.at());
     }
     let outcome = Outcome::Call(Found::new(tool, arguments));
-    let end = if closed { after.at() } else { reader.cursor.at() };
+    let end = if closed {
+        after.at()
+    } else {
+        reader.cursor.at()
+    };
     scene.events(vec![(outcome, scene.raw(end))], &[], end)
 }
 
@@ -132,7 +162,8 @@ fn begins(start: Cursor<'_>, tools: &Tools) -> Option<Start> {
         return Some(Start::Json);
     }
     let name = cursor.take_while(|c| c.is_alphanumeric() || "_-./: ".contains(c));
-    (name.len() <= MAX_KEY && (tools.find(name).is_some() || is_answer(name))).then_some(Start::Json)
+    (name.len() <= MAX_KEY && (tools.find(name).is_some() || is_answer(name)))
+        .then_some(Start::Json)
 }
 
 /// The text up to `end` as it is.
@@ -210,7 +241,11 @@ fn follows(cursor: Cursor<'_>, mut fenced: bool) -> Follow {
     let mut end = cursor.at();
     loop {
         ahead.skip_space();
-        if ahead.peek().is_none() || IMAGINED.iter().any(|it| marker::length(it, ahead).is_some()) {
+        if ahead.peek().is_none()
+            || IMAGINED
+                .iter()
+                .any(|it| marker::length(it, ahead).is_some())
+        {
             return Follow::End(end);
         }
         if ahead.eat("```") {
@@ -318,7 +353,10 @@ fn fenced_frame(inside: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     after.skip_space();
     let good = events.iter().all(|it| matches!(it, Event::Call(_)));
     match closed && after.peek().is_none() && good {
-        true => Verdict::Done { end: after.at(), events },
+        true => Verdict::Done {
+            end: after.at(),
+            events,
+        },
         false => Verdict::No,
     }
 }

@@ -122,7 +122,12 @@ pub(super) fn values(parser: &mut Parser<'_>) -> Result<Vec<Json>, Flaw> {
         let stops = Parser::new(ahead, &[]).at_stop();
         match ahead.peek() {
             Some('{') if !stops => parser.cursor = ahead,
-            Some(_) if !parser.cursor.slice(parser.cursor.at(), ahead.at()).contains(',') => {
+            Some(_)
+                if !parser
+                    .cursor
+                    .slice(parser.cursor.at(), ahead.at())
+                    .contains(',') =>
+            {
                 return Ok(found);
             }
             _ => {
@@ -194,8 +199,16 @@ pub(super) fn calls(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
         (outcome, text)
     };
     // What python writes differently from JSON is no defect here.
-    let python = [Repair::Quote, Repair::Literal, Repair::Tuple, Repair::Escape];
-    let repairs: Vec<Repair> = repairs.into_iter().filter(|it| !python.contains(it)).collect();
+    let python = [
+        Repair::Quote,
+        Repair::Literal,
+        Repair::Tuple,
+        Repair::Escape,
+    ];
+    let repairs: Vec<Repair> = repairs
+        .into_iter()
+        .filter(|it| !python.contains(it))
+        .collect();
     scene.events(written.into_iter().map(read).collect(), &repairs, end)
 }
 
@@ -208,7 +221,9 @@ pub(super) fn tagged(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     };
     let written = match reader.calls() {
         Ok(written) => written,
-        Err(flaw) if reader.cursor.at() - body.at() > 1024 => return scene.fail(reader.cursor, flaw),
+        Err(flaw) if reader.cursor.at() - body.at() > 1024 => {
+            return scene.fail(reader.cursor, flaw);
+        }
         Err(Flaw::Wrong) => return Verdict::No,
         Err(flaw) => return scene.fail(reader.cursor, flaw),
     };
@@ -275,7 +290,11 @@ fn pairs(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
 }
 
 /// A name with the first key run into it, whose opening tag was lost.
-fn glued<'a>(word: &str, cursor: Cursor<'_>, tools: &'a Tools) -> (Option<&'a Tool>, Option<String>) {
+fn glued<'a>(
+    word: &str,
+    cursor: Cursor<'_>,
+    tools: &'a Tools,
+) -> (Option<&'a Tool>, Option<String>) {
     let closes_key = tag::tag(cursor).is_some_and(|it| it.shuts(tag::Class::Key));
     let parts = closes_key.then(|| tools.split(word)).flatten();
     match parts {
@@ -300,11 +319,19 @@ fn headed(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     }
     let id = header.id.or(Some(header.name).filter(|_| header.kimi));
     if cursor.peek() == Some('<') && tag::tag(cursor).is_some_and(|it| it.opens(tag::Class::Call)) {
-        return tagged(cursor, Scene { dialect: "step3", ..scene });
+        return tagged(
+            cursor,
+            Scene {
+                dialect: "step3",
+                ..scene
+            },
+        );
     }
     match cursor.peek() {
         Some('{' | '`') | None => arguments(cursor, header.name, id, scene),
-        _ if close(cursor, scene.closers) > cursor.at() => arguments(cursor, header.name, id, scene),
+        _ if close(cursor, scene.closers) > cursor.at() => {
+            arguments(cursor, header.name, id, scene)
+        }
         _ => Verdict::No,
     }
 }

@@ -24,7 +24,9 @@ impl<'a> Reader<'a> {
         if !self.cursor.eat("call:") {
             return Err(Flaw::Wrong);
         }
-        let name = self.cursor.take_while(|c| c.is_alphanumeric() || "_-./:".contains(c));
+        let name = self
+            .cursor
+            .take_while(|c| c.is_alphanumeric() || "_-./:".contains(c));
         self.cursor.skip_space();
         if self.cursor.peek().ok_or(Flaw::Cut)? != '{' || name.is_empty() {
             return Err(Flaw::Wrong);
@@ -60,7 +62,9 @@ impl<'a> Reader<'a> {
     fn key(&mut self) -> Result<String, Flaw> {
         let key = match self.quote() {
             Some(quote) => self.text(quote)?,
-            None => self.cursor.take_while(|c| !matches!(c, ':' | ',' | '}' | '{' | '<')),
+            None => self
+                .cursor
+                .take_while(|c| !matches!(c, ':' | ',' | '}' | '{' | '<')),
         };
         if self.cursor.peek().ok_or(Flaw::Cut)? != ':' || key.trim().is_empty() {
             return Err(Flaw::Wrong);
@@ -81,7 +85,9 @@ impl<'a> Reader<'a> {
             '{' => Ok(Json::Object(self.object(None, depth)?)),
             '[' => self.array(depth),
             _ => {
-                let word = self.cursor.take_while(|c| !matches!(c, ',' | '}' | ']' | '<'));
+                let word = self
+                    .cursor
+                    .take_while(|c| !matches!(c, ',' | '}' | ']' | '<'));
                 self.cursor.peek().ok_or(Flaw::Cut)?;
                 let schema = about.and_then(|(tool, key)| tool.schema.about(key));
                 Ok(from_text(word.trim(), schema))
@@ -139,6 +145,8 @@ impl<'a> Reader<'a> {
     }
 
     fn closer(&self) -> Option<usize> {
-        self.closers.iter().find_map(|it| marker::length(it, self.cursor))
+        self.closers
+            .iter()
+            .find_map(|it| marker::length(it, self.cursor))
     }
 }

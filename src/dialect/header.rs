@@ -53,7 +53,8 @@ pub(super) fn header<'a>(cursor: &mut Cursor<'a>) -> Option<Header<'a>> {
 /// A part of a header: a word, perhaps with space around it.
 fn part<'a>(cursor: &mut Cursor<'a>) -> Option<&'a str> {
     cursor.skip_space();
-    let word = cursor.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'));
+    let word =
+        cursor.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'));
     cursor.skip_space();
     (word.len() <= MAX_PART).then_some(word)
 }

@@ -36,11 +36,19 @@ pub(super) fn action(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     fenced.skip_space();
     if matches!(fenced.peek(), Some('`' | '{' | '[')) {
         return match fenced.starts("```") || fenced.peek() != Some('`') {
-            true => json(fenced, Scene { dialect: "cohere", ..scene }),
+            true => json(
+                fenced,
+                Scene {
+                    dialect: "cohere",
+                    ..scene
+                },
+            ),
             false => Verdict::No,
         };
     }
-    let name = cursor.take_while(|c| !matches!(c, '\n' | '[' | '(' | '{')).trim();
+    let name = cursor
+        .take_while(|c| !matches!(c, '\n' | '[' | '(' | '{'))
+        .trim();
     if name.is_empty() || name.len() > MAX_NAME {
         return Verdict::No;
     }
@@ -58,7 +66,8 @@ pub(super) fn agent(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     }
     let name = cursor.take_while(|c| c != '\n' && c != '✿').trim();
     cursor.skip_space();
-    if name.is_empty() || name.len() > MAX_NAME || !cursor.eat("✿ARGS✿") || !colon(&mut cursor) {
+    if name.is_empty() || name.len() > MAX_NAME || !cursor.eat("✿ARGS✿") || !colon(&mut cursor)
+    {
         return Verdict::No;
     }
     arguments(cursor, name, None, scene)
@@ -216,7 +225,9 @@ fn plain(text: &str, tool: &Tool) -> Option<Object> {
     if let Ok((keywords, positional)) = parser.nested(Open::Call, python::inside)
         && positional.is_empty()
         && !keywords.is_empty()
-        && keywords.iter().all(|(key, _)| tool.schema.property(key).is_some())
+        && keywords
+            .iter()
+            .all(|(key, _)| tool.schema.property(key).is_some())
     {
         return Some(keywords);
     }

@@ -38,7 +38,11 @@ fn marker_at(text: &str, line: bool) -> Option<usize> {
     if !line && !index::SPECIAL[first as usize] {
         return None;
     }
-    let place = if line { Place::Message } else { Place::Anywhere };
+    let place = if line {
+        Place::Message
+    } else {
+        Place::Anywhere
+    };
     let touched = Cell::new(false);
     index::find(Cursor::new(text, &touched), place).map(|hit| hit.length)
 }

@@ -129,7 +129,9 @@ impl Output {
             }
             Event::Broken(_) => {
                 match self.last {
-                    Last::Call | Last::Reasoning if self.space.len() == self.held.len() => self.forget(),
+                    Last::Call | Last::Reasoning if self.space.len() == self.held.len() => {
+                        self.forget()
+                    }
                     _ => {
                         let held = std::mem::take(&mut self.held);
                         self.forget();

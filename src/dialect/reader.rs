@@ -171,7 +171,8 @@ impl Reader {
                 break;
             }
         }
-        self.hold.waited(self.buffer.len() - self.at, self.at > before);
+        self.hold
+            .waited(self.buffer.len() - self.at, self.at > before);
         self.forget();
     }
 
@@ -285,14 +286,22 @@ impl Reader {
     fn at_line(&mut self, end: End) -> Option<Step> {
         let touched = Cell::new(false);
         let cursor = Cursor::new(&self.buffer[self.at..], &touched);
-        let place = if self.fresh { Place::Message } else { Place::Line };
+        let place = if self.fresh {
+            Place::Message
+        } else {
+            Place::Line
+        };
         let imagined = self.output.last == Last::Call
-            && IMAGINED.iter().any(|it| marker::length(it, cursor).is_some());
+            && IMAGINED
+                .iter()
+                .any(|it| marker::length(it, cursor).is_some());
         let answer = (self.fresh || self.output.last == Last::Reasoning)
             .then(|| lines::ANSWERS.iter().find(|it| cursor.starts(it)))
             .flatten();
         let thought = self.fresh && lines::THOUGHTS.iter().any(|it| cursor.starts(it));
-        let all = [">>>all\n", ">>>all\r\n"].iter().find(|it| cursor.starts(it));
+        let all = [">>>all\n", ">>>all\r\n"]
+            .iter()
+            .find(|it| cursor.starts(it));
         let fence = cursor.starts("```");
         if touched.get() && end == End::Open {
             return Some(Step::Wait);
@@ -316,7 +325,9 @@ impl Reader {
         if fence {
             let first = self.fresh;
             let example = bare::announces_example(self.output.tail());
-            let step = self.settle(MAX_BARE, end, false, |scene| bare::fence(scene, first, example));
+            let step = self.settle(MAX_BARE, end, false, |scene| {
+                bare::fence(scene, first, example)
+            });
             return Some(step.unwrap_or_else(|| self.open_fence()));
         }
         match self.buffer.as_bytes()[self.at] {
@@ -442,7 +453,9 @@ impl Reader {
             self.mode = Mode::Message;
             return Some(Step::On);
         }
-        let recipient = address.recipient.filter(|it| !matches!(*it, "user" | "all"));
+        let recipient = address
+            .recipient
+            .filter(|it| !matches!(*it, "user" | "all"));
         let Some(recipient) = recipient.map(str::to_owned) else {
             return Some(self.structure(body));
         };
@@ -458,7 +471,10 @@ impl Reader {
             };
             let inside = scene.start.moved(body);
             match index::find(inside, Place::Anywhere) {
-                Some(Hit { role: Role::Frame(row), length }) => frame::inside(&FRAMES[row], inside, length, scene),
+                Some(Hit {
+                    role: Role::Frame(row),
+                    length,
+                }) => frame::inside(&FRAMES[row], inside, length, scene),
                 _ => frame::arguments(inside, &recipient, None, scene),
             }
         })
@@ -523,7 +539,10 @@ impl Reader {
         self.retries += u32::from(touched.get());
         match verdict {
             Verdict::No => Settled::No,
-            Verdict::Done { end: length, mut events } => {
+            Verdict::Done {
+                end: length,
+                mut events,
+            } => {
                 if touched.get() && end == End::Cut {
                     events.iter_mut().for_each(cut);
                 }

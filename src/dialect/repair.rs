@@ -231,7 +231,8 @@ impl<'a> Parser<'a> {
     pub(super) fn fence(&mut self) {
         if self.cursor.eat("```") {
             self.note(Repair::Around);
-            self.cursor.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+            self.cursor
+                .take_while(|c| c.is_ascii_alphanumeric() || c == '_');
             self.skip();
         }
     }
@@ -337,7 +338,8 @@ impl<'a> Parser<'a> {
                 Some('…') => self.note(Repair::Comment),
                 _ => return,
             }
-            self.cursor.take_while(|c| matches!(c, '.' | '…' | ',' | '，'));
+            self.cursor
+                .take_while(|c| matches!(c, '.' | '…' | ',' | '，'));
         }
     }
 

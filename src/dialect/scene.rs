@@ -91,7 +91,9 @@ impl Scene<'_> {
         repairs: &[Repair],
         end: usize,
     ) -> Verdict {
-        let good = |(outcome, _): &(Outcome, String)| matches!(outcome, Outcome::Call(_) | Outcome::Answer(_));
+        let good = |(outcome, _): &(Outcome, String)| {
+            matches!(outcome, Outcome::Call(_) | Outcome::Answer(_))
+        };
         if !found.iter().any(good) {
             found.truncate(1);
         }

@@ -98,7 +98,12 @@ impl Schema {
             target.inspect(|target| self.merge(target, root, depth + 1));
         }
         for key in ["anyOf", "oneOf", "allOf"] {
-            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+            for part in schema
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 self.merge(part, root, depth + 1);
             }
         }
@@ -148,7 +153,10 @@ impl Schema {
         if let Some(items) = schema.get("items").filter(|it| it.is_object()) {
             self.items = Some(Box::new(nested(items)));
         }
-        if let Some(others) = schema.get("additionalProperties").filter(|it| it.is_object()) {
+        if let Some(others) = schema
+            .get("additionalProperties")
+            .filter(|it| it.is_object())
+        {
             self.others = Some(Box::new(nested(others)));
         }
     }

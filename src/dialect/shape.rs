@@ -75,7 +75,14 @@ impl Found {
 
 /// Whether `key` can open an object that is call-shaped.
 pub(super) fn is_call_key(key: &str, tools: &Tools) -> bool {
-    let known = [&NAMES[..], &ARGUMENTS, &WRAPPERS, &IDS, &NOISE, &["choices"]];
+    let known = [
+        &NAMES[..],
+        &ARGUMENTS,
+        &WRAPPERS,
+        &IDS,
+        &NOISE,
+        &["choices"],
+    ];
     known.iter().any(|keys| keys.contains(&key)) || tools.find(key).is_some()
 }
 
@@ -147,7 +154,10 @@ fn object(members: &Object, reading: &Reading<'_>, depth: usize, found: &mut Vec
             return;
         }
     }
-    match NAMES.iter().find_map(|key| Some((*key, get(members, key)?.as_str()?))) {
+    match NAMES
+        .iter()
+        .find_map(|key| Some((*key, get(members, key)?.as_str()?)))
+    {
         Some((key, name)) => found.push(named(members, key, name, reading)),
         None => keyed(members, reading, found),
     }
@@ -210,7 +220,8 @@ fn flat(members: &Object, name_key: &str, tool: &Tool) -> Option<Object> {
     for (key, value) in members {
         if tool.schema.property(key).is_some() && key != name_key {
             arguments.push((key.clone(), value.clone()));
-        } else if key != name_key && !IDS.contains(&key.as_str()) && !NOISE.contains(&key.as_str()) {
+        } else if key != name_key && !IDS.contains(&key.as_str()) && !NOISE.contains(&key.as_str())
+        {
             return None;
         }
     }
@@ -219,7 +230,10 @@ fn flat(members: &Object, name_key: &str, tool: &Tool) -> Option<Object> {
 
 /// A plain value for a tool that takes one.
 pub(super) fn single(value: &Json, tool: &Tool) -> Option<Object> {
-    let key = match (tool.schema.required.as_slice(), tool.schema.properties.as_slice()) {
+    let key = match (
+        tool.schema.required.as_slice(),
+        tool.schema.properties.as_slice(),
+    ) {
         ([key], _) => key,
         ([], [(key, _)]) => key,
         _ => return None,

@@ -65,7 +65,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads keys and values after a name, up to the end of the frame.
-    pub(super) fn pairs(&mut self, tool: Option<&'a Tool>, arguments: &mut Object) -> Result<(), Flaw> {
+    pub(super) fn pairs(
+        &mut self,
+        tool: Option<&'a Tool>,
+        arguments: &mut Object,
+    ) -> Result<(), Flaw> {
         loop {
             self.cursor.skip_space();
             let Some(next) = tag(self.cursor) else {
@@ -140,7 +144,9 @@ impl<'a> Reader<'a> {
             self.parameters(tool, legacy || minimax, &mut written.arguments)?;
         }
         self.cursor.skip_space();
-        while let Some(close) = tag(self.cursor).filter(|it| it.closes && it.element == "parameters") {
+        while let Some(close) =
+            tag(self.cursor).filter(|it| it.closes && it.element == "parameters")
+        {
             self.cursor.jump(close.end);
             self.cursor.skip_space();
         }
@@ -278,11 +284,19 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let known = |key| tool.is_some_and(|tool| tool.schema.property(key).is_some());
-        line && !next.closes && next.element == open.element && next.name != open.name && key.is_some_and(known)
+        line && !next.closes
+            && next.element == open.element
+            && next.name != open.name
+            && key.is_some_and(known)
     }
 
     /// A value of nested tags: objects, arrays of `<item>`, or text.
-    fn nested(&mut self, open: &Tag<'_>, schema: Option<&Schema>, depth: usize) -> Result<Json, Flaw> {
+    fn nested(
+        &mut self,
+        open: &Tag<'_>,
+        schema: Option<&Schema>,
+        depth: usize,
+    ) -> Result<Json, Flaw> {
         if depth > MAX_DEPTH {
             return Err(Flaw::Deep);
         }
@@ -339,9 +353,17 @@ fn ends_call(close: &Tag<'_>, tool: Option<&Tool>) -> bool {
 
 /// Whether a token that ends a frame or a turn is next.
 fn marker_follows(cursor: Cursor<'_>) -> bool {
-    ["<|", "<｜", "</tool_call", "</seed:", "</minimax:", "</function", "</s>"]
-        .iter()
-        .any(|start| cursor.starts(start))
+    [
+        "<|",
+        "<｜",
+        "</tool_call",
+        "</seed:",
+        "</minimax:",
+        "</function",
+        "</s>",
+    ]
+    .iter()
+    .any(|start| cursor.starts(start))
 }
 
 /// The value without the line breaks that frame it.

@@ -210,6 +210,8 @@ enum Phase {
     /// In the queue.
     Waiting(Opening, watch::Receiver<usize>, Writer),
     Open(Box<Stream>, Writer),
+    /// Everything is said.
+    Closing(Box<Stream>),
     Ended,
 }
 
@@ -235,6 +237,11 @@ fn events(phase: Phase) -> Response {
 async fn step(phase: Phase, scratch: &mut Vec<Event>) -> Option<(Phase, String)> {
     let (mut stream, mut writer) = match phase {
         Phase::Ended => return None,
+        Phase::Closing(mut stream) => {
+            // Read to its end, the connection can carry the next request.
+            let _ = stream.read(scratch).await;
+            return None;
+        }
         Phase::Waiting(opening, place, writer) => return Some(wait(opening, place, writer).await),
         Phase::Open(stream, writer) => (stream, writer),
     };
@@ -243,12 +250,26 @@ async fn step(phase: Phase, scratch: &mut Vec<Event>) -> Option<(Phase, String)>
         let read = stream.read(scratch).await;
         writer.write(scratch, &mut text);
         match read {
-            Ok(true) if text.is_empty() => continue,
-            Ok(true) => return Some((Phase::Open(stream, writer), text)),
-            Ok(false) => writer.end(&mut text),
-            Err(error) => text.push_str(&error::event(&error)),
+            Ok(true) if writer.is_finished() => {
+                writer.end(&mut text);
+                return Some((Phase::Closing(stream), text));
+            }
+            Ok(true) => {
+                // It may say nothing as yet but that there is an answer.
+                writer.begin(&mut text);
+                if !text.is_empty() {
+                    return Some((Phase::Open(stream, writer), text));
+                }
+            }
+            Ok(false) => {
+                writer.end(&mut text);
+                return Some((Phase::Ended, text));
+            }
+            Err(error) => {
+                text.push_str(&error::event(&error));
+                return Some((Phase::Ended, text));
+            }
         }
-        return Some((Phase::Ended, text));
     }
 }
 

@@ -80,6 +80,11 @@ impl Writer {
         }
     }
 
+    /// Whether the backend has said why it ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
     /// The backend has ended: calls, the reason, the usage, and the end.
     pub(super) fn end(&mut self, out: &mut String) {
         let calls = std::mem::take(&mut self.calls);
@@ -140,7 +145,7 @@ impl Writer {
     }
 
     /// The first chunk names the role, whatever follows.
-    fn begin(&mut self, out: &mut String) {
+    pub(super) fn begin(&mut self, out: &mut String) {
         if !std::mem::replace(&mut self.begun, true) {
             out.push_str(&self.head);
             out.push_str("[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n");

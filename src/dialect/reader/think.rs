@@ -15,7 +15,8 @@ use crate::dialect::{
 impl Reader {
     /// Opens reasoning. None when the tag stands in the middle of text.
     pub(super) fn open_thought(&mut self, row: usize, length: usize) -> Option<Step> {
-        let beside = matches!(self.output.last, Last::Reasoning | Last::Call) && self.previous == '>';
+        let beside =
+            matches!(self.output.last, Last::Reasoning | Last::Call) && self.previous == '>';
         if !self.line && !beside {
             return None;
         }
@@ -31,7 +32,9 @@ impl Reader {
     /// Closes reasoning that is not open: a draft ends, or the beginning stood
     /// in the prompt, or it was closed before.
     pub(super) fn close_thought(&mut self, row: usize, length: usize, end: End) -> Step {
-        let draft = self.draft.filter(|draft| draft.row == row && self.at - draft.start <= MAX_BARE);
+        let draft = self
+            .draft
+            .filter(|draft| draft.row == row && self.at - draft.start <= MAX_BARE);
         if let Some(draft) = draft {
             return self.close_draft(draft, length, end);
         }
@@ -105,8 +108,12 @@ impl Reader {
         }
         let touched = Cell::new(false);
         let cursor = Cursor::new(&self.buffer[self.at..], &touched);
-        let ended = MESSAGE_ENDS.iter().find_map(|it| marker::length(it, cursor));
-        let mut headers = HEADERS.iter().filter(|(_, place)| *place == Place::Anywhere);
+        let ended = MESSAGE_ENDS
+            .iter()
+            .find_map(|it| marker::length(it, cursor));
+        let mut headers = HEADERS
+            .iter()
+            .filter(|(_, place)| *place == Place::Anywhere);
         let header = headers.any(|(it, _)| marker::length(it, cursor).is_some());
         if touched.get() && end == End::Open && ended.is_none() && !header {
             return Step::Wait;

@@ -75,9 +75,9 @@ impl Parser<'_> {
 
     /// Copies what is certainly text.
     fn plain_run(&mut self, text: &mut String) {
-        let run = self
-            .cursor
-            .take_while(|c| c >= ' ' && !matches!(c, '\\' | '"' | '\'' | '`' | '”' | '’' | '＂' | '」'));
+        let run = self.cursor.take_while(|c| {
+            c >= ' ' && !matches!(c, '\\' | '"' | '\'' | '`' | '”' | '’' | '＂' | '」')
+        });
         text.push_str(run);
     }
 
@@ -116,7 +116,10 @@ impl Parser<'_> {
                 self.is_array() || key_ahead(ahead.moved(next.len_utf8()), Some(close))
             }
             _ => {
-                let line = self.cursor.slice(self.cursor.at(), ahead.at()).contains('\n');
+                let line = self
+                    .cursor
+                    .slice(self.cursor.at(), ahead.at())
+                    .contains('\n');
                 let stop = Self {
                     cursor: ahead,
                     repairs: Vec::new(),
@@ -250,7 +253,10 @@ fn key_ahead(from: Cursor<'_>, quote: Option<char>) -> bool {
                 return matches!(ahead.peek(), None | Some(':' | '=' | '：'));
             }
             Some(':' | '=' | '：') if quote.is_none() => return true,
-            Some(c) if quote.is_none() && !(c.is_alphanumeric() || matches!(c, '_' | '-' | '"' | '\'' | ' ')) => {
+            Some(c)
+                if quote.is_none()
+                    && !(c.is_alphanumeric() || matches!(c, '_' | '-' | '"' | '\'' | ' ')) =>
+            {
                 return false;
             }
             Some('\n' | '{' | '}' | ',') => return false,

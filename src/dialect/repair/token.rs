@@ -71,9 +71,9 @@ impl Parser<'_> {
 
     /// A number, a literal, or text that lost its quotes.
     pub(super) fn word(&mut self) -> Result<Json, Flaw> {
-        let word = self.cursor.take_while(|c| {
-            c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '$')
-        });
+        let word = self
+            .cursor
+            .take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '$'));
         // Digits at the end of what is open may be the first of more.
         let ended = self.cursor.peek().is_some() || self.open.is_empty();
         if self.at_word_end() {
@@ -98,7 +98,19 @@ impl Parser<'_> {
             Some(c) => {
                 matches!(
                     c,
-                    ',' | '}' | ']' | ')' | ':' | ';' | '\n' | '，' | '｝' | '］' | '#' | '<' | '`' | '\\'
+                    ',' | '}'
+                        | ']'
+                        | ')'
+                        | ':'
+                        | ';'
+                        | '\n'
+                        | '，'
+                        | '｝'
+                        | '］'
+                        | '#'
+                        | '<'
+                        | '`'
+                        | '\\'
                 ) || ahead.starts("//")
                     || ahead.starts("/*")
                     || self.at_stop()

@@ -15,7 +15,7 @@ async fn taken(waiting: u32) -> (Backend, TestHub, crate::wire::Reply) {
     let backend = Backend::start(|number, seen| match number {
         0 => vec![
             stream_head(),
-            delta(json!({"content": "a"}), None),
+            delta(json!({"content": "Hello, "}), None),
             Step::Hang,
         ],
         _ if seen.body["stream"] == true => super::backend::letters("next", "stop"),
