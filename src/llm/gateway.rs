@@ -226,7 +226,10 @@ impl Entry {
             Backend::Gemini => (GEMINI, "x-goog-api-key"),
         };
         let base_url = definition.base_url.as_deref().unwrap_or(base_url);
-        let key = definition.api_key.as_ref().map(|key| match backend {
+        // Empty where a variable that may be missing has no value.
+        let key = definition.api_key.as_ref();
+        let key = key.filter(|it| !it.reveal().is_empty());
+        let key = key.map(|key| match backend {
             Backend::Openai => Secret::from(format!("Bearer {}", key.reveal())),
             Backend::Gemini => key.clone(),
         });
