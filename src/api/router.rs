@@ -92,6 +92,8 @@ impl Guarded {
             return Ok(None);
         };
         let token = request.headers().get(header::AUTHORIZATION);
+        // OpenAI's clients cannot do without a key; this one stands for none.
+        let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
         let principal = self.hub.access.identify(token.map(HeaderValue::as_bytes));
         match principal {
             Err(denied) => Err(unauthorized(path, &denied.to_string())),

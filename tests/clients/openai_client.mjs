@@ -12,7 +12,7 @@ const tools = [{ type: "function", function: { name: "get_weather", description:
 const callsOf = (message) => (message.tool_calls ?? []).map((it) => [it.function.name, JSON.parse(it.function.arguments)]);
 
 async function openaiNode() {
-  const client = new OpenAI({ baseURL, apiKey: "unused", maxRetries: 0 });
+  const client = new OpenAI({ baseURL, apiKey: "local", maxRetries: 0 });
   const text = await client.chat.completions.create({ model: "text", messages });
   const call = await client.chat.completions.create({ model: "call", messages, tools });
   let pieces = "";
@@ -54,8 +54,8 @@ async function vercel(model) {
   };
 }
 
-const compatible = createOpenAICompatible({ name: "maru", baseURL, apiKey: "unused" });
-const openai = createOpenAI({ baseURL, apiKey: "unused" });
+const compatible = createOpenAICompatible({ name: "maru", baseURL, apiKey: "local" });
+const openai = createOpenAI({ baseURL, apiKey: "local" });
 console.log(
   JSON.stringify({
     openai: await openaiNode(),

@@ -16,7 +16,7 @@ schema = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 tools = [{"type": "function", "function": {"name": "get_weather", "description": "Weather", "parameters": schema}}]
 seen = {}
 
-client = OpenAI(base_url=base, api_key="unused", max_retries=0)
+client = OpenAI(base_url=base, api_key="local", max_retries=0)
 
 
 def calls_of(message):
@@ -70,7 +70,7 @@ def get_weather(city: str) -> str:
 
 def langchain():
     def model(name):
-        return ChatOpenAI(model=name, base_url=base, api_key="unused", max_retries=0)
+        return ChatOpenAI(model=name, base_url=base, api_key="local", max_retries=0)
 
     call = model("call").bind_tools([get_weather]).invoke("Weather in Seoul?")
     gathered = None

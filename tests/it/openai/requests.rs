@@ -116,6 +116,14 @@ async fn nobody_chooses_a_backend_or_goes_without_a_token() {
     assert_eq!(reply.status, 401);
     assert!(reply.headers.contains_key("www-authenticate"));
     assert_eq!(reply.json().await["error"]["code"], "invalid_api_key");
+    let reply = ask(&hub, &question(json!({})))
+        .header("authorization", "Bearer local")
+        .send()
+        .await;
+    assert_eq!(
+        reply.status, 401,
+        "it stands for no token, where one is needed"
+    );
     let token = format!("Bearer {}", hub.running.admin.reveal());
     for name in ["api_base", "base_url", "api_key"] {
         let body = question(json!({name: "http://169.254.169.254/"}));
