@@ -3,18 +3,22 @@
 
 use std::process::Stdio;
 
-use maru::config::{ModelDefinition, ToolMode};
-use serde_json::json;
+use maru::{
+    config::{ModelDefinition, ToolMode},
+    llm::{ChatRequest, Choice, Finish, Gateway, Message, Role, Tool},
+    outbound::{Policy, Tls},
+};
+use serde_json::{Map, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     time::{Duration, timeout},
 };
 
-use super::client::{streamed, whole};
-use crate::{clients::tools, hub::TestHub};
+use crate::clients::tools;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+/// It computes on a machine that does other things, too.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 async fn small_model() -> (Child, String) {
     let mut child = Command::new(tools().join("small/bin/python"))
@@ -30,37 +34,66 @@ async fn small_model() -> (Child, String) {
     (child, line.unwrap().expect("the server says its address"))
 }
 
+fn question(choice: Choice, tokens: u32) -> ChatRequest {
+    let city =
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let mut other = Map::new();
+    other.insert("temperature".to_owned(), json!(0));
+    other.insert("max_tokens".to_owned(), json!(tokens));
+    ChatRequest {
+        model: "small".to_owned(),
+        messages: vec![Message::text(Role::User, "Weather in Seoul?")],
+        tools: vec![Tool {
+            name: "get_weather".to_owned(),
+            description: "Weather of a city".to_owned(),
+            parameters: city,
+            other: Map::new(),
+        }],
+        choice,
+        other,
+        ..ChatRequest::default()
+    }
+}
+
 #[tokio::test]
 async fn a_very_small_model_calls_a_tool() {
     let (_child, address) = small_model().await;
-    let model = |name: &str, tool_mode| ModelDefinition {
-        name: name.to_owned(),
+    let models = [ModelDefinition {
         base_url: Some(format!("{address}/v1")),
-        tool_mode,
-        timeout_ms: 120_000,
+        tool_mode: ToolMode::Constrained,
+        timeout_ms: 300_000,
         ..ModelDefinition::default()
-    };
-    let models = vec![
-        model("m", ToolMode::Constrained),
-        model("free", ToolMode::Prompt),
-    ];
-    let hub = TestHub::with(|config| config.models = models).await;
-    let must = json!({"tool_choice": "required", "temperature": 0, "max_tokens": 60});
-    let (message, finish) = whole(&hub, must.clone()).await;
-    let call = &message["tool_calls"][0]["function"];
+    }];
+    let gateway = Gateway::open(&models, "", &Policy::default(), &Tls::default()).unwrap();
+    let answer = gateway
+        .whole(question(Choice::Required, 48), PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(answer.finish, Finish::ToolCalls, "{answer:?}");
+    assert_eq!(answer.calls[0].name, "get_weather");
+    assert!(answer.calls[0].arguments.contains("\"city\""), "{answer:?}");
+    let usage = answer.usage.expect("llama.cpp counts");
+    assert!(usage.count("prompt_tokens") > 0);
+    // The same in a stream, and cut off too early.
+    let stream = gateway
+        .chat(question(Choice::Required, 48), PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(stream.whole().await.unwrap().calls.len(), 1);
+    let cut = gateway
+        .whole(question(Choice::Required, 4), PATIENCE)
+        .await
+        .unwrap();
     assert_eq!(
-        (call["name"].as_str(), finish.as_str()),
-        (Some("get_weather"), "tool_calls"),
-        "{message}"
+        (cut.finish, cut.calls.len()),
+        (Finish::Length, 0),
+        "{cut:?}"
     );
+    let mut plain = question(Choice::Auto, 8);
+    plain.tools.clear();
+    let spoken = gateway.whole(plain, PATIENCE).await.unwrap();
     assert!(
-        call["arguments"].as_str().unwrap().contains("city"),
-        "{message}"
+        !spoken.text.is_empty() && spoken.calls.is_empty(),
+        "{spoken:?}"
     );
-    let gathered = streamed(&hub, must).await;
-    assert_eq!(gathered.calls.len(), 1, "{gathered:?}");
-    // Without tools it just speaks.
-    let spoken = streamed(&hub, json!({"tools": [], "max_tokens": 8})).await;
-    assert!(!spoken.text.is_empty());
-    assert_eq!(spoken.finish, "length");
 }
