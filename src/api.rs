@@ -7,6 +7,7 @@ mod health;
 mod limits;
 mod listener;
 mod mcp;
+mod openai;
 mod registry;
 mod roles;
 mod router;
@@ -17,7 +18,9 @@ use std::sync::Arc;
 
 use crate::{
     access::Access,
+    config::Chat,
     downstream::Engine,
+    llm::Gateway,
     tool::{Quota, builtin::Data, custom::Workshop},
     upstream::Manager,
 };
@@ -39,6 +42,10 @@ pub struct Hub {
     pub workshop: Arc<Workshop>,
     /// Knows how often tools may be called.
     pub quota: Arc<Quota>,
+    /// Knows the models.
+    pub models: Arc<Gateway>,
+    /// How calls reach clients of the OpenAI door.
+    pub chat: Chat,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

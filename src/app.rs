@@ -22,7 +22,8 @@ use crate::{
     api::{self, Gate, Guarded},
     config::{Config, Secret, environment},
     downstream::Engine,
-    outbound::Policy,
+    llm::Gateway,
+    outbound::{Policy, Tls},
     retrieval::Index,
     source::{Sqlite, write_sample},
     store::Store,
@@ -55,6 +56,8 @@ pub struct Core {
     pub engine: Arc<Engine>,
     /// The servers whose tools are offered too.
     pub servers: Arc<Manager>,
+    /// The models that clients may ask for.
+    pub models: Arc<Gateway>,
     /// Spawns and stops what clients see.
     tasks: Tasks,
     /// The same for what stands behind, which stops later.
@@ -108,12 +111,14 @@ impl Core {
         let workshop = Arc::new(workshop.await?);
         let quota = Arc::new(Quota::load(store.clone()).await?);
         catalog.set_quota(Arc::clone(&quota));
+        let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
             catalog,
             engine,
             servers,
+            models: Arc::new(models),
             tasks,
             back,
             data,
@@ -218,6 +223,8 @@ pub async fn start(config: Config) -> Result<Running> {
         data: core.data.clone(),
         workshop: Arc::clone(&core.workshop),
         quota: Arc::clone(&core.quota),
+        models: Arc::clone(&core.models),
+        chat: config.chat.clone(),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,

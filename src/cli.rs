@@ -4,6 +4,7 @@ mod call;
 mod client;
 mod config;
 mod index;
+mod models;
 mod out;
 mod serve;
 mod servers;
@@ -51,6 +52,8 @@ enum Command {
     Tools(tools::Options),
     /// Call a tool and print its result; the exit code tells whether it succeeded
     Call(call::Options),
+    /// List the models that clients may ask for
+    Models(models::Options),
     /// Manage the MCP servers whose tools the running hub offers
     Servers(servers::Options),
     /// Manage the documents that similarity search finds
@@ -91,6 +94,7 @@ impl Cli {
             Command::Stdio => serve::stdio(loaded.config),
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
+            Command::Models(options) => models::run(loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),

@@ -6,12 +6,14 @@
 
 mod file;
 mod layers;
+mod models;
 mod reference;
 mod schema;
 mod secret;
 mod values;
 
 pub use layers::{Error, Given, Loaded, Origin, environment, load};
+pub use models::{Backend, Chat, ClientMode, ModelDefinition, ToolMode};
 pub use reference::{Row, markdown, rows};
 pub use schema::schema;
 pub use secret::Secret;

@@ -14,6 +14,7 @@ pub(super) fn needed(method: &Method, path: &str) -> Option<Role> {
         ("mcp", "/mcp/add" | "/mcp/remove") => Some(Role::Admin),
         // Sessions: who may call and who may only list is told apart later.
         ("mcp" | "sse", _) => Some(Role::Reader),
+        ("v1", _) => Some(Role::Agent),
         ("readyz", _) => Some(Role::Reader),
         ("api", _) if reads => Some(Role::Reader),
         ("api", _) => Some(Role::Admin),

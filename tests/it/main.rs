@@ -28,6 +28,7 @@ mod hostile;
 mod hub;
 mod kill9;
 mod modern;
+mod openai;
 mod postgres;
 mod registry;
 mod retrieval;

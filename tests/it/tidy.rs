@@ -20,6 +20,8 @@ const ROOMS: &[&str] = &[
     "retrieval",
     "tool",
     "upstream",
+    "dialect",
+    "llm",
     "downstream",
     "api",
     "app",
