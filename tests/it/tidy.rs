@@ -18,6 +18,7 @@ const ROOMS: &[&str] = &[
     "retrieval",
     "tool",
     "upstream",
+    "dialect",
     "downstream",
     "api",
     "app",
