@@ -90,3 +90,6 @@ pub struct Broken {
     /// Why it is no call, in words for the model.
     pub reason: String,
 }
+
+#[cfg(test)]
+mod tests;

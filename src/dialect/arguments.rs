@@ -196,16 +196,18 @@ fn fitted_text(text: String, schema: &Schema, depth: usize) -> Json {
     if let Some(value) = number_of(trimmed, kinds).or_else(|| bool_of(trimmed, kinds)) {
         return value;
     }
-    if kinds.has(Kinds::ARRAY) || kinds.has(Kinds::OBJECT) {
-        if let Ok((value, _)) = repair::parse(trimmed) {
-            let fits = match value {
-                Json::Array(_) => kinds.has(Kinds::ARRAY),
-                Json::Object(_) => kinds.has(Kinds::OBJECT),
-                _ => false,
-            };
-            if fits && !text.trim_start().starts_with(|c: char| c.is_alphabetic()) {
-                return fitted_value(value, schema, depth + 1);
-            }
+    let nests = kinds.has(Kinds::ARRAY) || kinds.has(Kinds::OBJECT);
+    if nests
+        && !trimmed.starts_with(char::is_alphabetic)
+        && let Ok((value, _)) = repair::parse(trimmed)
+    {
+        let fits = match value {
+            Json::Array(_) => kinds.has(Kinds::ARRAY),
+            Json::Object(_) => kinds.has(Kinds::OBJECT),
+            _ => false,
+        };
+        if fits {
+            return fitted_value(value, schema, depth + 1);
         }
     }
     Json::String(text)

@@ -66,8 +66,8 @@ pub(super) fn bare(scene: Scene<'_>) -> Verdict {
 }
 
 /// Reads a fence: of a dialect, or around a call that is the message's end.
-/// `first` says that nothing stands before it.
-pub(super) fn fence(scene: Scene<'_>, first: bool, example: bool) -> Verdict {
+/// `first` says that nothing stands before it, `tail` is the text that does.
+pub(super) fn fence(scene: Scene<'_>, first: bool, tail: &str) -> Verdict {
     let mut body = scene.start;
     body.take_while(|c| c == '`');
     let info = body.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -84,7 +84,9 @@ pub(super) fn fence(scene: Scene<'_>, first: bool, example: bool) -> Verdict {
                     ..scene
                 },
             ),
-            info if JSON_FENCES.contains(&info) && !example => fenced(body, scene, first),
+            info if JSON_FENCES.contains(&info) && !announces_example(tail) => {
+                fenced(body, scene, first)
+            }
             _ => Verdict::No,
         };
     }

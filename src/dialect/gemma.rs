@@ -38,12 +38,18 @@ impl<'a> Reader<'a> {
     fn object(&mut self, tool: Option<&Tool>, depth: usize) -> Result<Object, Flaw> {
         self.cursor.bump();
         let mut members = Object::new();
+        let mut comma = true;
         loop {
             self.cursor.skip_space();
-            match self.cursor.peek().ok_or(Flaw::Cut)? {
-                '}' => drop(self.cursor.bump()),
-                ',' => {
+            // Nothing but closers is missing, so nothing is.
+            let over = self.cursor.peek().is_none() && !comma;
+            match self.cursor.peek() {
+                None if !over => return Err(Flaw::Cut),
+                None => (),
+                Some('}') => drop(self.cursor.bump()),
+                Some(',') => {
                     self.cursor.bump();
+                    comma = true;
                     continue;
                 }
                 _ if self.closer().is_some() => (),
@@ -51,6 +57,7 @@ impl<'a> Reader<'a> {
                     let key = self.key()?;
                     let value = self.value(tool.map(|it| (it, key.as_str())), depth + 1)?;
                     members.push((key, value));
+                    comma = false;
                     continue;
                 }
             }
@@ -89,6 +96,9 @@ impl<'a> Reader<'a> {
                     .cursor
                     .take_while(|c| !matches!(c, ',' | '}' | ']' | '<'));
                 self.cursor.peek().ok_or(Flaw::Cut)?;
+                if word.is_empty() {
+                    return Err(Flaw::Wrong);
+                }
                 let schema = about.and_then(|(tool, key)| tool.schema.about(key));
                 Ok(from_text(word.trim(), schema))
             }

@@ -13,6 +13,10 @@ const SEPARATORS: [&str; 6] = [
     "<|tool_call:args|>",
 ];
 
+const CHANNELS: [&str; 3] = ["analysis", "commentary", "final"];
+/// Words beside channel and recipient.
+const ROLES: [&str; 4] = ["assistant", "json", "code", "text"];
+
 /// What stood before the arguments.
 #[derive(Debug, Default)]
 pub(super) struct Header<'a> {
@@ -94,8 +98,9 @@ pub(super) fn address<'a>(cursor: Cursor<'a>) -> Option<Address<'a>> {
         }
         match word.strip_prefix("to=") {
             Some(recipient) => found.recipient = Some(recipient),
-            None if channel => found.channel = Some(word),
-            None => (),
+            None if channel && CHANNELS.contains(&word) => found.channel = Some(word),
+            None if !channel && ROLES.contains(&word) => (),
+            None => return None,
         }
         channel = false;
     }

@@ -32,17 +32,37 @@ static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 /// The first bytes of bars.
 const BARS: [u8; 3] = [b'|', 0xef, 0xe2];
 
-/// Whether a marker or a line may begin with this byte in the middle of text.
-pub(super) const SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    special[b'<' as usize] = true;
-    special[b'[' as usize] = true;
-    special[b']' as usize] = true;
-    special[b'`' as usize] = true;
-    special[b'\n' as usize] = true;
-    special[0xe2] = true;
-    special
-};
+/// Whether a marker may begin with this byte in the middle of text, or
+/// something else happens there that a reader minds.
+pub(super) const SPECIAL: [bool; 256] = table(&[b'<', b'[', b']', b'`', b'\n', 0xe2]);
+
+/// Whether something that only a line begins with may begin with this byte:
+/// markers, labels, fences, values, and space before them.
+pub(super) const LINE: [bool; 256] = table(&[
+    b'<', b'[', b']', b'`', b'{', b'>', b'*', b'A', b'F', b'T', b'a', b'c', b'f', b't', b' ',
+    b'\t', b'\n', b'\r', 0x0b, 0x0c, 0xc2, 0xe1, 0xe2, 0xe3, 0xe6, 0xec,
+]);
+
+const fn table(bytes: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] = true;
+        at += 1;
+    }
+    table
+}
+
+/// Whether a marker may begin at a special byte, by the byte after it.
+pub(super) fn may_begin(bytes: &[u8]) -> bool {
+    match bytes {
+        [b'<', second, ..] => !INDEX.angle[*second as usize].is_empty(),
+        [b'[', second, ..] => matches!(second, b'T' | b'E' | b'/' | b'A' | b'C'),
+        [b']', second, ..] => *second == b'<',
+        [0xe2, second, ..] => matches!(second, 0x9c | 0x97),
+        _ => true,
+    }
+}
 
 /// The marker that is next, if one is.
 pub(super) fn find(cursor: Cursor<'_>, place: Place) -> Option<Hit> {

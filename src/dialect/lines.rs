@@ -23,7 +23,7 @@ const INPUTS: [&str; 5] = [
 ];
 /// What ends the input of an action that is not JSON.
 const INPUT_ENDS: [&str; 4] = ["\nObserv", "\nThought:", "\nAction:", "\nFinal Answer:"];
-/// What opens the thoughts of a ReAct message.
+/// What opens the thoughts of a `ReAct` message.
 pub(super) const THOUGHTS: [&str; 4] = ["Thought:", "**Thought:**", "생각:", "思考:"];
 /// What opens its answer.
 pub(super) const ANSWERS: [&str; 3] = ["Final Answer:", "**Final Answer:**", "최종 답변:"];

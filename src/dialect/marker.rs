@@ -8,7 +8,7 @@ const MAX_OPEN: usize = 24;
 /// How many bytes of the text `pattern` covers, if it is next.
 ///
 /// In a pattern, `|` stands for one or two bars of any width, `_` beside bars
-/// also for `▁` and a space, `*` for a suffix such as `:opensource`, and `~`
+/// also for `▁` and a space, `+` for a suffix such as `:opensource`, and `~`
 /// for optional white space. Everything else stands for itself.
 pub(super) fn length(pattern: &str, cursor: Cursor<'_>) -> Option<usize> {
     let folded = pattern.contains('|');
@@ -17,7 +17,7 @@ pub(super) fn length(pattern: &str, cursor: Cursor<'_>) -> Option<usize> {
         match wanted {
             '|' => bars(&mut ahead)?,
             '_' if folded => drop(ahead.bump().filter(|c| matches!(c, '_' | '▁' | ' '))?),
-            '*' => suffix(&mut ahead)?,
+            '+' => suffix(&mut ahead)?,
             '~' => drop(ahead.take_while(char::is_whitespace)),
             _ => drop(ahead.bump().filter(|c| *c == wanted)?),
         }

@@ -13,17 +13,14 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     let mut at = 0;
     let mut line = true;
     while let Some(c) = text[at..].chars().next() {
-        let length = marker_at(&text[at..], line);
+        let marked = is_marker(&text[at..], line);
         line = c == '\n' || (line && matches!(c, ' ' | '\t'));
-        let Some(length) = length else {
-            at += c.len_utf8();
-            continue;
-        };
-        out.push_str(&text[copied..at + c.len_utf8()]);
-        out.push('\u{200b}');
-        copied = at + c.len_utf8();
-        at += length;
-        line = false;
+        at += c.len_utf8();
+        if marked {
+            out.push_str(&text[copied..at]);
+            out.push('\u{200b}');
+            copied = at;
+        }
     }
     if copied == 0 {
         return Cow::Borrowed(text);
@@ -32,11 +29,13 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// How long the marker is that `text` begins with.
-fn marker_at(text: &str, line: bool) -> Option<usize> {
-    let first = *text.as_bytes().first()?;
-    if !line && !index::SPECIAL[first as usize] {
-        return None;
+/// Whether `text` begins with a marker.
+fn is_marker(text: &str, line: bool) -> bool {
+    let Some(first) = text.as_bytes().first() else {
+        return false;
+    };
+    if !line && !index::SPECIAL[*first as usize] {
+        return false;
     }
     let place = if line {
         Place::Message
@@ -44,5 +43,5 @@ fn marker_at(text: &str, line: bool) -> Option<usize> {
         Place::Anywhere
     };
     let touched = Cell::new(false);
-    index::find(Cursor::new(text, &touched), place).map(|hit| hit.length)
+    index::find(Cursor::new(text, &touched), place).is_some()
 }

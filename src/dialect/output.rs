@@ -30,6 +30,10 @@ pub(super) struct Output {
     /// A token that only structures the message is among what is held.
     structured: bool,
     thought_space: String,
+    /// The next reasoning is the first of its frame.
+    begins: bool,
+    /// There was reasoning that was not empty.
+    thought_before: bool,
     /// Space was left out since the last text.
     gap: bool,
     pub(super) last: Last,
@@ -45,6 +49,9 @@ pub(super) struct Output {
 struct Draft {
     events: Vec<Event>,
     called: bool,
+    /// What was so before it.
+    texted: bool,
+    gap: bool,
 }
 
 impl Output {
@@ -79,7 +86,7 @@ impl Output {
 
     pub(super) fn reasoning(&mut self, text: &str) {
         let solid = text.trim_end();
-        let start = self.last != Last::Reasoning;
+        let start = self.last != Last::Reasoning || self.begins;
         if solid.is_empty() {
             if !start {
                 self.thought_space.push_str(text);
@@ -88,6 +95,11 @@ impl Output {
         }
         self.forget();
         let mut piece = std::mem::take(&mut self.thought_space);
+        if start && self.thought_before {
+            piece.push('\n');
+        }
+        self.begins = false;
+        self.thought_before = true;
         piece.push_str(if start { solid.trim_start() } else { solid });
         self.thought_space.push_str(&text[solid.len()..]);
         self.last = Last::Reasoning;
@@ -101,6 +113,7 @@ impl Output {
         self.thought_space.clear();
         self.last = Last::Reasoning;
         self.thought = true;
+        self.begins = true;
     }
 
     /// Its end came without a beginning.
@@ -130,7 +143,7 @@ impl Output {
             Event::Broken(_) => {
                 match self.last {
                     Last::Call | Last::Reasoning if self.space.len() == self.held.len() => {
-                        self.forget()
+                        self.forget();
                     }
                     _ => {
                         let held = std::mem::take(&mut self.held);
@@ -147,10 +160,11 @@ impl Output {
 
     /// From here on, events wait for [`Self::keep_draft`] or [`Self::drop_draft`].
     pub(super) fn begin_draft(&mut self) {
-        self.thought_space.clear();
         self.draft = Some(Draft {
             events: Vec::new(),
             called: false,
+            texted: self.texted,
+            gap: self.gap,
         });
     }
 
@@ -162,6 +176,7 @@ impl Output {
 
     pub(super) fn keep_draft(&mut self) {
         if let Some(draft) = self.draft.take() {
+            self.thought_space.clear();
             self.called |= draft.called;
             for event in draft.events {
                 self.push(event);
@@ -170,9 +185,12 @@ impl Output {
     }
 
     pub(super) fn drop_draft(&mut self) {
-        if self.draft.take().is_some() {
+        if let Some(draft) = self.draft.take() {
             self.forget();
             self.last = Last::Reasoning;
+            self.begins = false;
+            self.texted = draft.texted;
+            self.gap = draft.gap;
         }
     }
 

@@ -1,20 +1,19 @@
 //! The machine: text in pieces, events out.
 
 mod hold;
+mod settle;
 mod think;
 
 use std::{cell::Cell, sync::Arc};
 
 use super::{
-    Broken, Event, bare,
+    Event, bare,
     cursor::Cursor,
-    frame, header,
-    index::{self, Hit},
+    index,
     kind::Dialect,
     lines, marker,
     output::{Last, Output},
-    scene::{Scene, Verdict},
-    table::{FRAMES, Frame, IMAGINED, MESSAGE_ENDS, Place, Role},
+    table::{IMAGINED, Place},
     tools::Tools,
 };
 use hold::Hold;
@@ -23,6 +22,8 @@ use hold::Hold;
 const MAX_FRAME: usize = 4 << 20;
 /// Longest text that may be a call without markers.
 const MAX_BARE: usize = 256 << 10;
+/// Longest line that opens a fence.
+const MAX_INFO: usize = 120;
 /// How often a frame that only the end of the text decided is left before it.
 const MAX_RETRIES: u32 = 16;
 
@@ -231,13 +232,56 @@ impl Reader {
                 return step;
             }
         }
-        let bytes = self.buffer[self.at..].as_bytes();
-        let plain = bytes.iter().position(|b| index::SPECIAL[*b as usize]);
-        match plain {
-            Some(0) => self.special(end),
-            Some(length) => self.go(length),
-            None => self.go(bytes.len()),
+        match self.plain() {
+            0 if self.buffer.as_bytes()[self.at] == b'`' => match self.runs_on(end) {
+                true => Step::Wait,
+                false => self.backticks(end),
+            },
+            0 => match self.marker(Place::Anywhere, end) {
+                Some(step) => step,
+                None => self.one(),
+            },
+            length => {
+                let line = self.buffer.as_bytes()[self.at + length - 1] == b'\n';
+                self.go(length);
+                self.line = line;
+                Step::On
+            }
         }
+    }
+
+    /// How much is certainly text: up to what may be a marker, or to a line
+    /// that may begin with one.
+    fn plain(&mut self) -> usize {
+        let bytes = &self.buffer.as_bytes()[self.at..];
+        let mut length = 0;
+        while let Some(by) = bytes[length..]
+            .iter()
+            .position(|b| index::SPECIAL[*b as usize])
+        {
+            length += by;
+            match bytes[length] {
+                b'`' if may_fence(&bytes[length..]) => return length,
+                b'`' => self.code = !self.code,
+                b'\n' => {
+                    self.code = false;
+                    let next = bytes.get(length + 1);
+                    if next.is_none_or(|b| index::LINE[*b as usize]) {
+                        return length + 1;
+                    }
+                }
+                _ if index::may_begin(&bytes[length..]) => return length,
+                _ => (),
+            }
+            length += 1;
+        }
+        bytes.len()
+    }
+
+    /// Whether a run of backticks is not all there.
+    fn runs_on(&self, end: End) -> bool {
+        let rest = &self.buffer.as_bytes()[self.at..];
+        end == End::Open && rest.iter().all(|b| *b == b'`')
     }
 
     /// Lets so many bytes through that are text.
@@ -256,26 +300,6 @@ impl Reader {
         self.at += length;
     }
 
-    /// Looks at a byte that may begin a marker.
-    fn special(&mut self, end: End) -> Step {
-        match self.buffer.as_bytes()[self.at] {
-            b'\n' => {
-                self.pass(1);
-                self.line = true;
-                self.code = false;
-                Step::On
-            }
-            b'`' => {
-                self.code = !self.code;
-                self.go(1)
-            }
-            _ => match self.marker(Place::Anywhere, end) {
-                Some(step) => step,
-                None => self.one(),
-            },
-        }
-    }
-
     /// Lets one character through that opens nothing.
     fn one(&mut self) -> Step {
         let first = self.buffer[self.at..].chars().next();
@@ -284,6 +308,10 @@ impl Reader {
 
     /// Looks at the first word of a line. None when it is ordinary.
     fn at_line(&mut self, end: End) -> Option<Step> {
+        let first = self.buffer.as_bytes()[self.at];
+        if !index::LINE[first as usize] && self.output.last != Last::Call {
+            return None;
+        }
         let touched = Cell::new(false);
         let cursor = Cursor::new(&self.buffer[self.at..], &touched);
         let place = if self.fresh {
@@ -308,7 +336,7 @@ impl Reader {
         }
         if self.tools.is_empty() {
             return match fence {
-                true => Some(self.open_fence()),
+                true => Some(self.backticks(end)),
                 false => self.marker(place, end),
             };
         }
@@ -323,12 +351,7 @@ impl Reader {
             return self.settle(MAX_BARE, end, false, |scene| lines::thought(scene.start));
         }
         if fence {
-            let first = self.fresh;
-            let example = bare::announces_example(self.output.tail());
-            let step = self.settle(MAX_BARE, end, false, |scene| {
-                bare::fence(scene, first, example)
-            });
-            return Some(step.unwrap_or_else(|| self.open_fence()));
+            return Some(self.backticks(end));
         }
         match self.buffer.as_bytes()[self.at] {
             b'{' | b'[' => self.marker(place, end).or_else(|| self.bare(end)),
@@ -337,10 +360,29 @@ impl Reader {
         }
     }
 
-    fn open_fence(&mut self) -> Step {
-        let rest = &self.buffer[self.at..];
-        let ticks = rest.len() - rest.trim_start_matches('`').len();
-        self.mode = Mode::Fence(ticks);
+    /// Three backticks or more: a call in a fence, a fence, or code in a line.
+    fn backticks(&mut self, end: End) -> Step {
+        let first = self.fresh;
+        let tail = self.output.tail().to_owned();
+        if !self.tools.is_empty()
+            && let Some(step) = self.settle(MAX_BARE, end, false, |scene| {
+                bare::fence(scene, first, &tail)
+            })
+        {
+            return step;
+        }
+        let touched = Cell::new(false);
+        let mut line = Cursor::new(&self.buffer[self.at..], &touched);
+        let ticks = line.take_while(|c| c == '`').len();
+        line.take_while(|c| c != '\n' && c != '`');
+        let fence = line.at() > MAX_INFO || line.peek() != Some('`');
+        if touched.get() && end == End::Open && line.at() <= MAX_INFO {
+            return Step::Wait;
+        }
+        match fence {
+            true => self.mode = Mode::Fence(ticks),
+            false => self.code = !self.code,
+        }
         self.go(ticks)
     }
 
@@ -360,251 +402,9 @@ impl Reader {
         }
         self.settle(MAX_BARE, end, false, bare::tool_tag)
     }
-
-    /// Looks for a marker. None when there is none.
-    fn marker(&mut self, place: Place, end: End) -> Option<Step> {
-        let touched = Cell::new(false);
-        let cursor = Cursor::new(&self.buffer[self.at..], &touched);
-        let Some(hit) = index::find(cursor, place) else {
-            return (touched.get() && end == End::Open).then_some(Step::Wait);
-        };
-        if self.previous == '`' && !self.line {
-            return None;
-        }
-        match hit.role {
-            Role::Frame(row) => self.frame(&FRAMES[row], hit.length, end),
-            Role::Think(row) => self.open_thought(row, hit.length),
-            Role::ThinkEnd(row) => Some(self.close_thought(row, hit.length, end)),
-            Role::Header => self.header(hit.length, end),
-            Role::Token => Some(self.token(hit.length)),
-            Role::Structure => Some(self.structure(hit.length)),
-        }
-    }
-
-    fn token(&mut self, length: usize) -> Step {
-        let token = &self.buffer[self.at..self.at + length];
-        self.output.token(token);
-        self.at += length;
-        Step::On
-    }
-
-    fn structure(&mut self, length: usize) -> Step {
-        let token = &self.buffer[self.at..self.at + length];
-        self.output.structure(token);
-        self.at += length;
-        self.line = true;
-        Step::On
-    }
-
-    /// Reads a frame with markers. None when its opener is text.
-    fn frame(&mut self, frame: &'static Frame, length: usize, end: End) -> Option<Step> {
-        if self.tools.is_empty() || !self.dialect.reads(frame.dialect) {
-            return None;
-        }
-        let after = self.buffer[self.at + length..].chars().next();
-        if after.is_none() && end == End::Open {
-            return Some(Step::Wait);
-        }
-        if matches!(self.previous, '"' | '\'') && after == Some(self.previous) && !self.line {
-            return None;
-        }
-        let step = self.settle(MAX_FRAME, end, true, |scene| {
-            let scene = Scene {
-                dialect: frame.dialect,
-                closers: frame.closers,
-                explicit: true,
-                ..scene
-            };
-            frame::read(frame, length, scene)
-        });
-        step.or_else(|| self.wrapper(length, end))
-    }
-
-    /// A frame that only holds other frames is structure.
-    fn wrapper(&mut self, length: usize, end: End) -> Option<Step> {
-        let touched = Cell::new(false);
-        let mut inside = Cursor::new(&self.buffer[self.at..], &touched).moved(length);
-        inside.skip_space();
-        let holds = opens_frame(inside);
-        if touched.get() && end == End::Open {
-            return Some(Step::Wait);
-        }
-        holds.then(|| self.structure(length))
-    }
-
-    /// Reads the head of an addressed message. None when it is text.
-    fn header(&mut self, length: usize, end: End) -> Option<Step> {
-        let touched = Cell::new(false);
-        let cursor = Cursor::new(&self.buffer[self.at..], &touched);
-        let address = header::address(cursor);
-        if touched.get() && end == End::Open && address.is_none() {
-            return Some(Step::Wait);
-        }
-        let Some(address) = address else {
-            let barred = self.buffer[self.at..].starts_with('<');
-            return barred.then(|| self.token(length));
-        };
-        let body = address.length;
-        let reasons = address.recipient == Some("self")
-            || (address.recipient.is_none() && address.channel == Some("analysis"));
-        if reasons {
-            self.output.structure("");
-            self.at += body;
-            self.mode = Mode::Message;
-            return Some(Step::On);
-        }
-        let recipient = address
-            .recipient
-            .filter(|it| !matches!(*it, "user" | "all"));
-        let Some(recipient) = recipient.map(str::to_owned) else {
-            return Some(self.structure(body));
-        };
-        if self.tools.is_empty() {
-            return Some(self.structure(body));
-        }
-        self.settle(MAX_FRAME, end, true, |scene| {
-            let scene = Scene {
-                dialect: "harmony",
-                closers: MESSAGE_ENDS,
-                explicit: true,
-                ..scene
-            };
-            let inside = scene.start.moved(body);
-            match index::find(inside, Place::Anywhere) {
-                Some(Hit {
-                    role: Role::Frame(row),
-                    length,
-                }) => frame::inside(&FRAMES[row], inside, length, scene),
-                _ => frame::arguments(inside, &recipient, None, scene),
-            }
-        })
-    }
-
-    /// Reads what begins here and takes it over if it is settled. None when it
-    /// is text.
-    fn settle(
-        &mut self,
-        limit: usize,
-        end: End,
-        explicit: bool,
-        read: impl FnOnce(Scene<'_>) -> Verdict,
-    ) -> Option<Step> {
-        match self.consider(limit, end, explicit, read) {
-            Settled::Wait => Some(Step::Wait),
-            Settled::TooLong(length) => Some(self.go(length)),
-            Settled::No => None,
-            Settled::Done(length, events) => {
-                if self.code && !self.line {
-                    match self.buffer[self.at + length..].chars().next() {
-                        Some('`') => return None,
-                        None if end == End::Open => return Some(Step::Wait),
-                        _ => (),
-                    }
-                }
-                self.take(length, events);
-                Some(Step::On)
-            }
-        }
-    }
-
-    /// Reads what begins here.
-    fn consider(
-        &mut self,
-        limit: usize,
-        end: End,
-        explicit: bool,
-        read: impl FnOnce(Scene<'_>) -> Verdict,
-    ) -> Settled {
-        if self.retries > MAX_RETRIES {
-            return Settled::No;
-        }
-        let rest = &self.buffer[self.at..];
-        let length = floor(rest, limit);
-        let whole = length == rest.len();
-        let touched = Cell::new(false);
-        let verdict = read(Scene {
-            tools: &self.tools,
-            dialect: "bare_json",
-            closers: &[],
-            explicit,
-            start: Cursor::new(&rest[..length], &touched),
-            opener: &opens_frame,
-        });
-        if touched.get() && !whole {
-            return Settled::TooLong(length);
-        }
-        if touched.get() && end == End::Open {
-            return Settled::Wait;
-        }
-        self.retries += u32::from(touched.get());
-        match verdict {
-            Verdict::No => Settled::No,
-            Verdict::Done {
-                end: length,
-                mut events,
-            } => {
-                if touched.get() && end == End::Cut {
-                    events.iter_mut().for_each(cut);
-                }
-                Settled::Done(length, events)
-            }
-        }
-    }
-
-    /// Takes over what was read.
-    fn take(&mut self, length: usize, events: Vec<Event>) {
-        self.line = false;
-        for event in events {
-            match &event {
-                Event::Call(call) => {
-                    if call.dialect == "react" {
-                        self.mode = Mode::Aside;
-                    }
-                    self.fresh = false;
-                    self.line = true;
-                }
-                Event::Reasoning(_) => self.line = true,
-                _ => self.fresh = false,
-            }
-            self.output.event(event);
-        }
-        let read = &self.buffer[self.at..self.at + length];
-        self.previous = read.chars().next_back().unwrap_or('\n');
-        self.at += length;
-        self.code = false;
-    }
 }
 
-/// What became of something that was held back.
-enum Settled {
-    Wait,
-    /// It is longer than anything may be; this much of it is text.
-    TooLong(usize),
-    No,
-    Done(usize, Vec<Event>),
-}
-
-/// A call that the backend cut off is none.
-fn cut(event: &mut Event) {
-    if let Event::Call(call) = event {
-        *event = Event::Broken(Broken {
-            text: std::mem::take(&mut call.raw),
-            dialect: call.dialect,
-            name: Some(std::mem::take(&mut call.name)),
-            reason: "the call was cut off before its end".to_owned(),
-        });
-    }
-}
-
-fn opens_frame(cursor: Cursor<'_>) -> bool {
-    index::find(cursor, Place::Anywhere).is_some_and(|hit| matches!(hit.role, Role::Frame(_)))
-}
-
-/// The longest part of `text` of at most `limit` bytes.
-fn floor(text: &str, limit: usize) -> usize {
-    let mut length = limit.min(text.len());
-    while !text.is_char_boundary(length) {
-        length -= 1;
-    }
-    length
+/// Whether a run of three backticks begins here, as far as can be seen.
+fn may_fence(bytes: &[u8]) -> bool {
+    bytes.iter().take(3).all(|b| *b == b'`')
 }

@@ -195,6 +195,8 @@ pub(super) struct Parser<'a> {
     stops: &'a [&'static str],
     /// What is open, innermost last.
     open: Vec<Open>,
+    /// Nothing is mended: the first defect ends the attempt.
+    strict: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -204,6 +206,7 @@ impl<'a> Parser<'a> {
             repairs: Vec::new(),
             stops,
             open: Vec::new(),
+            strict: false,
         }
     }
 
@@ -257,6 +260,13 @@ impl<'a> Parser<'a> {
         if self.open.len() >= MAX_DEPTH {
             return Err(Flaw::Deep);
         }
+        if self.strict && !self.repairs.is_empty() {
+            return Err(Flaw::Wrong);
+        }
+        let first = !self.strict && matches!(self.open.last(), None | Some(Open::Call));
+        if let Some(value) = first.then(|| self.strictly()).flatten() {
+            return Ok(value);
+        }
         match self.cursor.peek().ok_or(Flaw::Cut)? {
             '{' | '｛' => self.nested(Open::Object, Self::object),
             '[' | '［' => self.nested(Open::Array, Self::array),
@@ -268,6 +278,24 @@ impl<'a> Parser<'a> {
             c if string::closing(c).is_some() => self.strings(),
             _ => self.word(),
         }
+    }
+
+    /// The next value, if it is strict JSON: what parses is never mended.
+    fn strictly(&mut self) -> Option<Json> {
+        let mut strict = Self::new(self.cursor, self.stops);
+        strict.strict = true;
+        let value = strict.value().ok().filter(|_| strict.repairs.is_empty())?;
+        if self.open.is_empty() {
+            self.cursor = strict.cursor;
+            return Some(value);
+        }
+        let after = strict.cursor;
+        strict.skip();
+        let ends = matches!(strict.cursor.peek(), Some(',' | ')' | ']'));
+        ends.then(|| {
+            self.cursor = after;
+            value
+        })
     }
 
     /// Reads the inside of something that opens here.
@@ -292,8 +320,19 @@ impl<'a> Parser<'a> {
             if self.close()? {
                 return Ok(Json::Array(items));
             }
+            let before = self.cursor;
             items.push(self.value()?);
-            self.separator()?;
+            self.skip();
+            if self.cursor.peek() == Some(':') && self.is_in_object() {
+                // That was the next key: the closing bracket was forgotten.
+                items.pop();
+                self.cursor = before;
+                self.note(Repair::Closer);
+                return Ok(Json::Array(items));
+            }
+            if self.separator()? {
+                return Ok(Json::Array(items));
+            }
         }
     }
 
@@ -309,7 +348,9 @@ impl<'a> Parser<'a> {
             self.colon()?;
             let value = self.value()?;
             members.push((key, value));
-            self.separator()?;
+            if self.separator()? {
+                break;
+            }
         }
         if doubled {
             self.skip();
@@ -371,13 +412,13 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// What stands between two members: a comma, or the end of the value.
-    fn separator(&mut self) -> Result<(), Flaw> {
+    /// Steps over what stands between two members; whether nothing follows.
+    fn separator(&mut self) -> Result<bool, Flaw> {
         self.skip();
         let Some(next) = self.cursor.peek() else {
             // Nothing but closers is missing, so nothing is.
             self.note(Repair::Closer);
-            return Ok(());
+            return Ok(true);
         };
         match next {
             ',' => {
@@ -398,7 +439,12 @@ impl<'a> Parser<'a> {
             _ if self.at_stop() => (),
             _ => self.note(Repair::Comma),
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Whether an object is open around what is being read.
+    fn is_in_object(&self) -> bool {
+        self.open.contains(&Open::Object)
     }
 
     fn colon(&mut self) -> Result<(), Flaw> {

@@ -60,7 +60,8 @@ impl Scene<'_> {
             .trim_start_matches("functions.")
             .chars()
             .all(|c| c.is_ascii_digit() || c == ':');
-        let tool = match nameless {
+        let counter = name.starts_with("call_") && self.tools.find(name).is_none();
+        let tool = match nameless || counter {
             true => self.tools.find_by_keys(&arguments),
             false => self.tools.find(name),
         };

@@ -179,7 +179,8 @@ fn named(members: &Object, name_key: &str, name: &str, reading: &Reading<'_>) ->
                 return Outcome::Not("it declares a tool");
             }
             Some(arguments) => arguments,
-            None => match single(value, tool) {
+            // Only there, any value may stand for the one argument.
+            None => match single(value, tool).filter(|_| get(members, "action_input").is_some()) {
                 Some(arguments) => arguments,
                 None => return Outcome::Not("its arguments are no object"),
             },

@@ -51,6 +51,7 @@ pub(super) enum Role {
 }
 
 /// One kind of frame.
+#[derive(Clone, Copy)]
 pub(super) struct Frame {
     pub(super) dialect: &'static str,
     pub(super) opener: &'static str,
@@ -96,8 +97,8 @@ const fn line(frame: Frame) -> Frame {
 pub(super) const FRAMES: &[Frame] = &[
     frame(
         "hermes",
-        "<tool_call*>",
-        &["</tool_call*>"],
+        "<tool_call+>",
+        &["</tool_call+>"],
         &[Json, Tags, Python, Pairs],
     ),
     frame(
@@ -114,7 +115,7 @@ pub(super) const FRAMES: &[Frame] = &[
         &["</seed:tool_call>"],
         &[Tags, Json],
     ),
-    frame("tool_calls", "<tool_calls*>", &["</tool_calls*>"], &[Json]),
+    frame("tool_calls", "<tool_calls+>", &["</tool_calls+>"], &[Json]),
     frame("mistral", "[TOOL_CALLS]", &[], &[Json, Header]),
     frame(
         "lmstudio",
@@ -311,7 +312,7 @@ pub(super) const FRAMES: &[Frame] = &[
 
 /// Reasoning frames: what opens and what closes them.
 pub(super) const THOUGHTS: &[(&str, &str)] = &[
-    ("<think*>", "</think*>"),
+    ("<think+>", "</think+>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
@@ -348,6 +349,9 @@ pub(super) const MESSAGE_ENDS: &[&str] = &[
 /// Tokens that leak into text.
 pub(super) const TOKENS: &[&str] = &[
     "<|im_end|>",
+    "<|im_start|>assistant",
+    "<start_of_turn>model",
+    "<|start_header_id|>assistant<|end_header_id|>",
     "<|im_start|>",
     "<|endoftext|>",
     "<|eot_id|>",
@@ -429,6 +433,9 @@ pub(super) const IMAGINED: &[&str] = &[
     "```output",
     "✿RESULT✿",
     "✿RETURN✿",
+    "<|im_start|>user",
+    "<|im_start|>tool",
+    "<start_of_turn>user",
     "관찰:",
     "[도구 결과",
 ];

@@ -4,7 +4,7 @@ use super::{cursor::Cursor, marker, repair::ENTITIES};
 
 /// Longest tag that is taken for one.
 const MAX_TAG: usize = 512;
-/// What MiniMax M3 puts before every tag.
+/// What `MiniMax` M3 puts before every tag.
 pub(super) const MINIMAX: &str = "]<]minimax[>[";
 
 /// A tag as written, whatever its brackets.
@@ -78,7 +78,7 @@ fn barred(cursor: Cursor<'_>, start: usize) -> Option<Tag<'_>> {
     };
     let mut ahead = cursor.moved(length);
     let element = ahead.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
-    let name = attributes(&mut ahead)?;
+    let name = attributes(&mut ahead).ok()?;
     let end = ahead.at() + marker::length("<|sep|>", ahead)?;
     Some(Tag {
         closes,
@@ -108,7 +108,7 @@ fn angled(cursor: Cursor<'_>, start: usize) -> Option<Tag<'_>> {
             let name = ahead.take_while(|c| !matches!(c, '>' | '<' | '\n'));
             Some(name.trim().trim_matches(['"', '\'']).to_owned())
         }
-        false => attributes(&mut ahead)?,
+        false => attributes(&mut ahead).ok()?,
     };
     // A closing tag may have lost its bracket.
     let lost = closes && class(element) != Class::Other && ahead.peek()? != '>';
@@ -136,23 +136,26 @@ fn local(element: &str) -> &str {
     }
 }
 
+/// What was read is no tag.
+struct NotATag;
+
 /// Steps over attributes; the one that names something, unescaped.
-fn attributes(ahead: &mut Cursor<'_>) -> Option<Option<String>> {
+fn attributes(ahead: &mut Cursor<'_>) -> Result<Option<String>, NotATag> {
     let mut name = None;
     loop {
         ahead.take_while(|c| c == ' ' || c == '\t');
         let key = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         if key.is_empty() {
-            return Some(name);
+            return Ok(name);
         }
         if !ahead.eat("=") {
-            return None;
+            return Err(NotATag);
         }
-        let value = match ahead.peek()? {
+        let value = match ahead.peek().ok_or(NotATag)? {
             quote @ ('"' | '\'') => {
                 ahead.bump();
                 let value = ahead.take_while(|c| c != quote && c != '\n');
-                ahead.bump()?;
+                ahead.bump().ok_or(NotATag)?;
                 value
             }
             _ => ahead.take_while(|c| !matches!(c, ' ' | '>' | '<' | '\n')),

@@ -39,6 +39,17 @@ struct Value<'a> {
     open: bool,
 }
 
+/// Where a value may end.
+#[derive(Default)]
+struct Ends {
+    /// Its own closing tag: where that begins and ends.
+    own: Option<(usize, usize)>,
+    /// The end of the call around it.
+    call: Option<usize>,
+    /// Calls that stand open in the text of the value.
+    inner: usize,
+}
+
 impl<'a> Reader<'a> {
     /// Reads calls up to where something else follows.
     pub(super) fn calls(&mut self) -> Result<Vec<Written>, Flaw> {
@@ -150,8 +161,12 @@ impl<'a> Reader<'a> {
             self.cursor.jump(close.end);
             self.cursor.skip_space();
         }
-        if let Some(close) = tag(self.cursor).filter(|it| it.shuts(Class::Call)) {
-            self.cursor.jump(close.end);
+        match tag(self.cursor) {
+            Some(close) if close.shuts(Class::Call) => self.cursor.jump(close.end),
+            Some(close) if close.shuts(Class::Wrapper) => (),
+            // Neither arguments nor an end: this only looks like a call.
+            _ if written.arguments.is_empty() => return Err(Flaw::Wrong),
+            _ => (),
         }
         written.end = self.cursor.at();
         unique(&mut written.arguments);
@@ -223,41 +238,58 @@ impl<'a> Reader<'a> {
     /// follows shows that it is no part of the text.
     fn value(&mut self, open: &Tag<'_>, tool: Option<&Tool>) -> Result<Value<'a>, Flaw> {
         let from = self.cursor.at();
-        let mut ended_by_call: Option<usize> = None;
+        let mut ends = Ends::default();
         if self.cursor.starts("<![CDATA[") {
             let end = self.cursor.find("]]>").ok_or(Flaw::Cut)?;
             self.cursor.jump(end);
         }
         loop {
             let Some(at) = self.cursor.find("<") else {
-                self.cursor.jump(ended_by_call.ok_or(Flaw::Cut)?);
-                break;
+                return self.settle(from, &ends);
             };
             self.cursor.jump(at);
-            if ended_by_call.is_some_and(|end| end < at) && (self.opener)(self.cursor) {
-                self.cursor.jump(ended_by_call.unwrap_or(at));
-                break;
+            if ends.call.is_some() && (self.opener)(self.cursor) {
+                return self.settle(from, &ends);
             }
             let Some(next) = tag(self.cursor) else {
                 self.cursor.bump();
                 continue;
             };
+            let again = tool.is_some_and(|tool| !next.closes && tool.name == next.element);
+            if again && ends.call.is_some() {
+                return self.settle(from, &ends);
+            }
             if next.closes && next.element == open.element && self.is_end(&next, open, tool) {
-                self.cursor.jump(next.end);
+                if ends.inner == 0 {
+                    ends.own = Some((at, next.end));
+                    return self.settle(from, &ends);
+                }
+                ends.own.get_or_insert((at, next.end));
+            } else if self.forgotten(&next, open, tool) {
                 let text = self.cursor.slice(from, at);
-                return Ok(Value { text, open: false });
-            }
-            if self.forgotten(&next, open, tool) {
-                self.cursor.jump(at);
-                break;
-            }
-            if next.closes && ends_call(&next, tool) {
-                ended_by_call.get_or_insert(at);
+                return Ok(Value { text, open: true });
+            } else if next.opens(Class::Call) && next.name.is_some() {
+                ends.inner += 1;
+            } else if next.shuts(Class::Call) && ends.inner > 0 {
+                ends.inner -= 1;
+            } else if next.closes && ends_call(&next, tool) && ends.inner == 0 {
+                ends.call.get_or_insert(at);
             }
             self.cursor.jump(next.end);
         }
-        let text = self.cursor.slice(from, self.cursor.at());
-        Ok(Value { text, open: true })
+    }
+
+    /// The value, ended by the best of the ends that were seen.
+    fn settle(&mut self, from: usize, ends: &Ends) -> Result<Value<'a>, Flaw> {
+        let (at, next) = match (ends.own, ends.call) {
+            (Some(own), _) => own,
+            (None, Some(call)) => (call, call),
+            (None, None) => return Err(Flaw::Cut),
+        };
+        self.cursor.jump(next);
+        let text = self.cursor.slice(from, at);
+        let open = ends.own.is_none();
+        Ok(Value { text, open })
     }
 
     /// Whether a closing tag is followed by something that belongs there.

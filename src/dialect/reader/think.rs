@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Draft, End, MAX_BARE, MAX_FRAME, Mode, Reader, Settled, Step};
+use super::{Draft, End, MAX_BARE, MAX_FRAME, Mode, Reader, Step, settle::Settled};
 use crate::dialect::{
     Event,
     cursor::Cursor,
@@ -84,7 +84,7 @@ impl Reader {
         let quoted = self.previous == '`';
         let close = marker::length(THOUGHTS[row].1, cursor);
         let hit = index::find(cursor, Place::Anywhere);
-        if touched.get() && end == End::Open && close.is_none() && hit.is_none() {
+        if touched.get() && end == End::Open {
             return Step::Wait;
         }
         if let Some(length) = close.filter(|_| !quoted) {
@@ -115,7 +115,7 @@ impl Reader {
             .iter()
             .filter(|(_, place)| *place == Place::Anywhere);
         let header = headers.any(|(it, _)| marker::length(it, cursor).is_some());
-        if touched.get() && end == End::Open && ended.is_none() && !header {
+        if touched.get() && end == End::Open {
             return Step::Wait;
         }
         if ended.is_none() && !header {
@@ -166,7 +166,7 @@ impl Reader {
 
     /// Lets reasoning through up to what may be a marker; whether there was any.
     fn reason_up_to_marker(&mut self) -> bool {
-        let rest = self.buffer[self.at..].as_bytes();
+        let rest = &self.buffer.as_bytes()[self.at..];
         let special = |b: &u8| index::SPECIAL[*b as usize] && !matches!(b, b'\n' | b'`');
         let length = rest.iter().position(special).unwrap_or(rest.len());
         self.reason(length);

@@ -40,7 +40,7 @@ impl Parser<'_> {
     /// One quoted string; `key` says that a colon follows it.
     pub(super) fn string(&mut self, key: bool) -> Result<String, Flaw> {
         for triple in ["\"\"\"", "'''"] {
-            if self.cursor.starts(triple) && !key {
+            if self.cursor.starts(triple) && !key && !self.strict {
                 return self.triple(triple);
             }
         }
@@ -48,6 +48,9 @@ impl Parser<'_> {
         let close = closing(open).unwrap_or(open);
         if open != '"' {
             self.note(Repair::Quote);
+            if self.strict {
+                return Err(Flaw::Wrong);
+            }
         }
         let mut text = String::new();
         loop {
@@ -59,7 +62,11 @@ impl Parser<'_> {
                 if self.closes(close, key) {
                     return Ok(text);
                 }
-                if !key && self.lost_quote(&mut text) {
+                let lost = match key {
+                    true => self.lost_key_quote(&mut text),
+                    false => self.lost_quote(&mut text),
+                };
+                if lost {
                     return Ok(text);
                 }
                 self.note(Repair::Quote);
@@ -67,6 +74,9 @@ impl Parser<'_> {
             } else {
                 if c < ' ' {
                     self.note(Repair::Control);
+                    if self.strict {
+                        return Err(Flaw::Wrong);
+                    }
                 }
                 text.push(c);
             }
@@ -92,6 +102,9 @@ impl Parser<'_> {
 
     /// Whether the quote just read ends the string, by what follows it.
     fn closes(&self, close: char, key: bool) -> bool {
+        if self.strict {
+            return true;
+        }
         let mut ahead = self.cursor;
         ahead.skip_space();
         let Some(next) = ahead.peek() else {
@@ -103,6 +116,7 @@ impl Parser<'_> {
         match next {
             '}' | ']' | ')' | '｝' | '］' | ';' => true,
             ',' | '，' => self.comma_ends(ahead.moved(next.len_utf8())),
+            ':' => self.is_array() && self.is_in_object(),
             '+' => {
                 let mut after = ahead.moved(1);
                 after.skip_space();
@@ -120,12 +134,7 @@ impl Parser<'_> {
                     .cursor
                     .slice(self.cursor.at(), ahead.at())
                     .contains('\n');
-                let stop = Self {
-                    cursor: ahead,
-                    repairs: Vec::new(),
-                    stops: self.stops,
-                    open: Vec::new(),
-                };
+                let stop = Self::new(ahead, self.stops);
                 stop.at_stop() || (line && !self.is_array() && key_ahead(ahead, None))
             }
         }
@@ -171,6 +180,19 @@ impl Parser<'_> {
         text.truncate(value.trim_end().len());
         self.note(Repair::Quote);
         self.cursor.jump(self.cursor.at() - 1);
+        true
+    }
+
+    /// A key whose closing quote was forgotten: the quote just read opens its
+    /// value. Ends the key before the colon between them.
+    fn lost_key_quote(&mut self, text: &mut String) -> bool {
+        let Some(key) = text.trim_end().strip_suffix(':') else {
+            return false;
+        };
+        let back = text.len() - key.len() + 1;
+        text.truncate(key.len());
+        self.note(Repair::Quote);
+        self.cursor.jump(self.cursor.at() - back);
         true
     }
 
