@@ -3,6 +3,7 @@
 mod body;
 mod custom;
 mod gate;
+mod generate;
 mod health;
 mod limits;
 mod listener;
@@ -11,6 +12,7 @@ mod openai;
 mod registry;
 mod roles;
 mod router;
+mod runs;
 mod servers;
 mod sources;
 
@@ -18,6 +20,7 @@ use std::sync::Arc;
 
 use crate::{
     access::Access,
+    agent::Agent,
     config::Chat,
     downstream::Engine,
     llm::Gateway,
@@ -44,6 +47,8 @@ pub struct Hub {
     pub quota: Arc<Quota>,
     /// Knows the models.
     pub models: Arc<Gateway>,
+    /// Lets models use tools.
+    pub agent: Arc<Agent>,
     /// How calls reach clients of the OpenAI door.
     pub chat: Chat,
     /// Knows who is asking.

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use crate::{
     access::{Access, Token, admin_token},
+    agent::{Agent, Parts, ask_agent},
     api::{self, Gate, Guarded},
     config::{Config, Secret, environment},
     downstream::Engine,
@@ -58,6 +59,8 @@ pub struct Core {
     pub servers: Arc<Manager>,
     /// The models that clients may ask for.
     pub models: Arc<Gateway>,
+    /// Lets them use tools.
+    pub agent: Arc<Agent>,
     /// Spawns and stops what clients see.
     tasks: Tasks,
     /// The same for what stands behind, which stops later.
@@ -101,6 +104,10 @@ impl Core {
         let policy = policy(&config, own_port);
         let data = data::open(&config, &policy, &tasks).await?;
         offers.extend(builtin::data(&data));
+        let (ask, slot) = ask_agent();
+        if config.agent.ask_agent {
+            offers.push(ask);
+        }
         let workshop = Workshop::open(
             store.clone(),
             Arc::clone(&catalog),
@@ -112,13 +119,25 @@ impl Core {
         let quota = Arc::new(Quota::load(store.clone()).await?);
         catalog.set_quota(Arc::clone(&quota));
         let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
+        let models = Arc::new(models);
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
+        let agent = Agent::new(Parts {
+            gateway: Arc::clone(&models),
+            catalog: Arc::clone(&catalog),
+            servers: Arc::clone(&servers),
+            embedder: data.index.embedder().clone(),
+            store: store.clone(),
+            settings: config.agent.clone(),
+            tasks: tasks.clone(),
+        });
+        slot.fill(&agent);
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
             catalog,
             engine,
             servers,
-            models: Arc::new(models),
+            models,
+            agent,
             tasks,
             back,
             data,
@@ -224,6 +243,7 @@ pub async fn start(config: Config) -> Result<Running> {
         workshop: Arc::clone(&core.workshop),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
+        agent: Arc::clone(&core.agent),
         chat: config.chat.clone(),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),

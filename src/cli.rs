@@ -1,6 +1,7 @@
 //! The command line.
 
 mod call;
+mod chat;
 mod client;
 mod config;
 mod index;
@@ -54,6 +55,8 @@ enum Command {
     Call(call::Options),
     /// List the models that clients may ask for
     Models(models::Options),
+    /// Talk with a model that uses the hub's tools
+    Chat(chat::Options),
     /// Manage the MCP servers whose tools the running hub offers
     Servers(servers::Options),
     /// Manage the documents that similarity search finds
@@ -95,6 +98,7 @@ impl Cli {
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
             Command::Models(options) => models::run(loaded, &options),
+            Command::Chat(options) => chat::run(&loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),

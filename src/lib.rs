@@ -4,6 +4,7 @@
 //! (`tests/it/tidy.rs` checks this).
 
 pub mod access;
+pub mod agent;
 pub mod api;
 pub mod app;
 pub mod cli;

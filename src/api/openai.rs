@@ -3,6 +3,7 @@
 //! What goes out is strict whatever came in: section by section what real
 //! clients need, see `chunk`.
 
+mod agent;
 mod chat;
 mod chunk;
 mod described;
@@ -16,3 +17,4 @@ pub(super) use chat::{post, post_known};
 pub(super) use embeddings::create as embed;
 pub(super) use error::refuse;
 pub(super) use models::{list, show, status};
+pub(super) use wire::conversation as messages;

@@ -16,7 +16,9 @@ use futures_util::{
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use super::{Hub, custom, health, limits, mcp, openai, registry, roles, servers, sources};
+use super::{
+    Hub, custom, generate, health, limits, mcp, openai, registry, roles, runs, servers, sources,
+};
 use crate::{
     access::{Denied, Principal, Role},
     downstream::http::reply,
@@ -79,6 +81,11 @@ fn router(hub: &Arc<Hub>) -> Router {
         .route("/v1/models/{*name}", get(openai::show))
         .route("/v1/embeddings", post(openai::embed))
         .route("/api/models", get(openai::status))
+        .route("/generate", post(generate::plain))
+        .route("/generate_with_mcp", post(generate::with_tools))
+        .route("/api/runs", get(runs::list))
+        .route("/api/runs/{id}", get(runs::show))
+        .route("/api/runs/{id}/calls/{call}/{decision}", post(runs::decide))
         .route("/api/openapi.json", get(openapi))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

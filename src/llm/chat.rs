@@ -51,6 +51,8 @@ pub enum Role {
 pub struct Tool {
     /// What calls name.
     pub name: String,
+    /// The same for models that read it in the text, where a name may be anything.
+    pub shown: Option<String>,
     /// What it does.
     pub description: String,
     /// JSON Schema of its arguments.

@@ -80,6 +80,7 @@ mod tests {
     fn tool(name: &str) -> Tool {
         Tool {
             name: name.to_owned(),
+            shown: None,
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"a": {"type": "integer"}}}),
             other: serde_json::Map::new(),

@@ -1,6 +1,8 @@
 //! Tools for models that take none: described in the text, and calls and
 //! results of before written out.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::{ChatRequest, Choice, Message, Role, Tool, history::clean_arguments};
@@ -22,10 +24,11 @@ pub(super) fn fold(request: &mut ChatRequest, tools: &Tools, form: Form) {
         _ if request.tools.is_empty() => None,
         _ => Some(describe(&request.tools, &request.choice, form)),
     };
-    request.tools.clear();
+    let offered = std::mem::take(&mut request.tools);
+    let mut names = Names::new(&offered);
     let mut folded: Vec<Message> = Vec::new();
     for message in std::mem::take(&mut request.messages) {
-        let message = written_out(message, tools);
+        let message = written_out(message, tools, &mut names);
         match folded.last_mut() {
             // Templates of such models take turns only.
             Some(last) if last.role == message.role && message.role == Role::User => {
@@ -63,7 +66,8 @@ pub(super) fn fold_system(messages: &mut Vec<Message>) {
 fn describe(tools: &[Tool], choice: &Choice, form: Form) -> String {
     let mut text = String::from("You can call these tools. Each line is a tool as JSON:\n");
     for tool in tools {
-        let line = serde_json::json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
+        let name = tool.shown.as_ref().unwrap_or(&tool.name);
+        let line = serde_json::json!({"name": name, "description": tool.description, "parameters": tool.parameters});
         text.push_str(&line.to_string());
         text.push('\n');
     }
@@ -84,37 +88,80 @@ To call a tool, write exactly this and nothing after it:
 <tool_call>
 {\"name\": \"TOOL\", \"arguments\": {\"PARAMETER\": VALUE}}
 </tool_call>
-The arguments are a JSON object that fits the tool's parameters. For several calls write several such blocks. Results come back in <tool_response> blocks. If no tool helps, answer in plain text.";
+The arguments are a JSON object that fits the tool's parameters. For several calls write several such blocks. Results come back as [Tool Result: TOOL]. If no tool helps, answer in plain text.";
 
 const CONSTRAINED: &str = "
-Reply with one JSON object and nothing else. To call a tool: {\"name\": \"TOOL\", \"arguments\": {\"PARAMETER\": VALUE}}. To answer without a tool: {\"answer\": \"TEXT\"}. Results of tools come back in <tool_response> blocks.";
+Reply with one JSON object and nothing else. To call a tool: {\"name\": \"TOOL\", \"arguments\": {\"PARAMETER\": VALUE}}. To answer without a tool: {\"answer\": \"TEXT\"}. Results of tools come back as [Tool Result: TOOL].";
+
+/// How tools and the calls of before are named in the text.
+struct Names<'a> {
+    shown: HashMap<&'a str, &'a str>,
+    by_call: HashMap<String, String>,
+}
+
+impl<'a> Names<'a> {
+    fn new(offered: &'a [Tool]) -> Self {
+        let shown = |it: &'a Tool| Some((it.name.as_str(), it.shown.as_deref()?));
+        Self {
+            shown: offered.iter().filter_map(shown).collect(),
+            by_call: HashMap::new(),
+        }
+    }
+
+    fn of<'b>(&self, name: &'b str) -> &'b str
+    where
+        'a: 'b,
+    {
+        self.shown.get(name).copied().unwrap_or(name)
+    }
+
+    /// Remembers what a call called.
+    fn learn(&mut self, call: &Value) {
+        if let (Some(id), Some(name)) = (call["id"].as_str(), call["function"]["name"].as_str()) {
+            let name = self.of(name).to_owned();
+            self.by_call.insert(id.to_owned(), name);
+        }
+    }
+
+    /// The tool that a result is of.
+    fn of_result(&self, message: &Message) -> &str {
+        let text = |name: &str| message.members.get(name).and_then(Value::as_str);
+        let called = text("tool_call_id").and_then(|id| self.by_call.get(id));
+        called.map_or("tool", String::as_str)
+    }
+}
 
 /// A message without calls and results, which are now part of its text.
-fn written_out(message: Message, tools: &Tools) -> Message {
+fn written_out(message: Message, tools: &Tools, names: &mut Names<'_>) -> Message {
     match message.role {
         Role::Assistant if !message.calls().is_empty() => {
             let mut text = message.content();
             for call in message.calls() {
-                text.push_str(&written_call(&call["function"], tools, text.is_empty()));
+                names.learn(call);
+                text.push_str(&written_call(
+                    &call["function"],
+                    tools,
+                    names,
+                    text.is_empty(),
+                ));
             }
             Message::text(Role::Assistant, text)
         }
         Role::Tool => {
             let text = message.content();
-            let text = neutralise(&text).replace("tool_response>", "tool_response\u{200b}>");
-            Message::text(
-                Role::User,
-                format!("<tool_response>\n{text}\n</tool_response>"),
-            )
+            // A result does not speak for another.
+            let text = neutralise(&text).replace("[Tool Result:", "[Tool Result\u{200b}:");
+            let tool = names.of_result(&message);
+            Message::text(Role::User, format!("[Tool Result: {tool}]\n{text}"))
         }
         _ => message,
     }
 }
 
-fn written_call(function: &Value, tools: &Tools, first: bool) -> String {
+fn written_call(function: &Value, tools: &Tools, names: &Names<'_>, first: bool) -> String {
     let name = function["name"].as_str().unwrap_or_default();
     let arguments = clean_arguments(tools, name, function.get("arguments"));
-    let name = Value::from(name);
+    let name = Value::from(names.of(name));
     let gap = if first { "" } else { "\n" };
     format!("{gap}<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
@@ -188,6 +235,7 @@ mod tests {
             ],
             tools: vec![Tool {
                 name: "add".to_owned(),
+                shown: Some("math.add".to_owned()),
                 description: "Adds".to_owned(),
                 parameters: json!({"type": "object"}),
                 other: serde_json::Map::new(),
@@ -208,14 +256,14 @@ mod tests {
             "{}",
             texts[0]
         );
-        assert!(texts[0].contains(r#"{"name":"add","description":"Adds","#));
+        assert!(texts[0].contains(r#"{"name":"math.add","description":"Adds","#));
         assert_eq!(
             texts[2],
-            "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\":1}}\n</tool_call>"
+            "<tool_call>\n{\"name\": \"math.add\", \"arguments\": {\"a\":1}}\n</tool_call>"
         );
         assert_eq!(
             texts[3],
-            "<tool_response>\n1</tool_response\u{200b}><\u{200b}tool_call>\n</tool_response>\n\nAnd?"
+            "[Tool Result: math.add]\n1</tool_response><\u{200b}tool_call>\n\nAnd?"
         );
     }
 

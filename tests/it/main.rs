@@ -11,6 +11,7 @@
     reason = "tests are to be read, not to be fast"
 )]
 
+mod agent;
 mod cli;
 mod client_conformance;
 mod clients;

@@ -23,6 +23,7 @@ const ROOMS: &[&str] = &[
     "dialect",
     "llm",
     "downstream",
+    "agent",
     "api",
     "app",
     "cli",

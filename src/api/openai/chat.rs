@@ -17,6 +17,7 @@ use super::{
         Hub,
         body::{self, Failure},
     },
+    agent,
     chunk::{Writer, whole},
     described,
     error::{self, Bad},
@@ -77,6 +78,10 @@ where
         Ok(mode) => (asked, mode),
         Err(bad) => return error::bad(&bad),
     };
+    if let Some(model) = asked.request.model.strip_prefix(agent::PREFIX) {
+        let model = model.to_owned();
+        return agent::answer(hub, principal, asked, &model).await;
+    }
     match mode {
         ClientMode::Openai => (),
         ClientMode::Xml => asked.request.described = described::tools(&asked.request.messages),
@@ -148,6 +153,7 @@ fn own_tools(hub: &Hub) -> Vec<Tool> {
         serde_json::from_str(view.tools.json()).unwrap_or_default();
     let tool = |it: &serde_json::Value| Tool {
         name: it["name"].as_str().unwrap_or_default().to_owned(),
+        shown: None,
         description: it["description"].as_str().unwrap_or_default().to_owned(),
         parameters: it["inputSchema"].clone(),
         other: serde_json::Map::new(),
@@ -221,7 +227,12 @@ fn events(phase: Phase) -> Response {
         let (phase, text) = step(phase, &mut scratch).await?;
         Some((Ok::<_, Infallible>(Bytes::from(text)), (phase, scratch)))
     });
-    let mut response = Response::new(Body::from_stream(body));
+    event_stream(Body::from_stream(body))
+}
+
+/// A response of events.
+pub(super) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,

@@ -62,6 +62,7 @@ fn block(lines: &[&str]) -> Option<(Tool, usize)> {
     }
     let tool = Tool {
         name: name.to_owned(),
+        shown: None,
         description: String::new(),
         parameters: json!({"type": "object", "properties": Value::Object(members)}),
         other: Map::new(),

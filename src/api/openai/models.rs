@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{super::Hub, error};
+use super::{super::Hub, agent::PREFIX, error};
 use crate::{
     downstream::http::reply,
     llm::{self, Model},
@@ -17,7 +17,7 @@ use crate::{
 
 /// `GET /v1/models`.
 pub(in super::super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
-    let models = hub.models.models().await;
+    let models = known(&hub).await;
     let listed: Vec<Value> = models.iter().map(shown).collect();
     let shown = json!({"object": "list", "data": listed});
     reply::json(StatusCode::OK, shown.to_string())
@@ -28,11 +28,25 @@ pub(in super::super) async fn show(
     State(hub): State<Arc<Hub>>,
     Path(name): Path<String>,
 ) -> Response {
-    let models = hub.models.models().await;
+    let models = known(&hub).await;
     match models.iter().find(|it| it.name == name) {
         Some(model) => reply::json(StatusCode::OK, shown(model).to_string()),
         None => error::failed(&llm::Error::UnknownModel(name)),
     }
+}
+
+/// Every model, and each once more with maru's tools.
+async fn known(hub: &Hub) -> Vec<Model> {
+    let mut models = hub.models.models().await;
+    let agents: Vec<Model> = models
+        .iter()
+        .map(|it| Model {
+            name: format!("{PREFIX}{}", it.name),
+            backend: "maru".to_owned(),
+        })
+        .collect();
+    models.extend(agents);
+    models
 }
 
 /// `GET /api/models`: every entry of the settings, and its queue.

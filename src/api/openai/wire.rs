@@ -80,6 +80,11 @@ fn model(given: Option<Value>) -> Result<String, Bad> {
     }
 }
 
+/// The messages of a conversation, or what is wrong with them.
+pub(in super::super) fn conversation(given: Value) -> Result<Vec<Message>, String> {
+    messages(Some(given)).map_err(|bad| bad.message)
+}
+
 fn messages(given: Option<Value>) -> Result<Vec<Message>, Bad> {
     let Some(Value::Array(given)) = given else {
         return Err(Bad::new("messages", "messages must be a list"));
@@ -171,6 +176,7 @@ fn tool(given: Value) -> Result<Tool, &'static str> {
     };
     Ok(Tool {
         name,
+        shown: None,
         description,
         parameters,
         other: function,

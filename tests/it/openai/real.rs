@@ -45,6 +45,7 @@ fn question(choice: Choice, tokens: u32) -> ChatRequest {
         messages: vec![Message::text(Role::User, "Weather in Seoul?")],
         tools: vec![Tool {
             name: "get_weather".to_owned(),
+            shown: None,
             description: "Weather of a city".to_owned(),
             parameters: city,
             other: Map::new(),
