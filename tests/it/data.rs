@@ -96,7 +96,7 @@ async fn everything_works_with_nothing_set_up() {
         .await;
     assert_eq!(clean["result"], "a b");
     let (tables, _) = hub.data("list_tables", json!({})).await;
-    assert_eq!(tables["result"].as_array().unwrap().len(), 3);
+    assert_eq!(tables["result"].as_array().unwrap().len(), 5);
     let columns = Ask::new(&hub.address, "GET", "/api/sources/sample/tables/vacations")
         .send()
         .await
