@@ -1,21 +1,23 @@
 //! A real model of 135 million parameters, on llama.cpp's own server: held to
 //! the form of a call, even it calls a tool.
 
-use std::process::Stdio;
+use std::{process::Stdio, sync::Arc};
 
 use maru::{
     config::{ModelDefinition, ToolMode},
     llm::{ChatRequest, Choice, Finish, Gateway, Message, Role, Tool},
     outbound::{Policy, Tls},
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
+    sync::Barrier,
     time::{Duration, timeout},
 };
 
-use crate::clients::tools;
+use crate::{clients::tools, fixture, hub::TestHub};
 
 /// It computes on a machine that does other things, too.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -97,4 +99,50 @@ async fn a_very_small_model_calls_a_tool() {
         !spoken.text.is_empty() && spoken.calls.is_empty(),
         "{spoken:?}"
     );
+}
+
+/// Waits longer for the answer than other tests do.
+async fn post(address: &str, path: &str, body: &Value) -> Value {
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    timeout(PATIENCE, read).await.expect("in time").unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap()
+}
+
+#[tokio::test]
+async fn a_very_small_model_uses_a_tool_until_it_answers() {
+    let (_child, address) = small_model().await;
+    let hub = TestHub::with(|config| {
+        config.models = vec![ModelDefinition {
+            base_url: Some(format!("{address}/v1")),
+            tool_mode: ToolMode::Constrained,
+            timeout_ms: 300_000,
+            ..ModelDefinition::default()
+        }];
+        config.agent.timeout_ms = 300_000;
+        config.agent.instructions = "Call the tool.".to_owned();
+    })
+    .await;
+    hub.publish(&[fixture::meeting("get_weather", &Arc::new(Barrier::new(1)))]);
+    let params = json!({
+        "model": "small", "temperature": 0, "max_output_tokens": 48, "max_iterations": 2,
+        "messages": [{"role": "user", "content": "What is the weather? Call get_weather."}],
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params});
+    let answer = post(&hub.address, "/generate_with_mcp", &body).await;
+    let calls = answer["result"]["tool_calls"].as_array().unwrap();
+    assert_eq!(calls[0]["name"], "maru.get_weather", "{answer}");
+    assert_eq!(calls[0]["result"], "Met", "{answer}");
+    assert_eq!(answer["result"]["iterations"], 2, "{answer}");
 }
