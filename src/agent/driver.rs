@@ -48,7 +48,6 @@ pub(super) async fn run(
         Err(error) => {
             let why = error.to_string();
             driver.run.note(|it| it.end(Err(&why)));
-            driver.tell(Happening::Failed(why)).await;
         }
     }
     done

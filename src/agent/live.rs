@@ -29,7 +29,7 @@ impl Live {
     }
 
     /// What happens next; `None` after the last, which is
-    /// [`Happening::Answered`] or [`Happening::Failed`].
+    /// [`Happening::Answered`]. A run that breaks off ends in an error instead.
     pub async fn next(&mut self) -> Result<Option<Happening>, Error> {
         let Some(run) = &mut self.run else {
             return Ok(self.happenings.recv().await);

@@ -45,8 +45,6 @@ pub enum Happening {
     Observed(Called),
     /// What a round took, as the backend counts.
     Usage(Value),
-    /// It broke off.
-    Failed(String),
     /// It is done.
     Answered(Outcome),
 }

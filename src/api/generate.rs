@@ -288,7 +288,6 @@ fn event(happening: Happening) -> (&'static str, Value) {
         Happening::Waits { id, tool } => ("approval", json!({"id": id, "name": tool})),
         Happening::Observed(called) => ("observation", called.shown()),
         Happening::Usage(usage) => ("usage", usage),
-        Happening::Failed(why) => ("failed", json!({"message": why})),
         Happening::Answered(outcome) => ("answer", result(&outcome)),
     }
 }

@@ -312,6 +312,26 @@ async fn failing_backend_is_an_error_that_says_so() {
     let hub = hub(&backend, |_| ()).await;
     let answer = ask(&hub, &question(json!({}))).await;
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    let reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    let events = events(reply).await;
+    let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
+    assert_eq!(names, ["run", "round", "thought", "error"]);
+    let listed = Ask::new(&hub.address, "GET", "/api/runs")
+        .send()
+        .await
+        .json()
+        .await;
+    assert!(
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it["state"] == "failed"),
+        "{listed}"
+    );
 }
 
 #[tokio::test]
