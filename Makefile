@@ -1,5 +1,5 @@
 # `make test` installs what the tests need and runs all of them.
-.PHONY: test lint docs bench run
+.PHONY: test lint docs bench soak run
 
 test: lint
 	cargo build --quiet --package fixture-server --package maru-conformance-client
@@ -18,6 +18,11 @@ bench:
 	scripts/bench
 	scripts/bench-data
 	scripts/bench-chat
+
+# Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls.
+soak:
+	cargo build --release --quiet
+	scripts/soak
 
 run:
 	cargo run --release

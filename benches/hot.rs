@@ -58,10 +58,7 @@ fn calls(c: &mut Criterion) {
     offers.push(echo("echo"));
     catalog.publish(OWN_SERVER, &offers);
     let engine = Engine::start(Arc::clone(&catalog), Limits::default(), &tasks);
-    let caller = Caller {
-        principal: Principal::local(),
-        scope: Scope::All,
-    };
+    let caller = Caller::new(Principal::local(), Scope::All);
 
     c.bench_function("catalog: call get_employee_info", |b| {
         let arguments = Arc::new(json!({"employee_id": "EMP001"}).into());

@@ -1,34 +1,32 @@
 //! Who is asking, and what they may do.
 
 mod admin;
+mod grants;
+mod jwt;
+mod keys;
+mod oauth;
+mod principal;
 mod token;
+mod tokens;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+};
 
 use thiserror::Error;
 
-use crate::store::{self, Store};
+use crate::{
+    clock,
+    store::{self, Store},
+};
 
-pub use admin::admin_token;
+pub use admin::{ADMIN, admin_token};
+pub use grants::Grants;
+pub use oauth::OAuth;
+pub use principal::{Principal, Role};
 pub use token::Token;
-
-/// What a caller may do; each role may do all that the one before may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// See what there is.
-    Reader,
-    /// Call tools.
-    Agent,
-    /// Change maru.
-    Admin,
-}
-
-/// Someone who was identified. There is no default.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Principal {
-    name: Arc<str>,
-    role: Role,
-}
+pub use tokens::{Draft, Issued, Refused};
 
 /// The caller could not be identified.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -41,59 +39,49 @@ pub enum Denied {
         "the token is not known; the admin token is in the file admin-token of the data directory"
     )]
     Unknown,
+    /// Its time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// It was signed with a key that is not known yet; the keys may have changed.
+    #[error("the token was signed with an unknown key")]
+    UnknownKey,
+    /// It was given out by the issuer, but not for this.
+    #[error("the token cannot be used here: {0}")]
+    Unfit(&'static str),
 }
 
-/// Everyone who may ask.
+/// Everyone who may ask. Tokens come and go while the hub runs.
 #[derive(Debug)]
 pub struct Access {
-    tokens: HashMap<[u8; 32], Principal>,
+    store: Store,
+    tokens: RwLock<HashMap<[u8; 32], Known>>,
     require_token: bool,
     local: Principal,
+    oauth: Option<OAuth>,
 }
 
-impl Principal {
-    /// A program on this machine that showed no token.
-    pub fn local() -> Self {
-        Self {
-            name: "local".into(),
-            role: Role::Agent,
-        }
-    }
-
-    /// The name in logs and audit.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The same, to be kept.
-    pub fn shared_name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
-    }
-
-    /// What they may do.
-    pub fn role(&self) -> Role {
-        self.role
-    }
+#[derive(Debug)]
+struct Known {
+    principal: Principal,
+    expires_at: Option<i64>,
 }
 
 impl Access {
     /// Reads the tokens.
-    pub async fn load(store: &Store, require_token: bool) -> Result<Self, store::Error> {
-        let known = store.tokens().await?.into_iter().filter_map(|row| {
-            let role = match row.role.as_str() {
-                "reader" => Role::Reader,
-                "agent" => Role::Agent,
-                "admin" => Role::Admin,
-                _ => return None,
-            };
-            let name = row.name.into();
-            Some((row.hash, Principal { name, role }))
-        });
-        Ok(Self {
-            tokens: known.collect(),
+    pub async fn load(
+        store: Store,
+        require_token: bool,
+        oauth: Option<OAuth>,
+    ) -> Result<Self, store::Error> {
+        let access = Self {
+            store,
+            tokens: RwLock::default(),
             require_token,
             local: Principal::local(),
-        })
+            oauth,
+        };
+        access.reload().await?;
+        Ok(access)
     }
 
     /// Who sent this `Authorization` header. A wrong token is never taken for none.
@@ -101,12 +89,26 @@ impl Access {
         match authorization {
             None if self.require_token => Err(Denied::Missing),
             None => Ok(self.local.clone()),
-            Some(header) => {
-                let token = bearer(header).ok_or(Denied::Unknown)?;
-                // A lookup by digest gives nothing away through its timing.
-                let found = self.tokens.get(&token.hash());
-                found.cloned().ok_or(Denied::Unknown)
+            Some(header) => self.known(&bearer(header).ok_or(Denied::Unknown)?),
+        }
+    }
+
+    /// Who may be asked for tokens instead of us.
+    pub fn oauth(&self) -> Option<&OAuth> {
+        self.oauth.as_ref()
+    }
+
+    fn known(&self, token: &Token) -> Result<Principal, Denied> {
+        let hash = token.hash();
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        // A lookup by digest gives nothing away through its timing.
+        match (tokens.get(&hash), &self.oauth) {
+            (Some(known), _) if known.expires_at.is_some_and(|it| it <= clock::now()) => {
+                Err(Denied::Expired)
             }
+            (Some(known), _) => Ok(known.principal.clone()),
+            (None, Some(oauth)) => oauth.identify(token, hash),
+            (None, None) => Err(Denied::Unknown),
         }
     }
 }
@@ -126,13 +128,11 @@ mod tests {
     async fn only_the_right_token_is_known_and_a_wrong_one_is_not_anonymous() {
         let store = Store::in_memory().await.unwrap();
         let token = Token::random();
-        let row = TokenRow {
-            name: "admin".into(),
-            role: "admin".into(),
-            hash: token.hash(),
-        };
-        store.put_token(&row).await.unwrap();
-        let access = Access::load(&store, false).await.unwrap();
+        store
+            .put_token(&TokenRow::new("admin", "admin", token.hash()))
+            .await
+            .unwrap();
+        let access = Access::load(store.clone(), false, None).await.unwrap();
         let header = format!("Bearer {}", token.reveal());
         assert_eq!(
             access.identify(Some(header.as_bytes())).unwrap().role(),
@@ -146,7 +146,44 @@ mod tests {
                 "{wrong}"
             );
         }
-        let strict = Access::load(&store, true).await.unwrap();
+        let strict = Access::load(store, true, None).await.unwrap();
         assert_eq!(strict.identify(None), Err(Denied::Missing));
+    }
+
+    #[tokio::test]
+    async fn token_works_from_its_making_to_its_end_and_no_longer() {
+        let access = Access::load(Store::in_memory().await.unwrap(), true, None);
+        let access = access.await.unwrap();
+        let draft = |name: &str| Draft {
+            name: name.to_owned(),
+            role: Role::Reader,
+            servers: Some(Vec::new()),
+            tools: None,
+            expires_at: None,
+        };
+        let issued = access.create(&draft("ci")).await.unwrap();
+        let header = format!("Bearer {}", issued.token.reveal());
+        let who = access.identify(Some(header.as_bytes())).unwrap();
+        assert_eq!((who.name(), who.role()), ("ci", Role::Reader));
+        assert!(!who.may_reach("maru"));
+        assert!(matches!(
+            access.create(&draft("ci")).await,
+            Err(Refused::Taken(_))
+        ));
+        assert!(access.create(&draft("admin")).await.is_err());
+        assert!(access.revoke("ci").await.unwrap());
+        assert_eq!(
+            access.identify(Some(header.as_bytes())),
+            Err(Denied::Unknown)
+        );
+        let mut late = draft("late");
+        late.expires_at = Some(clock::now() - 1);
+        let issued = access.create(&late).await.unwrap();
+        let header = format!("Bearer {}", issued.token.reveal());
+        assert_eq!(
+            access.identify(Some(header.as_bytes())),
+            Err(Denied::Expired)
+        );
+        assert!(access.revoke("admin").await.is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP: one port, one router, one gate in front of it.
 
+mod audit;
 mod body;
 mod custom;
 mod gate;
@@ -8,19 +9,25 @@ mod health;
 mod limits;
 mod listener;
 mod mcp;
+mod metadata;
+mod metrics;
 mod openai;
+mod refusal;
 mod registry;
-mod roles;
 mod router;
+mod routes;
 mod runs;
 mod servers;
 mod sources;
+mod tls;
+mod tokens;
 
 use std::sync::Arc;
 
 use crate::{
     access::Access,
     agent::Agent,
+    audit::Audit,
     config::Chat,
     downstream::Engine,
     llm::Gateway,
@@ -28,9 +35,12 @@ use crate::{
     upstream::Manager,
 };
 
+pub use audit::TurnedAway;
 pub use gate::Gate;
-pub use listener::serve;
+pub use listener::{serve, serve_local};
 pub use router::Guarded;
+pub use routes::{Rule, rules};
+pub use tls::acceptor;
 
 /// What the routes need.
 #[derive(Debug)]
@@ -52,7 +62,11 @@ pub struct Hub {
     /// How calls reach clients of the OpenAI door.
     pub chat: Chat,
     /// Knows who is asking.
-    pub access: Access,
+    pub access: Arc<Access>,
+    /// Keeps who did what.
+    pub audit: Arc<Audit>,
+    /// Counts who was not let in.
+    pub turned_away: TurnedAway,
     /// Knows which hosts and origins are ours.
     pub gate: Gate,
     /// Largest request body, in bytes.

@@ -18,17 +18,19 @@ use tokio::{net::TcpListener, time};
 use tracing::{info, warn};
 
 use crate::{
-    access::{Access, Token, admin_token},
+    access::{Access, OAuth, Token, admin_token},
     agent::{Agent, Parts, ask_agent},
-    api::{self, Gate, Guarded},
+    api::{self, Gate, Guarded, TurnedAway},
+    audit::Audit,
     config::{Config, Secret, environment},
     downstream::Engine,
     llm::Gateway,
     outbound::{Policy, Tls},
     retrieval::Index,
     source::{Sqlite, write_sample},
-    store::Store,
+    store::{Seal, Store},
     tasks::Tasks,
+    telemetry,
     tool::{
         Catalog, Quota,
         builtin::{self, Data},
@@ -37,14 +39,17 @@ use crate::{
     upstream::{Draft, Manager, Rules, Settings, Start},
 };
 
-pub use local::join;
+pub use local::{HTTP_SOCKET, join};
 
 /// File of the data directory that says where its hub listens; locked by the
 /// hub while it runs, so that nobody trusts what a dead one wrote.
 const HUB_FILE: &str = "hub";
 const STORE_FILE: &str = "maru.db";
+const SEAL_FILE: &str = "seal-key";
 const SAMPLE_FILE: &str = "sample.db";
 const REGISTRY_FILE: &str = "mcp.json";
+/// How soon a token that another hub took back is refused here.
+const RELOAD: Duration = Duration::from_secs(5);
 /// How long servers get to end: twice as long as a program that has to be told twice.
 const BACK: Duration = Duration::from_secs(8);
 
@@ -68,6 +73,7 @@ pub struct Core {
     data: Data,
     workshop: Arc<Workshop>,
     quota: Arc<Quota>,
+    audit: Arc<Audit>,
     store: Store,
     config: Config,
 }
@@ -116,10 +122,21 @@ impl Core {
             tasks.clone(),
         );
         let workshop = Arc::new(workshop.await?);
-        let quota = Arc::new(Quota::load(store.clone()).await?);
+        let quota =
+            Arc::new(Quota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
         let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
         let models = Arc::new(models);
+        let journal = catalog.journal();
+        let audit = Audit::start(store.clone(), &config.audit, journal, &back);
+        let collector = config
+            .telemetry
+            .otlp_endpoint
+            .as_deref()
+            .unwrap_or_default();
+        let policy_of_traces = data::listing_url(&policy, collector);
+        telemetry::start(&config.telemetry, &policy_of_traces, journal, &back)
+            .map_err(anyhow::Error::msg)?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let agent = Agent::new(Parts {
             gateway: Arc::clone(&models),
@@ -143,6 +160,7 @@ impl Core {
             data,
             workshop,
             quota,
+            audit,
             store,
             config,
         })
@@ -168,18 +186,23 @@ pub async fn open_index(config: &Config) -> Result<Index> {
 
 fn policy(config: &Config, own_port: Option<u16>) -> Policy {
     Policy {
-        local: config.listen.ip().is_loopback(),
+        local: config.is_local(),
         own_port,
         allowed: config.outbound.allowed_hosts.clone(),
     }
 }
 
 async fn open_store(config: &Config) -> Result<Store> {
-    Ok(match config.store_url.as_ref().map(Secret::reveal) {
+    let store = match config.store_url.as_ref().map(Secret::reveal) {
         None => Store::open(&config.data_dir.join(STORE_FILE)).await?,
         Some("memory") => Store::in_memory().await?,
         Some(url) => Store::connect(url).await?,
-    })
+    };
+    let named = config.seal_key_file.clone();
+    let path = named.unwrap_or_else(|| config.data_dir.join(SEAL_FILE));
+    let seal = Seal::open_file(&path)
+        .with_context(|| format!("cannot use the key of secrets {}", path.display()))?;
+    Ok(store.sealed(seal).await?)
 }
 
 async fn open_servers(
@@ -192,17 +215,19 @@ async fn open_servers(
     let mcp = &config.mcp;
     let settings = Settings::new(
         mcp,
-        Arc::clone(catalog),
+        (Arc::clone(catalog), store.clone()),
         policy.clone(),
         environment(),
         tasks.clone(),
-    );
+    )
+    .guarded_by(config.warden.clone());
     let beside = config.directory.as_ref().unwrap_or(&config.data_dir);
     Manager::start(Start {
         store: store.clone(),
         rules: Rules {
             names: mcp.security.allowed_server_names.clone(),
             commands: mcp.security.allowed_commands.clone(),
+            programs_refused: !config.is_local() && !config.allow_stdio_over_http,
             policy,
         },
         settings,
@@ -225,6 +250,7 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<Running> {
     make_directory(&config.data_dir)?;
+    let tls = api::acceptor(&config.tls)?;
     let hub_file = lock(&config.data_dir)?;
     let listener = bind(config.listen).await?;
     let address = listener
@@ -245,13 +271,18 @@ pub async fn start(config: Config) -> Result<Running> {
         models: Arc::clone(&core.models),
         agent: Arc::clone(&core.agent),
         chat: config.chat.clone(),
-        access: Access::load(&core.store, config.require_token).await?,
-        gate: Gate::new(address.port(), &config.http),
+        audit: Arc::clone(&core.audit),
+        turned_away: TurnedAway::default(),
+        access: access(config, &core.store, &core.tasks).await?,
+        gate: Gate::new(address, !config.is_local(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
     });
+    let guarded = Guarded::new(hub);
+    local::listen_http(directory, guarded.clone(), &core.tasks);
     let serving = api::serve(
         listener,
-        Guarded::new(hub),
+        tls,
+        guarded,
         config.limits.max_connections,
         core.tasks.clone(),
     );
@@ -269,10 +300,39 @@ pub async fn start(config: Config) -> Result<Running> {
     })
 }
 
+/// Who may come in. Tokens may be changed by another hub on the same database.
+async fn access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<Access>> {
+    let settings = &config.oauth;
+    let place = settings.jwks_url.as_deref().unwrap_or_default();
+    let oauth = OAuth::new(settings, &data::listing_url(&policy(config, None), place));
+    let oauth = oauth.map_err(anyhow::Error::msg)?;
+    let access = Access::load(store.clone(), config.needs_token(), oauth).await?;
+    let access = Arc::new(access);
+    if let Some(oauth) = access.oauth() {
+        oauth.refresh().await;
+    }
+    if store.is_shared() {
+        let (access, stop) = (Arc::clone(&access), tasks.stop());
+        tasks.spawn(async move {
+            while time::timeout(RELOAD, stop.cancelled()).await.is_err() {
+                if let Err(error) = access.reload().await {
+                    warn!(%error, "the tokens could not be read again");
+                }
+            }
+        });
+    }
+    Ok(access)
+}
+
 impl Running {
     /// What is on offer.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.core.catalog
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_secure(&self) -> bool {
+        self.core.config.tls.certificate.is_some()
     }
 
     /// The servers whose tools are offered too.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod audit;
 mod call;
 mod chat;
 mod client;
@@ -9,6 +10,7 @@ mod models;
 mod out;
 mod serve;
 mod servers;
+mod token;
 mod tools;
 mod yaml;
 
@@ -17,7 +19,10 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Given, Loaded, environment, load};
+use crate::{
+    config::{Given, Loaded, environment, load},
+    upstream::warden,
+};
 
 /// Joins every model, client and tool through the Model Context Protocol.
 #[derive(Debug, Parser)]
@@ -59,8 +64,21 @@ enum Command {
     Chat(chat::Options),
     /// Manage the MCP servers whose tools the running hub offers
     Servers(servers::Options),
+    /// Manage the tokens with which clients come in
+    Token(token::Options),
+    /// Show who did what
+    Audit(audit::Options),
     /// Manage the documents that similarity search finds
     Index(index::Options),
+    /// Start a program that ends with the hub; maru does this by itself
+    #[command(hide = true)]
+    Child {
+        /// The hub's process id
+        hub: u32,
+        /// The program and its arguments
+        #[arg(last = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     /// Show the settings in force and where each comes from
     Config(config::Options),
 }
@@ -91,7 +109,13 @@ pub fn run() -> ExitCode {
 
 impl Cli {
     fn run(self) -> Result<ExitCode> {
-        let loaded = self.settings.load()?;
+        // Before anything else is read: it runs in the environment of a server.
+        if let Some(Command::Child { hub, command }) = &self.command {
+            return Ok(ExitCode::from(warden::run(*hub, command)?));
+        }
+        let mut loaded = self.settings.load()?;
+        // Also when the file was replaced since: this very program.
+        loaded.config.warden = Some(PathBuf::from("/proc/self/exe")).filter(|it| it.exists());
         match self.command.unwrap_or(Command::Serve) {
             Command::Serve => serve::hub(loaded),
             Command::Stdio => serve::stdio(loaded.config),
@@ -100,8 +124,11 @@ impl Cli {
             Command::Models(options) => models::run(loaded, &options),
             Command::Chat(options) => chat::run(&loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
+            Command::Token(options) => token::run(&loaded, &options),
+            Command::Audit(options) => audit::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
             Command::Config(options) => config::run(&loaded, &options),
+            Command::Child { .. } => Ok(ExitCode::from(CANNOT)),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod agent;
 mod file;
+mod guard;
 mod layers;
 mod models;
 mod reference;
@@ -14,6 +15,7 @@ mod secret;
 mod values;
 
 pub use agent::Agent;
+pub use guard::{Audit, OAuth, Telemetry, Tls};
 pub use layers::{Error, Given, Loaded, Origin, environment, load};
 pub use models::{Backend, Chat, ClientMode, ModelDefinition, ToolMode};
 pub use reference::{Row, markdown, rows};

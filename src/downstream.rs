@@ -70,6 +70,11 @@ impl Engine {
         self.sessions.open(caller, limit, &self.catalog)
     }
 
+    /// Ends the sessions of someone whose token was taken back.
+    pub fn end_sessions_of(&self, principal: &str) {
+        self.sessions.end_of(principal);
+    }
+
     /// How many sessions are open.
     pub fn session_count(&self) -> usize {
         self.sessions.count()

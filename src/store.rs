@@ -3,17 +3,20 @@
 //! A method is written once: its statement is one text that both back ends
 //! understand, and what goes in and comes out is a `Value`.
 
+mod audit;
 mod custom;
 mod limits;
 mod migrate;
+mod pins;
 mod postgres;
 mod runs;
+mod seal;
 mod servers;
 mod sqlite;
 mod tokens;
 mod value;
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use thiserror::Error;
 
@@ -21,9 +24,12 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
+pub use audit::{AuditFilter, AuditRow};
 pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use limits::LimitRow;
+pub use pins::PinRow;
 pub use runs::RunRow;
+pub use seal::{Seal, is_sealed};
 pub use servers::ServerRow;
 pub use tokens::TokenRow;
 
@@ -86,6 +92,7 @@ pub enum Cause {
 #[derive(Clone, Debug)]
 pub struct Store {
     back_end: BackEnd,
+    seal: Option<Arc<Seal>>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,9 +123,24 @@ impl Store {
         Self::new(place, opened.map(BackEnd::Postgres))
     }
 
+    /// Encrypts secrets from now on, also those that are written already.
+    pub async fn sealed(mut self, seal: Seal) -> Result<Self, Error> {
+        self.seal = Some(Arc::new(seal));
+        self.seal_servers().await?;
+        Ok(self)
+    }
+
+    /// Whether other hubs may use the same state.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.back_end, BackEnd::Postgres(_))
+    }
+
     fn new(place: String, opened: Result<BackEnd, Cause>) -> Result<Self, Error> {
         match opened {
-            Ok(back_end) => Ok(Self { back_end }),
+            Ok(back_end) => Ok(Self {
+                back_end,
+                seal: None,
+            }),
             Err(cause) => Err(Error::Unusable { place, cause }),
         }
     }

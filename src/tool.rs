@@ -10,13 +10,17 @@ mod offer;
 pub mod output;
 mod peer;
 mod quota;
+mod rate;
+mod seen;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
 pub use mirror::{Mirror, mirrors};
+pub use name::public;
 pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
 pub use peer::{Inputs, Peer};
 pub use quota::{Quota, Target};
+pub use seen::{Seen, may_use};
 pub use view::{Shelf, View};

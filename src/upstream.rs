@@ -21,6 +21,7 @@ mod news;
 mod offers;
 mod open;
 mod parked;
+mod pins;
 mod registry;
 mod repair;
 mod row;
@@ -29,6 +30,8 @@ mod shared;
 mod sse;
 mod stdio;
 mod traces;
+mod trust;
+pub mod warden;
 
 use thiserror::Error;
 
@@ -39,6 +42,7 @@ pub use manager::{Manager, Start, Unchanged, View};
 pub use offers::Withheld;
 pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};
 pub use shared::{Handle, Status};
+pub use trust::Trust;
 
 /// Why a server did not answer. The text is for people and holds nothing that
 /// the server itself wrote.

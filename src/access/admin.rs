@@ -10,6 +10,8 @@ use std::{
 use super::Token;
 use crate::store::{Store, TokenRow};
 
+/// The name of the admin's own token.
+pub const ADMIN: &str = "admin";
 const FILE: &str = "admin-token";
 
 /// The token in `directory`, made on first use, and known to `store`.
@@ -21,11 +23,7 @@ pub async fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(&path)?,
         Err(error) => return Err(error),
     };
-    let row = TokenRow {
-        name: "admin".to_owned(),
-        role: "admin".to_owned(),
-        hash: token.hash(),
-    };
+    let row = TokenRow::new(ADMIN, ADMIN, token.hash());
     store.put_token(&row).await.map_err(io::Error::other)?;
     Ok(token)
 }

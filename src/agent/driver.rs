@@ -190,9 +190,11 @@ impl<'a> Driver<'a> {
         self.offered = ranked.into_iter().take(most).take_while(fits).collect();
     }
 
+    /// Whether the tool is of a server that was named, and the caller's to call.
     fn may(&self, tool: &Known) -> bool {
         let named = self.question.servers.as_ref();
         named.is_none_or(|it| it.iter().any(|name| **name == *tool.server))
+            && tool::may_use(&self.question.principal, &tool.offer)
     }
 
     fn tool_tokens(&self) -> usize {
@@ -340,10 +342,7 @@ impl<'a> Driver<'a> {
         let limit = limit.min(self.end.saturating_duration_since(Instant::now()));
         let arguments =
             tool::Input::read(Some(&call.arguments)).map_err(|it| it.message.into_owned())?;
-        let caller = Caller {
-            principal: self.question.principal.clone(),
-            scope: Scope::All,
-        };
+        let caller = Caller::new(self.question.principal.clone(), Scope::All);
         let asked =
             self.agent
                 .catalog

@@ -11,6 +11,7 @@ use super::{Agent, Error, Happening, Outcome, Question, driver};
 /// model and the calls.
 pub struct Live {
     run: Option<BoxFuture<'static, Result<Outcome, Error>>>,
+    failed: Option<Error>,
     happenings: mpsc::Receiver<Happening>,
     _place: OwnedSemaphorePermit,
 }
@@ -23,6 +24,7 @@ impl Live {
         let (tell, happenings) = mpsc::channel(AHEAD);
         Self {
             run: Some(driver::run(agent, question, tell).boxed()),
+            failed: None,
             happenings,
             _place: place,
         }
@@ -31,16 +33,22 @@ impl Live {
     /// What happens next; `None` after the last, which is
     /// [`Happening::Answered`]. A run that breaks off ends in an error instead.
     pub async fn next(&mut self) -> Result<Option<Happening>, Error> {
-        let Some(run) = &mut self.run else {
-            return Ok(self.happenings.recv().await);
-        };
-        tokio::select! {
-            biased;
-            happening = self.happenings.recv() => Ok(happening),
-            done = run => {
-                self.run = None;
-                done?;
-                Ok(self.happenings.recv().await)
+        if let Some(run) = &mut self.run {
+            tokio::select! {
+                biased;
+                happening = self.happenings.recv() => return Ok(happening),
+                done = run => {
+                    self.run = None;
+                    self.failed = done.err();
+                }
+            }
+        }
+        // What happened before the end is told first.
+        match (self.happenings.recv().await, self.failed.take()) {
+            (None, Some(error)) => Err(error),
+            (happening, error) => {
+                self.failed = error;
+                Ok(happening)
             }
         }
     }

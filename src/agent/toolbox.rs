@@ -27,6 +27,8 @@ pub(super) struct Known {
     pub(super) qualified: String,
     /// Where it comes from.
     pub(super) server: Arc<str>,
+    /// As the catalog has it.
+    pub(super) offer: Arc<Offer>,
     pub(super) description: String,
     parameters: Value,
     /// Whether it may destroy something.
@@ -70,6 +72,7 @@ impl Known {
                 || destructive.iter().any(listed),
             tokens: tokens(&described.to_string()) + tokens(&name),
             server: Arc::clone(offer.server()),
+            offer: Arc::clone(offer),
             parameters: match &described["inputSchema"] {
                 Value::Object(schema) => Value::Object(schema.clone()),
                 _ => json!({"type": "object"}),

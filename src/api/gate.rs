@@ -3,6 +3,8 @@
 //! A web page anywhere can send requests to this machine. The browser tells us
 //! the page's origin, and the name it thinks it talks to; both must be ours.
 
+use std::net::{IpAddr, SocketAddr};
+
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use crate::config::Http;
@@ -17,15 +19,36 @@ pub struct Gate {
 const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 impl Gate {
-    /// Our own names on `port`, and those of the configuration.
-    pub fn new(port: u16, http: &Http) -> Self {
-        let hosts = LOCAL.iter().map(|it| (*it).to_owned());
-        let origins = LOCAL.iter().map(|host| format!("http://{host}:{port}"));
+    /// Our own names on `address`, and those of the configuration. Where
+    /// connections are encrypted, pages of our own names are ours too.
+    pub fn new(address: SocketAddr, secure: bool, http: &Http) -> Self {
+        let (ip, port) = (address.ip(), address.port());
+        let own = match ip {
+            _ if ip.is_unspecified() || ip.is_loopback() => None,
+            IpAddr::V4(ip) => Some(ip.to_string()),
+            IpAddr::V6(ip) => Some(format!("[{ip}]")),
+        };
+        let local = LOCAL.iter().map(|it| (*it).to_owned());
+        let hosts: Vec<String> = local.chain(own).collect();
+        let scheme = if secure { "https" } else { "http" };
+        let named = http.allowed_hosts.iter().filter(|_| secure);
+        let origins: Vec<String> = hosts
+            .iter()
+            .map(|host| format!("{scheme}://{host}:{port}"))
+            .chain(
+                named
+                    .clone()
+                    .map(|host| format!("https://{}", host.to_lowercase())),
+            )
+            .chain(named.map(|host| format!("https://{}:{port}", host.to_lowercase())))
+            .collect();
         Self {
             hosts: hosts
+                .into_iter()
                 .chain(http.allowed_hosts.iter().map(|it| it.to_lowercase()))
                 .collect(),
             origins: origins
+                .into_iter()
                 .chain(http.allowed_origins.iter().map(|it| it.to_lowercase()))
                 .collect(),
         }
@@ -80,7 +103,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        Gate::new(20006, &http)
+        Gate::new(([127, 0, 0, 1], 20006).into(), false, &http)
             .check(&Uri::from_static("/mcp"), &headers)
             .is_ok()
     }

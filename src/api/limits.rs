@@ -39,9 +39,15 @@ pub(super) async fn set(
     let Some(target) = Target::read(&kind) else {
         return bad("use USER or TOOL", "target_type");
     };
-    let Some(most) = body["max_count"].as_i64().filter(|it| *it >= 0) else {
+    let (day, minute) = (&body["max_count"], &body["max_per_minute"]);
+    let wrong = |it: &Value| !it.is_null() && it.as_i64().is_none_or(|it| it < 0);
+    if wrong(day) || (day.is_null() && minute.is_null()) {
         return bad("say how many calls a day: {\"max_count\": 50}", "max_count");
-    };
+    }
+    if wrong(minute) {
+        return bad("say how many calls a minute", "max_per_minute");
+    }
+    let most = (day.as_i64(), minute.as_i64());
     if id.len() > MAX_NAME || id.chars().any(char::is_control) {
         return bad("this is no name of a user or tool", "target_id");
     }
@@ -68,12 +74,15 @@ pub(super) async fn remove(
 }
 
 fn shown(row: &LimitRow) -> Value {
-    json!({
-        "target_type": row.target_type,
-        "target_id": row.target_id,
-        "max_count": row.max_count,
-        "used_today": row.used,
-    })
+    let mut shown = json!({"target_type": row.target_type, "target_id": row.target_id});
+    if let Some(most) = row.max_count {
+        shown["max_count"] = most.into();
+        shown["used_today"] = row.used.into();
+    }
+    if let Some(most) = row.max_per_minute {
+        shown["max_per_minute"] = most.into();
+    }
+    shown
 }
 
 fn failed(why: &store::Error) -> Response {

@@ -1,14 +1,16 @@
 //! Accepting connections, each bounded, until shutdown.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore},
     time,
 };
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Guarded;
@@ -16,18 +18,47 @@ use crate::tasks::Tasks;
 
 const HEADER_BYTES: usize = 32 << 10;
 const HEADER_TIME: Duration = Duration::from_secs(10);
+/// Programs of the same user that talk to the hub at once.
+const LOCAL: usize = 100;
 
-/// Serves `service` on `listener` until `tasks` stops.
-pub async fn serve(listener: TcpListener, service: Guarded, max_connections: usize, tasks: Tasks) {
+/// Serves `service` on `listener`, encrypted by `tls`, until `tasks` stops.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    service: Guarded,
+    max_connections: usize,
+    tasks: Tasks,
+) {
     let stop = tasks.stop();
     let room = Arc::new(Semaphore::new(max_connections));
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accept(&room, listener.accept()) => accepted,
         };
-        if let Some((stream, permit)) = accepted {
+        if let Some(((stream, from), permit)) = accepted {
+            let service = service.seen_from(from.ip());
+            let connection = tcp(stream, tls.clone(), service, tasks.clone());
+            tasks.spawn(async move {
+                connection.await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// Serves `service` on a socket of the data directory, for the command line.
+pub async fn serve_local(listener: UnixListener, service: Guarded, tasks: Tasks) {
+    let stop = tasks.stop();
+    let room = Arc::new(Semaphore::new(LOCAL));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            accepted = accept(&room, listener.accept()) => accepted,
+        };
+        if let Some(((stream, _), permit)) = accepted {
             let connection = connection(stream, service.clone(), tasks.clone());
             tasks.spawn(async move {
                 connection.await;
@@ -37,13 +68,13 @@ pub async fn serve(listener: TcpListener, service: Guarded, max_connections: usi
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
+async fn accept<T>(
     room: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    next: impl Future<Output = io::Result<T>>,
+) -> Option<(T, OwnedSemaphorePermit)> {
     let permit = Arc::clone(room).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+    match next.await {
+        Ok(accepted) => Some((accepted, permit)),
         Err(error) => {
             warn!(%error, "could not accept a connection");
             // Out of descriptors, most likely; others must close first.
@@ -53,11 +84,25 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, service: Guarded, tasks: Tasks) {
+async fn tcp(stream: TcpStream, tls: Option<TlsAcceptor>, service: Guarded, tasks: Tasks) {
     // Without it an event waits for the acknowledgement of the one before.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "could not set TCP_NODELAY");
     }
+    let Some(tls) = tls else {
+        return connection(stream, service, tasks).await;
+    };
+    match time::timeout(HEADER_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Box::pin(connection(stream, service, tasks)).await,
+        Ok(Err(error)) => debug!(%error, "a connection could not be encrypted"),
+        Err(_) => debug!("a connection was not encrypted in time"),
+    }
+}
+
+async fn connection<S>(stream: S, service: Guarded, tasks: Tasks)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
     // It takes 100 headers at most. Saying so would put them on the heap.
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

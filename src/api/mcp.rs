@@ -1,6 +1,6 @@
 //! Routes to the MCP doors.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     body::{Bytes, HttpBody},
@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use super::{
     Hub,
     body::{self, Failure},
+    router::Address,
 };
 use crate::{
     access::Principal,
@@ -31,12 +32,17 @@ pub(super) async fn all(State(hub): State<Arc<Hub>>, request: Request) -> Respon
 /// `POST /mcp`, for a caller who is known already.
 pub(super) fn post_all(
     hub: Arc<Hub>,
-    principal: Principal,
+    (principal, from): (Principal, Option<IpAddr>),
     request: axum::http::Request<Incoming>,
 ) -> impl Future<Output = Response> + Send {
     let scope = Scope::All;
     let (parts, body) = request.into_parts();
-    let arrival = arrival(&hub, Caller { principal, scope }, false, parts.headers);
+    let caller = Caller {
+        principal,
+        scope,
+        from,
+    };
+    let arrival = arrival(&hub, caller, false, parts.headers);
     async move { post(&hub, arrival, body).await }
 }
 
@@ -46,7 +52,8 @@ pub(super) async fn server(
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    if !hub.engine.catalog().snapshot().has_server(&name) {
+    let theirs = caller(&request, Scope::All).principal.may_reach(&name);
+    if !theirs || !hub.engine.catalog().snapshot().has_server(&name) {
         return reply::refuse(StatusCode::NOT_FOUND, "no server of this name is connected");
     }
     streamable(&hub, Scope::Server(name.into()), false, request).await
@@ -116,5 +123,6 @@ fn caller(request: &Request, scope: Scope) -> Caller {
             .expect("the gate identifies every request")
             .clone(),
         scope,
+        from: request.extensions().get::<Address>().and_then(|it| it.0),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     servers::{error, refuse},
 };
 use crate::{
+    access::Principal,
     downstream::http::reply,
     upstream::{Draft, Origin, Unchanged, View},
 };
@@ -56,10 +57,14 @@ pub(super) async fn remove(State(hub): State<Arc<Hub>>, Json(body): Json) -> Res
 }
 
 /// `GET /mcp/list`.
-pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
+pub(super) async fn list(
+    State(hub): State<Arc<Hub>>,
+    Extension(who): Extension<Principal>,
+) -> Response {
     let all = hub.servers.list();
     let servers: Vec<Value> = all
         .iter()
+        .filter(|it| who.may_reach(it.server.name.as_str()))
         .filter_map(|it| {
             Some(json!({"name": it.server.name.as_str(), "url": it.server.transport.url()?}))
         })

@@ -1,13 +1,14 @@
-//! Every route, and the gate that all of them stand behind.
+//! The gate that every route stands behind: Host, Origin, token and role come
+//! before anything else.
 
-use std::{convert::Infallible, future::ready, sync::Arc};
+use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, Method, Request, StatusCode, Uri, header},
+    http::{HeaderValue, Method, Request, header},
     response::Response,
-    routing::{delete, future::RouteFuture, get, post, put},
+    routing::future::RouteFuture,
 };
 use futures_util::{
     FutureExt as _,
@@ -17,124 +18,162 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::{
-    Hub, custom, generate, health, limits, mcp, openai, registry, roles, runs, servers, sources,
+    Hub,
+    audit::{self, Maker},
+    mcp, openai, refusal,
+    routes::{self, Rule, Rules, Verdict},
 };
-use crate::{
-    access::{Denied, Principal, Role},
-    downstream::http::reply,
-};
+use crate::access::{Denied, Principal};
 
-const OPENAPI: &str = include_str!("../../docs/openapi.json");
-
-/// The router of the one port.
-fn router(hub: &Arc<Hub>) -> Router {
-    let door = || get(mcp::all).post(mcp::all).delete(mcp::all);
-    Router::new()
-        .route("/mcp", door())
-        .route(
-            "/mcp/s/{name}",
-            get(mcp::server).post(mcp::server).delete(mcp::server),
-        )
-        .route("/sse", get(mcp::sse).post(mcp::sse).delete(mcp::sse))
-        .route("/sse/message", post(mcp::sse_message))
-        .route("/mcp/add", post(registry::add))
-        .route("/mcp/remove", delete(registry::remove))
-        .route("/mcp/list", get(registry::list))
-        .route(
-            "/api/mcp/servers",
-            get(servers::list).post(servers::register),
-        )
-        .route(
-            "/api/mcp/servers/{name}",
-            get(servers::show)
-                .put(servers::update)
-                .delete(servers::remove),
-        )
-        .route("/api/mcp/servers/{name}/{action}", post(servers::act))
-        .route("/api/mcp/import", post(servers::import))
-        .route("/api/sources", get(sources::list))
-        .route("/api/sources/{name}/tables", get(sources::tables))
-        .route("/api/sources/{name}/tables/{table}", get(sources::columns))
-        .route("/api/custom-tools", get(custom::list).post(custom::create))
-        .route("/api/custom-tools/test", post(custom::test))
-        .route(
-            "/api/custom-tools/{name}",
-            get(custom::show).put(custom::update).delete(custom::remove),
-        )
-        .route("/api/custom-tools/{name}/activate", post(custom::activate))
-        .route(
-            "/api/custom-tools/{name}/deactivate",
-            post(custom::deactivate),
-        )
-        .route("/api/custom-tools/{name}/versions", get(custom::versions))
-        .route(
-            "/api/custom-tools/{name}/versions/{version}/restore",
-            post(custom::restore),
-        )
-        .route("/api/limits", get(limits::list))
-        .route(
-            "/api/limits/{target_type}/{target_id}",
-            put(limits::set).delete(limits::remove),
-        )
-        .route("/v1/chat/completions", post(openai::post))
-        .route("/v1/models", get(openai::list))
-        .route("/v1/models/{*name}", get(openai::show))
-        .route("/v1/embeddings", post(openai::embed))
-        .route("/api/models", get(openai::status))
-        .route("/generate", post(generate::plain))
-        .route("/generate_with_mcp", post(generate::with_tools))
-        .route("/api/runs", get(runs::list))
-        .route("/api/runs/{id}", get(runs::show))
-        .route("/api/runs/{id}/calls/{call}/{decision}", post(runs::decide))
-        .route("/api/openapi.json", get(openapi))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_so)
-        .with_state(Arc::clone(hub))
-}
-
-/// The router behind its gate: Host, Origin and token come before anything else.
+/// The router behind its gate.
 #[derive(Clone, Debug)]
 pub struct Guarded {
     hub: Arc<Hub>,
+    rules: Rules,
     router: Router,
+    /// Who is at the other end; absent from this machine without an address.
+    from: Option<IpAddr>,
+}
+
+/// A request that was let in.
+struct Admitted {
+    /// Nobody in particular where everyone may.
+    principal: Option<Principal>,
+    /// The rule of a change, which is noted.
+    change: Option<Rule>,
+}
+
+type Answer = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address(pub(super) Option<IpAddr>);
+
+/// Why a request goes no further, or not yet.
+enum Stopped {
+    /// This is the answer.
+    Refused(Box<Response>),
+    /// Its token was signed with a key that we have not seen yet.
+    UnknownKey,
 }
 
 impl Guarded {
     /// Every route, guarded.
     pub fn new(hub: Arc<Hub>) -> Self {
-        let router = router(&hub);
-        Self { hub, router }
+        let (rules, router) = routes::build(&hub);
+        let from = None;
+        Self {
+            hub,
+            rules,
+            router,
+            from,
+        }
+    }
+
+    /// The same for whoever is at this address.
+    pub(super) fn seen_from(&self, from: IpAddr) -> Self {
+        Self {
+            from: Some(from),
+            ..self.clone()
+        }
     }
 
     /// Who asks; nobody in particular where everyone may.
-    fn admit(&self, request: &Request<Incoming>) -> Result<Option<Principal>, Response> {
+    fn admit(&self, request: &Request<Incoming>) -> Result<Admitted, Stopped> {
         let path = request.uri().path();
-        let refuse = |(status, why)| refusal(path, status, why);
         self.hub
             .gate
             .check(request.uri(), request.headers())
-            .map_err(refuse)?;
-        let Some(needed) = roles::needed(request.method(), path) else {
-            return Ok(None);
-        };
+            .map_err(|(status, why)| refusal::plain(path, status, why))?;
+        let verdict = self.rules.find(request.method(), path);
+        if matches!(verdict, Verdict::Rule(rule) if rule.needs.is_none()) {
+            return Ok(Admitted {
+                principal: None,
+                change: None,
+            });
+        }
         let token = request.headers().get(header::AUTHORIZATION);
         // OpenAI's clients cannot do without a key; this one stands for none.
         let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
-        let principal = self.hub.access.identify(token.map(HeaderValue::as_bytes));
-        match principal {
-            Err(denied) => Err(unauthorized(path, &denied.to_string())),
-            Ok(principal) if principal.role() >= needed => Ok(Some(principal)),
-            Ok(_) if token.is_none() => Err(unauthorized(path, &Denied::Missing.to_string())),
-            Ok(_) => {
-                let role = if needed == Role::Agent {
-                    "agent"
-                } else {
-                    "admin"
+        let access = &self.hub.access;
+        let principal = match access.identify(token.map(HeaderValue::as_bytes)) {
+            Ok(principal) => principal,
+            Err(Denied::UnknownKey) => return Err(Stopped::UnknownKey),
+            Err(denied) => return Err(refusal::unauthorized(path, access, &denied).into()),
+        };
+        match verdict {
+            Verdict::Rule(rule) if rule.admits(&principal) => Ok(Admitted {
+                principal: Some(principal),
+                change: rule.is_change().then(|| rule.clone()),
+            }),
+            Verdict::Rule(_) if token.is_none() => {
+                Err(refusal::unauthorized(path, access, &Denied::Missing).into())
+            }
+            Verdict::Rule(rule) => {
+                let refusal = refusal::forbidden(path, access, rule, &principal);
+                let rule = rule.clone();
+                let maker = Maker {
+                    principal,
+                    from: self.from,
+                    rule,
                 };
-                let why = format!("the token does not allow this; it needs the role {role}");
-                Err(refusal(path, StatusCode::FORBIDDEN, &why))
+                maker.refused(&self.hub, path);
+                Err(refusal.into())
+            }
+            Verdict::OtherMethods(known) => Err(refusal::other_methods(path, &known).into()),
+            Verdict::Nothing => Err(refusal::nothing_here(path).into()),
+        }
+    }
+
+    /// Passes a request on that was let in.
+    fn pass(&self, admitted: Admitted, request: Request<Incoming>) -> Answer {
+        let Some(principal) = admitted.principal else {
+            return Either::Right(self.router.clone().call(request.map(Body::new)));
+        };
+        // The busiest addresses need no routing, and their bodies no box.
+        if request.method() == Method::POST && request.uri().path() == "/mcp" {
+            let hub = Arc::clone(&self.hub);
+            let from = self.from;
+            return Either::Left(
+                mcp::post_all(hub, (principal, from), request)
+                    .map(Ok)
+                    .boxed(),
+            );
+        }
+        if request.method() == Method::POST && request.uri().path() == "/v1/chat/completions" {
+            let hub = Arc::clone(&self.hub);
+            return Either::Left(openai::post_known(hub, principal, request).map(Ok).boxed());
+        }
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(principal.clone());
+        request.extensions_mut().insert(Address(self.from));
+        if let Some(rule) = admitted.change {
+            let maker = Maker {
+                principal,
+                from: self.from,
+                rule,
+            };
+            let made = audit::noted(Arc::clone(&self.hub), self.router.clone(), maker, request);
+            return Either::Left(made.map(Ok).boxed());
+        }
+        Either::Right(self.router.clone().call(request))
+    }
+
+    /// Looks for the key and tries once more.
+    async fn again(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        if let Some(oauth) = self.hub.access.oauth() {
+            oauth.refresh().await;
+        }
+        match self.admit(&request) {
+            Ok(admitted) => self.pass(admitted, request).await,
+            Err(Stopped::Refused(refusal)) => Ok(*refusal),
+            Err(Stopped::UnknownKey) => {
+                let path = request.uri().path();
+                Ok(refusal::unauthorized(
+                    path,
+                    &self.hub.access,
+                    &Denied::UnknownKey,
+                ))
             }
         }
     }
@@ -143,59 +182,22 @@ impl Guarded {
 impl hyper::service::Service<Request<Incoming>> for Guarded {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
+    type Future = Answer;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let principal = match self.admit(&request) {
-            Ok(principal) => principal,
-            Err(refusal) => return Either::Left(ready(Ok(refusal)).boxed()),
-        };
-        let Some(principal) = principal else {
-            return Either::Right(self.router.clone().call(request.map(Body::new)));
-        };
-        // The busiest addresses need no routing, and their bodies no box.
-        if request.method() == Method::POST && request.uri().path() == "/mcp" {
-            let hub = Arc::clone(&self.hub);
-            return Either::Left(mcp::post_all(hub, principal, request).map(Ok).boxed());
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        match self.admit(&request) {
+            Ok(admitted) => self.pass(admitted, request),
+            Err(Stopped::Refused(refusal)) => {
+                self.hub.turned_away.count(refusal.status());
+                Either::Left(ready(Ok(*refusal)).boxed())
+            }
+            Err(Stopped::UnknownKey) => Either::Left(self.clone().again(request).boxed()),
         }
-        if request.method() == Method::POST && request.uri().path() == "/v1/chat/completions" {
-            let hub = Arc::clone(&self.hub);
-            return Either::Left(openai::post_known(hub, principal, request).map(Ok).boxed());
-        }
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(principal);
-        Either::Right(self.router.clone().call(request))
     }
 }
 
-/// A refusal in the form of the door that was knocked at.
-fn refusal(path: &str, status: StatusCode, why: &str) -> Response {
-    match path.starts_with("/v1/") {
-        true => openai::refuse(status, why),
-        false => reply::refuse(status, why.to_owned()),
+impl From<Response> for Stopped {
+    fn from(refusal: Response) -> Self {
+        Self::Refused(Box::new(refusal))
     }
-}
-
-fn unauthorized(path: &str, why: &str) -> Response {
-    let mut response = refusal(path, StatusCode::UNAUTHORIZED, why);
-    let challenge = HeaderValue::from_static("Bearer realm=\"maru\"");
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, challenge);
-    response
-}
-
-/// `GET /api/openapi.json`.
-async fn openapi() -> Response {
-    reply::json(StatusCode::OK, OPENAPI.to_owned())
-}
-
-async fn nothing_here(uri: Uri) -> Response {
-    let why = "nothing is here; MCP clients use /mcp or /sse, OpenAI clients /v1";
-    refusal(uri.path(), StatusCode::NOT_FOUND, why)
-}
-
-async fn not_so(uri: Uri) -> Response {
-    let why = "this address does not take this method";
-    refusal(uri.path(), StatusCode::METHOD_NOT_ALLOWED, why)
 }

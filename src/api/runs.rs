@@ -37,18 +37,26 @@ pub(super) async fn show(
     }
 }
 
-/// `POST /api/runs/{id}/calls/{call}/{decision}`: `approve` or `refuse`.
-pub(super) async fn decide(
+/// `POST /api/runs/{id}/calls/{call}/approve`.
+pub(super) async fn approve(
     State(hub): State<Arc<Hub>>,
     Extension(who): Extension<Principal>,
-    Path((id, call, decision)): Path<(String, String, String)>,
+    Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    let approved = match decision.as_str() {
-        "approve" => true,
-        "refuse" => false,
-        _ => return error(StatusCode::NOT_FOUND, "use approve or refuse", None),
-    };
-    match hub.agent.runs().decide(&who, &id, &call, approved) {
+    decided(hub.agent.runs().decide(&who, &id, &call, true))
+}
+
+/// `POST /api/runs/{id}/calls/{call}/refuse`.
+pub(super) async fn refuse(
+    State(hub): State<Arc<Hub>>,
+    Extension(who): Extension<Principal>,
+    Path((id, call)): Path<(String, String)>,
+) -> Response {
+    decided(hub.agent.runs().decide(&who, &id, &call, false))
+}
+
+fn decided(waited: bool) -> Response {
+    match waited {
         true => reply::empty(StatusCode::NO_CONTENT),
         false => error(StatusCode::NOT_FOUND, "no such call waits", None),
     }

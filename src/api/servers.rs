@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{Path, State},
     http::StatusCode,
     response::Response,
@@ -11,13 +12,22 @@ use serde_json::{Value, json};
 
 use super::{Hub, body::Json};
 use crate::{
+    access::Principal,
     downstream::http::reply,
+    tool::public,
     upstream::{Draft, Origin, Status, Unchanged, View, from_clients},
 };
 
 /// `GET /api/mcp/servers`.
-pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
-    let servers: Vec<Value> = hub.servers.list().iter().map(summary).collect();
+pub(super) async fn list(
+    State(hub): State<Arc<Hub>>,
+    Extension(who): Extension<Principal>,
+) -> Response {
+    let all = hub.servers.list();
+    let visible = all
+        .iter()
+        .filter(|it| who.may_reach(it.server.name.as_str()));
+    let servers: Vec<Value> = visible.map(summary).collect();
     reply::json(StatusCode::OK, Value::from(servers).to_string())
 }
 
@@ -32,8 +42,18 @@ pub(super) async fn register(State(hub): State<Arc<Hub>>, Json(body): Json) -> R
 }
 
 /// `GET /api/mcp/servers/{name}`.
-pub(super) async fn show(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
-    answer(StatusCode::OK, hub.servers.get(&name), detail)
+pub(super) async fn show(
+    State(hub): State<Arc<Hub>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+) -> Response {
+    match hub.servers.get(&name) {
+        Ok(view) if who.may_reach(&name) => {
+            reply::json(StatusCode::OK, detail_for(&who, &view).to_string())
+        }
+        Ok(_) => refuse(&Unchanged::Unknown(name)),
+        Err(why) => refuse(&why),
+    }
 }
 
 /// `PUT /api/mcp/servers/{name}`: what is not named stays as it is.
@@ -68,25 +88,53 @@ pub(super) async fn remove(State(hub): State<Arc<Hub>>, Path(name): Path<String>
     }
 }
 
-/// `POST /api/mcp/servers/{name}/{action}`.
-pub(super) async fn act(
+/// `POST /api/mcp/servers/{name}/connect`.
+pub(super) async fn connect(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, hub.servers.connect(&name).await, summary)
+}
+
+/// `POST /api/mcp/servers/{name}/disconnect`.
+pub(super) async fn disconnect(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, hub.servers.disconnect(&name).await, summary)
+}
+
+/// `POST /api/mcp/servers/{name}/enable`.
+pub(super) async fn enable(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(
+        StatusCode::OK,
+        hub.servers.set_enabled(&name, true).await,
+        summary,
+    )
+}
+
+/// `POST /api/mcp/servers/{name}/disable`.
+pub(super) async fn disable(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(
+        StatusCode::OK,
+        hub.servers.set_enabled(&name, false).await,
+        summary,
+    )
+}
+
+/// `POST /api/mcp/servers/{name}/tools/{tool}/accept`.
+pub(super) async fn accept(
     State(hub): State<Arc<Hub>>,
-    Path((name, action)): Path<(String, String)>,
+    Path((name, tool)): Path<(String, String)>,
 ) -> Response {
-    let done = match action.as_str() {
-        "connect" => hub.servers.connect(&name).await,
-        "disconnect" => hub.servers.disconnect(&name).await,
-        "enable" => hub.servers.set_enabled(&name, true).await,
-        "disable" => hub.servers.set_enabled(&name, false).await,
-        _ => {
-            return error(
-                StatusCode::NOT_FOUND,
-                "use connect, disconnect, enable or disable",
-                None,
-            );
-        }
-    };
-    answer(StatusCode::OK, done, summary)
+    answer(
+        StatusCode::OK,
+        hub.servers.accept(&name, Some(&tool)).await,
+        detail,
+    )
+}
+
+/// `POST /api/mcp/servers/{name}/accept`: every tool that waits.
+pub(super) async fn accept_all(State(hub): State<Arc<Hub>>, Path(name): Path<String>) -> Response {
+    answer(
+        StatusCode::OK,
+        hub.servers.accept(&name, None).await,
+        detail,
+    )
 }
 
 /// `POST /api/mcp/import`: the file of a desktop client.
@@ -134,7 +182,8 @@ pub(super) fn refuse(why: &Unchanged) -> Response {
     let (status, field) = match why {
         Unchanged::Invalid(invalid) => (StatusCode::BAD_REQUEST, Some(invalid.field.as_str())),
         Unchanged::Taken(_) | Unchanged::Full(_) => (StatusCode::CONFLICT, None),
-        Unchanged::Unknown(_) => (StatusCode::NOT_FOUND, None),
+        Unchanged::Unknown(_) | Unchanged::NothingToAccept => (StatusCode::NOT_FOUND, None),
+        Unchanged::Programs => (StatusCode::FORBIDDEN, None),
         Unchanged::Store(_) | Unchanged::File(_) => {
             tracing::error!("a change of the servers failed: {why}");
             (StatusCode::INTERNAL_SERVER_ERROR, None)
@@ -163,6 +212,7 @@ fn summary(view: &View) -> Value {
         "autoConnect": server.auto_connect,
         "enabled": server.enabled,
         "origin": server.origin.as_str(),
+        "trust": server.trust.as_str(),
         "status": status.state.name(),
         "toolCount": status.tools.len(),
         "createdAt": server.created_at,
@@ -190,10 +240,26 @@ fn detail(view: &View) -> Value {
     shown["tools"] = tools.iter().map(String::as_str).collect();
     shown["withheld"] = withheld
         .iter()
-        .map(|it| json!({"name": it.name, "why": it.why}))
+        .map(|it| json!({"name": it.name, "why": it.why, "differences": it.differences}))
         .collect();
     shown["protocolVersion"] = version.map(|it| it.as_str()).into();
     shown["serverInfo"] = info.clone();
+    shown
+}
+
+/// What a restricted token may see of it: some of its tools, and how it is.
+fn detail_for(who: &Principal, view: &View) -> Value {
+    let mut shown = detail(view);
+    let Some(grants) = who.grants() else {
+        return shown;
+    };
+    let server = view.server.name.as_str();
+    let mine = |tool: &&String| grants.has_tool(server, tool, &public(server, tool));
+    let tools: Vec<&String> = view.status.tools.iter().filter(mine).collect();
+    shown["toolCount"] = tools.len().into();
+    shown["tools"] = json!(tools);
+    shown["withheld"] = json!([]);
+    shown["config"] = json!({});
     shown
 }
 
@@ -207,6 +273,7 @@ fn merged(now: &View, body: &Value) -> Value {
         "config": server.transport.shown(),
         "version": server.version,
         "autoConnect": server.auto_connect,
+        "trust": server.trust.as_str(),
     });
     match body.as_object() {
         Some(given) => {

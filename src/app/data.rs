@@ -60,8 +60,6 @@ fn embedder(config: &Config, policy: &Policy) -> Result<Embedder> {
     let Some(url) = &config.embedding.url else {
         return Ok(Embedder::builtin());
     };
-    let host = url.split("://").nth(1).unwrap_or_default();
-    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
     let settings = Endpoint {
         url: url.clone(),
         model: config.embedding.model.clone().unwrap_or_default(),
@@ -70,10 +68,19 @@ fn embedder(config: &Config, policy: &Policy) -> Result<Embedder> {
             .embedding
             .timeout_ms
             .map_or(PATIENCE, Duration::from_millis),
-        policy: listing(policy, host),
+        policy: listing_url(policy, url),
         tls: Tls::default(),
     };
     Embedder::endpoint(&settings).context("cannot use the embedding endpoint of the settings")
+}
+
+/// The same, with the host of an address.
+pub(super) fn listing_url(policy: &Policy, url: &str) -> Policy {
+    let host = url.split("://").nth(1).unwrap_or_default();
+    listing(
+        policy,
+        host.split(['/', ':', '?']).next().unwrap_or_default(),
+    )
 }
 
 /// Who writes a host into the settings wants it to be reached.

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use crate::{
     access::Principal,
+    api::{Guarded, serve_local},
     downstream::{Engine, stdio::serve},
     tasks::Tasks,
     tool::{Caller, Scope},
@@ -25,12 +26,26 @@ use crate::{
 const SOCKET: &str = "hub.sock";
 const MOST: usize = 100;
 
+/// Where the command line reaches the hub, whatever address it serves.
+pub const HTTP_SOCKET: &str = "http.sock";
+
+/// Serves the API in the data directory of a hub that holds its lock.
+pub(super) fn listen_http(data_dir: &Path, service: Guarded, tasks: &Tasks) {
+    match bind(&data_dir.join(HTTP_SOCKET)) {
+        Ok(listener) => tasks.spawn(serve_local(listener, service, tasks.clone())),
+        Err(error) => warn!(%error, "the command line reaches this hub by its address only"),
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // Left by a hub that was killed.
+    let _ = fs::remove_file(path);
+    UnixListener::bind(path)
+}
+
 /// Listens in the data directory of a hub that holds its lock.
 pub(super) fn listen(data_dir: &Path, engine: &Arc<Engine>, tasks: &Tasks) {
-    let path = data_dir.join(SOCKET);
-    // Left by a hub that was killed.
-    let _ = fs::remove_file(&path);
-    match UnixListener::bind(&path) {
+    match bind(&data_dir.join(SOCKET)) {
         Ok(listener) => tasks.spawn(accept(listener, Arc::clone(engine), tasks.clone())),
         // The path may be longer than a socket's can be.
         Err(error) => warn!(%error, "maru stdio cannot join this hub and will start its own"),
@@ -65,10 +80,7 @@ async fn accept(listener: UnixListener, engine: Arc<Engine>, tasks: Tasks) {
 
 async fn answer(engine: &Arc<Engine>, stream: UnixStream) {
     let (input, output) = stream.into_split();
-    let caller = Caller {
-        principal: Principal::local(),
-        scope: Scope::All,
-    };
+    let caller = Caller::new(Principal::local(), Scope::All);
     if let Err(error) = serve(engine, caller, input, output).await {
         debug!(%error, "a program that joined by maru stdio is gone");
     }

@@ -1,6 +1,6 @@
 //! Asking the running hub, or the catalog itself when none runs.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use http_body_util::{BodyExt as _, Full};
@@ -12,11 +12,15 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    time,
+};
 
 use crate::{
     access::Principal,
-    app::{Core, running_hub},
+    app::{Core, HTTP_SOCKET, running_hub},
     config::{Loaded, Origin},
     mcp::{Event, Reader, Version, header_text, key},
     tool::{Answer, Caller, Peer, Scope},
@@ -32,9 +36,16 @@ pub(super) enum Client {
 #[derive(Debug)]
 pub(super) struct Remote {
     address: String,
+    /// The way to our own hub that does not depend on where it listens.
+    socket: Option<PathBuf>,
     token: Option<String>,
     deadline: Duration,
 }
+
+/// A connection to a hub.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// How a call went.
 #[derive(Debug)]
@@ -87,10 +98,7 @@ impl Client {
                 })
             }
             Self::Direct(core) => {
-                let caller = Caller {
-                    principal: Principal::local(),
-                    scope: Scope::All,
-                };
+                let caller = Caller::new(Principal::local(), Scope::All);
                 Ok(
                     match core
                         .catalog
@@ -127,7 +135,9 @@ impl Remote {
             .limits
             .tool_timeout_ms
             .max(config.mcp.connect_timeout_ms);
+        let socket = config.data_dir.join(HTTP_SOCKET);
         Some(Self {
+            socket: (own.as_ref() == Some(&address) && socket.exists()).then_some(socket),
             address,
             token: token.flatten(),
             deadline: Duration::from_millis(longest) + Duration::from_secs(5),
@@ -222,7 +232,7 @@ impl Remote {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, &self.address)
+            .header(header::HOST, self.host())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
         match &self.token {
@@ -273,11 +283,23 @@ impl Remote {
         })
     }
 
+    fn host(&self) -> &str {
+        match self.socket {
+            Some(_) => "localhost",
+            None => &self.address,
+        }
+    }
+
+    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        if let Some(socket) = &self.socket {
+            return Ok(Box::new(UnixStream::connect(socket).await?));
+        }
+        Ok(Box::new(TcpStream::connect(&self.address).await?))
+    }
+
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
         let unreachable = || format!("cannot reach the hub at {}", self.address);
-        let stream = TcpStream::connect(&self.address)
-            .await
-            .with_context(unreachable)?;
+        let stream = self.connect().await.with_context(unreachable)?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .with_context(unreachable)?;

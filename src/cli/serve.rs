@@ -51,10 +51,7 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
             }
         }
         let core = Core::open(config, None).await?;
-        let caller = Caller {
-            principal: Principal::local(),
-            scope: Scope::All,
-        };
+        let caller = Caller::new(Principal::local(), Scope::All);
         tokio::select! {
             served = serve(&core.engine, caller, io::stdin(), io::stdout()) => served.context("stdin or stdout broke")?,
             () = stop.wait() => (),
@@ -81,7 +78,8 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn welcome(running: &Running, directory: &str, program: &str) -> String {
-    let at = format!("http://{}", running.address);
+    let scheme = if running.is_secure() { "https" } else { "http" };
+    let at = format!("{scheme}://{}", running.address);
     let snapshot = running.catalog().snapshot();
     let tools = snapshot
         .view(&Scope::All)

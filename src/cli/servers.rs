@@ -41,6 +41,17 @@ enum Action {
     Enable(Name),
     /// Switch a server off: it stays registered and is never connected
     Disable(Name),
+    /// Accept tools whose definition has changed; they are offered again
+    Accept {
+        /// The server
+        name: String,
+        /// The tool, as `maru servers show` names it
+        #[arg(required_unless_present = "all")]
+        tool: Option<String>,
+        /// Every tool that waits
+        #[arg(long, conflicts_with = "tool")]
+        all: bool,
+    },
     /// Remove a server
     Remove(Name),
     /// Register the servers of a file that Claude Desktop, Cursor or VS Code wrote
@@ -118,6 +129,13 @@ impl Action {
             Self::Disconnect(name) => hub.rest("POST", &act(name, "disconnect"), None).await,
             Self::Enable(name) => hub.rest("POST", &act(name, "enable"), None).await,
             Self::Disable(name) => hub.rest("POST", &act(name, "disable"), None).await,
+            Self::Accept { name, tool, .. } => {
+                let path = match tool {
+                    Some(tool) => format!("{ROUTE}/{name}/tools/{}/accept", escaped(tool)),
+                    None => format!("{ROUTE}/{name}/accept"),
+                };
+                hub.rest("POST", &path, None).await
+            }
             Self::Remove(name) => {
                 hub.rest("DELETE", &format!("{ROUTE}/{}", name.name), None)
                     .await
@@ -144,7 +162,7 @@ impl Action {
     fn show(&self, answer: &Value) -> String {
         match self {
             Self::List => table(answer.as_array().map_or(&[], Vec::as_slice)),
-            Self::Show(_) => detail(answer),
+            Self::Show(_) | Self::Accept { .. } => detail(answer),
             Self::Remove(name) => format!("{} is removed\n", name.name),
             Self::Import { .. } => {
                 let all = answer["servers"].as_array().map_or(&[][..], Vec::as_slice);
@@ -189,6 +207,17 @@ impl Add {
             "autoConnect": !self.no_connect,
         }))
     }
+}
+
+/// Names of tools may hold anything that can be seen.
+pub(super) fn escaped(step: &str) -> String {
+    let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.' | b'~');
+    step.bytes()
+        .map(|it| match plain(it) {
+            true => char::from(it).to_string(),
+            false => format!("%{it:02X}"),
+        })
+        .collect()
 }
 
 fn read(file: &PathBuf) -> Result<Value> {
@@ -295,6 +324,17 @@ fn detail(server: &Value) -> String {
             "withheld".to_owned(),
             format!("{}: {}", text(it, "name"), text(it, "why")),
         ]);
+        for change in it["differences"].as_array().into_iter().flatten() {
+            let (before, now) = (text(change, "before"), text(change, "now"));
+            rows.push(vec![
+                String::new(),
+                format!("  {} was: {before}", text(change, "at")),
+            ]);
+            rows.push(vec![
+                String::new(),
+                format!("  {} is now: {now}", text(change, "at")),
+            ]);
+        }
     }
     out::table(&rows)
 }

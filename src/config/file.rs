@@ -100,7 +100,7 @@ impl Walk<'_> {
     }
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}`.
+/// Replaces `${NAME}`, `${NAME:-default}` and `${file:/path}`.
 fn expand(text: &str, environment: &Environment) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -110,6 +110,13 @@ fn expand(text: &str, environment: &Environment) -> Result<String, String> {
             return Err(format!("\"{text}\" has \"${{\" without \"}}\""));
         };
         let inner = &rest[start + 2..start + end];
+        if let Some(path) = inner.strip_prefix("file:") {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("cannot read the file {path}: {}", error.kind()))?;
+            out.push_str(text.trim_end_matches(['\n', '\r']));
+            rest = &rest[start + end + 1..];
+            continue;
+        }
         let (name, default) = match inner.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    Config, file, reference,
+    Config, file, guard, reference,
     schema::{self, schema},
 };
 
@@ -251,13 +251,7 @@ impl Layers {
         self.check()?;
         let mut config: Config =
             serde_path(&self.value).map_err(|(pointer, why)| self.wrong(&pointer, why))?;
-        if !config.listen.ip().is_loopback() {
-            let why = format!(
-                "{} is not a loopback address; this version serves this machine only, so use 127.0.0.1 or [::1]",
-                config.listen.ip()
-            );
-            return Err(self.wrong("/listen", why));
-        }
+        guard::check(&config).map_err(|(key, why)| self.wrong(key, why))?;
         config.data_dir = expand_home(&config.data_dir, environment).ok_or_else(|| {
             let why =
                 "no home directory is known: set HOME, or name a directory with --data-dir DIR";

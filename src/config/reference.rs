@@ -113,7 +113,8 @@ log:
 The variable of a key is `MARU_` and the key in capitals with `_` for `.`:
 `limits.max_sessions` is `MARU_LIMITS_MAX_SESSIONS`; a list is separated by
 commas. In the file, `${NAME}` stands for an environment variable that must be
-set, and `${NAME:-text}` for one with a default. The default data directory
+set, `${NAME:-text}` for one with a default, and `${file:/path}` for what a file
+holds. The default data directory
 follows `XDG_DATA_HOME` where that is set.
 
 An unknown key or variable, or a value out of range, stops maru at start with

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, Chat, ModelDefinition, Secret};
+use super::{Agent, Audit, Chat, ModelDefinition, OAuth, Secret, Telemetry, Tls};
 
 /// The whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// IP address and port that maru listens on, such as `127.0.0.1:20006` or `[::1]:20006`. Port 0 takes any free port. This version serves loopback addresses only.
+    /// IP address and port that maru listens on, such as `127.0.0.1:20006` or `[::1]:20006`. Port 0 takes any free port. Any other than a loopback address needs `tls` or `behind_tls_proxy`, and every request there needs a token.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// Directory of maru's own data: its store, sample data and the admin token.
@@ -19,10 +19,21 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Whether every request needs a token. Without it, programs on this machine may list and call tools; `/healthz` never needs one.
     pub require_token: bool,
+    /// Certificate of an address that is not a loopback one.
+    pub tls: Tls,
+    /// Whether a proxy before maru encrypts; then maru may listen on other than loopback addresses without `tls`.
+    pub behind_tls_proxy: bool,
+    /// Whether programs may be registered as servers over HTTP where maru listens on other than loopback addresses.
+    pub allow_stdio_over_http: bool,
+    /// Tokens that an authorisation server of yours gives out (OAuth 2.1).
+    pub oauth: OAuth,
     /// Whether to offer the sample tools and make their sample data on first start.
     pub sample_data: bool,
     /// Where maru keeps its own state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
     pub store_url: Option<Secret>,
+    /// File of the key that seals secrets in the store; `seal-key` in the data directory if absent, where it is made on first start. Hubs that share a store share the key.
+    #[schemars(with = "Option<String>")]
+    pub seal_key_file: Option<PathBuf>,
     /// Who may reach the HTTP doors.
     pub http: Http,
     /// Which places maru may reach.
@@ -47,12 +58,21 @@ pub struct Config {
     pub agent: Agent,
     /// Bounds on what one request, session or call may take.
     pub limits: Limits,
+    /// Who did what is kept in the store.
+    pub audit: Audit,
+    /// Traces for a collector of OpenTelemetry.
+    pub telemetry: Telemetry,
     /// What is logged to stderr.
     pub log: Log,
     /// The directory of the file that this was read from.
     #[serde(skip)]
     #[schemars(skip)]
     pub directory: Option<PathBuf>,
+    /// The program that confines stdio servers and ends them with the hub: maru
+    /// itself. Without it they are started directly.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub warden: Option<PathBuf>,
 }
 
 /// Who may reach the HTTP doors.
@@ -128,6 +148,10 @@ pub struct McpServer {
     /// Whether it is connected at start.
     #[serde(default = "yes")]
     pub auto_connect: bool,
+    /// What happens to a tool whose definition changes: `pin` withholds it until an admin accepts it, `follow` offers it.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^(pin|follow)$"))]
+    pub trust: Option<String>,
 }
 
 /// What servers may be.
@@ -282,6 +306,9 @@ pub struct Limits {
     /// Milliseconds after which a session that nobody uses ends.
     #[schemars(range(min = 1000, max = 86_400_000))]
     pub session_idle_ms: u64,
+    /// Calls a minute of each token that has no limit of its own; absent, there is none.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub calls_per_minute: Option<u32>,
     /// Milliseconds that one tool call may take.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub tool_timeout_ms: u64,
@@ -336,8 +363,13 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 20006)),
             data_dir: PathBuf::from("~/.local/share/maru"),
             require_token: false,
+            tls: Tls::default(),
+            behind_tls_proxy: false,
+            allow_stdio_over_http: false,
+            oauth: OAuth::default(),
             sample_data: true,
             store_url: None,
+            seal_key_file: None,
             http: Http::default(),
             outbound: Outbound::default(),
             mcp: Mcp::default(),
@@ -350,8 +382,11 @@ impl Default for Config {
             chat: Chat::default(),
             agent: Agent::default(),
             limits: Limits::default(),
+            audit: Audit::default(),
+            telemetry: Telemetry::default(),
             log: Log::default(),
             directory: None,
+            warden: None,
         }
     }
 }
@@ -422,10 +457,23 @@ impl Default for Limits {
             max_sessions: 2000,
             max_calls_per_session: 64,
             session_idle_ms: 300_000,
+            calls_per_minute: None,
             tool_timeout_ms: 30_000,
             max_result_bytes: 8 << 20,
             drain_ms: 10_000,
         }
+    }
+}
+
+impl Config {
+    /// Whether only programs of this machine can reach maru.
+    pub fn is_local(&self) -> bool {
+        self.listen.ip().is_loopback() && !self.behind_tls_proxy
+    }
+
+    /// Whether every request needs a token.
+    pub fn needs_token(&self) -> bool {
+        self.require_token || !self.is_local()
     }
 }
 

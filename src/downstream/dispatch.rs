@@ -10,6 +10,7 @@ use super::{
     session::{Running, Session},
 };
 use crate::{
+    journal::RequestId,
     mcp::{Id, LogLevel, Params, Request, RpcError, Version, code, error, result},
     queue,
     tool::{Action, Answer, Caller, Input, InputRequired, Inputs, Peer, Shelf, View, no_resource},
@@ -33,6 +34,8 @@ pub(super) struct Context<'a> {
     pub(super) out: &'a queue::Sender,
     /// Can be asked back on the spot.
     pub(super) session: Option<&'a Session>,
+    /// The program that asks, as it calls itself.
+    pub(super) client: Option<&'a Arc<str>>,
 }
 
 impl Owned {
@@ -91,7 +94,11 @@ impl Engine {
     ) -> Result<String, RpcError> {
         let params = Params::read(request.params.as_deref())?;
         match request.method.as_str() {
-            "initialize" => Ok(describe::initialized(session.initialize(&params)?)),
+            "initialize" => {
+                let version = session.initialize(&params)?;
+                self.saw(session.label(), &session.caller, version, None);
+                Ok(describe::initialized(version))
+            }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
                 let level = params
@@ -113,6 +120,7 @@ impl Engine {
                     log_level: session.log_level(),
                     out,
                     session: Some(session),
+                    client: session.label(),
                 };
                 self.offered(&context, method, &params).await
             }
@@ -122,7 +130,7 @@ impl Engine {
     fn subscribe(&self, session: &Session, params: &Params<'_>) -> Result<String, RpcError> {
         let uri = Params::text(params.uri, "uri")?;
         let snapshot = self.catalog.snapshot();
-        let watching = snapshot.watch_resource(&session.caller.scope, &uri);
+        let watching = snapshot.watch_resource(&session.caller, &uri);
         let watching = watching.ok_or_else(|| no_resource(&uri))?;
         match session.wanted.add(&uri, watching) {
             true => Ok("{}".to_owned()),
@@ -161,7 +169,12 @@ impl Engine {
                 ));
             }
             let snapshot = self.catalog.snapshot();
-            let shelf = pick(snapshot.view(&context.caller.scope)?);
+            let view = snapshot.seen(context.caller)?;
+            let shelf = pick(&view);
+            if member == "tools" {
+                let count = Some(shelf.offers().len());
+                self.saw(context.client, context.caller, context.version, count);
+            }
             let entries = if is_modern {
                 shelf.json()
             } else {
@@ -188,6 +201,21 @@ impl Engine {
         })
     }
 
+    /// Notes that a program was there.
+    fn saw(
+        &self,
+        client: Option<&Arc<str>>,
+        caller: &Caller,
+        version: Version,
+        listed: Option<usize>,
+    ) {
+        if let Some(client) = client {
+            let principal = caller.principal.shared_name();
+            let clients = self.catalog.journal().clients();
+            clients.saw(client, &principal, version.as_str(), listed);
+        }
+    }
+
     /// The three questions that may be answered with a question.
     async fn ask(
         &self,
@@ -209,6 +237,8 @@ impl Engine {
         };
         let mut peer = Peer {
             owner: context.caller.principal.shared_name(),
+            client: context.client.cloned(),
+            request: RequestId::of_meta(params.raw_meta()),
             version: context.version,
             out: Some(context.out.clone()),
             progress_token: params.meta()?.progress_token()?,

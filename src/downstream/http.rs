@@ -34,6 +34,15 @@ pub(crate) use headers::{check, check_headers};
 /// Names the session on every request after the handshake.
 pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
+/// What a reader may not ask.
+const ASKS: [&str; 5] = [
+    "tools/call",
+    "prompts/get",
+    "resources/read",
+    "resources/subscribe",
+    "completion/complete",
+];
+
 /// One request to a Streamable HTTP door.
 #[derive(Debug)]
 pub struct Arrival {
@@ -149,6 +158,13 @@ async fn on_request(
     accepts: Accepts,
     request: Request<'_>,
 ) -> Response {
+    if !arrival.caller.principal.may_call() && ASKS.contains(&&*request.method) {
+        let why = RpcError::new(
+            code::FORBIDDEN,
+            "the token does not allow this; it needs the role agent",
+        );
+        return reply::error(StatusCode::FORBIDDEN, Some(&request.id), &why);
+    }
     if version.is_some_and(Version::is_modern) || names_version(&request) {
         return modern::post(arrival, accepts, &request).await;
     }
@@ -233,6 +249,7 @@ impl Arrival {
             session.greet(
                 version.unwrap_or(Version::WITHOUT_HEADER),
                 serde_json::Value::Null,
+                None,
             );
             return Ok(Arc::new(session));
         };

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     mcp::{Id, Params, RpcError, event, key, notification, result},
-    tool::{Catalog, Scope},
+    tool::{Caller, Catalog},
 };
 
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
@@ -42,7 +42,11 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(catalog: &Catalog, scope: Scope, request: &Owned) -> Result<Self, RpcError> {
+    pub(super) fn new(
+        catalog: &Catalog,
+        caller: &Caller,
+        request: &Owned,
+    ) -> Result<Self, RpcError> {
         let params = Params::read(request.params.as_deref())?;
         let asked = Params::object(params.notifications, "notifications")?;
         let mut honoured = Map::new();
@@ -59,7 +63,7 @@ impl Listener {
         // What is not there yet may come; it is heard of then.
         let watch = |uri: &str| {
             snapshot
-                .watch_resource(&scope, uri)
+                .watch_resource(caller, uri)
                 .unwrap_or_else(|| Box::new(()))
         };
         let uris: Vec<&str> = uris
@@ -71,7 +75,7 @@ impl Listener {
         if !uris.is_empty() {
             honoured.insert("resourceSubscriptions".to_owned(), uris.into());
         }
-        let news = News::new(catalog, scope, wanted);
+        let news = News::new(catalog, caller.clone(), wanted);
         let id = request.id.clone();
         Ok(Self {
             id,
@@ -119,7 +123,7 @@ pub(super) fn http(arrival: &Arrival, takes_events: bool, request: &Owned) -> Re
         );
     }
     let engine = &arrival.engine;
-    let listener = match Listener::new(&engine.catalog, arrival.caller.scope.clone(), request) {
+    let listener = match Listener::new(&engine.catalog, &arrival.caller, request) {
         Ok(listener) => listener,
         Err(why) => return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
     };

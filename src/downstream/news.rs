@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
-use crate::tool::{Catalog, Scope, Snapshot, Watching};
+use crate::tool::{Caller, Catalog, Snapshot, View, Watching};
 
 /// A notification: its method and parameters.
 pub(super) type Item = (&'static str, Value);
@@ -22,7 +22,7 @@ pub(super) struct Wanted(Arc<Mutex<HashMap<String, Watching>>>);
 pub(super) struct News {
     catalog: watch::Receiver<Arc<Snapshot>>,
     seen: Arc<Snapshot>,
-    scope: Scope,
+    caller: Caller,
     updates: broadcast::Receiver<Arc<str>>,
     wanted: Wanted,
 }
@@ -56,11 +56,11 @@ impl Wanted {
 }
 
 impl News {
-    pub(super) fn new(catalog: &Catalog, scope: Scope, wanted: Wanted) -> Self {
+    pub(super) fn new(catalog: &Catalog, caller: Caller, wanted: Wanted) -> Self {
         Self {
             catalog: catalog.watch(),
             seen: catalog.snapshot(),
-            scope,
+            caller,
             updates: catalog.updates(),
             wanted,
         }
@@ -87,12 +87,10 @@ impl News {
     fn lists(&mut self) -> Vec<Item> {
         let now = Arc::clone(&self.catalog.borrow_and_update());
         let before = std::mem::replace(&mut self.seen, Arc::clone(&now));
-        let changed = match (now.view(&self.scope), before.view(&self.scope)) {
-            (Ok(now), Ok(before)) => now.changes_since(before),
+        let changed = match (now.seen(&self.caller), before.seen(&self.caller)) {
+            (Ok(now), Ok(before)) => now.changes_since(&before),
             // A server that came or went changes all of its lists.
-            (Ok(view), Err(_)) | (Err(_), Ok(view)) => {
-                view.changes_since(&crate::tool::View::default())
-            }
+            (Ok(view), Err(_)) | (Err(_), Ok(view)) => view.changes_since(&View::default()),
             (Err(_), Err(_)) => Vec::new(),
         };
         changed

@@ -88,6 +88,17 @@ impl Sessions {
         }
     }
 
+    /// Ends every session of the principal of this name.
+    pub(super) fn end_of(&self, principal: &str) {
+        self.lock().retain(|_, session| {
+            let theirs = session.caller.principal.name() == principal;
+            if theirs {
+                session.close();
+            }
+            !theirs
+        });
+    }
+
     pub(super) fn end_idle(&self, limit: Duration) {
         self.lock().retain(|_, session| {
             let idle = session.is_idle(limit);
@@ -122,9 +133,8 @@ impl Sessions {
 /// A session that is not in any table; it ends with its last user.
 pub(super) fn detached(caller: Caller, max_running: usize, catalog: &Catalog) -> Session {
     let (out, messages) = queue::channel();
-    let scope = caller.scope.clone();
-    let session = Session::new(random_id(), caller, out, max_running);
-    let news = News::new(catalog, scope, session.wanted.clone());
+    let session = Session::new(random_id(), caller.clone(), out, max_running);
+    let news = News::new(catalog, caller, session.wanted.clone());
     session.streams.park(Feed::standalone(messages, news), 0);
     session
 }

@@ -163,7 +163,7 @@ async fn modern(engine: &Engine, session: &Session, request: &Owned) -> String {
         Err(why) => return request.reply(&Err(why)),
     };
     if request.method == "subscriptions/listen" {
-        return match Listener::new(&engine.catalog, session.caller.scope.clone(), request) {
+        return match Listener::new(&engine.catalog, &session.caller, request) {
             Err(why) => request.reply(&Err(why)),
             Ok(listener) => listen(session, listener).await,
         };

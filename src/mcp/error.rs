@@ -19,6 +19,8 @@ pub mod code {
     pub const INTERNAL: i64 = -32603;
     /// No such resource (until 2025-11-25).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The caller may not do this.
+    pub const FORBIDDEN: i64 = -32003;
     /// A header says something else than the body (since 2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The client did not declare what the answer needs (since 2026-07-28).

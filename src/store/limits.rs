@@ -10,16 +10,25 @@ pub struct LimitRow {
     /// The name of the principal or of the tool.
     pub target_id: String,
     /// Calls a day.
-    pub max_count: i64,
+    pub max_count: Option<i64>,
+    /// Calls a minute.
+    pub max_per_minute: Option<i64>,
     /// Calls of the day that was asked for.
     pub used: i64,
 }
 
 const LIST: Statement = Statement {
     attempted: "list the daily limits",
-    sql: "SELECT l.target_type, l.target_id, l.max_count,
+    sql: "SELECT l.target_type, l.target_id, l.max_count, l.per_minute,
             CASE WHEN u.day = $1 THEN u.used ELSE 0 END
-          FROM h_mcp_tool_limit l LEFT JOIN h_mcp_tool_usage u
+          FROM (SELECT a.target_type, a.target_id, a.max_count, b.per_minute
+                FROM h_mcp_tool_limit a LEFT JOIN tool_rate b
+                  ON b.target_type = a.target_type AND b.target_id = a.target_id
+                UNION ALL
+                SELECT b.target_type, b.target_id, NULL, b.per_minute FROM tool_rate b
+                WHERE NOT EXISTS (SELECT 1 FROM h_mcp_tool_limit a
+                  WHERE a.target_type = b.target_type AND a.target_id = b.target_id)) l
+            LEFT JOIN h_mcp_tool_usage u
             ON u.target_type = l.target_type AND u.target_id = l.target_id
           ORDER BY l.target_type, l.target_id",
 };
@@ -27,6 +36,17 @@ const PUT: Statement = Statement {
     attempted: "save the daily limit",
     sql: "INSERT INTO h_mcp_tool_limit (target_type, target_id, max_count) VALUES ($1, $2, $3)
           ON CONFLICT (target_type, target_id) DO UPDATE SET max_count = excluded.max_count
+          RETURNING target_id",
+};
+const PUT_RATE: Statement = Statement {
+    attempted: "save the limit",
+    sql: "INSERT INTO tool_rate (target_type, target_id, per_minute) VALUES ($1, $2, $3)
+          ON CONFLICT (target_type, target_id) DO UPDATE SET per_minute = excluded.per_minute
+          RETURNING target_id",
+};
+const REMOVE_RATE: Statement = Statement {
+    attempted: "remove the limit",
+    sql: "DELETE FROM tool_rate WHERE target_type = $1 AND target_id = $2
           RETURNING target_id",
 };
 const REMOVE: Statement = Statement {
@@ -63,10 +83,19 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a limit; false if there is none.
+    /// Sets how many calls a minute.
+    pub async fn put_rate(&self, target_type: &str, id: &str, most: i64) -> Result<(), Error> {
+        let values = vec![target_type.into(), id.into(), most.into()];
+        self.wrote(PUT_RATE, values).await?;
+        Ok(())
+    }
+
+    /// Removes the limits of a target; false if there is none.
     pub async fn remove_limit(&self, target_type: &str, target_id: &str) -> Result<bool, Error> {
-        self.wrote(REMOVE, vec![target_type.into(), target_id.into()])
-            .await
+        let values = || vec![target_type.into(), target_id.into()];
+        let rate = self.wrote(REMOVE_RATE, values()).await?;
+        let daily = self.wrote(REMOVE, values()).await?;
+        Ok(rate || daily)
     }
 
     /// Counts one use on `day`, unless `max_count` were counted already; says
@@ -96,6 +125,7 @@ impl TryFrom<Row> for LimitRow {
             target_type: row.take()?,
             target_id: row.take()?,
             max_count: row.take()?,
+            max_per_minute: row.take()?,
             used: row.take()?,
         })
     }

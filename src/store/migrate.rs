@@ -26,6 +26,10 @@ const STEPS: &[Step] = &[
     step!("002_server"),
     step!("003_custom_tool"),
     step!("004_agent_run"),
+    step!("005_token_lists"),
+    step!("006_tool_pin"),
+    step!("007_tool_rate"),
+    step!("008_audit"),
 ];
 
 /// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Cause, Error, Row, Statement, Store};
+use super::{BackEnd, Cause, Error, Row, Statement, Store, is_sealed};
 
 /// A server as stored. Times are milliseconds since 1970.
 #[derive(Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub struct ServerRow {
     pub enabled: bool,
     /// Who added it, at most 20 characters.
     pub origin: String,
+    /// Whether changed tools are withheld (`pin`) or offered (`follow`).
+    pub trust: String,
     /// When it was added.
     pub created_at: i64,
     /// When it was changed.
@@ -34,30 +36,53 @@ pub struct ServerRow {
 const LIST: Statement = Statement {
     attempted: "list the servers",
     sql: "SELECT id, name, description, transport_type, config, version,
-                 auto_connect, enabled, origin, created_at, updated_at FROM mcp_servers",
+                 auto_connect, enabled, origin, trust, created_at, updated_at FROM mcp_servers",
 };
 const INSERT: Statement = Statement {
     attempted: "add the server",
     sql: "INSERT INTO mcp_servers (id, name, description, transport_type, config, version,
-                                   auto_connect, enabled, origin, created_at, updated_at)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                                   auto_connect, enabled, origin, trust, created_at, updated_at)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
           ON CONFLICT DO NOTHING RETURNING name",
 };
 const UPDATE: Statement = Statement {
     attempted: "change the server",
     sql: "UPDATE mcp_servers SET description = $1, transport_type = $2, config = $3,
-                 version = $4, auto_connect = $5, enabled = $6, origin = $7, updated_at = $8
-          WHERE name = $9 RETURNING name",
+                 version = $4, auto_connect = $5, enabled = $6, origin = $7, trust = $8, updated_at = $9
+          WHERE name = $10 RETURNING name",
 };
 const DELETE: Statement = Statement {
     attempted: "delete the server",
     sql: "DELETE FROM mcp_servers WHERE name = $1 RETURNING name",
 };
 
+/// Free pages and the log still hold what was overwritten.
+const CLEAN: [Statement; 2] = [
+    Statement {
+        attempted: "clean the file",
+        sql: "VACUUM",
+    },
+    Statement {
+        attempted: "clean the file",
+        sql: "PRAGMA wal_checkpoint(TRUNCATE)",
+    },
+];
+
+/// What a sealed configuration is bound to.
+fn about(row: &ServerRow) -> String {
+    format!("mcp_servers.config of {}", row.name)
+}
+
 impl Store {
     /// Every server, by name.
     pub async fn servers(&self) -> Result<Vec<ServerRow>, Error> {
         let mut rows: Vec<ServerRow> = self.rows(LIST, Vec::new()).await?;
+        for row in &mut rows {
+            // What cannot be opened stays as it is, for its reader to see.
+            if let Some(config) = self.opened(row) {
+                row.config = config;
+            }
+        }
         // Databases differ in how they order names; this is one order for all.
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(rows)
@@ -70,11 +95,12 @@ impl Store {
             row.name.as_str().into(),
             row.description.as_deref().into(),
             row.transport_type.as_str().into(),
-            row.config.as_str().into(),
+            self.closed(row).as_str().into(),
             row.version.as_deref().into(),
             row.auto_connect.into(),
             row.enabled.into(),
             row.origin.as_str().into(),
+            row.trust.as_str().into(),
             row.created_at.into(),
             row.updated_at.into(),
         ];
@@ -87,15 +113,46 @@ impl Store {
         let values = vec![
             row.description.as_deref().into(),
             row.transport_type.as_str().into(),
-            row.config.as_str().into(),
+            self.closed(row).as_str().into(),
             row.version.as_deref().into(),
             row.auto_connect.into(),
             row.enabled.into(),
             row.origin.as_str().into(),
+            row.trust.as_str().into(),
             row.updated_at.into(),
             row.name.as_str().into(),
         ];
         self.wrote(UPDATE, values).await
+    }
+
+    /// Seals the configurations that are written plainly; nothing of them stays.
+    pub(super) async fn seal_servers(&self) -> Result<(), Error> {
+        let rows: Vec<ServerRow> = self.rows(LIST, Vec::new()).await?;
+        let mut plain = rows.iter().filter(|it| !is_sealed(&it.config)).peekable();
+        if plain.peek().is_none() {
+            return Ok(());
+        }
+        for row in plain {
+            self.update_server(row).await?;
+        }
+        if let BackEnd::Sqlite(_) = self.back_end {
+            for statement in CLEAN {
+                self.run(statement, Vec::new()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(&self, row: &ServerRow) -> String {
+        match &self.seal {
+            // As it was read when it could not be opened.
+            Some(seal) if !is_sealed(&row.config) => seal.close(&about(row), &row.config),
+            _ => row.config.clone(),
+        }
+    }
+
+    fn opened(&self, row: &ServerRow) -> Option<String> {
+        self.seal.as_ref()?.open(&about(row), &row.config)
     }
 
     /// Deletes the server of that name; false when there is none.
@@ -118,6 +175,7 @@ impl TryFrom<Row> for ServerRow {
             auto_connect: row.take()?,
             enabled: row.take()?,
             origin: row.take()?,
+            trust: row.take()?,
             created_at: row.take()?,
             updated_at: row.take()?,
         })

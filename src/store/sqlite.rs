@@ -81,6 +81,8 @@ impl Sqlite {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
+        // What is deleted or overwritten may have been a secret.
+        connection.pragma_update(None, "secure_delete", true)?;
         migrate::sqlite(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
         Ok(Self { connection })

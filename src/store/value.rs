@@ -93,6 +93,12 @@ impl From<i64> for Value {
     }
 }
 
+impl From<Option<i64>> for Value {
+    fn from(number: Option<i64>) -> Self {
+        number.map_or(Self::Null, Self::Integer)
+    }
+}
+
 impl From<&[u8]> for Value {
     fn from(bytes: &[u8]) -> Self {
         Self::Blob(bytes.to_owned())
@@ -141,6 +147,17 @@ impl TryFrom<Value> for i64 {
         match value {
             Value::Integer(number) => Ok(number),
             other => Err(other.instead_of("an integer")),
+        }
+    }
+}
+
+impl TryFrom<Value> for Option<i64> {
+    type Error = Cause;
+
+    fn try_from(value: Value) -> Result<Self, Cause> {
+        match value {
+            Value::Null => Ok(None),
+            some => some.try_into().map(Some),
         }
     }
 }

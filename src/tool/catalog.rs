@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    net::IpAddr,
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -20,10 +21,12 @@ use super::{
     output,
     peer::Peer,
     quota::Quota,
+    seen::{Parts, Seen, may_use},
     view::{Shelf, View},
 };
 use crate::{
     access::Principal,
+    journal::{Asked, Journal, Outcome},
     mcp::{LogLevel, RpcError, code},
     tasks::within,
 };
@@ -39,6 +42,7 @@ pub struct Catalog {
     max_result_bytes: usize,
     waker: OnceLock<Waker>,
     quota: OnceLock<Arc<Quota>>,
+    journal: Arc<Journal>,
 }
 
 /// Connects a server by its name; true if its tools are on offer now.
@@ -58,6 +62,7 @@ const UPDATES: usize = 1024;
 pub struct Snapshot {
     all: View,
     servers: BTreeMap<Arc<str>, Arc<View>>,
+    parts: Parts,
 }
 
 /// Which part of the catalog a caller looks at.
@@ -77,6 +82,8 @@ pub struct Caller {
     pub principal: Principal,
     /// Where they look.
     pub scope: Scope,
+    /// Their address; absent from this machine without one.
+    pub from: Option<IpAddr>,
 }
 
 impl Catalog {
@@ -90,6 +97,7 @@ impl Catalog {
             max_result_bytes,
             waker: OnceLock::new(),
             quota: OnceLock::new(),
+            journal: Arc::default(),
         }
     }
 
@@ -114,6 +122,11 @@ impl Catalog {
         edit(&mut servers);
         self.current
             .send_replace(Arc::new(Snapshot::build(servers)));
+    }
+
+    /// What was called.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
     }
 
     /// What is on offer now.
@@ -149,8 +162,8 @@ impl Catalog {
         let _ = self.quota.set(quota);
     }
 
-    async fn wake(&self, name: &str) -> bool {
-        let server = name::server_of(name);
+    async fn wake(&self, principal: &Principal, name: &str) -> bool {
+        let server = name::server_of(name).filter(|it| principal.may_reach(it));
         match (server, self.waker.get()) {
             (Some(server), Some(waker)) => (waker.0)(server.to_owned()).await,
             _ => false,
@@ -166,44 +179,95 @@ impl Catalog {
         arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
-        let mut snapshot = self.snapshot();
-        let mut offer = snapshot.tool(&caller.scope, name)?.cloned();
-        if offer.is_none() && self.wake(name).await {
-            snapshot = self.snapshot();
-            offer = snapshot.tool(&caller.scope, name)?.cloned();
-        }
-        let Some(offer) = offer else {
-            return Err(unknown(&snapshot.view(&caller.scope)?.tools, "tool", name));
+        let mut asked = Asked {
+            tool: Arc::clone(&NOBODY),
+            server: Arc::clone(&NOBODY),
+            principal: caller.principal.shared_name(),
+            client: peer.client.clone(),
+            from: caller.from,
+            request: peer.request,
+            arguments: arguments.shared_text(),
         };
-        if let Err(why) = offer.check(&arguments) {
-            return Ok(Answer::Complete(output::failure(&format!(
-                "wrong arguments: {why}"
-            ))));
-        }
-        if let Some(quota) = self.quota.get()
-            && let Err(why) = quota
-                .count(caller.principal.name(), offer.public_key())
-                .await
-        {
-            return Ok(Answer::Complete(output::failure(&why)));
+        let offer = match self.find(caller, name).await {
+            Ok(offer) => offer,
+            Err(why) => {
+                asked.tool = name.chars().take(100).collect::<String>().into();
+                self.journal
+                    .begin(asked)
+                    .finish(Outcome::Refused, &why.message);
+                return Err(why);
+            }
+        };
+        asked.tool = Arc::clone(&offer.public);
+        asked.server = Arc::clone(&offer.server);
+        let mut started = self.journal.begin(asked);
+        if let Err(why) = self.admit(caller, &offer, &arguments).await {
+            let answer = output::failure(&why);
+            started.finish(Outcome::Refused, &answer);
+            return Ok(Answer::Complete(answer));
         }
         let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
+        started.passed_on();
         let answer = self
             .ask(caller, &offer, Action::Call(arguments), peer)
             .await;
-        let answer = answer.unwrap_or_else(|late| {
-            Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
-        });
+        started.answered();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(late) => {
+                let answer = output::failure(&format!("{name} {late}"));
+                started.finish(Outcome::TimedOut, &answer);
+                return Ok(Answer::Complete(answer));
+            }
+        };
         if let Some((log, started)) = log {
             let took = started.elapsed().as_secs_f64() * 1000.0;
             let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
             log.log(LogLevel::Debug, "maru.tool", &data).await;
         }
-        match answer? {
-            Answer::Complete(result) => {
-                Ok(Answer::Complete(output::cap(result, self.max_result_bytes)))
+        match answer {
+            Ok(Answer::Complete(result)) => {
+                let result = output::cap(result, self.max_result_bytes);
+                started.finish(outcome(&result, &offer.server), &result);
+                Ok(Answer::Complete(result))
             }
-            asked @ Answer::InputRequired(_) => Ok(asked),
+            Ok(asked @ Answer::InputRequired(_)) => {
+                started.forget();
+                Ok(asked)
+            }
+            Err(why) => {
+                started.finish(Outcome::Refused, &why.message);
+                Err(why)
+            }
+        }
+    }
+
+    /// Whether the call may be made as it is; says why not.
+    async fn admit(&self, caller: &Caller, offer: &Offer, arguments: &Input) -> Result<(), String> {
+        offer
+            .check(arguments)
+            .map_err(|why| format!("wrong arguments: {why}"))?;
+        match self.quota.get() {
+            Some(quota) => {
+                let user = caller.principal.name();
+                quota.count(user, offer.public_key()).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The tool of this name, after one attempt to bring back its server.
+    async fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Offer>, RpcError> {
+        caller.check_role()?;
+        let mut snapshot = self.snapshot();
+        let mut offer = snapshot.tool(caller, name)?.cloned();
+        if offer.is_none() && self.wake(&caller.principal, name).await {
+            snapshot = self.snapshot();
+            offer = snapshot.tool(caller, name)?.cloned();
+        }
+        match offer {
+            Some(offer) => Ok(offer),
+            None => Err(unknown(&snapshot.seen(caller)?.tools, "tool", name)),
         }
     }
 
@@ -215,8 +279,9 @@ impl Catalog {
         arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
+        caller.check_role()?;
         let snapshot = self.snapshot();
-        let view = snapshot.view(&caller.scope)?;
+        let view = snapshot.seen(caller)?;
         let offer = view
             .prompts
             .get(name)
@@ -232,8 +297,9 @@ impl Catalog {
         uri: &str,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
+        caller.check_role()?;
         let snapshot = self.snapshot();
-        let view = snapshot.view(&caller.scope)?;
+        let view = snapshot.seen(caller)?;
         let offer = view.resource(uri).ok_or_else(|| no_resource(uri))?;
         self.ask_or_fail(caller, offer, Action::Read(uri.to_owned()), peer)
             .await
@@ -246,8 +312,9 @@ impl Catalog {
         key: &str,
         action: Action,
     ) -> Result<Answer, RpcError> {
+        caller.check_role()?;
         let snapshot = self.snapshot();
-        let view = snapshot.view(&caller.scope)?;
+        let view = snapshot.seen(caller)?;
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
         let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
         self.ask_or_fail(caller, offer, action, Peer::default())
@@ -293,6 +360,28 @@ impl Catalog {
     }
 }
 
+impl Caller {
+    /// Someone without an address.
+    pub fn new(principal: Principal, scope: Scope) -> Self {
+        Self {
+            principal,
+            scope,
+            from: None,
+        }
+    }
+
+    /// Readers may see what there is and ask for none of it.
+    fn check_role(&self) -> Result<(), RpcError> {
+        match self.principal.may_call() {
+            true => Ok(()),
+            false => Err(RpcError::new(
+                code::FORBIDDEN,
+                "the token does not allow this; it needs the role agent",
+            )),
+        }
+    }
+}
+
 impl Snapshot {
     fn build(servers: BTreeMap<Arc<str>, Arc<View>>) -> Self {
         let offers: Vec<Arc<Offer>> = servers
@@ -303,6 +392,7 @@ impl Snapshot {
         Self {
             all: View::build(&offers, Offer::public_key),
             servers,
+            parts: Parts::default(),
         }
     }
 
@@ -318,19 +408,31 @@ impl Snapshot {
         }
     }
 
-    /// A tool by the name it is listed under, or as `server.tool`.
-    fn tool(&self, scope: &Scope, name: &str) -> Result<Option<&Arc<Offer>>, RpcError> {
-        let view = self.view(scope)?;
-        if let Some(offer) = view.tools.get(name) {
-            return Ok(Some(offer));
-        }
-        let qualified = name.split_once('.').filter(|_| *scope == Scope::All);
-        Ok(qualified.and_then(|(server, tool)| self.servers.get(server)?.tools.get(tool)))
+    /// What `caller` sees of the part they look at.
+    pub fn seen(&self, caller: &Caller) -> Result<Seen<'_>, RpcError> {
+        let whole = self.view(&caller.scope)?;
+        Ok(self.parts.of(caller, whole))
     }
 
-    /// Begins to watch `uri` for someone; `None` if it cannot be read in `scope`.
-    pub fn watch_resource(&self, scope: &Scope, uri: &str) -> Option<Watching> {
-        let view = self.view(scope).ok()?;
+    /// A tool by the name it is listed under, or as `server.tool`, if it is the
+    /// caller's to call.
+    fn tool(&self, caller: &Caller, name: &str) -> Result<Option<&Arc<Offer>>, RpcError> {
+        let qualified = || {
+            let (server, tool) = name.split_once('.')?;
+            self.servers.get(server)?.tools.get(tool)
+        };
+        let found = self.view(&caller.scope)?.tools.get(name);
+        let found = found.or_else(|| match caller.scope {
+            Scope::All => qualified(),
+            Scope::Server(_) => None,
+        });
+        Ok(found.filter(|it| may_use(&caller.principal, it)))
+    }
+
+    /// Begins to watch `uri` for someone; `None` if it cannot be read by them.
+    pub fn watch_resource(&self, caller: &Caller, uri: &str) -> Option<Watching> {
+        caller.check_role().ok()?;
+        let view = self.seen(caller).ok()?;
         let offer = view.resource(uri)?;
         let watching = offer.watcher.as_ref().map(|watch| watch(uri));
         Some(watching.unwrap_or_else(|| Box::new(())))
@@ -346,6 +448,17 @@ impl Snapshot {
 pub fn no_resource(uri: &str) -> RpcError {
     let shown: String = uri.chars().take(200).collect();
     RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
+}
+
+/// Where nobody was asked.
+static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+fn outcome(result: &str, server: &str) -> Outcome {
+    match output::is_error(result) {
+        false => Outcome::Ok,
+        true if output::is_unanswered(result, server) => Outcome::Refused,
+        true => Outcome::Failed,
+    }
 }
 
 fn unknown(shelf: &Shelf, what: &str, name: &str) -> RpcError {

@@ -14,7 +14,7 @@ const MARK: &str = "__x";
 const DIGEST: usize = 13;
 
 /// The name under which `name` of `server` is offered beside everyone else's.
-pub(super) fn public(server: &str, name: &str) -> String {
+pub fn public(server: &str, name: &str) -> String {
     let plain = format!("{server}{SEPARATOR}{name}");
     if plain.len() <= MAX && plain.bytes().all(is_plain) && !looks_digested(&plain) {
         return plain;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    journal::RequestId,
     mcp::{Id, LogLevel, Version, notification},
     queue,
 };
@@ -15,6 +16,10 @@ use crate::{
 pub struct Peer {
     /// Who asks, as far as others are to be told apart.
     pub owner: Arc<str>,
+    /// The program that asks, as it calls itself.
+    pub client: Option<Arc<str>>,
+    /// The request that this is part of.
+    pub request: RequestId,
     /// The protocol version that the caller speaks.
     pub version: Version,
     /// Where messages go.
@@ -47,6 +52,8 @@ impl Default for Peer {
     fn default() -> Self {
         Self {
             owner: "local".into(),
+            client: None,
+            request: RequestId::next(),
             version: Version::LATEST_LEGACY,
             out: None,
             progress_token: None,

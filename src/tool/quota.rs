@@ -1,10 +1,15 @@
-//! How often a day tools may be called: for each user, and for each tool.
+//! How often a day and how often a minute tools may be called: for each user,
+//! and for each tool. Days are counted in the store, minutes in memory.
 
 use std::{
     collections::HashMap,
-    sync::{PoisonError, RwLock},
+    sync::{Mutex, PoisonError, RwLock},
+    time::Duration,
 };
 
+use tokio::time::Instant;
+
+use super::rate::Bucket;
 use crate::{
     clock,
     store::{self, LimitRow, Store},
@@ -14,8 +19,22 @@ use crate::{
 #[derive(Debug)]
 pub struct Quota {
     store: Store,
-    limits: RwLock<HashMap<(Target, String), i64>>,
+    limits: RwLock<HashMap<(Target, String), Limit>>,
+    /// What is left of this minute.
+    buckets: Mutex<HashMap<(Target, String), Bucket>>,
+    /// Calls a minute of users without a limit of their own.
+    usual: Option<i64>,
 }
+
+/// How often; what is absent is not limited.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limit {
+    day: Option<i64>,
+    minute: Option<i64>,
+}
+
+/// Callers and tools whose minute is remembered.
+const REMEMBERED: usize = 10_000;
 
 /// Whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,14 +66,20 @@ impl Target {
 
 impl Quota {
     /// Reads the limits.
-    pub async fn load(store: Store) -> Result<Self, store::Error> {
+    pub async fn load(store: Store, usual: Option<i64>) -> Result<Self, store::Error> {
         let rows = store.limits(today()).await?;
         let limits = rows.into_iter().filter_map(|row| {
             let target = Target::read(&row.target_type)?;
-            Some(((target, row.target_id), row.max_count))
+            let limit = Limit {
+                day: row.max_count,
+                minute: row.max_per_minute,
+            };
+            Some(((target, row.target_id), limit))
         });
         Ok(Self {
             limits: RwLock::new(limits.collect()),
+            buckets: Mutex::default(),
+            usual,
             store,
         })
     }
@@ -64,10 +89,25 @@ impl Quota {
         self.store.limits(today()).await
     }
 
-    /// Sets a limit.
-    pub async fn set(&self, target: Target, id: &str, most: i64) -> Result<(), store::Error> {
-        self.store.put_limit(target.name(), id, most).await?;
-        self.change(|limits| limits.insert((target, id.to_owned()), most));
+    /// Sets how often a day, and how often a minute; what is absent stays.
+    pub async fn set(
+        &self,
+        target: Target,
+        id: &str,
+        (day, minute): (Option<i64>, Option<i64>),
+    ) -> Result<(), store::Error> {
+        let name = target.name();
+        if let Some(most) = day {
+            self.store.put_limit(name, id, most).await?;
+        }
+        if let Some(most) = minute {
+            self.store.put_rate(name, id, most).await?;
+        }
+        self.change(|limits| {
+            let limit = limits.entry((target, id.to_owned())).or_default();
+            limit.day = day.or(limit.day);
+            limit.minute = minute.or(limit.minute);
+        });
         Ok(())
     }
 
@@ -81,12 +121,33 @@ impl Quota {
     /// Counts a call, or says why it is one too many. A count that cannot be
     /// written refuses too: nobody would know it had been made.
     pub(super) async fn count(&self, user: &str, tool: &str) -> Result<(), String> {
-        for (target, id) in [(Target::User, user), (Target::Tool, tool)] {
-            if let Some(most) = self.most(target, id) {
+        let targets = [(Target::User, user), (Target::Tool, tool)];
+        let limits = targets.map(|(target, id)| self.most(target, id));
+        // The minute first: what it refuses does not count for the day.
+        for ((target, id), limit) in targets.into_iter().zip(limits) {
+            if let Some(most) = limit.minute {
+                self.pace(target, id, most)?;
+            }
+        }
+        for ((target, id), limit) in targets.into_iter().zip(limits) {
+            if let Some(most) = limit.day {
                 self.count_one(target, id, most).await?;
             }
         }
         Ok(())
+    }
+
+    fn pace(&self, target: Target, id: &str, most: i64) -> Result<(), String> {
+        let now = Instant::now();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= REMEMBERED {
+            buckets.retain(|_, it| !it.is_full(most, now));
+        }
+        let bucket = buckets.entry((target, id.to_owned()));
+        let bucket = bucket.or_insert_with(|| Bucket::new(most, now));
+        bucket
+            .take(most, now)
+            .map_err(|wait| too_fast(target, id, most, wait))
     }
 
     async fn count_one(&self, target: Target, id: &str, most: i64) -> Result<(), String> {
@@ -110,16 +171,23 @@ impl Quota {
         }
     }
 
-    fn most(&self, target: Target, id: &str) -> Option<i64> {
+    fn most(&self, target: Target, id: &str) -> Limit {
         let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
         // The usual case makes no key.
-        if limits.is_empty() {
-            return None;
+        let mut limit = match limits.is_empty() {
+            true => Limit::default(),
+            false => limits
+                .get(&(target, id.to_owned()))
+                .copied()
+                .unwrap_or_default(),
+        };
+        if target == Target::User {
+            limit.minute = limit.minute.or(self.usual);
         }
-        limits.get(&(target, id.to_owned())).copied()
+        limit
     }
 
-    fn change<T>(&self, edit: impl FnOnce(&mut HashMap<(Target, String), i64>) -> T) {
+    fn change<T>(&self, edit: impl FnOnce(&mut HashMap<(Target, String), Limit>) -> T) {
         edit(&mut self.limits.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -127,6 +195,23 @@ impl Quota {
 /// Days are UTC.
 fn today() -> i64 {
     clock::now().div_euclid(clock::DAY)
+}
+
+fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> String {
+    let what = match target {
+        Target::User => format!("the user {id} may make"),
+        Target::Tool => format!("the tool {id} takes"),
+    };
+    let seconds = wait.as_secs().saturating_add(1);
+    let reset =
+        clock::now().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX / 2000) * 1000);
+    match most {
+        0 => format!("{what} no calls"),
+        most => format!(
+            "{what} {most} calls a minute; try again in {seconds} s, at {}",
+            clock::text(reset)
+        ),
+    }
 }
 
 fn used_up(target: Target, id: &str, most: i64) -> String {

@@ -1,6 +1,6 @@
 //! One task per server. It owns the connection; everyone else holds a [`Handle`].
 
-use std::{future::pending, mem, pin::Pin, sync::Arc, time::Duration};
+use std::{future::pending, mem, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
@@ -16,8 +16,9 @@ use super::{
     lifecycle::{Action, Backoff, Event, State, jitter},
     listen::listen,
     news::News,
-    offers::{Listed, list},
+    offers::{Listed, list, tools},
     open::{Live, Means, open},
+    pins::Pins,
     server::Server,
     shared::{Command, Handle, Shared, Status},
     stdio,
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     config::Mcp,
     outbound::{Policy, Tls},
+    store::Store,
     tasks::Tasks,
     tool::Catalog,
 };
@@ -44,6 +46,7 @@ pub struct Settings {
     backoff: Backoff,
     connect_timeout: Duration,
     room: Arc<Semaphore>,
+    pins: Arc<Pins>,
 }
 
 struct Connection {
@@ -66,6 +69,8 @@ enum Line {
 
 struct Up {
     live: Arc<Live>,
+    /// What it listed last.
+    listed: Listed,
     /// The lists, being read again.
     refreshing: Option<BoxFuture<'static, Result<Listed, Error>>>,
 }
@@ -82,7 +87,7 @@ impl Settings {
     /// `environment`: our own variables, of which children see a few.
     pub fn new(
         mcp: &Mcp,
-        catalog: Arc<Catalog>,
+        (catalog, store): (Arc<Catalog>, Store),
         policy: Policy,
         environment: impl IntoIterator<Item = (String, String)>,
         tasks: Tasks,
@@ -93,13 +98,27 @@ impl Settings {
                 policy,
                 tls: Tls::default(),
                 environment: stdio::passed_on(environment),
+                warden: None,
                 tasks,
                 traces: Traces::new(),
             },
             backoff: Backoff::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
             room: Arc::new(Semaphore::new(AT_ONCE)),
+            pins: Arc::new(Pins::new(store)),
         }
+    }
+
+    /// Starts programs by `warden`, which confines them and ends them with us.
+    #[must_use]
+    pub fn guarded_by(mut self, warden: Option<PathBuf>) -> Self {
+        self.means.warden = warden;
+        self
+    }
+
+    /// What was accepted of the servers' tools.
+    pub(super) fn pins(&self) -> &Pins {
+        &self.pins
     }
 
     /// Where the servers' tools are offered.
@@ -183,6 +202,7 @@ impl Connection {
                 self.settings.catalog.withdraw(self.server.name.as_str());
             }
             Command::Enable => self.advance(Event::Enable, None),
+            Command::Republish(_reply) => self.publish(),
             Command::Lost(live, why) => {
                 // Late news of an old connection does not touch the new one.
                 if matches!(&self.line, Line::Up(up) if Arc::ptr_eq(&up.live, &live)) {
@@ -199,20 +219,22 @@ impl Connection {
                 info!(server.name = %self.server.name, version = %live.session.version, "connected");
                 self.line = Line::Up(Up {
                     live: Arc::clone(&live),
+                    listed,
                     refreshing: None,
                 });
                 if live.session.version.is_modern() {
                     live.spawn(listen(Arc::clone(&live)));
                 }
                 self.shared.live.send_replace(Some(live));
-                self.publish(listed);
+                self.publish();
                 self.advance(Event::Opened, None);
             }
             Heard::Listed(listed) => {
                 if let Line::Up(up) = &mut self.line {
                     up.refreshing = None;
+                    up.listed = listed;
                 }
-                self.publish(listed);
+                self.publish();
             }
             Heard::Changed => self.refresh(),
             Heard::Lost(why) => {
@@ -236,24 +258,30 @@ impl Connection {
     fn refresh(&mut self) {
         let shared = Arc::clone(&self.shared);
         let limit = self.settings.connect_timeout;
+        let (pins, trust) = (Arc::clone(&self.settings.pins), self.server.trust);
         if let Line::Up(up) = &mut self.line {
             let live = Arc::clone(&up.live);
             let work = async move {
                 time::sleep(SETTLE).await;
                 let late = |_| Error::Lost("the server did not list its tools in time".to_owned());
-                time::timeout(limit, list(&shared, &live))
-                    .await
-                    .map_err(late)?
+                let listed = time::timeout(limit, list(&shared, &live)).await;
+                let listed = listed.map_err(late)??;
+                pins.learn(shared.name.as_str(), trust, &listed).await;
+                Ok(listed)
             };
             up.refreshing = Some(work.boxed());
         }
     }
 
-    fn publish(&self, listed: Listed) {
-        let (tools, withheld) = (listed.tools().into(), listed.withheld.into());
-        self.settings
-            .catalog
-            .publish(self.server.name.as_str(), &listed.offers);
+    /// Offers what was listed, as far as it was accepted.
+    fn publish(&self) {
+        let Line::Up(up) = &self.line else {
+            return;
+        };
+        let name = self.server.name.as_str();
+        let (offers, withheld) = self.settings.pins.sort(name, &up.listed);
+        let (tools, withheld) = (tools(&offers).into(), withheld.into());
+        self.settings.catalog.publish(name, &offers);
         let live = self.shared.live();
         self.shared.status.send_modify(|status| {
             status.version = live.as_ref().map(|it| it.session.version);
@@ -318,6 +346,8 @@ impl Connection {
                 )
                 .await?;
                 let listed = list(&shared, &live).await?;
+                let name = server.name.as_str();
+                settings.pins.learn(name, server.trust, &listed).await;
                 Ok((live, listed))
             };
             let late =

@@ -4,7 +4,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::server::{Invalid, invalid};
+use super::{
+    server::{Invalid, invalid},
+    trust::Trust,
+};
 use crate::config::McpServer;
 
 /// A server to be registered, not yet checked.
@@ -22,6 +25,8 @@ pub struct Draft {
     pub version: Option<String>,
     /// Whether it is connected at start.
     pub auto_connect: bool,
+    /// Whether it may change its tools; as it was, if nothing is said.
+    pub trust: Option<Trust>,
 }
 
 impl Draft {
@@ -34,6 +39,7 @@ impl Draft {
             config: json!({"url": url}),
             version: None,
             auto_connect: true,
+            trust: None,
         }
     }
 
@@ -46,6 +52,7 @@ impl Draft {
             "config",
             "version",
             "autoConnect",
+            "trust",
             "id",
             "enabled",
         ];
@@ -57,6 +64,7 @@ impl Draft {
             config: body.get("config").cloned().unwrap_or_else(|| json!({})),
             version: text(body, "version")?,
             auto_connect: flag(body, "autoConnect")?.unwrap_or(true),
+            trust: trust(body)?,
         })
     }
 
@@ -127,6 +135,7 @@ impl Draft {
             config,
             version: None,
             auto_connect: flag(entry, "autoConnect")?.unwrap_or(true),
+            trust: None,
         })
     }
 }
@@ -172,6 +181,7 @@ impl From<&McpServer> for Draft {
             config,
             version: server.version.clone(),
             auto_connect: server.auto_connect,
+            trust: server.trust.as_deref().and_then(Trust::read),
         }
     }
 }
@@ -281,6 +291,14 @@ fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Inva
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(invalid(name, "must be text")),
     }
+}
+
+fn trust(members: &Map<String, Value>) -> Result<Option<Trust>, Invalid> {
+    let Some(named) = text(members, "trust")? else {
+        return Ok(None);
+    };
+    let known = Trust::read(&named).ok_or_else(|| invalid("trust", "must be pin or follow"))?;
+    Ok(Some(known))
 }
 
 fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, Invalid> {

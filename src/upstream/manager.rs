@@ -1,5 +1,7 @@
 //! The servers that are registered: one place that changes them.
 
+mod judge;
+
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -72,6 +74,14 @@ pub enum Unchanged {
     /// There are too many.
     #[error("there are {0} servers, as many as mcp.security.max-servers allows")]
     Full(usize),
+    /// Nothing of that name waits.
+    #[error("no tool of that name waits to be accepted")]
+    NothingToAccept,
+    /// It is a program, and requests come from other machines.
+    #[error(
+        "programs are not registered over HTTP while maru serves other machines; put it into maru.yaml, or set allow_stdio_over_http: true"
+    )]
+    Programs,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -221,6 +231,7 @@ impl Manager {
         draft: &Draft,
         origin: Origin,
     ) -> Result<View, Unchanged> {
+        self.check_programs(draft, None)?;
         let (manager, added) = (Arc::clone(self), draft.clone());
         self.finish(async move {
             let registry = manager.registry.lock().await;
@@ -238,6 +249,7 @@ impl Manager {
     /// Replaces the description of a server; its connection is made anew only
     /// if it is reached otherwise.
     pub async fn update(self: &Arc<Self>, name: &str, draft: &Draft) -> Result<View, Unchanged> {
+        self.check_programs(draft, Some(&self.find(name)?.server.transport))?;
         let (manager, changed, draft) = (Arc::clone(self), name.to_owned(), draft.clone());
         let reconnect = self
             .finish(async move {
@@ -265,6 +277,7 @@ impl Manager {
                 let others = manager.addresses(Some(&entry.server.name));
                 save(&registry, &others)?;
                 manager.store.delete_server(&name).await?;
+                manager.settings.pins().forget(&name).await?;
                 manager.lock().remove(&entry.server.name);
                 Ok(entry)
             })
@@ -356,6 +369,7 @@ impl Manager {
             auto_connect: draft.auto_connect,
             enabled: true,
             origin,
+            trust: draft.trust.unwrap_or_default(),
             created_at: clock::now(),
             updated_at: clock::now(),
         };
@@ -384,13 +398,15 @@ impl Manager {
             version: short(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
             updated_at: clock::now(),
+            trust: draft.trust.unwrap_or(before.server.trust),
             transport,
             ..before.server.clone()
         };
         if !self.store.update_server(&row(&server)).await? {
             return Err(Unchanged::Unknown(name.to_owned()));
         }
-        if server.transport == before.server.transport {
+        let same = server.transport == before.server.transport;
+        if same && server.trust == before.server.trust {
             let handle = before.handle;
             self.lock()
                 .insert(server.name.clone(), Entry { server, handle });

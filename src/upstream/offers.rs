@@ -12,6 +12,7 @@ use super::{
     open::Live,
     repair::repair,
     shared::Shared,
+    trust::Definition,
 };
 use crate::tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors};
 
@@ -22,7 +23,8 @@ const MAX_PAGES: usize = 200;
 /// Everything that a server offers.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    pub(super) offers: Vec<Arc<Offer>>,
+    /// Each with its definition, if it is a tool.
+    pub(super) offers: Vec<(Arc<Offer>, Option<Definition>)>,
     /// What is not offered.
     pub(super) withheld: Vec<Withheld>,
 }
@@ -34,6 +36,8 @@ pub struct Withheld {
     pub name: String,
     /// Why it is not offered.
     pub why: String,
+    /// How it differs from what was accepted, if that is why.
+    pub differences: Value,
 }
 
 /// A list that servers have.
@@ -91,7 +95,11 @@ pub(super) async fn list(shared: &Arc<Shared>, live: &Live) -> Result<Listed, Er
                 Ok((key, _)) if !seen.insert(key.clone()) => {
                     listed.withhold(shown, "the server lists it twice");
                 }
-                Ok((key, entry)) => listed.offers.push(offer(shared, list.kind, key, &entry)),
+                Ok((key, entry)) => {
+                    let definition = (list.kind == Kind::Tool).then(|| Definition::new(&entry));
+                    let offer = offer(shared, list.kind, key, &entry);
+                    listed.offers.push((offer, definition));
+                }
                 Err(why) => listed.withhold(shown, why),
             }
         }
@@ -144,16 +152,17 @@ impl Listed {
         self.withheld.push(Withheld {
             name,
             why: why.into(),
+            differences: Value::Null,
         });
     }
+}
 
-    /// Names of the tools, sorted.
-    pub(super) fn tools(&self) -> Vec<String> {
-        let tools = self.offers.iter().filter(|it| it.kind() == Kind::Tool);
-        let mut names: Vec<String> = tools.map(|it| it.key().to_owned()).collect();
-        names.sort_unstable();
-        names
-    }
+/// Names of the tools, sorted.
+pub(super) fn tools(offers: &[Arc<Offer>]) -> Vec<String> {
+    let tools = offers.iter().filter(|it| it.kind() == Kind::Tool);
+    let mut names: Vec<String> = tools.map(|it| it.key().to_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 fn shown(entry: &Value) -> String {

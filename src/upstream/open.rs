@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -56,6 +57,8 @@ pub(super) struct Means {
     pub(super) policy: Policy,
     pub(super) tls: Tls,
     pub(super) environment: stdio::Environment,
+    /// What starts programs, if not we.
+    pub(super) warden: Option<PathBuf>,
     pub(super) tasks: Tasks,
     /// Tells when nothing of earlier connections to the server is left.
     pub(super) traces: Traces,

@@ -98,6 +98,7 @@ fn repair_tool(entry: &mut Map<String, Value>) -> Result<(), String> {
         }
     }
     check_schema(schema, MAX_DEPTH)?;
+    clean_schema(schema);
     mirrors(schema).map(drop)
 }
 
@@ -112,6 +113,24 @@ fn check_schema(schema: &Value, left: usize) -> Result<(), String> {
             _ => check_schema(it, deeper),
         }),
         _ => Ok(()),
+    }
+}
+
+/// Models read the texts of a schema too. Its depth was checked.
+fn clean_schema(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(clean_schema),
+        Value::Object(members) => {
+            for (name, it) in members {
+                match it {
+                    Value::String(text) if matches!(name.as_str(), "description" | "title") => {
+                        *text = clean(text);
+                    }
+                    it => clean_schema(it),
+                }
+            }
+        }
+        _ => (),
     }
 }
 

@@ -1,7 +1,10 @@
 //! A server as the store keeps it.
 
-use super::server::{Invalid, Origin, Server, ServerName, Transport};
-use crate::store::ServerRow;
+use super::{
+    server::{Invalid, Origin, Server, ServerName, Transport, invalid},
+    trust::Trust,
+};
+use crate::store::{ServerRow, is_sealed};
 
 /// What is written.
 pub(super) fn row(server: &Server) -> ServerRow {
@@ -15,6 +18,7 @@ pub(super) fn row(server: &Server) -> ServerRow {
         auto_connect: server.auto_connect,
         enabled: server.enabled,
         origin: server.origin.as_str().to_owned(),
+        trust: server.trust.as_str().to_owned(),
         created_at: server.created_at,
         updated_at: server.updated_at,
     }
@@ -22,6 +26,10 @@ pub(super) fn row(server: &Server) -> ServerRow {
 
 /// Reads what was written; it was judged then.
 pub(super) fn read(row: ServerRow) -> Result<Server, Invalid> {
+    if is_sealed(&row.config) {
+        let why = "is sealed with another key than that of seal_key_file";
+        return Err(invalid("config", why));
+    }
     let config = serde_json::from_str(&row.config).unwrap_or_default();
     Ok(Server {
         id: row.id,
@@ -32,6 +40,7 @@ pub(super) fn read(row: ServerRow) -> Result<Server, Invalid> {
         auto_connect: row.auto_connect,
         enabled: row.enabled,
         origin: Origin::parse(&row.origin),
+        trust: Trust::read(&row.trust).unwrap_or_default(),
         created_at: row.created_at,
         updated_at: row.updated_at,
     })

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::command;
+use super::{command, trust::Trust};
 use crate::{config::Secret, outbound::Policy};
 
 /// A registered server.
@@ -27,6 +27,8 @@ pub struct Server {
     pub enabled: bool,
     /// Who registered it.
     pub origin: Origin,
+    /// Whether it may change its tools.
+    pub trust: Trust,
     /// Epoch milliseconds.
     pub created_at: i64,
     /// Epoch milliseconds.
@@ -100,6 +102,8 @@ pub struct Rules {
     pub names: Vec<String>,
     /// `mcp.security.allowed-commands`; empty allows every program but shells.
     pub commands: Vec<String>,
+    /// Whether requests may not say which program is started.
+    pub programs_refused: bool,
     /// Which addresses may be reached.
     pub policy: Policy,
 }

@@ -60,6 +60,8 @@ pub(super) enum Command {
     Disconnect(oneshot::Sender<()>),
     Enable,
     Disable(oneshot::Sender<()>),
+    /// What may be offered has changed; tells when it is.
+    Republish(oneshot::Sender<()>),
     /// Someone found this connection dead.
     Lost(Arc<Live>, Error),
     /// The server is removed.
@@ -98,6 +100,11 @@ impl Handle {
     /// Switches the server off.
     pub async fn disable(&self) {
         self.shared.tell(Command::Disable).await;
+    }
+
+    /// Offers what the server listed anew, as far as it is accepted now.
+    pub(super) async fn republish(&self) {
+        self.shared.tell(Command::Republish).await;
     }
 
     /// Ends the connection and its task; waits until nothing is left of it.

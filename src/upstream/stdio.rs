@@ -1,6 +1,7 @@
 //! A server that is a child process: one message a line.
 
 use std::{
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -13,8 +14,15 @@ use tokio::{
     time,
 };
 
-use super::{Error, channel::Channel, news::News, open::Means, server::Program};
+use super::{
+    Error,
+    channel::Channel,
+    news::News,
+    open::Means,
+    server::{MASK, Program},
+};
 use crate::{
+    config::Secret,
     mcp::{Line, Lines},
     queue,
 };
@@ -47,7 +55,7 @@ pub(super) fn open(
     means: &Means,
     news: Arc<News>,
 ) -> Result<Arc<Channel>, Error> {
-    let mut child = spawn(program, &means.environment)?;
+    let mut child = spawn(program, means)?;
     let tasks = &means.tasks;
     let (out, outgoing) = queue::channel();
     let channel = Channel::new(out, news, tasks.clone());
@@ -70,8 +78,9 @@ pub(super) fn open(
         tasks.spawn(writer);
     }
     let (trace, watched) = (means.traces.leave(), Arc::clone(&channel));
+    let secrets: Vec<Secret> = program.env.values().cloned().collect();
     tasks.spawn(async move {
-        watch(child, watched, complaints).await;
+        watch(child, watched, (complaints, secrets)).await;
         drop(trace);
     });
     Ok(channel)
@@ -87,12 +96,22 @@ pub(super) fn passed_on(all: impl IntoIterator<Item = (String, String)>) -> Envi
         .collect()
 }
 
-fn spawn(program: &Program, environment: &Environment) -> Result<Child, Error> {
-    let mut command = Command::new(&program.command);
+/// Starts the program, by the warden if there is one.
+fn spawn(program: &Program, means: &Means) -> Result<Child, Error> {
+    let found = find(program, &means.environment)?;
+    let mut command = match &means.warden {
+        None => Command::new(&found),
+        Some(warden) => {
+            let mut command = Command::new(warden);
+            let hub = std::process::id().to_string();
+            command.arg0("maru").args(["child", &hub, "--"]).arg(&found);
+            command
+        }
+    };
     command
         .args(&program.args)
         .env_clear()
-        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .envs(means.environment.iter().map(|(name, value)| (name, value)))
         .envs(
             program
                 .env
@@ -114,6 +133,32 @@ fn spawn(program: &Program, environment: &Environment) -> Result<Child, Error> {
         };
         Error::Refused(format!("cannot start {}: {why}", program.command))
     })
+}
+
+/// The program's own path: what is started later is what was found now.
+fn find(program: &Program, environment: &Environment) -> Result<PathBuf, Error> {
+    let name = Path::new(&program.command);
+    let path = environment.iter().find(|(name, _)| name == "PATH");
+    let folders = path.map_or("", |(_, value)| value.as_str()).split(':');
+    let found = match name.is_absolute() {
+        true => Some(name.to_owned()).filter(|it| it.exists()),
+        false => folders
+            .filter(|it| it.starts_with('/'))
+            .map(|it| Path::new(it).join(name))
+            .find(|it| can_run(it)),
+    };
+    let refused = |why: &str| Error::Refused(format!("cannot start {}: {why}", program.command));
+    match found {
+        None => Err(refused("not found")),
+        Some(found) if !can_run(&found) => Err(refused("permission denied")),
+        Some(found) => Ok(found),
+    }
+}
+
+fn can_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata()
+        .is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
 /// Reads messages until the program closes its output.
@@ -184,7 +229,11 @@ async fn keep_complaints(mut stderr: impl AsyncRead + Unpin, complaints: Complai
 }
 
 /// Waits for the end of the program, or brings it about.
-async fn watch(mut child: Child, channel: Arc<Channel>, complaints: Complaints) {
+async fn watch(
+    mut child: Child,
+    channel: Arc<Channel>,
+    (complaints, secrets): (Complaints, Vec<Secret>),
+) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
@@ -195,7 +244,7 @@ async fn watch(mut child: Child, channel: Arc<Channel>, complaints: Complaints) 
         Some(status) => {
             // What it said last may still be in the pipe.
             time::sleep(Duration::from_millis(20)).await;
-            channel.lose(cause(status, &complaints));
+            channel.lose(cause(status, &complaints, &secrets));
         }
         None => end(&mut child, group).await,
     }
@@ -224,7 +273,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-fn cause(status: ExitStatus, complaints: &Complaints) -> Error {
+fn cause(status: ExitStatus, complaints: &Complaints, secrets: &[Secret]) -> Error {
     let kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept);
     let clean =
@@ -240,6 +289,15 @@ fn cause(status: ExitStatus, complaints: &Complaints) -> Error {
     };
     Error::Ended {
         how,
-        said: last.last().map(|line| line.trim().to_owned()),
+        said: last.last().map(|line| redacted(line.trim(), secrets)),
     }
+}
+
+/// The text without the secrets that the program was given.
+fn redacted(text: &str, secrets: &[Secret]) -> String {
+    let telling = |it: &&Secret| it.reveal().len() >= 4;
+    secrets
+        .iter()
+        .filter(telling)
+        .fold(text.to_owned(), |text, it| text.replace(it.reveal(), MASK))
 }

@@ -8,5 +8,7 @@ mod floods;
 mod http;
 mod reconnect;
 mod stdio;
+mod warden;
 
+pub(crate) use bench::PYTHON;
 pub(crate) use evil::free_port;

@@ -34,7 +34,7 @@ impl TestHub {
             ..Config::default()
         };
         change(&mut config);
-        let running = app::start(config).await.unwrap();
+        let running = Box::pin(app::start(config)).await.unwrap();
         Self {
             address: running.address.to_string(),
             running,
@@ -44,7 +44,7 @@ impl TestHub {
 
     /// A hub on a directory that outlives it.
     pub(crate) async fn open(config: Config) -> Self {
-        let running = app::start(config).await.unwrap();
+        let running = Box::pin(app::start(config)).await.unwrap();
         Self {
             address: running.address.to_string(),
             running,
@@ -124,6 +124,13 @@ impl TestHub {
             Value::Null => ask.send().await,
             body => ask.body(&body.to_string()).send().await,
         }
+    }
+
+    /// Makes a token and returns its secret.
+    pub(crate) async fn token(&self, body: Value) -> String {
+        let made = self.admin("POST", "/api/tokens", body).await;
+        assert_eq!(made.status, 201);
+        made.json().await["token"].as_str().unwrap().to_owned()
     }
 
     /// The names of all tools, each followed by a space.

@@ -11,7 +11,9 @@
     reason = "tests are to be read, not to be fast"
 )]
 
+mod access;
 mod agent;
+mod audit;
 mod cli;
 mod client_conformance;
 mod clients;
@@ -22,21 +24,27 @@ mod docs;
 mod door;
 mod doors;
 mod expression;
+mod failing;
 mod faults;
 mod fixture;
 mod fixture_server;
+mod fuzz;
 mod hostile;
 mod hub;
 mod kill9;
 mod modern;
 mod openai;
 mod postgres;
+mod rates;
 mod registry;
 mod retrieval;
+mod secrets;
 mod servers;
 mod sessions;
 mod source;
 mod store;
+mod telemetry;
 mod tidy;
+mod trust;
 mod upstream;
 mod wire;

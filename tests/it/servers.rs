@@ -218,25 +218,18 @@ async fn wrong_registrations_name_the_field() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn documented_routes_exist() {
-    let hub = TestHub::start().await;
-    let document = Ask::new(&hub.address, "GET", "/api/openapi.json")
-        .send()
-        .await
-        .json()
-        .await;
+#[test]
+fn documented_routes_exist() {
+    let text = include_str!("../../docs/openapi.json");
+    let document: Value = serde_json::from_str(text).unwrap();
+    let known: Vec<String> = maru::api::rules()
+        .iter()
+        .map(|it| format!("{} {}", it.method, it.path.replace("{*", "{")))
+        .collect();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
-            let method: &'static str = method.to_uppercase().leak();
-            let reply = hub
-                .admin(method, &path.replace("{name}", "nobody"), json!({}))
-                .await;
-            assert_ne!(reply.status, 405, "{method} {path}");
-            assert!(
-                !reply.text().await.contains("nothing is here"),
-                "{method} {path}"
-            );
+            let route = format!("{} {path}", method.to_uppercase());
+            assert!(known.contains(&route), "{route}");
         }
     }
 }
@@ -313,6 +306,7 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
         description: None,
         version: None,
         auto_connect: false,
+        trust: None,
     };
     let hub =
         TestHub::with(|config| config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")]).await;

@@ -118,6 +118,7 @@ fn server(name: &str) -> ServerRow {
         auto_connect: false,
         enabled: true,
         origin: "api".to_owned(),
+        trust: "pin".to_owned(),
         created_at: TIME,
         updated_at: TIME,
     }

@@ -27,6 +27,7 @@ impl TestHub {
             config,
             version: None,
             auto_connect: true,
+            trust: None,
         };
         let registered = self.running.servers().register(&draft, Origin::Api).await;
         registered.unwrap()

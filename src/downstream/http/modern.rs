@@ -75,7 +75,7 @@ fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
 /// Parameters that the tool mirrors in headers of their own.
 fn check_mirrors(arrival: &Arrival, params: &Params<'_>) -> Result<(), RpcError> {
     let snapshot = arrival.engine.catalog().snapshot();
-    let view = snapshot.view(&arrival.caller.scope)?;
+    let view = snapshot.seen(&arrival.caller)?;
     let Some(offer) = view.tools.get(&Params::text(params.name, "name")?) else {
         return Ok(());
     };
@@ -103,6 +103,7 @@ fn mismatch(header: &str) -> RpcError {
 fn status(outcome: &Result<String, RpcError>) -> StatusCode {
     match outcome {
         Err(why) if why.code == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        Err(why) if why.code == code::FORBIDDEN => StatusCode::FORBIDDEN,
         Err(why) if why.code == code::MISSING_CAPABILITY => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }

@@ -48,15 +48,16 @@ impl Hub {
             local: true,
             ..Policy::default()
         };
+        let store = Store::in_memory().await?;
         let manager = Manager::start(Start {
-            store: Store::in_memory().await?,
+            store: store.clone(),
             rules: Rules {
                 policy: policy.clone(),
                 ..Rules::default()
             },
             settings: Settings::new(
                 &Mcp::default(),
-                Arc::clone(&catalog),
+                (Arc::clone(&catalog), store.clone()),
                 policy,
                 [],
                 tasks.clone(),
@@ -75,10 +76,7 @@ impl Hub {
         ensure!(view.status.state == State::Connected, "{cause}");
         Ok(Self {
             catalog,
-            caller: Caller {
-                principal: Principal::local(),
-                scope: Scope::Server(SERVER.into()),
-            },
+            caller: Caller::new(Principal::local(), Scope::Server(SERVER.into())),
             version,
             tasks,
             _manager: manager,

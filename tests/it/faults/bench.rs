@@ -50,7 +50,7 @@ pub(super) enum Expected {
 pub(super) const LATE: Expected = Expected::Fails("did not answer within 2s");
 
 /// The interpreter itself: what is found by its name may be a script.
-pub(super) static PYTHON: LazyLock<String> = LazyLock::new(|| {
+pub(crate) static PYTHON: LazyLock<String> = LazyLock::new(|| {
     let asked = Command::new("python3")
         .args(["-c", "import sys; print(sys.executable)"])
         .output();

@@ -80,7 +80,16 @@ async fn openai_python_and_langchain() {
     assert_eq!(openai["missing"], "NotFoundError");
     assert_eq!(
         openai["models"],
-        json!(["broken", "call", "missing", "text"])
+        json!([
+            "agent/broken",
+            "agent/call",
+            "agent/missing",
+            "agent/text",
+            "broken",
+            "call",
+            "missing",
+            "text"
+        ])
     );
     assert_eq!(openai["vectors"], 2);
     assert_eq!(seen["langchain"]["invalid"], 0);

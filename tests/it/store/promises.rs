@@ -64,6 +64,7 @@ async fn servers_come_back_as_they_went_by_name(store: Store) {
         auto_connect: true,
         enabled: false,
         origin: "file".to_owned(),
+        trust: "pin".to_owned(),
         created_at: -1,
         updated_at: TIME + 1,
         ..server("서버")
@@ -118,6 +119,7 @@ async fn change_spares_the_id_and_the_beginning(store: Store) {
         auto_connect: true,
         enabled: false,
         origin: "file".to_owned(),
+        trust: "pin".to_owned(),
         updated_at: TIME + 1,
         ..server("one")
     };
@@ -141,9 +143,5 @@ async fn deleted_server_is_gone(store: Store) {
 }
 
 fn token(role: &str, byte: u8) -> TokenRow {
-    TokenRow {
-        name: "someone".to_owned(),
-        role: role.to_owned(),
-        hash: [byte; 32],
-    }
+    TokenRow::new("someone", role, [byte; 32])
 }

@@ -1,0 +1,10 @@
+-- Definitions of tools that were accepted, and which servers may change theirs.
+CREATE TABLE tool_pin (
+    server      TEXT    NOT NULL,
+    tool        TEXT    NOT NULL,
+    digest      BLOB    NOT NULL,
+    definition  TEXT,
+    accepted_at INTEGER NOT NULL,
+    PRIMARY KEY (server, tool)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE mcp_servers ADD COLUMN trust VARCHAR(10) NOT NULL DEFAULT 'pin';

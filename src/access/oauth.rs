@@ -1,0 +1,219 @@
+//! Callers who come with a token of somebody else's authorisation server.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{Request, body::Bytes, header};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+use tracing::{info, warn};
+
+use super::{
+    Denied, Principal, Role, Token,
+    jwt::{self, Claims, Expected},
+    keys::Keys,
+};
+use crate::{
+    clock, config,
+    outbound::{Client, Policy, Tls},
+};
+
+/// How long the issuer may take to send its keys.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An unknown key makes us look for new ones, but not more often than this.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Tokens whose signature was checked are remembered.
+const REMEMBERED: usize = 1024;
+
+/// What is believed of the authorisation server.
+#[derive(Debug)]
+pub struct OAuth {
+    issuer: String,
+    resource: String,
+    scopes: [(Role, Vec<String>); 3],
+    place: Place,
+    keys: RwLock<Arc<Keys>>,
+    checked: Mutex<HashMap<[u8; 32], (Principal, i64)>>,
+    /// One look for new keys at a time.
+    turn: Semaphore,
+    looked: Mutex<Option<Instant>>,
+}
+
+/// Where the issuer's keys are.
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Url(Arc<Client>, String),
+}
+
+impl OAuth {
+    /// What the settings ask for, if they do.
+    pub fn new(settings: &config::OAuth, policy: &Policy) -> Result<Option<Self>, String> {
+        let (Some(issuer), Some(resource)) = (&settings.issuer, &settings.resource) else {
+            return Ok(None);
+        };
+        let place = match (&settings.jwks_file, &settings.jwks_url) {
+            (Some(path), _) => Place::File(path.clone()),
+            (None, Some(url)) => {
+                let judged = policy.judge(url);
+                let target = judged.map_err(|why| format!("oauth.jwks_url: {why}"))?;
+                let path = target.path.clone();
+                Place::Url(Client::new(target, Tls::default()), path)
+            }
+            (None, None) => return Err("oauth.jwks_url is missing".to_owned()),
+        };
+        Ok(Some(Self {
+            issuer: issuer.clone(),
+            resource: resource.clone(),
+            scopes: [
+                (Role::Admin, settings.admin_scopes.clone()),
+                (Role::Agent, settings.agent_scopes.clone()),
+                (Role::Reader, settings.reader_scopes.clone()),
+            ],
+            place,
+            keys: RwLock::default(),
+            checked: Mutex::default(),
+            turn: Semaphore::new(1),
+            looked: Mutex::default(),
+        }))
+    }
+
+    /// What clients are told of where to get a token (RFC 9728).
+    pub fn metadata(&self) -> Value {
+        let scopes = self.scopes.iter().rev().flat_map(|(_, scopes)| scopes);
+        json!({
+            "resource": self.resource,
+            "authorization_servers": [self.issuer],
+            "scopes_supported": scopes.collect::<Vec<_>>(),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "maru",
+        })
+    }
+
+    /// Where that is told.
+    pub fn metadata_url(&self) -> String {
+        let (scheme, rest) = self.resource.split_once("://").unwrap_or_default();
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = path.trim_end_matches('/');
+        let gap = if path.is_empty() { "" } else { "/" };
+        format!("{scheme}://{host}/.well-known/oauth-protected-resource{gap}{path}")
+    }
+
+    /// Scopes that make someone a `role`.
+    pub fn scopes_of(&self, role: Role) -> &[String] {
+        let found = self.scopes.iter().find(|(it, _)| *it == role);
+        found.map_or(&[], |(_, scopes)| scopes.as_slice())
+    }
+
+    /// Whose token this is. The error `UnknownKey` may pass after [`refresh`](Self::refresh).
+    pub(super) fn identify(&self, token: &Token, hash: [u8; 32]) -> Result<Principal, Denied> {
+        let now = clock::now() / 1000;
+        if let Some((principal, until)) = self.checked().get(&hash)
+            && *until > now
+        {
+            return Ok(principal.clone());
+        }
+        if !jwt::looks_signed(token.reveal()) {
+            return Err(Denied::Unknown);
+        }
+        let keys = Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner));
+        let expected = Expected {
+            issuer: &self.issuer,
+            audience: &self.resource,
+            now,
+        };
+        let claims = jwt::read(token.reveal(), &keys, &expected)?;
+        let principal = self.principal(&claims)?;
+        self.remember(hash, &principal, claims.expires, now);
+        Ok(principal)
+    }
+
+    /// Looks for new keys, unless somebody just did.
+    pub async fn refresh(&self) {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return;
+        };
+        let recent = |it: Instant| it.elapsed() < AGAIN;
+        if lock(&self.looked).is_some_and(recent) {
+            return;
+        }
+        *lock(&self.looked) = Some(Instant::now());
+        let text = match &self.place {
+            Place::File(path) => fs::read(path).map_err(|error| error.kind().to_string()),
+            Place::Url(client, path) => {
+                let fetched = timeout(PATIENCE, fetch(client, path)).await;
+                fetched.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")))
+            }
+        };
+        match text.and_then(|it| Keys::read(&it)) {
+            Ok(keys) => {
+                info!("the issuer's keys are read");
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+                // A key that is gone must not live on in what it signed.
+                self.checked().clear();
+            }
+            Err(why) => warn!("the keys of oauth.issuer are not known: {why}"),
+        }
+    }
+
+    fn principal(&self, claims: &Claims) -> Result<Principal, Denied> {
+        let has = |scopes: &[String]| scopes.iter().any(|it| claims.scopes.contains(it));
+        let role = self.scopes.iter().find(|(_, scopes)| has(scopes));
+        let (role, _) = role.ok_or(Denied::Unfit("it has none of the scopes that maru knows"))?;
+        // Names of maru's own tokens have no colon.
+        Ok(Principal::new(
+            &format!("oauth:{}", claims.subject),
+            *role,
+            None,
+        ))
+    }
+
+    fn remember(&self, hash: [u8; 32], principal: &Principal, expires: i64, now: i64) {
+        let mut checked = self.checked();
+        if checked.len() >= REMEMBERED {
+            checked.retain(|_, (_, until)| *until > now);
+        }
+        if checked.len() < REMEMBERED {
+            // Not longer than a new key takes to be seen.
+            let until = expires.min(now + 300);
+            checked.insert(hash, (principal.clone(), until));
+        }
+    }
+
+    fn checked(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Principal, i64)>> {
+        lock(&self.checked)
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn fetch(client: &Arc<Client>, path: &str) -> Result<Vec<u8>, String> {
+    let request = Request::get(path)
+        .header(header::HOST, client.target().authority())
+        .header(header::ACCEPT, "application/json")
+        .body(Full::<Bytes>::default())
+        .map_err(|error| error.to_string())?;
+    let mut reply = client
+        .send(request)
+        .await
+        .map_err(|error| error.to_string())?;
+    match reply.status.as_u16() {
+        200 => reply
+            .text()
+            .await
+            .map(Into::into)
+            .map_err(|error| error.to_string()),
+        status => Err(format!("the issuer answered with status {status}")),
+    }
+}

@@ -1,0 +1,174 @@
+//! `/api/audit`: who did what; and the note that every change leaves.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Query, State},
+    http::{Request, StatusCode},
+    response::Response,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower_service::Service as _;
+
+use super::{Hub, body, routes::Rule, servers::error};
+use crate::{
+    access::Principal,
+    audit::{Change, redacted},
+    downstream::http::reply,
+    journal::RequestId,
+    store::{AuditFilter, AuditRow},
+};
+
+const USUAL: i64 = 100;
+const MOST: i64 = 1000;
+
+/// Requests that were not let in.
+#[derive(Debug, Default)]
+pub struct TurnedAway {
+    unauthorized: AtomicU64,
+    forbidden: AtomicU64,
+}
+
+/// Who made a change, and by which route.
+pub(super) struct Maker {
+    pub(super) principal: Principal,
+    pub(super) from: Option<IpAddr>,
+    pub(super) rule: Rule,
+}
+
+/// What is asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    limit: Option<i64>,
+    before: Option<i64>,
+    since: Option<i64>,
+    principal: Option<String>,
+    action: Option<String>,
+    target: Option<String>,
+    outcome: Option<String>,
+    request: Option<String>,
+}
+
+/// `GET /api/audit`.
+pub(super) async fn list(State(hub): State<Arc<Hub>>, Query(wanted): Query<Wanted>) -> Response {
+    let filter = AuditFilter {
+        before: wanted.before,
+        since: wanted.since,
+        principal: wanted.principal,
+        action: wanted.action,
+        target: wanted.target,
+        outcome: wanted.outcome,
+        request: wanted.request,
+        limit: wanted.limit.unwrap_or(USUAL).clamp(1, MOST),
+    };
+    match hub.audit.list(&filter).await {
+        Ok(rows) => {
+            let rows: Value = rows.iter().map(shown).collect();
+            reply::json(StatusCode::OK, rows.to_string())
+        }
+        Err(why) => {
+            tracing::error!("the audit records could not be read: {why}");
+            error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
+        }
+    }
+}
+
+/// Makes a change and notes it; nobody hears of a change that is not noted.
+pub(super) async fn noted(
+    hub: Arc<Hub>,
+    mut router: Router,
+    maker: Maker,
+    request: Request<Body>,
+) -> Response {
+    let (started, id) = (Instant::now(), RequestId::next());
+    let (parts, body) = request.into_parts();
+    let body = match body::read(body, hub.max_body_bytes).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let (path, arguments) = (parts.uri.path().to_owned(), redacted(&body));
+    let request = Request::from_parts(parts, Body::from(body));
+    let response = match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let change = Change {
+        principal: maker.principal.name(),
+        from: maker.from,
+        action: maker.rule.action(),
+        target: &path,
+        arguments,
+        status: response.status().as_u16(),
+        took: started.elapsed(),
+        request: id.to_string(),
+    };
+    tracing::info!(request = %id, principal = change.principal, status = change.status, "{} {path}", maker.rule.method);
+    match hub.audit.record(&change).await {
+        Ok(()) => response,
+        Err(why) => {
+            tracing::error!("a change could not be noted: {why}");
+            let why = "the change could not be noted in the audit log; see whether it was made";
+            error(StatusCode::SERVICE_UNAVAILABLE, why, None)
+        }
+    }
+}
+
+impl Maker {
+    /// Notes that they were refused.
+    pub(super) fn refused(&self, hub: &Hub, path: &str) {
+        hub.audit.note(&Change {
+            principal: self.principal.name(),
+            from: self.from,
+            action: self.rule.action(),
+            target: path,
+            arguments: String::new(),
+            status: StatusCode::FORBIDDEN.as_u16(),
+            took: std::time::Duration::ZERO,
+            request: RequestId::next().to_string(),
+        });
+    }
+}
+
+impl TurnedAway {
+    pub(super) fn count(&self, status: StatusCode) {
+        match status {
+            StatusCode::UNAUTHORIZED => self.unauthorized.fetch_add(1, Relaxed),
+            StatusCode::FORBIDDEN => self.forbidden.fetch_add(1, Relaxed),
+            _ => 0,
+        };
+    }
+
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (
+            self.unauthorized.load(Relaxed),
+            self.forbidden.load(Relaxed),
+        )
+    }
+}
+
+fn shown(row: &AuditRow) -> Value {
+    json!({
+        "id": row.id,
+        "at": row.at,
+        "principal": row.principal,
+        "from": row.origin,
+        "client": row.client,
+        "action": row.action,
+        "target": row.target,
+        "arguments": row.arguments,
+        "outcome": row.outcome,
+        "tookMicroseconds": row.took,
+        "request": row.request,
+    })
+}

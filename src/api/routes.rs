@@ -1,0 +1,359 @@
+//! Every route and who may use it: one table. What is not in it is not there.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    routing::{MethodFilter, MethodRouter, on},
+};
+
+use super::{
+    Hub, audit, custom, generate, health, limits, mcp, metadata, metrics, openai, registry, runs,
+    servers, sources, tokens,
+};
+use crate::access::{Principal, Role};
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
+/// The table.
+fn all() -> Vec<Route> {
+    vec![
+        // The doors. Who may call and who may only list is told apart behind them.
+        reader(POST, "/mcp", mcp::all).filtered(),
+        reader(GET, "/mcp", mcp::all).filtered(),
+        reader(DELETE, "/mcp", mcp::all).filtered(),
+        reader(GET, "/mcp/s/{name}", mcp::server).filtered(),
+        reader(POST, "/mcp/s/{name}", mcp::server).filtered(),
+        reader(DELETE, "/mcp/s/{name}", mcp::server).filtered(),
+        reader(GET, "/sse", mcp::sse).filtered(),
+        reader(POST, "/sse", mcp::sse).filtered(),
+        reader(DELETE, "/sse", mcp::sse).filtered(),
+        reader(POST, "/sse/message", mcp::sse_message).filtered(),
+        // Servers.
+        admin(POST, "/mcp/add", registry::add),
+        admin(DELETE, "/mcp/remove", registry::remove),
+        reader(GET, "/mcp/list", registry::list).filtered(),
+        reader(GET, "/api/mcp/servers", servers::list).filtered(),
+        admin(POST, "/api/mcp/servers", servers::register),
+        reader(GET, "/api/mcp/servers/{name}", servers::show).filtered(),
+        admin(PUT, "/api/mcp/servers/{name}", servers::update),
+        admin(DELETE, "/api/mcp/servers/{name}", servers::remove),
+        admin(POST, "/api/mcp/servers/{name}/connect", servers::connect),
+        admin(
+            POST,
+            "/api/mcp/servers/{name}/disconnect",
+            servers::disconnect,
+        ),
+        admin(POST, "/api/mcp/servers/{name}/enable", servers::enable),
+        admin(POST, "/api/mcp/servers/{name}/disable", servers::disable),
+        admin(POST, "/api/mcp/servers/{name}/accept", servers::accept_all),
+        admin(
+            POST,
+            "/api/mcp/servers/{name}/tools/{tool}/accept",
+            servers::accept,
+        ),
+        admin(POST, "/api/mcp/import", servers::import),
+        // Databases.
+        reader(GET, "/api/sources", sources::list),
+        reader(GET, "/api/sources/{name}/tables", sources::tables),
+        reader(GET, "/api/sources/{name}/tables/{table}", sources::columns),
+        // Tools that people make.
+        reader(GET, "/api/custom-tools", custom::list),
+        admin(POST, "/api/custom-tools", custom::create),
+        admin(POST, "/api/custom-tools/test", custom::test),
+        reader(GET, "/api/custom-tools/{name}", custom::show),
+        admin(PUT, "/api/custom-tools/{name}", custom::update),
+        admin(DELETE, "/api/custom-tools/{name}", custom::remove),
+        admin(POST, "/api/custom-tools/{name}/activate", custom::activate),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/deactivate",
+            custom::deactivate,
+        ),
+        reader(GET, "/api/custom-tools/{name}/versions", custom::versions),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/versions/{version}/restore",
+            custom::restore,
+        ),
+        // Models, and the loop that lets them use tools.
+        agent(POST, "/v1/chat/completions", openai::post).filtered(),
+        agent(GET, "/v1/models", openai::list).filtered(),
+        agent(GET, "/v1/models/{*name}", openai::show).filtered(),
+        agent(POST, "/v1/embeddings", openai::embed).filtered(),
+        reader(GET, "/api/models", openai::status),
+        agent(POST, "/generate", generate::plain).filtered(),
+        agent(POST, "/generate_with_mcp", generate::with_tools).filtered(),
+        // Everyone has runs of their own.
+        agent(GET, "/api/runs", runs::list).filtered(),
+        agent(GET, "/api/runs/{id}", runs::show).filtered(),
+        agent(POST, "/api/runs/{id}/calls/{call}/approve", runs::approve).filtered(),
+        agent(POST, "/api/runs/{id}/calls/{call}/refuse", runs::refuse).filtered(),
+        // Who may do what, and how often.
+        admin(GET, "/api/tokens", tokens::list),
+        admin(POST, "/api/tokens", tokens::create),
+        admin(DELETE, "/api/tokens/{name}", tokens::revoke),
+        reader(GET, "/api/limits", limits::list),
+        admin(PUT, "/api/limits/{target_type}/{target_id}", limits::set),
+        admin(
+            DELETE,
+            "/api/limits/{target_type}/{target_id}",
+            limits::remove,
+        ),
+        admin(GET, "/api/audit", audit::list),
+        // About maru itself.
+        reader(GET, "/metrics", metrics::show),
+        reader(GET, "/api/openapi.json", health::openapi).filtered(),
+        reader(GET, "/readyz", health::ready).filtered(),
+        everyone(GET, "/healthz", health::alive),
+        everyone(GET, "/.well-known/oauth-protected-resource", metadata::show),
+        everyone(
+            GET,
+            "/.well-known/oauth-protected-resource/{*resource}",
+            metadata::show,
+        ),
+    ]
+}
+
+/// A row of the table.
+struct Route {
+    rule: Rule,
+    handler: MethodRouter<Arc<Hub>>,
+}
+
+/// Who may use a route.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its method.
+    pub method: Method,
+    /// Its path; `{name}` stands for one step, `{*name}` for the rest.
+    pub path: &'static str,
+    /// The least role that it needs; `None` if everyone may use it.
+    pub needs: Option<Role>,
+    /// Whether it shows a restricted token only what that is good for; others
+    /// are closed to such tokens.
+    filtered: bool,
+}
+
+/// The rules, for the gate.
+#[derive(Clone, Debug)]
+pub(super) struct Rules(Arc<[Rule]>);
+
+/// What the table says about a request.
+#[derive(Debug)]
+pub(super) enum Verdict<'a> {
+    /// This rule decides.
+    Rule(&'a Rule),
+    /// The path is there, with these methods.
+    OtherMethods(String),
+    /// Nothing is there.
+    Nothing,
+}
+
+/// The rules and the router behind them.
+pub(super) fn build(hub: &Arc<Hub>) -> (Rules, Router) {
+    let mut router = Router::new();
+    let mut rules = Vec::new();
+    for Route { rule, handler } in all() {
+        router = router.route(rule.path, handler);
+        rules.push(rule);
+    }
+    (Rules(rules.into()), router.with_state(Arc::clone(hub)))
+}
+
+/// Every rule, to be looked at.
+pub fn rules() -> Vec<Rule> {
+    all().into_iter().map(|it| it.rule).collect()
+}
+
+impl Rules {
+    /// The rule for a request. `HEAD` is a `GET` without its body.
+    pub(super) fn find(&self, method: &Method, path: &str) -> Verdict<'_> {
+        let method = if method == Method::HEAD { &GET } else { method };
+        // As the router: of two that fit, the one with the earlier fixed step.
+        let fitting = self.0.iter().filter(|it| fits(it.path, path));
+        let best = fitting.min_by_key(|it| shape(it.path));
+        let Some(best) = best else {
+            return Verdict::Nothing;
+        };
+        let here = || self.0.iter().filter(|it| it.path == best.path);
+        match here().find(|it| it.method == *method) {
+            Some(rule) => Verdict::Rule(rule),
+            None => {
+                let known: Vec<&str> = here().map(|it| it.method.as_str()).collect();
+                Verdict::OtherMethods(known.join(", "))
+            }
+        }
+    }
+}
+
+impl Rule {
+    /// Whether using it changes something that admins decide.
+    pub(super) fn is_change(&self) -> bool {
+        self.needs == Some(Role::Admin) && self.method != GET
+    }
+
+    /// Method and route.
+    pub(super) fn action(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    /// Whether `principal` may use the route.
+    pub(super) fn admits(&self, principal: &Principal) -> bool {
+        let role = self.needs.is_none_or(|needed| principal.role() >= needed);
+        role && (self.filtered || principal.grants().is_none())
+    }
+}
+
+impl Route {
+    /// It shows everyone what they may see.
+    fn filtered(mut self) -> Self {
+        self.rule.filtered = true;
+        self
+    }
+}
+
+fn everyone<H: Handler<T, Arc<Hub>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> Route {
+    route(None, method, path, handler)
+}
+
+fn reader<H: Handler<T, Arc<Hub>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> Route {
+    route(Some(Role::Reader), method, path, handler)
+}
+
+fn agent<H: Handler<T, Arc<Hub>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> Route {
+    route(Some(Role::Agent), method, path, handler)
+}
+
+fn admin<H: Handler<T, Arc<Hub>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> Route {
+    route(Some(Role::Admin), method, path, handler)
+}
+
+fn route<H: Handler<T, Arc<Hub>>, T: 'static>(
+    needs: Option<Role>,
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> Route {
+    let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
+    let rule = Rule {
+        method,
+        path,
+        needs,
+        filtered: false,
+    };
+    let handler = on(filter, handler);
+    Route { rule, handler }
+}
+
+/// Whether `path` is one that `pattern` stands for.
+fn fits(pattern: &str, path: &str) -> bool {
+    let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (pattern.next(), path.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(step)) if wanted.starts_with("{*") => return !step.is_empty(),
+            (Some(wanted), Some(step)) if wanted.starts_with('{') && !step.is_empty() => (),
+            (Some(wanted), Some(step)) if wanted == step => (),
+            _ => return false,
+        }
+    }
+}
+
+/// Which steps are open: the least is the pattern that says most.
+fn shape(pattern: &str) -> Vec<u8> {
+    let open = |step: &str| match step {
+        step if step.starts_with("{*") => 2,
+        step => u8::from(step.starts_with('{')),
+    };
+    pattern.split('/').map(open).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_in_the_router() {
+        for (pattern, path, expected) in [
+            ("/mcp", "/mcp", true),
+            ("/mcp", "/mcp/", false),
+            ("/mcp", "//mcp", false),
+            ("/a/{x}", "/a/b", true),
+            ("/a/{x}", "/a/", false),
+            ("/a/{x}", "/a/b/c", false),
+            ("/a/{*x}", "/a/b/c", true),
+            ("/a/{*x}", "/a/", false),
+            ("/a/{*x}", "/a", false),
+        ] {
+            assert_eq!(fits(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn fixed_step_wins_over_an_open_one() {
+        let rules = Rules(rules().into());
+        let path = |method: &Method, path: &str| match rules.find(method, path) {
+            Verdict::Rule(rule) => rule.path,
+            Verdict::OtherMethods(_) => "other",
+            Verdict::Nothing => "nothing",
+        };
+        assert_eq!(
+            path(&POST, "/api/custom-tools/test"),
+            "/api/custom-tools/test"
+        );
+        assert_eq!(path(&PUT, "/api/custom-tools/test"), "other");
+        assert_eq!(
+            path(&PUT, "/api/custom-tools/x"),
+            "/api/custom-tools/{name}"
+        );
+        assert_eq!(path(&Method::HEAD, "/healthz"), "/healthz");
+        assert_eq!(path(&GET, "/healthz/../api/tokens"), "nothing");
+    }
+
+    #[test]
+    fn nothing_that_writes_is_open_to_less_than_an_admin() {
+        let doors = [
+            "/mcp",
+            "/mcp/s/{name}",
+            "/sse",
+            "/sse/message",
+            "/v1/chat/completions",
+            "/v1/embeddings",
+            "/generate",
+            "/generate_with_mcp",
+            "/api/runs/{id}/calls/{call}/approve",
+            "/api/runs/{id}/calls/{call}/refuse",
+        ];
+        for rule in rules() {
+            let writes = rule.method != GET && !doors.contains(&rule.path);
+            assert!(
+                !writes || rule.needs == Some(Role::Admin),
+                "{} {}",
+                rule.method,
+                rule.path
+            );
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Who did what, kept in the store: calls in batches, changes before they are
+//! acknowledged. Nothing that looks like a secret is written.
+
+mod redact;
+
+use std::{
+    future::ready,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, time};
+use tracing::warn;
+
+use crate::{
+    clock,
+    config::{self, Audit as Settings},
+    journal::{Journal, Record, masked},
+    store::{self, AuditFilter, AuditRow, Store},
+    tasks::Tasks,
+};
+
+pub use redact::redacted;
+
+/// Calls that wait to be written; one more is lost, and counted.
+const QUEUE: usize = 16_384;
+/// Calls that are written together.
+const BATCH: usize = 1024;
+/// How long a call may wait for others.
+const SOON: Duration = Duration::from_millis(250);
+/// How soon a store that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often old records are removed.
+const TIDY: Duration = Duration::from_secs(60);
+/// Characters of arguments that are kept.
+const ARGUMENTS: usize = 1000;
+
+/// The audit log.
+#[derive(Debug)]
+pub struct Audit {
+    store: Store,
+    queue: mpsc::Sender<Item>,
+    lost: AtomicU64,
+}
+
+/// What waits to be written.
+#[derive(Debug)]
+enum Item {
+    Call(Arc<Record>),
+    Change(Box<AuditRow>),
+}
+
+/// A change that someone made, or tried to.
+#[derive(Clone, Debug)]
+pub struct Change<'a> {
+    /// Who.
+    pub principal: &'a str,
+    /// From where; absent from this machine.
+    pub from: Option<IpAddr>,
+    /// Method and route.
+    pub action: String,
+    /// The path.
+    pub target: &'a str,
+    /// The body, redacted.
+    pub arguments: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// How long it took.
+    pub took: Duration,
+    /// The request.
+    pub request: String,
+}
+
+impl Audit {
+    /// Begins to write what `journal` tells, until `tasks` stops.
+    pub fn start(store: Store, settings: &Settings, journal: &Journal, tasks: &Tasks) -> Arc<Self> {
+        let (queue, items) = mpsc::channel(QUEUE);
+        let audit = Arc::new(Self {
+            store,
+            queue,
+            lost: AtomicU64::new(0),
+        });
+        if settings.calls {
+            let told = Arc::clone(&audit);
+            journal.tell(Box::new(move |record| {
+                told.push(Item::Call(Arc::clone(record)));
+            }));
+        }
+        tasks.spawn(keep(
+            Arc::clone(&audit),
+            items,
+            settings.clone(),
+            tasks.clone(),
+        ));
+        audit
+    }
+
+    /// Notes a change; it is on disk when this returns.
+    pub async fn record(&self, change: &Change<'_>) -> Result<(), store::Error> {
+        self.store.add_audit(&[change.row()]).await
+    }
+
+    /// Notes a change that was refused, when there is time.
+    pub fn note(&self, change: &Change<'_>) {
+        self.push(Item::Change(Box::new(change.row())));
+    }
+
+    /// The newest records that fit, newest first.
+    pub async fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, store::Error> {
+        self.store.audit(filter).await
+    }
+
+    /// Records that wait, and those that were lost because too many did.
+    pub fn depth(&self) -> (usize, u64) {
+        let waiting = self.queue.max_capacity() - self.queue.capacity();
+        (waiting, self.lost.load(Relaxed))
+    }
+
+    fn push(&self, item: Item) {
+        if self.queue.try_send(item).is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Change<'_> {
+    fn row(&self) -> AuditRow {
+        AuditRow {
+            id: 0,
+            at: clock::now(),
+            principal: self.principal.to_owned(),
+            origin: origin(self.from),
+            client: None,
+            action: self.action.clone(),
+            target: short(self.target),
+            arguments: short(&self.arguments),
+            outcome: self.status.to_string(),
+            took: micros(self.took),
+            request: self.request.clone(),
+        }
+    }
+}
+
+fn call(record: &Record) -> AuditRow {
+    let asked = &record.asked;
+    AuditRow {
+        id: 0,
+        at: i64::try_from(record.at).unwrap_or(i64::MAX),
+        principal: asked.principal.to_string(),
+        origin: origin(asked.from),
+        client: asked.client.as_ref().map(ToString::to_string),
+        action: "tools/call".to_owned(),
+        target: asked.tool.to_string(),
+        arguments: short(&masked(&asked.arguments)),
+        outcome: record.outcome.as_str().to_owned(),
+        took: micros(record.took),
+        request: asked.request.to_string(),
+    }
+}
+
+/// Writes what comes, some at a time, and removes what is old.
+async fn keep(
+    audit: Arc<Audit>,
+    mut items: mpsc::Receiver<Item>,
+    settings: config::Audit,
+    tasks: Tasks,
+) {
+    let stop = tasks.stop();
+    let mut tidied = time::Instant::now();
+    let mut batch = Vec::new();
+    loop {
+        tokio::select! {
+            _ = items.recv_many(&mut batch, BATCH), if batch.is_empty() => (),
+            () = ready(()), if !batch.is_empty() => (),
+            () = stop.cancelled() => break,
+            () = time::sleep(TIDY) => (),
+        }
+        if !audit.write(&mut batch).await {
+            // What waits meanwhile is bounded.
+            let _stopped = time::timeout(AGAIN, stop.cancelled()).await;
+        }
+        if tidied.elapsed() >= TIDY {
+            tidied = time::Instant::now();
+            audit.shorten(&settings).await;
+        }
+        // Others come meanwhile, and go together.
+        if items.len() < BATCH {
+            let _stopped = time::timeout(SOON, stop.cancelled()).await;
+        }
+    }
+    while let Ok(item) = items.try_recv() {
+        batch.push(item);
+    }
+    if !audit.write(&mut batch).await {
+        warn!("{} audit records could not be written", batch.len());
+    }
+}
+
+impl Audit {
+    /// Writes all of them; if that fails they are kept for the next time.
+    async fn write(&self, batch: &mut Vec<Item>) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
+        let row = |item: &Item| match item {
+            Item::Call(record) => call(record),
+            Item::Change(row) => AuditRow::clone(row),
+        };
+        let rows: Vec<AuditRow> = batch.iter().map(row).collect();
+        match self.store.add_audit(&rows).await {
+            Ok(()) => {
+                batch.clear();
+                true
+            }
+            Err(error) => {
+                warn!(%error, "{} audit records wait until the store takes them", batch.len());
+                false
+            }
+        }
+    }
+
+    async fn shorten(&self, settings: &config::Audit) {
+        let before = clock::now() - i64::from(settings.max_days) * clock::DAY;
+        let done = self.store.shorten_audit(before, settings.max_records).await;
+        if let Err(error) = done {
+            warn!(%error, "old audit records could not be removed");
+        }
+    }
+}
+
+fn origin(from: Option<IpAddr>) -> String {
+    from.map_or("local".to_owned(), |it| it.to_string())
+}
+
+fn micros(took: Duration) -> i64 {
+    i64::try_from(took.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(ARGUMENTS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

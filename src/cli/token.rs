@@ -1,0 +1,155 @@
+//! `maru token`: who may come in.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{CANNOT, client::Remote, out, serve::block_on};
+use crate::{clock, config::Loaded};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Roles: a reader lists, an agent also calls tools, an admin changes maru.
+
+Examples:
+  maru token create laptop                          may list and call everything
+  maru token create dashboard --role reader
+  maru token create bot --server files --tool files__read_file --expires 30d
+  maru token list
+  maru token revoke bot"
+)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+    /// Print what the hub answers as JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a token; it is shown this once
+    Create(Create),
+    /// List the tokens, without their secrets
+    List,
+    /// Take a token back, at once
+    Revoke {
+        /// The token
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// Its name, as it stands in logs and audit
+    name: String,
+    /// reader, agent or admin
+    #[arg(long, default_value = "agent")]
+    role: String,
+    /// A server it is good for; without any it is good for all. maru's own tools are those of `maru`
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    /// A tool it is good for; without any it is good for all
+    #[arg(long = "tool", value_name = "NAME")]
+    tools: Vec<String>,
+    /// When it ends, such as 12h or 30d; without it never
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+}
+
+const ROUTE: &str = "/api/tokens";
+
+pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
+    let hub = Remote::open(loaded)?;
+    let (status, answer) = block_on(options.action.ask(&hub))?;
+    if !(200..300).contains(&status) {
+        let why = answer["error"]
+            .as_str()
+            .or(answer["error"]["message"].as_str());
+        out::complain(why.unwrap_or("the hub refused, without saying why"));
+        return Ok(ExitCode::from(CANNOT));
+    }
+    let text = match options.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
+        false => options.action.show(&answer),
+    };
+    out::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Action {
+    async fn ask(&self, hub: &Remote) -> Result<(u16, Value)> {
+        match self {
+            Self::Create(create) => hub.rest("POST", ROUTE, Some(&create.body()?)).await,
+            Self::List => hub.rest("GET", ROUTE, None).await,
+            Self::Revoke { name } => hub.rest("DELETE", &format!("{ROUTE}/{name}"), None).await,
+        }
+    }
+
+    fn show(&self, answer: &Value) -> String {
+        match self {
+            Self::Create(_) => format!("{}\n", answer["token"].as_str().unwrap_or_default()),
+            Self::List => table(answer.as_array().map_or(&[], Vec::as_slice)),
+            Self::Revoke { name } => format!("{name} is revoked\n"),
+        }
+    }
+}
+
+impl Create {
+    fn body(&self) -> Result<Value> {
+        let list = |it: &[String]| match it.is_empty() {
+            true => Value::Null,
+            false => json!(it),
+        };
+        let expires = self.expires.as_deref().map(duration).transpose()?;
+        Ok(json!({
+            "name": self.name,
+            "role": self.role,
+            "servers": list(&self.servers),
+            "tools": list(&self.tools),
+            "expiresAt": expires.map(|it| clock::now().saturating_add(it)),
+        }))
+    }
+}
+
+/// Milliseconds of `30m`, `12h` or `30d`.
+fn duration(text: &str) -> Result<i64> {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let unit = match unit {
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => clock::DAY,
+        _ => bail!("{text:?} is no time; write 30m, 12h or 30d"),
+    };
+    match number.parse::<i64>() {
+        Ok(number @ 1..=1_000_000) => Ok(number * unit),
+        _ => bail!("{text:?} is no time; write 30m, 12h or 30d"),
+    }
+}
+
+fn table(tokens: &[Value]) -> String {
+    let names = |value: &Value| match value.as_array() {
+        None => "all".to_owned(),
+        Some(all) if all.is_empty() => "none".to_owned(),
+        Some(all) => {
+            let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+            all.join(",")
+        }
+    };
+    let time = |value: &Value| value.as_i64().map_or("never".to_owned(), clock::text);
+    let head = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(tokens.iter().map(|it| {
+        vec![
+            it["name"].as_str().unwrap_or_default().to_owned(),
+            it["role"].as_str().unwrap_or_default().to_owned(),
+            names(&it["servers"]),
+            names(&it["tools"]),
+            time(&it["createdAt"]),
+            time(&it["expiresAt"]),
+        ]
+    }));
+    out::table(&rows)
+}

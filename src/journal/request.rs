@@ -1,0 +1,92 @@
+//! One request, wherever it goes: in the journal, the audit, traces and logs.
+
+use std::{
+    fmt,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The number of a request: that of its trace, if the client began one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    trace: u128,
+    /// The span of the client that asked, if it said so.
+    pub parent: Option<u64>,
+}
+
+/// Tells apart what two hubs, or two runs, give out.
+static RUN: LazyLock<u64> = LazyLock::new(|| {
+    let mut bytes = [0; 8];
+    // Without chance the numbers of two runs are the same, which is no harm.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes) | 1
+});
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl RequestId {
+    /// A new one.
+    pub fn next() -> Self {
+        let number = NEXT.fetch_add(1, Relaxed);
+        Self {
+            trace: u128::from(*RUN) << 64 | u128::from(number),
+            parent: None,
+        }
+    }
+
+    /// The one that the client's `_meta` names as `traceparent`, or a new one.
+    pub fn of_meta(meta: Option<&str>) -> Self {
+        const KEY: &str = "\"traceparent\":\"";
+        let named = meta.and_then(|meta| {
+            let at = meta.find(KEY)? + KEY.len();
+            Self::read(meta.get(at..at + 55)?)
+        });
+        named.unwrap_or_else(Self::next)
+    }
+
+    /// Reads `00-TRACE-SPAN-FLAGS` (W3C Trace Context).
+    fn read(text: &str) -> Option<Self> {
+        let hex = |part: &str| {
+            part.bytes()
+                .all(|it| it.is_ascii_digit() || matches!(it, b'a'..=b'f'))
+        };
+        let parts: Vec<&str> = text.split('-').collect();
+        let [_, trace, span, _] = parts[..] else {
+            return None;
+        };
+        if trace.len() != 32 || span.len() != 16 || !hex(trace) || !hex(span) {
+            return None;
+        }
+        let trace = u128::from_str_radix(trace, 16).ok().filter(|it| *it != 0)?;
+        let parent = u64::from_str_radix(span, 16).ok().filter(|it| *it != 0);
+        Some(Self { trace, parent })
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:032x}", self.trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_of_the_client_goes_on_and_nonsense_does_not() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let meta =
+            |trace: &str| format!("{{\"x\":1,\"traceparent\":\"00-{trace}-00f067aa0ba902b7-01\"}}");
+        let id = RequestId::of_meta(Some(&meta(trace)));
+        assert_eq!(id.to_string(), trace);
+        assert_eq!(id.parent, Some(0x00f0_67aa_0ba9_02b7));
+        for wrong in ["0".repeat(32), "G".repeat(32), "4bf9".to_owned()] {
+            let id = RequestId::of_meta(Some(&meta(&wrong)));
+            assert_eq!(id.parent, None, "{wrong}");
+            assert_eq!(id.to_string().len(), 32);
+        }
+        assert_ne!(RequestId::next(), RequestId::next());
+    }
+}

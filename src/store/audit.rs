@@ -1,0 +1,143 @@
+//! Who did what: rows are added, and the oldest go; none is changed.
+
+use super::{Cause, Error, Row, Statement, Store};
+
+/// One thing that was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditRow {
+    /// Its number; given by the store.
+    pub id: i64,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// Who.
+    pub principal: String,
+    /// From which address; `local` from this machine without one.
+    pub origin: String,
+    /// With which program, as it calls itself.
+    pub client: Option<String>,
+    /// `tools/call`, or the method and route of a change.
+    pub action: String,
+    /// The tool, or the path.
+    pub target: String,
+    /// What was given: redacted, and its beginning only.
+    pub arguments: String,
+    /// How it ended.
+    pub outcome: String,
+    /// How long it took, in microseconds.
+    pub took: i64,
+    /// Its request.
+    pub request: String,
+}
+
+/// Which rows are wanted; what is absent does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Only before this number.
+    pub before: Option<i64>,
+    /// Only from this time on.
+    pub since: Option<i64>,
+    /// Only by them.
+    pub principal: Option<String>,
+    /// Only this.
+    pub action: Option<String>,
+    /// Only on this.
+    pub target: Option<String>,
+    /// Only what ended so.
+    pub outcome: Option<String>,
+    /// Only of this request.
+    pub request: Option<String>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+const ADD: Statement = Statement {
+    attempted: "write the audit record",
+    sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
+                             outcome, took, request)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+};
+/// An absent value stands as the smallest number or an empty text, so that one
+/// statement does for every filter.
+const LIST: Statement = Statement {
+    attempted: "read the audit records",
+    sql:
+        "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request
+          FROM audit
+          WHERE ($1 < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
+            AND ($4 = '' OR action = $4) AND ($5 = '' OR target = $5)
+            AND ($6 = '' OR outcome = $6) AND ($7 = '' OR request = $7)
+          ORDER BY id DESC LIMIT $8",
+};
+const EXPIRE: Statement = Statement {
+    attempted: "remove old audit records",
+    sql: "DELETE FROM audit WHERE at < $1 RETURNING 1",
+};
+const SHORTEN: Statement = Statement {
+    attempted: "remove old audit records",
+    sql: "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - $1 RETURNING 1",
+};
+
+impl Store {
+    /// Adds all of `rows`, or none. They are on disk when this returns.
+    pub async fn add_audit(&self, rows: &[AuditRow]) -> Result<(), Error> {
+        let add = |row: &AuditRow| {
+            let values = vec![
+                row.at.into(),
+                row.principal.as_str().into(),
+                row.origin.as_str().into(),
+                row.client.as_deref().into(),
+                row.action.as_str().into(),
+                row.target.as_str().into(),
+                row.arguments.as_str().into(),
+                row.outcome.as_str().into(),
+                row.took.into(),
+                row.request.as_str().into(),
+            ];
+            (ADD, values)
+        };
+        self.run_all(ADD, rows.iter().map(add).collect()).await
+    }
+
+    /// The newest rows that fit, newest first.
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, Error> {
+        let text = |it: &Option<String>| it.as_deref().unwrap_or_default().into();
+        let values = vec![
+            filter.before.unwrap_or(-1).into(),
+            filter.since.unwrap_or(0).into(),
+            text(&filter.principal),
+            text(&filter.action),
+            text(&filter.target),
+            text(&filter.outcome),
+            text(&filter.request),
+            filter.limit.into(),
+        ];
+        self.rows(LIST, values).await
+    }
+
+    /// Removes what is older than `before`, and all but the newest `most`.
+    pub async fn shorten_audit(&self, before: i64, most: i64) -> Result<(), Error> {
+        self.run(EXPIRE, vec![before.into()]).await?;
+        self.run(SHORTEN, vec![most.into()]).await?;
+        Ok(())
+    }
+}
+
+impl TryFrom<Row> for AuditRow {
+    type Error = Cause;
+
+    fn try_from(mut row: Row) -> Result<Self, Cause> {
+        Ok(Self {
+            id: row.take()?,
+            at: row.take()?,
+            principal: row.take()?,
+            origin: row.take()?,
+            client: row.take()?,
+            action: row.take()?,
+            target: row.take()?,
+            arguments: row.take()?,
+            outcome: row.take()?,
+            took: row.take()?,
+            request: row.take()?,
+        })
+    }
+}

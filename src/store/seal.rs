@@ -1,0 +1,140 @@
+//! Secrets at rest: what a server needs to be reached is written encrypted.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+/// What a sealed text begins with; anything else is plain.
+const MARK: &str = "sealed:1:";
+
+/// Encrypts and decrypts. Each text is bound to what it is about, so that rows
+/// cannot be exchanged.
+pub struct Seal(LessSafeKey);
+
+impl Seal {
+    /// The key in `path`, made on first use; only its owner may read it.
+    pub fn open_file(path: &Path) -> io::Result<Self> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path)?,
+            Err(error) => return Err(error),
+        };
+        if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+            return Err(io::Error::other("others may read it; run chmod 600 on it"));
+        }
+        let bytes = BASE64_STANDARD.decode(text.trim()).ok();
+        let bytes = bytes.and_then(|it| <[u8; 32]>::try_from(it).ok());
+        let bytes =
+            bytes.ok_or_else(|| io::Error::other("it holds no key of 32 bytes in base64"))?;
+        Ok(Self::new(&bytes))
+    }
+
+    /// Seals with this key.
+    pub fn new(key: &[u8; 32]) -> Self {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes");
+        Self(LessSafeKey::new(key))
+    }
+
+    pub(super) fn close(&self, about: &str, text: &str) -> String {
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce).expect("the operating system gives random bytes");
+        let mut sealed = text.as_bytes().to_vec();
+        self.0
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(about.as_bytes()),
+                &mut sealed,
+            )
+            .expect("a configuration is not that long");
+        let all = [nonce.as_slice(), &sealed].concat();
+        format!("{MARK}{}", BASE64_STANDARD.encode(all))
+    }
+
+    /// The text again; `None` if it was sealed with another key or for something else.
+    pub(super) fn open(&self, about: &str, text: &str) -> Option<String> {
+        let mut all = BASE64_STANDARD.decode(text.strip_prefix(MARK)?).ok()?;
+        let (nonce, sealed) = all.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let aad = Aad::from(about.as_bytes());
+        let opened = self.0.open_in_place(nonce, aad, sealed).ok()?;
+        String::from_utf8(opened.to_vec()).ok()
+    }
+}
+
+/// Whether a stored text is sealed.
+pub fn is_sealed(text: &str) -> bool {
+    text.starts_with(MARK)
+}
+
+fn make(path: &Path) -> io::Result<String> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).expect("the operating system gives random bytes");
+    let text = BASE64_STANDARD.encode(key);
+    let new = path.with_extension("new");
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // Lost, it would take everything that is sealed with it.
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(text)
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Seal(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_text_opens_with_its_key_and_subject_only() {
+        let seal = Seal::new(&[1; 32]);
+        let sealed = seal.close("a", "s3cret");
+        assert!(is_sealed(&sealed) && !sealed.contains("s3cret"));
+        assert_ne!(sealed, seal.close("a", "s3cret"));
+        assert_eq!(seal.open("a", &sealed).as_deref(), Some("s3cret"));
+        assert_eq!(seal.open("b", &sealed), None);
+        assert_eq!(Seal::new(&[2; 32]).open("a", &sealed), None);
+        for broken in [
+            "",
+            "sealed:1:",
+            "sealed:1:AAAA",
+            &sealed[..sealed.len() - 4],
+        ] {
+            assert_eq!(seal.open("a", broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn key_is_made_once_and_for_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("seal-key");
+        let sealed = Seal::open_file(&path).unwrap().close("a", "x");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let again = Seal::open_file(&path).unwrap();
+        assert_eq!(again.open("a", &sealed).as_deref(), Some("x"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Seal::open_file(&path).is_err());
+    }
+}

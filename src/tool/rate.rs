@@ -1,0 +1,69 @@
+//! How fast something may go on: so many a minute, evenly, with a full minute in
+//! reserve. Pure: the time is given.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+const MINUTE: f64 = 60.0;
+
+/// What is left for one caller or tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    left: f64,
+    seen: Instant,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(super) fn new(per_minute: i64, now: Instant) -> Self {
+        Self {
+            left: count(per_minute),
+            seen: now,
+        }
+    }
+
+    /// Takes one; the error says after which time there is one again.
+    pub(super) fn take(&mut self, per_minute: i64, now: Instant) -> Result<(), Duration> {
+        let most = count(per_minute);
+        let since = now.saturating_duration_since(self.seen).as_secs_f64();
+        self.left = (self.left + since * most / MINUTE).min(most);
+        self.seen = now;
+        if self.left >= 1.0 {
+            self.left -= 1.0;
+            return Ok(());
+        }
+        let wait = (1.0 - self.left) * MINUTE / most.max(f64::MIN_POSITIVE);
+        Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX))
+    }
+
+    /// Whether it says nothing that a new one would not.
+    pub(super) fn is_full(&self, per_minute: i64, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.seen).as_secs_f64();
+        self.left + since * count(per_minute) / MINUTE >= count(per_minute)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
+fn count(per_minute: i64) -> f64 {
+    per_minute as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_in_reserve_and_then_evenly() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut bucket = Bucket::new(6, start);
+        assert!((0..6).all(|_| bucket.take(6, at(0)).is_ok()));
+        assert_eq!(bucket.take(6, at(0)), Err(Duration::from_secs(10)));
+        assert!(bucket.take(6, at(10)).is_ok());
+        assert!(bucket.take(6, at(15)).is_err());
+        assert!(!bucket.is_full(6, at(60)) && bucket.is_full(6, at(71)));
+        assert!((0..6).all(|_| bucket.take(6, at(900)).is_ok()));
+        assert!(bucket.take(6, at(900)).is_err());
+    }
+}

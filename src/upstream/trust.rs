@@ -1,0 +1,152 @@
+//! What a tool says of itself, pinned when it is first seen. Pure.
+//!
+//! A server that is trusted today may describe its tools otherwise tomorrow, and
+//! a description is read by models as instructions.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// A longer definition is known by its digest only.
+const MAX_KEPT: usize = 64 << 10;
+/// How many differences are told, and how much of each.
+const MAX_DIFFERENCES: usize = 50;
+const MAX_SHOWN: usize = 2000;
+
+/// Whether a server may change its tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// A changed tool is withheld until an admin accepts it.
+    #[default]
+    Pin,
+    /// Changes are followed.
+    Follow,
+}
+
+/// A tool's definition and its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub(super) digest: [u8; 32],
+    /// As JSON, unless it is very long.
+    pub(super) text: Option<String>,
+}
+
+impl Trust {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pin => "pin",
+            Self::Follow => "follow",
+        }
+    }
+
+    /// The trust of this name.
+    pub fn read(name: &str) -> Option<Self> {
+        match name {
+            "pin" => Some(Self::Pin),
+            "follow" => Some(Self::Follow),
+            _ => None,
+        }
+    }
+}
+
+impl Definition {
+    /// The definition in a listing's entry; the order of members does not matter.
+    pub(super) fn new(entry: &Value) -> Self {
+        let text = sorted(entry).to_string();
+        Self {
+            digest: Sha256::digest(text.as_bytes()).into(),
+            text: Some(text).filter(|it| it.len() <= MAX_KEPT),
+        }
+    }
+
+    /// What differs from `before`: where, what it was, and what it is.
+    pub(super) fn differences(&self, before: &Self) -> Value {
+        let read = |it: &Self| serde_json::from_str::<Value>(it.text.as_ref()?).ok();
+        let (Some(before), Some(now)) = (read(before), read(self)) else {
+            return json!([{"at": "", "before": "too long to be shown", "now": "too long to be shown"}]);
+        };
+        let mut found = Vec::new();
+        compare("", Some(&before), Some(&now), &mut found);
+        found.into()
+    }
+}
+
+/// Depth is bounded: entries were checked when they were read.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| *name);
+            let sorted = members
+                .into_iter()
+                .map(|(name, it)| (name.clone(), sorted(it)));
+            Value::Object(sorted.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
+
+fn compare(at: &str, before: Option<&Value>, now: Option<&Value>, found: &mut Vec<Value>) {
+    if before == now || found.len() >= MAX_DIFFERENCES {
+        return;
+    }
+    if let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, now) {
+        let names = old
+            .keys()
+            .chain(new.keys().filter(|it| !old.contains_key(*it)));
+        for name in names {
+            compare(&format!("{at}/{name}"), old.get(name), new.get(name), found);
+        }
+        return;
+    }
+    found.push(json!({"at": at, "before": before.map(shown), "now": now.map(shown)}));
+}
+
+fn shown(value: &Value) -> Value {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.chars().count() > MAX_SHOWN {
+        true => format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>()).into(),
+        false => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_does_not_matter_and_everything_else_does() {
+        let one = Definition::new(
+            &json!({"description": "a", "inputSchema": {"type": "object", "x": 1}}),
+        );
+        let same = Definition::new(
+            &json!({"inputSchema": {"x": 1, "type": "object"}, "description": "a"}),
+        );
+        assert_eq!(one, same);
+        let other = Definition::new(
+            &json!({"description": "b", "inputSchema": {"type": "object"}, "title": "T"}),
+        );
+        assert_ne!(one.digest, other.digest);
+        let expected = json!([
+            {"at": "/description", "before": "a", "now": "b"},
+            {"at": "/inputSchema/x", "before": 1, "now": null},
+            {"at": "/title", "before": null, "now": "T"},
+        ]);
+        assert_eq!(other.differences(&one), expected);
+    }
+
+    #[test]
+    fn very_long_definition_is_known_by_its_digest() {
+        let long = |c: &str| Definition::new(&json!({"description": c.repeat(MAX_KEPT)}));
+        assert_ne!(long("a").digest, long("b").digest);
+        assert_eq!(long("a").text, None);
+        assert_eq!(
+            long("a").differences(&long("b")).as_array().unwrap().len(),
+            1
+        );
+    }
+}

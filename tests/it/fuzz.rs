@@ -1,0 +1,168 @@
+//! Random input for every reader of outside text: no panic, no long wait, and
+//! what was cut anywhere reads as what was not. `FUZZ_SECONDS=120` runs each for
+//! two minutes; without it each takes a moment.
+
+use std::{
+    io::{Write as _, stdout},
+    time::Duration,
+};
+
+use maru::{
+    config::environment,
+    mcp::{Event, Message, Params, Reader, check},
+};
+use tokio::time::Instant;
+
+/// Longer than any input may take, on a busy machine.
+const LONG: Duration = Duration::from_millis(500);
+
+const REQUESTS: &[&str] = &[
+    r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,2.5e3,null,true,"x\u00e9\n"]},"_meta":{"progressToken":1,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"가"}}"#,
+    r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"m","data":{}}}"#,
+    r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"result":{}}]"#,
+];
+const QUERIES: &[&str] = &[
+    "SELECT name, count(*) FROM employees WHERE id = :id AND name LIKE 'a%' GROUP BY 1 ORDER BY 2 LIMIT 5",
+    "WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN employees e ON e.rowid = a.x -- end",
+    "VALUES (1, 'it''s', x'00', 1e5, NULL), (2, \"q\", 1, 2, 3) /* c */",
+    "SELECT (SELECT max(x) FROM (SELECT 1 x UNION ALL SELECT 2)) + 1; DROP TABLE employees",
+    "ATTACH 'x' AS y",
+    "PRAGMA writable_schema = 1",
+    "SELECT load_extension('x')",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
+];
+const EVENTS: &[&str] = &[
+    "event: message\nid: 1-1\ndata: {\"a\":1}\n\n",
+    ": keep-alive\r\n\r\ndata: x\r\ndata: y\r\n\r\n",
+    "retry: 100\nevent\ndata\n\n\u{feff}data: 가\r\r",
+];
+
+/// A generator that needs no more than a number, so that a finding can be repeated.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit.max(1) as u64).unwrap()
+    }
+}
+
+/// One of the seeds, changed in a few places.
+fn changed(seeds: &[&str], chance: &mut Chance) -> Vec<u8> {
+    const PIECES: [&str; 18] = [
+        "{", "}", "[", "]", "\"", "\\", ":", ",", "\n", "\r", "\0", "\u{feff}", "\\ud800", "1e999",
+        "-0", "null", "data:", "\u{202e}",
+    ];
+    let mut bytes = seeds[chance.below(seeds.len())].as_bytes().to_vec();
+    for _ in 0..=chance.below(8) {
+        let at = chance.below(bytes.len() + 1);
+        match chance.below(6) {
+            0 if at < bytes.len() => bytes[at] = chance.next().to_le_bytes()[0],
+            1 if at < bytes.len() => drop(bytes.remove(at)),
+            2 => bytes.truncate(at),
+            3 => {
+                let other = seeds[chance.below(seeds.len())].as_bytes();
+                let from = chance.below(other.len());
+                bytes.splice(at..at, other[from..].iter().copied());
+            }
+            4 => {
+                let piece = PIECES[chance.below(PIECES.len())];
+                let piece = piece.repeat(1 + chance.below(200));
+                bytes.splice(at..at, piece.bytes());
+            }
+            _ => {
+                let piece = PIECES[chance.below(PIECES.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+        }
+    }
+    bytes
+}
+
+/// Runs `target` on changed seeds until the time is over.
+fn fuzz(seeds: &[&str], target: impl Fn(&[u8], &mut Chance)) {
+    let seconds = environment()
+        .get("FUZZ_SECONDS")
+        .and_then(|it| it.parse().ok());
+    let limit = seconds.map_or(Duration::from_millis(300), Duration::from_secs);
+    let began = Instant::now();
+    let start = u64::from(std::process::id()) << 20 | 1;
+    let mut chance = Chance(start);
+    let mut count = 0_u64;
+    while began.elapsed() < limit {
+        let input = changed(seeds, &mut chance);
+        let asked = Instant::now();
+        target(&input, &mut chance);
+        let took = asked.elapsed();
+        let shown = String::from_utf8_lossy(&input);
+        assert!(took < LONG, "{took:?} for {shown:?}");
+        count += 1;
+    }
+    let took = began.elapsed();
+    writeln!(stdout(), "{count} inputs in {took:?}, begun at {start}").unwrap();
+}
+
+#[test]
+fn json_rpc_takes_anything() {
+    fuzz(REQUESTS, |input, _| {
+        let Ok(text) = check(input) else { return };
+        // What is let through is JSON for everyone else too.
+        serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap();
+        if let Ok(Message::Request(request)) = Message::read(text) {
+            let _ = Params::read(request.params).map(|it| it.meta().is_ok());
+        }
+    });
+}
+
+/// Whatever is asked, the database is as it was.
+#[test]
+fn queries_change_nothing() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sample.db");
+    maru::source::write_sample(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let limits = maru::source::Limits {
+        rows: 10,
+        bytes: 10_000,
+        timeout: Duration::from_millis(50),
+    };
+    let settings = maru::source::Settings {
+        limits,
+        ..maru::source::Settings::default()
+    };
+    let tasks = maru::tasks::Tasks::default();
+    let source = maru::source::Source::sqlite("sample", &path, settings, &tasks).unwrap();
+    fuzz(QUERIES, |input, _| {
+        let sql = String::from_utf8_lossy(input);
+        let none = maru::source::Parameters::default();
+        let asked = source.query(&sql, &none, limits);
+        if let Ok(rows) = runtime.block_on(asked) {
+            assert!(serde_json::to_string(&rows.columns).is_ok());
+        }
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn events_read_the_same_however_they_are_cut() {
+    fn read(pieces: &[&[u8]]) -> (bool, Vec<(Option<String>, String)>) {
+        let (mut reader, mut events) = (Reader::default(), Vec::<Event>::new());
+        let good = pieces.iter().all(|it| reader.feed(it, &mut events));
+        let kept = events.into_iter().map(|it| (it.id, it.data));
+        (good, kept.collect())
+    }
+    fuzz(EVENTS, |input, chance| {
+        let (one, two) = input.split_at(chance.below(input.len() + 1));
+        let (two, three) = two.split_at(chance.below(two.len() + 1));
+        assert_eq!(read(&[input]), read(&[one, two, three]));
+    });
+}
