@@ -1,6 +1,7 @@
 //! Who is asking, and what they may do.
 
 mod admin;
+mod session;
 mod token;
 
 use std::{collections::HashMap, sync::Arc};
@@ -10,6 +11,7 @@ use thiserror::Error;
 use crate::store::{self, Store};
 
 pub use admin::admin_token;
+pub use session::{SIGNED_IN, Sessions};
 pub use token::Token;
 
 /// What a caller may do; each role may do all that the one before may.
@@ -108,6 +110,18 @@ impl Access {
                 found.cloned().ok_or(Denied::Unknown)
             }
         }
+    }
+}
+
+impl Access {
+    /// The principal of the token with this hash.
+    pub fn of_hash(&self, hash: &[u8; 32]) -> Option<Principal> {
+        self.tokens.get(hash).cloned()
+    }
+
+    /// The hash of the token in an `Authorization` header.
+    pub fn hash_in(authorization: &[u8]) -> Option<[u8; 32]> {
+        bearer(authorization).map(|token| token.hash())
     }
 }
 

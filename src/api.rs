@@ -1,19 +1,34 @@
 //! HTTP: one port, one router, one gate in front of it.
 
 mod body;
+mod calls;
+mod console;
 mod gate;
 mod health;
 mod listener;
+mod look;
 mod mcp;
 mod registry;
 mod roles;
 mod router;
 mod servers;
 mod sources;
+mod tools;
 
 use std::sync::Arc;
 
-use crate::{access::Access, downstream::Engine, tool::builtin::Data, upstream::Manager};
+use axum::http::{HeaderMap, HeaderValue, header};
+
+use crate::{
+    access::{Access, Denied, Principal, Sessions},
+    config::Row,
+    downstream::Engine,
+    store::Store,
+    tool::builtin::Data,
+    upstream::Manager,
+};
+
+pub use console::{Events, pump};
 
 pub use gate::Gate;
 pub use listener::serve;
@@ -34,4 +49,41 @@ pub struct Hub {
     pub gate: Gate,
     /// Largest request body, in bytes.
     pub max_body_bytes: usize,
+    /// Knows which browsers are signed in.
+    pub sessions: Sessions,
+    /// Tells open pages what happens.
+    pub events: Arc<Events>,
+    /// Keeps what pages change.
+    pub store: Store,
+    /// Every setting, its value and who set it.
+    pub settings: Vec<Row>,
+    /// Where we listen.
+    pub port: u16,
+    /// Held while tools are switched.
+    pub switching: tokio::sync::Mutex<()>,
+}
+
+impl Hub {
+    /// Who sent a request: by its token, or by the cookie of a signed-in browser.
+    fn identify(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
+        let token = headers.get(header::AUTHORIZATION);
+        let signed_in = match token {
+            None => console::cookie(self, headers)
+                .and_then(|cookie| self.sessions.token(&cookie))
+                .and_then(|hash| self.access.of_hash(&hash)),
+            Some(_) => None,
+        };
+        match signed_in {
+            Some(principal) => Ok(principal),
+            None => self.access.identify(token.map(HeaderValue::as_bytes)),
+        }
+    }
+
+    /// The hash of the token that a request was sent with, or is signed in for.
+    fn token_hash(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
+        match headers.get(header::AUTHORIZATION) {
+            Some(token) => Access::hash_in(token.as_bytes()),
+            None => self.sessions.token(&console::cookie(self, headers)?),
+        }
+    }
 }

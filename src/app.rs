@@ -17,9 +17,9 @@ use tokio::{net::TcpListener, time};
 use tracing::{info, warn};
 
 use crate::{
-    access::{Access, Token, admin_token},
-    api::{self, Gate, Guarded},
-    config::{Config, Secret, environment},
+    access::{Access, Sessions, Token, admin_token},
+    api::{self, Events, Gate, Guarded},
+    config::{Config, Row, Secret, environment},
     downstream::Engine,
     outbound::Policy,
     retrieval::Index,
@@ -27,7 +27,7 @@ use crate::{
     store::Store,
     tasks::Tasks,
     tool::{
-        Catalog, OWN_SERVER,
+        Catalog, OWN_SERVER, Switches,
         builtin::{self, Data},
     },
     upstream::{Draft, Manager, Rules, Settings, Start},
@@ -67,6 +67,8 @@ pub struct Running {
     pub address: SocketAddr,
     /// Signs the admin in.
     pub admin: Token,
+    /// Signs the admin in to the console, once.
+    pub console_code: Token,
     core: Core,
     /// Holds the lock.
     _hub_file: File,
@@ -92,6 +94,8 @@ impl Core {
         let policy = policy(&config, own_port);
         let data = data::open(&config, &policy, &tasks).await?;
         offers.extend(builtin::data(&data));
+        let off = store.tools_off().await?;
+        catalog.switch(Switches::from_iter(off));
         catalog.publish(OWN_SERVER, &offers);
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
@@ -183,6 +187,11 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<Running> {
+    start_explained(config, Vec::new()).await
+}
+
+/// The same; `settings` says where each value comes from.
+pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Running> {
     make_directory(&config.data_dir)?;
     let hub_file = lock(&config.data_dir)?;
     let listener = bind(config.listen).await?;
@@ -195,6 +204,8 @@ pub async fn start(config: Config) -> Result<Running> {
     let admin = admin_token(directory, &core.store)
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
+    let sessions = Sessions::load(&core.store).await?;
+    let console_code = sessions.code(admin.hash());
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
@@ -202,7 +213,15 @@ pub async fn start(config: Config) -> Result<Running> {
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
+        sessions,
+        events: Events::new(&core.tasks),
+        store: core.store.clone(),
+        settings,
+        port: address.port(),
+        switching: tokio::sync::Mutex::default(),
     });
+    let pump = api::pump(Arc::clone(&hub), core.tasks.stop());
+    core.tasks.spawn(pump);
     let serving = api::serve(
         listener,
         Guarded::new(hub),
@@ -217,6 +236,7 @@ pub async fn start(config: Config) -> Result<Running> {
     Ok(Running {
         address,
         admin,
+        console_code,
         core,
         _hub_file: hub_file,
     })

@@ -9,6 +9,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod downstream;
+pub mod journal;
 pub mod mcp;
 pub mod outbound;
 pub mod queue;

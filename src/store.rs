@@ -3,6 +3,7 @@
 //! A method is written once: its statement is one text that both back ends
 //! understand, and what goes in and comes out is a `Value`.
 
+mod console;
 mod migrate;
 mod postgres;
 mod servers;
@@ -18,6 +19,7 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
+pub use console::SessionRow;
 pub use servers::ServerRow;
 pub use tokens::TokenRow;
 

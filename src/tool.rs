@@ -8,6 +8,7 @@ mod name;
 mod offer;
 pub mod output;
 mod peer;
+mod switches;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
@@ -16,4 +17,5 @@ pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
 pub use peer::{Inputs, Peer};
+pub use switches::Switches;
 pub use view::{Shelf, View};

@@ -16,7 +16,7 @@ use futures_util::{
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use super::{Hub, health, mcp, registry, roles, servers, sources};
+use super::{Hub, calls, console, health, look, mcp, registry, roles, servers, sources, tools};
 use crate::{
     access::{Denied, Principal},
     downstream::http::reply,
@@ -48,17 +48,50 @@ fn router(hub: &Arc<Hub>) -> Router {
                 .put(servers::update)
                 .delete(servers::remove),
         )
-        .route("/api/mcp/servers/{name}/{action}", post(servers::act))
+        .route(
+            "/api/mcp/servers/{name}/{action}",
+            get(look::server).post(servers::act),
+        )
         .route("/api/mcp/import", post(servers::import))
+        .route("/api/mcp/test", post(look::test))
+        .route("/api/tools", get(tools::list).put(tools::switch_many))
+        .route("/api/tools/{name}", get(tools::show).put(tools::switch))
+        .route("/api/tools/{name}/call", post(tools::call))
+        .route("/api/calls", get(calls::list))
+        .route("/api/calls/{id}", get(calls::show))
+        .route("/api/stats", get(calls::stats))
+        .route("/api/config", get(look::config))
+        .route(
+            "/api/session",
+            get(console::show)
+                .post(console::sign_in)
+                .delete(console::end),
+        )
+        .route("/api/session/link", post(console::new_link))
+        .route("/api/events", get(console::stream))
         .route("/api/sources", get(sources::list))
         .route("/api/sources/{name}/tables", get(sources::tables))
         .route("/api/sources/{name}/tables/{table}", get(sources::columns))
         .route("/api/openapi.json", get(openapi))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route("/assets/v/{build}/{name}", get(console::asset))
+        .merge(pages())
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .with_state(Arc::clone(hub))
+}
+
+/// Addresses of the console: one page, which knows them.
+fn pages() -> Router<Arc<Hub>> {
+    roles::PAGES.iter().fold(
+        Router::new().route("/", get(console::page)),
+        |router, page| {
+            router
+                .route(&format!("/{page}"), get(console::page))
+                .route(&format!("/{page}/{{*rest}}"), get(console::page))
+        },
+    )
 }
 
 /// The router behind its gate: Host, Origin and token come before anything else.
@@ -85,10 +118,21 @@ impl Guarded {
         let Some(needed) = roles::needed(request.method(), request.uri().path()) else {
             return Ok(None);
         };
-        let token = request.headers().get(header::AUTHORIZATION);
-        let principal = self.hub.access.identify(token.map(HeaderValue::as_bytes));
+        let headers = request.headers();
+        let token = headers.get(header::AUTHORIZATION);
+        // Cookies are for the console; whoever speaks MCP shows a token.
+        let principal = match roles::takes_cookie(request.uri().path()) {
+            true => self.hub.identify(headers),
+            false => self.hub.access.identify(token.map(HeaderValue::as_bytes)),
+        };
+        let from_page = token.is_some() || headers.contains_key(roles::FROM_CONSOLE);
+        let has_cookie = || console::cookie(&self.hub, headers).is_some();
         match principal {
             Err(denied) => Err(unauthorized(denied.to_string())),
+            Ok(_) if roles::changes(request.method()) && !from_page && has_cookie() => {
+                let why = "a change by cookie needs the header x-maru-console";
+                Err(reply::refuse(StatusCode::FORBIDDEN, why))
+            }
             Ok(principal) if principal.role() >= needed => Ok(Some(principal)),
             Ok(_) if token.is_none() => Err(unauthorized(Denied::Missing.to_string())),
             Ok(_) => {

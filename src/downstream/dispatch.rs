@@ -33,6 +33,8 @@ pub(super) struct Context<'a> {
     pub(super) out: &'a queue::Sender,
     /// Can be asked back on the spot.
     pub(super) session: Option<&'a Session>,
+    /// The program that asks, as it calls itself.
+    pub(super) client: Option<&'a Arc<str>>,
 }
 
 impl Owned {
@@ -91,7 +93,11 @@ impl Engine {
     ) -> Result<String, RpcError> {
         let params = Params::read(request.params.as_deref())?;
         match request.method.as_str() {
-            "initialize" => Ok(describe::initialized(session.initialize(&params)?)),
+            "initialize" => {
+                let version = session.initialize(&params)?;
+                self.saw(session.label(), &session.caller, version, None);
+                Ok(describe::initialized(version))
+            }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
                 let level = params
@@ -113,6 +119,7 @@ impl Engine {
                     log_level: session.log_level(),
                     out,
                     session: Some(session),
+                    client: session.label(),
                 };
                 self.offered(&context, method, &params).await
             }
@@ -162,6 +169,10 @@ impl Engine {
             }
             let snapshot = self.catalog.snapshot();
             let shelf = pick(snapshot.view(&context.caller.scope)?);
+            if member == "tools" {
+                let count = Some(shelf.offers().len());
+                self.saw(context.client, context.caller, context.version, count);
+            }
             let entries = if is_modern {
                 shelf.json()
             } else {
@@ -188,6 +199,21 @@ impl Engine {
         })
     }
 
+    /// Notes that a program was there.
+    fn saw(
+        &self,
+        client: Option<&Arc<str>>,
+        caller: &Caller,
+        version: Version,
+        listed: Option<usize>,
+    ) {
+        if let Some(client) = client {
+            let principal = caller.principal.shared_name();
+            let clients = self.catalog.journal().clients();
+            clients.saw(client, &principal, version.as_str(), listed);
+        }
+    }
+
     /// The three questions that may be answered with a question.
     async fn ask(
         &self,
@@ -209,6 +235,7 @@ impl Engine {
         };
         let mut peer = Peer {
             owner: context.caller.principal.shared_name(),
+            client: context.client.cloned(),
             version: context.version,
             out: Some(context.out.clone()),
             progress_token: params.meta()?.progress_token()?,

@@ -233,6 +233,7 @@ impl Arrival {
             session.greet(
                 version.unwrap_or(Version::WITHOUT_HEADER),
                 serde_json::Value::Null,
+                None,
             );
             return Ok(Arc::new(session));
         };

@@ -9,6 +9,7 @@ use super::{
     dispatch::{Context, Owned},
 };
 use crate::{
+    journal::label,
     mcp::{LogLevel, Params, RpcError, Version, code},
     queue,
     tool::Caller,
@@ -20,6 +21,7 @@ pub(super) struct Client {
     version: Version,
     capabilities: Arc<Value>,
     log_level: Option<LogLevel>,
+    label: Option<Arc<str>>,
 }
 
 impl Client {
@@ -38,6 +40,7 @@ impl Client {
                 RpcError::params("_meta must have the client's capabilities, an object")
             })?),
             log_level: meta.log_level()?,
+            label: meta.client_info().and_then(label),
         })
     }
 
@@ -55,6 +58,7 @@ impl Client {
             log_level: self.log_level,
             out,
             session: None,
+            client: self.label.as_ref(),
         };
         engine.modern(&context, request).await
     }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{news::Wanted, streams::Streams};
 use crate::{
+    journal::label,
     mcp::{Id, LogLevel, Params, Raw, Response, RpcError, Version, code, request},
     queue,
     tool::Caller,
@@ -67,6 +68,7 @@ pub(super) struct Session {
 struct Client {
     version: Version,
     capabilities: Arc<Value>,
+    label: Option<Arc<str>>,
 }
 
 /// A request in progress; dropping it takes it off the session's list.
@@ -119,15 +121,22 @@ impl Session {
     /// Shakes hands. A second handshake leaves the first as it was.
     pub(super) fn initialize(&self, params: &Params<'_>) -> Result<Version, RpcError> {
         let (version, capabilities) = read_handshake(params)?;
-        Ok(self.greet(version, capabilities))
+        let label = params.client_info.and_then(label);
+        Ok(self.greet(version, capabilities, label))
     }
 
     /// Settles the version, unless it is settled.
-    pub(super) fn greet(&self, version: Version, capabilities: Value) -> Version {
+    pub(super) fn greet(
+        &self,
+        version: Version,
+        capabilities: Value,
+        label: Option<Arc<str>>,
+    ) -> Version {
         self.client
             .get_or_init(|| Client {
                 version,
                 capabilities: Arc::new(capabilities),
+                label,
             })
             .version
     }
@@ -136,6 +145,11 @@ impl Session {
     pub(super) fn capabilities(&self) -> &Arc<Value> {
         static NONE: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
         self.client.get().map_or(&NONE, |it| &it.capabilities)
+    }
+
+    /// The program at the other end, as it calls itself.
+    pub(super) fn label(&self) -> Option<&Arc<str>> {
+        self.client.get()?.label.as_ref()
     }
 
     /// The agreed version; before the handshake the oldest.

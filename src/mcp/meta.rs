@@ -59,6 +59,7 @@ pub struct Meta<'a> {
     capabilities: Option<Raw<'a>>,
     log_level: Option<Raw<'a>>,
     progress_token: Option<Raw<'a>>,
+    client_info: Option<Raw<'a>>,
 }
 
 impl<'a> Meta<'a> {
@@ -70,6 +71,7 @@ impl<'a> Meta<'a> {
                 key::VERSION => meta.version = Some(raw),
                 key::CAPABILITIES => meta.capabilities = Some(raw),
                 key::LOG_LEVEL => meta.log_level = Some(raw),
+                key::CLIENT_INFO => meta.client_info = Some(raw),
                 "progressToken" => meta.progress_token = Some(raw),
                 _unknown => (),
             }
@@ -85,6 +87,11 @@ impl<'a> Meta<'a> {
     /// The client's capabilities, an object.
     pub fn capabilities(&self) -> Option<Raw<'a>> {
         self.capabilities.filter(|raw| raw.starts_with('{'))
+    }
+
+    /// Who asks, an object.
+    pub fn client_info(&self) -> Option<Raw<'a>> {
+        self.client_info.filter(|raw| raw.starts_with('{'))
     }
 
     /// The least severe log message the client wants for this request.

@@ -21,7 +21,11 @@ macro_rules! step {
     };
 }
 
-const STEPS: &[Step] = &[step!("001_token"), step!("002_server")];
+const STEPS: &[Step] = &[
+    step!("001_token"),
+    step!("002_server"),
+    step!("010_console"),
+];
 
 /// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.
 const LOCK: i64 = 0x6d61_7275;

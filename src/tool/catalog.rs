@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -19,10 +19,12 @@ use super::{
     offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
     output,
     peer::Peer,
+    switches::Switches,
     view::{Shelf, View},
 };
 use crate::{
     access::Principal,
+    journal::{Asked, Journal, Outcome},
     mcp::{LogLevel, RpcError, code},
     tasks::within,
 };
@@ -37,6 +39,7 @@ pub struct Catalog {
     timeout: Duration,
     max_result_bytes: usize,
     waker: OnceLock<Waker>,
+    journal: Arc<Journal>,
 }
 
 /// Connects a server by its name; true if its tools are on offer now.
@@ -56,6 +59,9 @@ const UPDATES: usize = 1024;
 pub struct Snapshot {
     all: View,
     servers: BTreeMap<Arc<str>, Arc<View>>,
+    /// The same, with what is switched off.
+    full: BTreeMap<Arc<str>, Arc<View>>,
+    switches: Arc<Switches>,
 }
 
 /// Which part of the catalog a caller looks at.
@@ -87,6 +93,7 @@ impl Catalog {
             timeout,
             max_result_bytes,
             waker: OnceLock::new(),
+            journal: Arc::default(),
         }
     }
 
@@ -107,10 +114,24 @@ impl Catalog {
 
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<View>>)) {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut servers = self.snapshot().servers.clone();
+        let now = self.snapshot();
+        let mut servers = now.full.clone();
         edit(&mut servers);
-        self.current
-            .send_replace(Arc::new(Snapshot::build(servers)));
+        let next = Snapshot::build(servers, Arc::clone(&now.switches));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// Says which tools are switched off: nobody sees them, nobody calls them.
+    pub fn switch(&self, switches: Switches) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = self.snapshot().full.clone();
+        let next = Snapshot::build(full, Arc::new(switches));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// What was called.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
     }
 
     /// What is on offer now.
@@ -157,35 +178,76 @@ impl Catalog {
         arguments: Arc<Input>,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
+        let mut asked = Asked {
+            tool: Arc::clone(&NOBODY),
+            server: Arc::clone(&NOBODY),
+            principal: caller.principal.shared_name(),
+            client: peer.client.clone(),
+            arguments: arguments.shared_text(),
+        };
+        let offer = match self.find(caller, name).await {
+            Ok(offer) => offer,
+            Err(why) => {
+                asked.tool = name.chars().take(100).collect::<String>().into();
+                self.journal
+                    .begin(asked)
+                    .finish(Outcome::Refused, &why.message);
+                return Err(why);
+            }
+        };
+        asked.tool = Arc::clone(&offer.public);
+        asked.server = Arc::clone(&offer.server);
+        let mut started = self.journal.begin(asked);
+        if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
+            let answer = output::failure(&format!("wrong arguments: {why}"));
+            started.finish(Outcome::Refused, &answer);
+            return Ok(Answer::Complete(answer));
+        }
+        let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
+        started.passed_on();
+        let answer = self.ask(&offer, Action::Call(arguments), peer).await;
+        started.answered();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(late) => {
+                let answer = output::failure(&format!("{name} {late}"));
+                started.finish(Outcome::TimedOut, &answer);
+                return Ok(Answer::Complete(answer));
+            }
+        };
+        if let Some((log, started)) = log {
+            let took = started.elapsed().as_secs_f64() * 1000.0;
+            let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
+            log.log(LogLevel::Debug, "maru.tool", &data).await;
+        }
+        match answer {
+            Ok(Answer::Complete(result)) => {
+                let result = output::cap(result, self.max_result_bytes);
+                started.finish(outcome(&result, &offer.server), &result);
+                Ok(Answer::Complete(result))
+            }
+            Ok(asked @ Answer::InputRequired(_)) => {
+                started.forget();
+                Ok(asked)
+            }
+            Err(why) => {
+                started.finish(Outcome::Refused, &why.message);
+                Err(why)
+            }
+        }
+    }
+
+    /// The tool of this name, after one attempt to bring back its server.
+    async fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Offer>, RpcError> {
         let mut snapshot = self.snapshot();
         let mut offer = snapshot.tool(&caller.scope, name)?.cloned();
         if offer.is_none() && self.wake(name).await {
             snapshot = self.snapshot();
             offer = snapshot.tool(&caller.scope, name)?.cloned();
         }
-        let Some(offer) = offer else {
-            return Err(unknown(&snapshot.view(&caller.scope)?.tools, "tool", name));
-        };
-        if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
-            return Ok(Answer::Complete(output::failure(&format!(
-                "wrong arguments: {why}"
-            ))));
-        }
-        let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
-        let answer = self.ask(&offer, Action::Call(arguments), peer).await;
-        let answer = answer.unwrap_or_else(|late| {
-            Ok(Answer::Complete(output::failure(&format!("{name} {late}"))))
-        });
-        if let Some((log, started)) = log {
-            let took = started.elapsed().as_secs_f64() * 1000.0;
-            let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
-            log.log(LogLevel::Debug, "maru.tool", &data).await;
-        }
-        match answer? {
-            Answer::Complete(result) => {
-                Ok(Answer::Complete(output::cap(result, self.max_result_bytes)))
-            }
-            asked @ Answer::InputRequired(_) => Ok(asked),
+        match offer {
+            Some(offer) => Ok(offer),
+            None => Err(unknown(&snapshot.view(&caller.scope)?.tools, "tool", name)),
         }
     }
 
@@ -268,7 +330,11 @@ impl Catalog {
 }
 
 impl Snapshot {
-    fn build(servers: BTreeMap<Arc<str>, Arc<View>>) -> Self {
+    fn build(full: BTreeMap<Arc<str>, Arc<View>>, switches: Arc<Switches>) -> Self {
+        let offered = |(name, view): (&Arc<str>, &Arc<View>)| {
+            (Arc::clone(name), switches.offered(name, view))
+        };
+        let servers: BTreeMap<_, _> = full.iter().map(offered).collect();
         let offers: Vec<Arc<Offer>> = servers
             .values()
             .flat_map(|view| view.offers())
@@ -277,7 +343,20 @@ impl Snapshot {
         Self {
             all: View::build(&offers, Offer::public_key),
             servers,
+            full,
+            switches,
         }
+    }
+
+    /// Every tool, also those that are switched off, and whether it is on.
+    pub fn every_tool(&self) -> impl Iterator<Item = (&Arc<Offer>, bool)> {
+        let tools = self.full.values().flat_map(|view| view.tools.offers());
+        tools.map(|it| (it, !self.switches.is_off(&it.server, &it.key)))
+    }
+
+    /// Which tools are switched off.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
     }
 
     /// The part that `scope` names.
@@ -320,6 +399,17 @@ impl Snapshot {
 pub fn no_resource(uri: &str) -> RpcError {
     let shown: String = uri.chars().take(200).collect();
     RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
+}
+
+/// Where nobody was asked.
+static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+fn outcome(result: &str, server: &str) -> Outcome {
+    match output::is_error(result) {
+        false => Outcome::Ok,
+        true if output::is_unanswered(result, server) => Outcome::Refused,
+        true => Outcome::Failed,
+    }
 }
 
 fn unknown(shelf: &Shelf, what: &str, name: &str) -> RpcError {

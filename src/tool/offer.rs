@@ -35,7 +35,7 @@ pub struct Offer {
     pub(super) server: Arc<str>,
     pub(super) key: String,
     /// Its key beside the offers of all other servers.
-    public: String,
+    pub(super) public: Arc<str>,
     /// Its description in a listing, without the key: members of a JSON object.
     pub(super) members: String,
     /// The same for clients of a version with a handshake, where that differs.
@@ -88,7 +88,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Input {
     value: Value,
-    text: String,
+    text: Arc<str>,
 }
 
 /// What comes back.
@@ -129,7 +129,7 @@ impl Offer {
         Arc::new(Self {
             kind,
             server: OWN_SERVER.into(),
-            public: key.clone(),
+            public: key.as_str().into(),
             key,
             members: inside(&described),
             legacy_members: None,
@@ -154,9 +154,9 @@ impl Offer {
             kind,
             server: Arc::clone(server),
             public: match kind {
-                Kind::Tool | Kind::Prompt => name::public(server, &key),
+                Kind::Tool | Kind::Prompt => name::public(server, &key).into(),
                 // Addresses stand in results too, so they stay what they are.
-                Kind::Resource | Kind::Template => key.clone(),
+                Kind::Resource | Kind::Template => key.as_str().into(),
             },
             arguments: schema.and_then(|schema| Arguments::checkable(&key, schema)),
             key,
@@ -176,7 +176,7 @@ impl Offer {
     }
 
     /// The name under which everyone sees it.
-    pub(super) fn public_key(&self) -> &str {
+    pub fn public_key(&self) -> &str {
         &self.public
     }
 
@@ -190,6 +190,16 @@ impl Offer {
         &self.mirrors
     }
 
+    /// Whose offer it is.
+    pub fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    /// Its description in a listing, without the key.
+    pub fn described(&self) -> Value {
+        serde_json::from_str(&format!("{{{}}}", self.members)).unwrap_or_default()
+    }
+
     /// What kind of thing it is.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -201,7 +211,7 @@ impl Input {
     pub fn read(raw: Option<&str>) -> Result<Self, RpcError> {
         Ok(Self {
             value: Value::Object(Params::object(raw, "arguments")?),
-            text: raw.unwrap_or("{}").to_owned(),
+            text: raw.unwrap_or("{}").into(),
         })
     }
 
@@ -209,11 +219,16 @@ impl Input {
     pub fn text(&self) -> &str {
         &self.text
     }
+
+    /// The same, to be kept.
+    pub(super) fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
 }
 
 impl From<Value> for Input {
     fn from(value: Value) -> Self {
-        let text = value.to_string();
+        let text = value.to_string().into();
         Self { value, text }
     }
 }

@@ -1,5 +1,8 @@
 //! Results of tools: making them, bounding them, and reading them as text.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,6 +14,30 @@ pub fn structured(value: &impl Serialize) -> String {
 /// A failed call: `{"success": false, "error": why}`.
 pub fn failure(why: &str) -> String {
     with_structure(&json!({"success": false, "error": why}), true)
+}
+
+/// A tool whose server could not be asked.
+pub fn unanswered(server: &str, why: &str) -> String {
+    failure(&format!("server {server} {UNANSWERED} {why}"))
+}
+
+/// Whether a failed result says that its server could not be asked.
+pub(super) fn is_unanswered(result: &str, server: &str) -> bool {
+    let head = result.get(..result.len().min(400)).unwrap_or(result);
+    head.contains(&format!("server {server} {UNANSWERED} "))
+}
+
+const UNANSWERED: &str = "did not answer:";
+
+/// Whether a result says that its tool failed.
+pub(super) fn is_error(result: &str) -> bool {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
+    let mut found = FINDER.find_iter(result.as_bytes());
+    found.any(|at| {
+        let after = result[at + "\"isError\"".len()..].trim_start();
+        let value = after.strip_prefix(':').unwrap_or_default().trim_start();
+        value.starts_with("true")
+    })
 }
 
 /// Written by hand: the value is serialised once and escaped once.

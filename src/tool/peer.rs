@@ -15,6 +15,8 @@ use crate::{
 pub struct Peer {
     /// Who asks, as far as others are to be told apart.
     pub owner: Arc<str>,
+    /// The program that asks, as it calls itself.
+    pub client: Option<Arc<str>>,
     /// The protocol version that the caller speaks.
     pub version: Version,
     /// Where messages go.
@@ -47,6 +49,7 @@ impl Default for Peer {
     fn default() -> Self {
         Self {
             owner: "local".into(),
+            client: None,
             version: Version::LATEST_LEGACY,
             out: None,
             progress_token: None,

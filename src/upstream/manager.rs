@@ -30,8 +30,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Manager {
     store: Store,
-    rules: Rules,
-    settings: Settings,
+    pub(super) rules: Rules,
+    pub(super) settings: Settings,
     max_servers: usize,
     servers: Mutex<BTreeMap<ServerName, Entry>>,
     /// What `maru.yaml` says.
@@ -41,9 +41,9 @@ pub struct Manager {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+pub(super) struct Entry {
     server: Server,
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 /// A server and how it is.
@@ -266,6 +266,7 @@ impl Manager {
                 save(&registry, &others)?;
                 manager.store.delete_server(&name).await?;
                 manager.lock().remove(&entry.server.name);
+                manager.settings.changes().send_replace(());
                 Ok(entry)
             })
             .await?;
@@ -303,6 +304,7 @@ impl Manager {
                 manager.store.update_server(&row(&entry.server)).await?;
                 let key = entry.server.name.clone();
                 manager.lock().insert(key, entry.clone());
+                manager.settings.changes().send_replace(());
                 match enabled {
                     true => entry.handle.enable().await,
                     false => entry.handle.disable().await,
@@ -317,7 +319,7 @@ impl Manager {
     }
 
     /// Does all of a change, even when whoever asked for it has left.
-    async fn finish<T: Send + 'static>(
+    pub(super) async fn finish<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Unchanged>> + Send + 'static,
     ) -> Result<T, Unchanged> {
@@ -394,6 +396,7 @@ impl Manager {
             let handle = before.handle;
             self.lock()
                 .insert(server.name.clone(), Entry { server, handle });
+            self.settings.changes().send_replace(());
             return Ok(false);
         }
         before.handle.end().await;
@@ -406,6 +409,7 @@ impl Manager {
         let handle = spawn(server.clone(), &self.settings);
         self.lock()
             .insert(server.name.clone(), Entry { server, handle });
+        self.settings.changes().send_replace(());
     }
 
     fn save(&self, registry: &Registry) -> Result<(), Unchanged> {
@@ -426,7 +430,7 @@ impl Manager {
         .collect()
     }
 
-    fn find(&self, name: &str) -> Result<Entry, Unchanged> {
+    pub(super) fn find(&self, name: &str) -> Result<Entry, Unchanged> {
         let shown = || Unchanged::Unknown(name.chars().take(70).collect());
         let name = ServerName::parse(name).map_err(|_| shown())?;
         self.lock().get(&name).cloned().ok_or_else(shown)

@@ -16,6 +16,7 @@ const ROOMS: &[&str] = &[
     "access",
     "source",
     "retrieval",
+    "journal",
     "tool",
     "upstream",
     "downstream",

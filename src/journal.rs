@@ -1,0 +1,274 @@
+//! What was called: every call leaves a [`Record`], the last ones are kept in
+//! memory, and counts of each minute outlive them by an hour.
+//!
+//! A call costs two looks at the clock, one lock and the texts that are kept.
+//! Nothing is written as JSON and nothing is masked until somebody looks.
+
+mod clients;
+mod mask;
+mod record;
+mod ring;
+mod stats;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::sync::Notify;
+
+use ring::Ring;
+
+pub use clients::{Clients, Seen, label};
+pub use mask::masked;
+pub use record::{Asked, Outcome, Record};
+pub use stats::{Minute, Series, Stats, Summary};
+
+/// Every call of late.
+#[derive(Debug)]
+pub struct Journal {
+    kept: Mutex<Kept>,
+    /// Rings when there is more, if anyone listens.
+    bell: Notify,
+    listeners: AtomicUsize,
+    clients: Clients,
+}
+
+#[derive(Debug)]
+struct Kept {
+    ring: Ring,
+    stats: Stats,
+}
+
+/// A call in progress. Dropped before it is finished, it was cancelled.
+#[derive(Debug)]
+pub struct Started<'a> {
+    journal: &'a Journal,
+    asked: Option<Asked>,
+    at: Instant,
+    /// When whoever answers was asked.
+    passed_on: Option<Instant>,
+    answered: Option<Instant>,
+}
+
+/// Somebody who is told that there is more, until this is dropped.
+#[derive(Debug)]
+pub struct Listening<'a>(&'a Journal);
+
+impl Default for Journal {
+    fn default() -> Self {
+        let kept = Kept {
+            ring: Ring::new(now()),
+            stats: Stats::default(),
+        };
+        Self {
+            kept: Mutex::new(kept),
+            bell: Notify::new(),
+            listeners: AtomicUsize::new(0),
+            clients: Clients::default(),
+        }
+    }
+}
+
+impl Journal {
+    /// A call begins.
+    pub fn begin(&self, asked: Asked) -> Started<'_> {
+        Started {
+            journal: self,
+            asked: Some(asked),
+            at: Instant::now(),
+            passed_on: None,
+            answered: None,
+        }
+    }
+
+    /// The record of this number, if it is still kept.
+    pub fn get(&self, id: u64) -> Option<Arc<Record>> {
+        self.lock().ring.get(id)
+    }
+
+    /// The newest `limit` records before number `before` that `wanted` takes, newest first.
+    pub fn recent(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> Vec<Arc<Record>> {
+        let all = self.lock().ring.before(before);
+        all.into_iter()
+            .filter(|it| wanted(it))
+            .take(limit)
+            .collect()
+    }
+
+    /// The newest `limit` records after number `id`, oldest first.
+    pub fn since(&self, id: u64, limit: usize) -> Vec<Arc<Record>> {
+        self.lock().ring.since(id, limit)
+    }
+
+    /// The number of the newest record.
+    pub fn last(&self) -> u64 {
+        self.lock().ring.last()
+    }
+
+    /// Calls per minute of every tool, and of every server.
+    pub fn read_stats<T>(&self, read: impl FnOnce(&Stats) -> T) -> T {
+        read(&self.lock().stats)
+    }
+
+    /// Who calls.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Wants to be told when there is more.
+    pub fn listen(&self) -> Listening<'_> {
+        self.listeners.fetch_add(1, Relaxed);
+        Listening(self)
+    }
+
+    fn keep(&self, mut record: Record) {
+        let mut kept = self.lock();
+        kept.stats.count(&record);
+        record.id = kept.ring.next();
+        kept.ring.push(Arc::new(record));
+        drop(kept);
+        if self.listeners.load(Relaxed) > 0 {
+            self.bell.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Started<'_> {
+    /// The question is passed on to whoever answers it.
+    pub fn passed_on(&mut self) {
+        self.passed_on = Some(Instant::now());
+    }
+
+    /// The answer is there.
+    pub fn answered(&mut self) {
+        self.answered = Some(Instant::now());
+    }
+
+    /// The call is over.
+    pub fn finish(mut self, outcome: Outcome, result: &str) {
+        self.keep(outcome, result);
+    }
+
+    /// It leaves no record: it is put again, and then it does.
+    pub fn forget(mut self) {
+        self.asked = None;
+    }
+
+    fn keep(&mut self, outcome: Outcome, result: &str) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let done = self.answered.unwrap_or_else(Instant::now);
+        let record = Record {
+            id: 0,
+            at: now(),
+            outcome,
+            took: done - self.at,
+            waited: self.passed_on.map_or_else(Default::default, |it| done - it),
+            sent: asked.arguments.len(),
+            received: result.len(),
+            result: record::cut(result, record::RESULT),
+            asked: asked.cut(),
+        };
+        self.journal.keep(record);
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        self.keep(Outcome::Cancelled, "");
+    }
+}
+
+impl Listening<'_> {
+    /// Resolves when there is more than number `seen`.
+    pub async fn more(&self, seen: u64) {
+        loop {
+            // Made before the look, so that no ring is missed.
+            let rung = self.0.bell.notified();
+            if self.0.last() > seen {
+                return;
+            }
+            rung.await;
+        }
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(tool: &str, arguments: &str) -> Asked {
+        Asked {
+            tool: tool.into(),
+            server: "maru".into(),
+            principal: "local".into(),
+            client: None,
+            arguments: arguments.into(),
+        }
+    }
+
+    #[test]
+    fn every_end_of_a_call_leaves_one_record() {
+        let journal = Journal::default();
+        journal.begin(asked("a", "{}")).finish(Outcome::Ok, "done");
+        drop(journal.begin(asked("b", "{}")));
+        journal.begin(asked("c", "{}")).forget();
+        let found: Vec<_> = journal
+            .recent(None, 10, |_| true)
+            .iter()
+            .map(|it| (it.asked.tool.to_string(), it.outcome))
+            .collect();
+        let expected = [
+            ("b".to_owned(), Outcome::Cancelled),
+            ("a".to_owned(), Outcome::Ok),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn long_texts_are_cut_on_a_character_and_their_size_is_kept() {
+        let journal = Journal::default();
+        let long = "가".repeat(10_000);
+        journal.begin(asked("a", &long)).finish(Outcome::Ok, &long);
+        let record = journal.get(journal.last()).unwrap();
+        assert!(record.asked.arguments.len() <= record::ARGUMENTS);
+        assert!(record.result.len() <= record::RESULT && record.result.ends_with('가'));
+        assert_eq!((record.sent, record.received), (30_000, 30_000));
+    }
+
+    #[tokio::test]
+    async fn listener_hears_of_what_came_before_it_waited() {
+        let journal = Journal::default();
+        let listening = journal.listen();
+        let seen = journal.last();
+        journal.begin(asked("a", "{}")).finish(Outcome::Ok, "");
+        listening.more(seen).await;
+        assert_eq!(journal.since(seen, 10).len(), 1);
+    }
+}
