@@ -14,22 +14,16 @@ use sha2::{Digest as _, Sha256};
 use super::super::Hub;
 use crate::downstream::http::reply;
 
-const PAGE: &str = include_str!("../../../console/dist/index.html");
 /// Stands in the page for what is only known when it is asked for.
 const NONCE: &str = "__CSP_NONCE__";
+const PAGE: &str = "index.html";
 
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../../console/dist/assets/", $name)))),*]
-    };
-}
-
-const FILES: &[(&str, &[u8])] = files!["app.js", "app.css",];
+/// Every file by its name; written by the build of the console.
+const FILES: &[(&str, &[u8])] = include!("../../../console/dist/files.rs");
 
 /// One digest over every file: names stay, addresses change with the build.
 static BUILD: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Sha256::new();
-    digest.update(PAGE);
     for (name, content) in FILES {
         digest.update(name);
         digest.update(content);
@@ -38,8 +32,42 @@ static BUILD: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Names the build of the console.
-pub(super) fn build() -> &'static str {
-    &BUILD
+#[cfg(not(debug_assertions))]
+pub(super) fn build() -> String {
+    BUILD.clone()
+}
+
+/// The same while maru is being worked on: the files on disk are shown.
+#[cfg(debug_assertions)]
+pub(super) fn build() -> String {
+    let changed = std::fs::metadata(on_disk(PAGE)).and_then(|it| it.modified());
+    let since = changed.map(|it| it.duration_since(std::time::UNIX_EPOCH));
+    match since {
+        Ok(Ok(since)) => format!("d{}", since.as_millis()),
+        _ => BUILD.clone(),
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn content(name: &str) -> Option<Bytes> {
+    let (_, content) = FILES.iter().find(|it| it.0 == name)?;
+    Some(Bytes::from_static(content))
+}
+
+#[cfg(debug_assertions)]
+fn content(name: &str) -> Option<Bytes> {
+    let is_plain = !name.contains(['/', '\\']);
+    let fresh = is_plain.then(|| std::fs::read(on_disk(name)).ok()).flatten();
+    fresh.map(Bytes::from)
+}
+
+#[cfg(debug_assertions)]
+fn on_disk(name: &str) -> String {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/console/dist");
+    match name {
+        PAGE => format!("{directory}/{name}"),
+        _ => format!("{directory}/assets/{name}"),
+    }
 }
 
 /// `GET /` and every address of a page.
@@ -47,7 +75,8 @@ pub(in crate::api) async fn page(State(_): State<Arc<Hub>>) -> Response {
     let mut bytes = [0; 18];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     let nonce = BASE64_URL_SAFE_NO_PAD.encode(bytes);
-    let text = PAGE
+    let page = content(PAGE).unwrap_or_default();
+    let text = String::from_utf8_lossy(&page)
         .replace("./assets/", &format!("/assets/v/{}/", build()))
         .replace(NONCE, &nonce);
     let policy = format!(
@@ -67,11 +96,10 @@ pub(in crate::api) async fn page(State(_): State<Arc<Hub>>) -> Response {
 /// `GET /assets/v/{build}/{name}`. A page of an older build must not get a file
 /// of this one: it is told that there is none, and loads itself anew.
 pub(in crate::api) async fn asset(Path((wanted, name)): Path<(String, String)>) -> Response {
-    let found = FILES.iter().find(|it| it.0 == name);
-    let (Some((name, content)), true) = (found, wanted == *BUILD) else {
+    let (Some(content), true) = (content(&name), wanted == build() && name != PAGE) else {
         return reply::refuse(StatusCode::NOT_FOUND, "there is no such file in this build");
     };
-    let mut response = file(name, Bytes::from_static(content));
+    let mut response = file(&name, content);
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     response
         .headers_mut()
@@ -121,6 +149,7 @@ mod tests {
         let mut built: Vec<String> = fs::read_dir(directory)
             .unwrap()
             .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .chain([PAGE.to_owned()])
             .collect();
         built.sort();
         let mut embedded: Vec<&str> = FILES.iter().map(|it| it.0).collect();
