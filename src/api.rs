@@ -3,8 +3,10 @@
 mod body;
 mod calls;
 mod console;
+mod custom;
 mod gate;
 mod health;
+mod limits;
 mod listener;
 mod look;
 mod mcp;
@@ -24,7 +26,7 @@ use crate::{
     config::Row,
     downstream::Engine,
     store::Store,
-    tool::builtin::Data,
+    tool::{Quota, builtin::Data, custom::Workshop},
     upstream::Manager,
 };
 
@@ -43,6 +45,10 @@ pub struct Hub {
     pub servers: Arc<Manager>,
     /// Knows the databases and documents.
     pub data: Data,
+    /// Makes tools.
+    pub workshop: Arc<Workshop>,
+    /// Knows how often tools may be called.
+    pub quota: Arc<Quota>,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

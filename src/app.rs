@@ -1,6 +1,7 @@
 //! What is built, in which order it starts, and how it stops.
 
 mod data;
+mod local;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -27,11 +28,14 @@ use crate::{
     store::Store,
     tasks::Tasks,
     tool::{
-        Catalog, OWN_SERVER, Switches,
+        Catalog, Quota, Switches,
         builtin::{self, Data},
+        custom::Workshop,
     },
     upstream::{Draft, Manager, Rules, Settings, Start},
 };
+
+pub use local::join;
 
 /// File of the data directory that says where its hub listens; locked by the
 /// hub while it runs, so that nobody trusts what a dead one wrote.
@@ -56,6 +60,8 @@ pub struct Core {
     /// The same for what stands behind, which stops later.
     back: Tasks,
     data: Data,
+    workshop: Arc<Workshop>,
+    quota: Arc<Quota>,
     store: Store,
     config: Config,
 }
@@ -96,7 +102,16 @@ impl Core {
         offers.extend(builtin::data(&data));
         let off = store.tools_off().await?;
         catalog.switch(Switches::from_iter(off));
-        catalog.publish(OWN_SERVER, &offers);
+        let workshop = Workshop::open(
+            store.clone(),
+            Arc::clone(&catalog),
+            offers,
+            Arc::clone(&data.sources),
+            tasks.clone(),
+        );
+        let workshop = Arc::new(workshop.await?);
+        let quota = Arc::new(Quota::load(store.clone()).await?);
+        catalog.set_quota(Arc::clone(&quota));
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
@@ -106,6 +121,8 @@ impl Core {
             tasks,
             back,
             data,
+            workshop,
+            quota,
             store,
             config,
         })
@@ -210,6 +227,8 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
         data: core.data.clone(),
+        workshop: Arc::clone(&core.workshop),
+        quota: Arc::clone(&core.quota),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
@@ -229,6 +248,7 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         core.tasks.clone(),
     );
     core.tasks.spawn(serving);
+    local::listen(directory, &core.engine, &core.tasks);
     (&hub_file)
         .write_all(address.to_string().as_bytes())
         .context("cannot note the address")?;

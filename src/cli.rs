@@ -3,11 +3,13 @@
 mod call;
 mod client;
 mod config;
+mod console;
 mod index;
 mod out;
 mod serve;
 mod servers;
 mod tools;
+mod yaml;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -54,6 +56,8 @@ enum Command {
     Servers(servers::Options),
     /// Manage the documents that similarity search finds
     Index(index::Options),
+    /// Print a link that signs in to the web console of the running hub, once
+    Console,
     /// Show the settings in force and where each comes from
     Config(config::Options),
 }
@@ -92,6 +96,7 @@ impl Cli {
             Command::Call(options) => call::run(loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
+            Command::Console => console::run(&loaded),
             Command::Config(options) => config::run(&loaded, &options),
         }
     }

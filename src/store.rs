@@ -4,6 +4,8 @@
 //! understand, and what goes in and comes out is a `Value`.
 
 mod console;
+mod custom;
+mod limits;
 mod migrate;
 mod postgres;
 mod servers;
@@ -20,6 +22,8 @@ use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
 pub use console::SessionRow;
+pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
+pub use limits::LimitRow;
 pub use servers::ServerRow;
 pub use tokens::TokenRow;
 
@@ -134,6 +138,21 @@ impl Store {
     async fn wrote(&self, statement: Statement, values: Vec<Value>) -> Result<bool, Error> {
         let rows = self.run(statement, values).await?;
         Ok(!rows.is_empty())
+    }
+
+    /// Runs all of `work`, or nothing; `whole` says what that is.
+    async fn run_all(
+        &self,
+        whole: Statement,
+        work: Vec<(Statement, Vec<Value>)>,
+    ) -> Result<(), Error> {
+        let work = work.into_iter().map(|(it, values)| (it.sql, values));
+        let work = work.collect();
+        let done = match &self.back_end {
+            BackEnd::Sqlite(it) => it.run_all(work).await,
+            BackEnd::Postgres(it) => it.run_all(work).await,
+        };
+        done.map_err(|cause| whole.failed(cause))
     }
 
     async fn run(&self, statement: Statement, values: Vec<Value>) -> Result<Vec<Row>, Error> {

@@ -3,11 +3,13 @@
 mod arguments;
 pub mod builtin;
 mod catalog;
+pub mod custom;
 mod mirror;
 mod name;
 mod offer;
 pub mod output;
 mod peer;
+mod quota;
 mod switches;
 mod view;
 
@@ -17,5 +19,6 @@ pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
 pub use peer::{Inputs, Peer};
+pub use quota::{Quota, Target};
 pub use switches::Switches;
 pub use view::{Shelf, View};

@@ -1,10 +1,10 @@
 //! Reading a request body, bounded in size and time.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{
     body::{Bytes, HttpBody},
-    extract::Request,
+    extract::{FromRequest, Request},
     http::StatusCode,
     response::Response,
 };
@@ -22,16 +22,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
-/// A body of JSON, or the answer that refuses it.
-pub(super) async fn json(hub: &Hub, request: Request) -> Result<Value, Response> {
-    let (parts, body) = request.into_parts();
-    check(&parts.headers)?;
-    let bytes = read(body, hub.max_body_bytes).await?;
-    let bad = |why: &str| error(StatusCode::BAD_REQUEST, why, None);
-    let text = mcp::check(&bytes).map_err(|why| bad(&why.to_string()))?;
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
-        _ => Err(bad("the body must be a JSON object")),
+/// A body of JSON: an object or a list.
+#[derive(Debug)]
+pub(super) struct Json(pub(super) Value);
+
+impl FromRequest<Arc<Hub>> for Json {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, hub: &Arc<Hub>) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        check(&parts.headers)?;
+        let bytes = read(body, hub.max_body_bytes).await?;
+        let bad = |why: &str| error(StatusCode::BAD_REQUEST, why, None);
+        let text = mcp::check(&bytes).map_err(|why| bad(&why.to_string()))?;
+        match serde_json::from_str(text) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(Self(value)),
+            _ => Err(bad("the body must be a JSON object")),
+        }
     }
 }
 

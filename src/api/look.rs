@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, Request, State},
+    extract::{Path, State},
     http::StatusCode,
     response::Response,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Hub, body,
+    Hub,
+    body::Json,
     servers::{error, refuse},
 };
 use crate::{
@@ -38,11 +39,7 @@ pub(super) async fn server(
 }
 
 /// `POST /api/mcp/test`: connects to a server without registering it.
-pub(super) async fn test(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(super) async fn test(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let done = async { hub.servers.try_out(&Draft::from_api(&body)?).await };
     match done.await {
         Ok(trial) => {

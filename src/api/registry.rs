@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Request, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
 
 use super::{
-    Hub, body,
+    Hub,
+    body::Json,
     servers::{error, refuse},
 };
 use crate::{
@@ -19,11 +16,7 @@ use crate::{
 };
 
 /// `POST /mcp/add`: registers a server, or moves the one of that name.
-pub(super) async fn add(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(super) async fn add(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let (Some(name), Some(url)) = (body["name"].as_str(), body["url"].as_str()) else {
         return error(StatusCode::BAD_REQUEST, "name and url must be texts", None);
     };
@@ -52,11 +45,7 @@ async fn moved(hub: &Hub, mut draft: Draft) -> Result<View, Unchanged> {
 }
 
 /// `DELETE /mcp/remove`.
-pub(super) async fn remove(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(super) async fn remove(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let Some(name) = body["name"].as_str() else {
         return error(StatusCode::BAD_REQUEST, "name must be a text", None);
     };

@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     http::{HeaderValue, Method, Request, StatusCode, header},
     response::Response,
-    routing::{delete, future::RouteFuture, get, post},
+    routing::{delete, future::RouteFuture, get, post, put},
 };
 use futures_util::{
     FutureExt as _,
@@ -16,7 +16,10 @@ use futures_util::{
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use super::{Hub, calls, console, health, look, mcp, registry, roles, servers, sources, tools};
+use super::{
+    Hub, calls, console, custom, health, limits, look, mcp, registry, roles, servers, sources,
+    tools,
+};
 use crate::{
     access::{Denied, Principal},
     downstream::http::reply,
@@ -72,6 +75,27 @@ fn router(hub: &Arc<Hub>) -> Router {
         .route("/api/sources", get(sources::list))
         .route("/api/sources/{name}/tables", get(sources::tables))
         .route("/api/sources/{name}/tables/{table}", get(sources::columns))
+        .route("/api/custom-tools", get(custom::list).post(custom::create))
+        .route("/api/custom-tools/test", post(custom::test))
+        .route(
+            "/api/custom-tools/{name}",
+            get(custom::show).put(custom::update).delete(custom::remove),
+        )
+        .route("/api/custom-tools/{name}/activate", post(custom::activate))
+        .route(
+            "/api/custom-tools/{name}/deactivate",
+            post(custom::deactivate),
+        )
+        .route("/api/custom-tools/{name}/versions", get(custom::versions))
+        .route(
+            "/api/custom-tools/{name}/versions/{version}/restore",
+            post(custom::restore),
+        )
+        .route("/api/limits", get(limits::list))
+        .route(
+            "/api/limits/{target_type}/{target_id}",
+            put(limits::set).delete(limits::remove),
+        )
         .route("/api/openapi.json", get(openapi))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

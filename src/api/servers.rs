@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, Request, State},
+    extract::{Path, State},
     http::StatusCode,
     response::Response,
 };
 use serde_json::{Value, json};
 
-use super::{Hub, body, calls};
+use super::{Hub, body::Json, calls};
 use crate::{
     downstream::http::reply,
     upstream::{
@@ -24,11 +24,7 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
 }
 
 /// `POST /api/mcp/servers`.
-pub(super) async fn register(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(super) async fn register(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let done = async {
         hub.servers
             .register(&Draft::from_api(&body)?, Origin::Api)
@@ -46,12 +42,8 @@ pub(super) async fn show(State(hub): State<Arc<Hub>>, Path(name): Path<String>) 
 pub(super) async fn update(
     State(hub): State<Arc<Hub>>,
     Path(name): Path<String>,
-    request: Request,
+    Json(body): Json,
 ) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
     let done = async {
         let now = hub.servers.get(&name)?;
         let enabled = body
@@ -100,11 +92,7 @@ pub(super) async fn act(
 }
 
 /// `POST /api/mcp/import`: the file of a desktop client.
-pub(super) async fn import(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(super) async fn import(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let found = match from_clients(&body) {
         Ok(found) => found,
         Err(why) => return refuse(&why.into()),

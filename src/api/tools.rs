@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    extract::{Path, Request, State},
+    Extension,
+    extract::{Path, State},
     http::StatusCode,
     response::Response,
 };
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Hub, body, servers::error};
+use super::{Hub, body::Json, servers::error};
 use crate::{
     access::Principal,
     downstream::http::reply,
@@ -53,21 +54,17 @@ pub(super) async fn show(State(hub): State<Arc<Hub>>, Path(name): Path<String>) 
 pub(super) async fn switch(
     State(hub): State<Arc<Hub>>,
     Path(name): Path<String>,
-    request: Request,
+    Json(body): Json,
 ) -> Response {
-    switch_all(&hub, Some(name), request).await
+    switch_all(&hub, Some(name), &body).await
 }
 
 /// `PUT /api/tools`: `{"names", "enabled"}`.
-pub(super) async fn switch_many(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    switch_all(&hub, None, request).await
+pub(super) async fn switch_many(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
+    switch_all(&hub, None, &body).await
 }
 
-async fn switch_all(hub: &Hub, name: Option<String>, request: Request) -> Response {
-    let body = match body::json(hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+async fn switch_all(hub: &Hub, name: Option<String>, body: &Value) -> Response {
     let Some(on) = body["enabled"].as_bool() else {
         let why = "must be true or false";
         return error(StatusCode::BAD_REQUEST, why, Some("enabled"));
@@ -105,15 +102,9 @@ async fn switch_all(hub: &Hub, name: Option<String>, request: Request) -> Respon
 pub(super) async fn call(
     State(hub): State<Arc<Hub>>,
     Path(name): Path<String>,
-    request: Request,
+    Extension(principal): Extension<Principal>,
+    Json(mut body): Json,
 ) -> Response {
-    let Some(principal) = request.extensions().get::<Principal>().cloned() else {
-        return reply::refuse(StatusCode::UNAUTHORIZED, "nobody asks");
-    };
-    let mut body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
     let arguments = match body["arguments"].take() {
         Value::Null => json!({}),
         arguments @ Value::Object(_) => arguments,

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt;
 use super::out;
 use crate::{
     access::Principal,
-    app::{self, Core, Running},
+    app::{self, Core, Running, join, running_hub},
     config::{Config, Loaded, Log, LogFormat, LogLevel, Origin, rows},
     downstream::stdio::serve,
     tool::{Caller, Scope},
@@ -41,6 +41,16 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
     log(&config.log);
     block_on(async {
         let mut stop = Signals::new()?;
+        if running_hub(&config.data_dir).is_some() {
+            let joined = tokio::select! {
+                joined = join(&config.data_dir) => joined,
+                () = stop.wait() => Some(Ok(())),
+            };
+            if let Some(done) = joined {
+                done.context("the hub, stdin or stdout broke")?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
         let core = Core::open(config, None).await?;
         let caller = Caller {
             principal: Principal::local(),

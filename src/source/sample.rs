@@ -16,13 +16,17 @@ pub fn write_sample(path: &Path) -> Result<(), Error> {
 fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let there: bool = transaction.query_row(
-        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'employees')",
-        [],
-        |row| row.get(0),
-    )?;
-    if !there {
-        transaction.execute_batch(include_str!("sample.sql"))?;
+    // Each table that shows whether its script has run, and the script.
+    let scripts = [
+        ("employees", include_str!("sample.sql")),
+        ("h_user", include_str!("sample_limits.sql")),
+    ];
+    for (table, script) in scripts {
+        let look = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?1)";
+        let there: bool = transaction.query_row(look, [table], |row| row.get(0))?;
+        if !there {
+            transaction.execute_batch(script)?;
+        }
     }
     transaction.commit()
 }

@@ -24,6 +24,7 @@ macro_rules! step {
 const STEPS: &[Step] = &[
     step!("001_token"),
     step!("002_server"),
+    step!("003_custom_tool"),
     step!("010_console"),
 ];
 

@@ -6,7 +6,7 @@ mod value;
 use std::{error::Error as _, time::Duration};
 
 use deadpool_postgres::{
-    Client, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use tokio::time;
 use tokio_postgres::{NoTls, types::ToSql};
@@ -51,15 +51,35 @@ impl Postgres {
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Cause> {
-        let client = time::timeout(TURN, self.pool.get()).await;
-        let client = client.map_err(|_| Cause::Late(TURN))??;
+        let client = self.turn().await?;
         let answer = time::timeout(ANSWER, run(&client, sql, &values)).await;
-        answer.unwrap_or_else(|_| {
-            // Nobody knows what it is at; the next one gets a new connection.
-            drop(Object::take(client));
-            Err(Cause::Late(ANSWER))
-        })
+        answer.unwrap_or_else(|_| late(client))
     }
+
+    /// Runs all of them, or none.
+    pub(super) async fn run_all(&self, work: Vec<(&'static str, Vec<Value>)>) -> Result<(), Cause> {
+        let mut client = self.turn().await?;
+        let all = async {
+            let transaction = client.transaction().await?;
+            for (sql, values) in &work {
+                run(&transaction, sql, values).await?;
+            }
+            Ok(transaction.commit().await?)
+        };
+        let done = time::timeout(ANSWER, all).await;
+        done.unwrap_or_else(|_| late(client))
+    }
+
+    async fn turn(&self) -> Result<Object, Cause> {
+        let client = time::timeout(TURN, self.pool.get()).await;
+        Ok(client.map_err(|_| Cause::Late(TURN))??)
+    }
+}
+
+/// Nobody knows what the connection is at; the next one gets a new one.
+fn late<T>(client: Object) -> Result<T, Cause> {
+    drop(Object::take(client));
+    Err(Cause::Late(ANSWER))
 }
 
 fn pool(address: Address) -> Result<Pool, Cause> {
@@ -77,7 +97,7 @@ fn pool(address: Address) -> Result<Pool, Cause> {
         .map_err(|error| Cause::Postgres(error.to_string()))
 }
 
-async fn run(client: &Client, sql: &str, values: &[Value]) -> Result<Vec<Row>, Cause> {
+async fn run(client: &impl GenericClient, sql: &str, values: &[Value]) -> Result<Vec<Row>, Cause> {
     let statement = client.prepare_cached(sql).await?;
     let parameters = values.iter().map(|it| it as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.collect();

@@ -3,11 +3,11 @@
 use std::{panic, path::PathBuf, sync::Arc, time::Duration};
 
 use rusqlite::{
-    Connection, ErrorCode, params_from_iter,
+    Connection, ErrorCode, TransactionBehavior, params_from_iter,
     types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef},
 };
 use tokio::{
-    sync::Mutex,
+    sync::{Mutex, OwnedMutexGuard},
     task,
     time::{self, Instant},
 };
@@ -52,10 +52,28 @@ impl Sqlite {
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Cause> {
+        let connection = self.turn().await?;
+        blocking(move || run(&connection, sql, &values)).await
+    }
+
+    /// Runs all of them, or none.
+    pub(super) async fn run_all(&self, work: Vec<(&'static str, Vec<Value>)>) -> Result<(), Cause> {
+        let mut connection = self.turn().await?;
+        blocking(move || {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for (sql, values) in &work {
+                run(&transaction, sql, values)?;
+            }
+            Ok(transaction.commit()?)
+        })
+        .await
+    }
+
+    async fn turn(&self) -> Result<OwnedMutexGuard<Connection>, Cause> {
         let turn = Arc::clone(&self.connection).lock_owned();
         let turn = time::timeout(TURN, turn).await;
-        let connection = turn.map_err(|_| Cause::Late(TURN))?;
-        blocking(move || run(&connection, sql, &values)).await
+        turn.map_err(|_| Cause::Late(TURN))
     }
 
     fn prepare(mut connection: Connection) -> Result<Self, Cause> {

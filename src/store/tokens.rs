@@ -1,8 +1,7 @@
 //! Tokens at rest: a name, a role and a hash.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::{Cause, Error, Row, Statement, Store};
+use crate::clock;
 
 /// A token as stored.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Store {
             row.name.as_str().into(),
             row.role.as_str().into(),
             row.hash.as_slice().into(),
-            now().into(),
+            clock::now().into(),
         ];
         self.wrote(PUT, values).await?;
         Ok(())
@@ -55,11 +54,4 @@ impl TryFrom<Row> for TokenRow {
             hash: row.take()?,
         })
     }
-}
-
-/// Milliseconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let since = since.expect("clocks are past 1970").as_millis();
-    i64::try_from(since).expect("the year is below 292 million")
 }

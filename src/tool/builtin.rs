@@ -78,6 +78,6 @@ fn output_schema() -> Value {
 }
 
 /// Annotations of a tool that only reads our own data.
-fn reads_only() -> Value {
+pub(super) fn reads_only() -> Value {
     json!({"readOnlyHint": true, "openWorldHint": false})
 }

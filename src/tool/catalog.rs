@@ -19,6 +19,7 @@ use super::{
     offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
     output,
     peer::Peer,
+    quota::Quota,
     switches::Switches,
     view::{Shelf, View},
 };
@@ -40,6 +41,7 @@ pub struct Catalog {
     max_result_bytes: usize,
     waker: OnceLock<Waker>,
     journal: Arc<Journal>,
+    quota: OnceLock<Arc<Quota>>,
 }
 
 /// Connects a server by its name; true if its tools are on offer now.
@@ -94,6 +96,7 @@ impl Catalog {
             max_result_bytes,
             waker: OnceLock::new(),
             journal: Arc::default(),
+            quota: OnceLock::new(),
         }
     }
 
@@ -161,6 +164,12 @@ impl Catalog {
         let _ = self.waker.set(waker);
     }
 
+    /// Has calls counted against daily limits.
+    pub fn set_quota(&self, quota: Arc<Quota>) {
+        // Set once, when everything is built.
+        let _ = self.quota.set(quota);
+    }
+
     async fn wake(&self, name: &str) -> bool {
         let server = name::server_of(name);
         match (server, self.waker.get()) {
@@ -198,8 +207,8 @@ impl Catalog {
         asked.tool = Arc::clone(&offer.public);
         asked.server = Arc::clone(&offer.server);
         let mut started = self.journal.begin(asked);
-        if let Some(Err(why)) = offer.arguments.as_ref().map(|it| it.check(&arguments)) {
-            let answer = output::failure(&format!("wrong arguments: {why}"));
+        if let Err(why) = self.admit(caller, &offer, &arguments).await {
+            let answer = output::failure(&why);
             started.finish(Outcome::Refused, &answer);
             return Ok(Answer::Complete(answer));
         }
@@ -234,6 +243,19 @@ impl Catalog {
                 started.finish(Outcome::Refused, &why.message);
                 Err(why)
             }
+        }
+    }
+
+    /// Why a tool is not called: its arguments are wrong, or it was called enough.
+    async fn admit(&self, caller: &Caller, offer: &Offer, arguments: &Input) -> Result<(), String> {
+        let wrong = |why| format!("wrong arguments: {why}");
+        offer.check(arguments).map_err(wrong)?;
+        match self.quota.get() {
+            Some(quota) => {
+                let name = caller.principal.name();
+                quota.count(name, offer.public_key()).await
+            }
+            None => Ok(()),
         }
     }
 

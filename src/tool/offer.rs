@@ -140,6 +140,15 @@ impl Offer {
         })
     }
 
+    /// A tool that people made. `described` is its entry in a listing, without
+    /// the name; `null` may stand for an argument that is not given.
+    pub(super) fn made(name: String, described: &Value, handler: Handler) -> Arc<Self> {
+        Arc::new(Self {
+            public: name.as_str().into(),
+            ..Self::of_server(&OWN_SERVER.into(), Kind::Tool, name, described, handler)
+        })
+    }
+
     /// An offer of another server. `described` is its entry in a listing,
     /// without the key; a schema that cannot be checked here is not checked.
     pub fn of_server(
@@ -173,6 +182,14 @@ impl Offer {
     pub fn watched(mut self, watcher: Watcher) -> Self {
         self.watcher = Some(watcher);
         self
+    }
+
+    /// What is wrong with arguments, and what would be right.
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
+        match &self.arguments {
+            Some(expected) => expected.check(arguments),
+            None => Ok(()),
+        }
     }
 
     /// The name under which everyone sees it.

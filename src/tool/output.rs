@@ -63,6 +63,17 @@ pub fn written(text: &str, structure: &str, is_error: bool) -> String {
     )
 }
 
+/// A result with this text, and this JSON in a structure as `result`; twice the
+/// same is too much of something large.
+pub fn value(text: &str, json: &str) -> String {
+    /// What is larger comes as text alone.
+    const MAX_STRUCTURE: usize = 256 << 10;
+    match json.len() > MAX_STRUCTURE {
+        true => text_only(text, false),
+        false => written(text, &format!("{{\"result\":{json}}}"), false),
+    }
+}
+
 /// A result that is only text.
 pub fn text_only(text: &str, is_error: bool) -> String {
     json!({"content": [{"type": "text", "text": text}], "isError": is_error}).to_string()

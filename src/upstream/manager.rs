@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::{FutureExt as _, future::join_all};
@@ -22,6 +21,7 @@ use super::{
     shared::{Handle, Status},
 };
 use crate::{
+    clock,
     store::{self, Store},
     tool::Waker,
 };
@@ -300,7 +300,7 @@ impl Manager {
                 let _one_change_at_a_time = manager.registry.lock().await;
                 let mut entry = manager.find(&name)?;
                 entry.server.enabled = enabled;
-                entry.server.updated_at = now();
+                entry.server.updated_at = clock::now();
                 manager.store.update_server(&row(&entry.server)).await?;
                 let key = entry.server.name.clone();
                 manager.lock().insert(key, entry.clone());
@@ -358,8 +358,8 @@ impl Manager {
             auto_connect: draft.auto_connect,
             enabled: true,
             origin,
-            created_at: now(),
-            updated_at: now(),
+            created_at: clock::now(),
+            updated_at: clock::now(),
         };
         match self.store.insert_server(&row(&server)).await? {
             true => self.put(server),
@@ -385,7 +385,7 @@ impl Manager {
             description: short(draft.description.as_ref(), "description", 500)?,
             version: short(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
-            updated_at: now(),
+            updated_at: clock::now(),
             transport,
             ..before.server.clone()
         };
@@ -478,11 +478,4 @@ fn short(text: Option<&String>, field: &str, limit: usize) -> Result<Option<Stri
         }
         text => Ok(text.cloned()),
     }
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

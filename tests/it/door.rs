@@ -73,9 +73,19 @@ impl Door {
         door
     }
 
+    /// A process of its own.
     pub(crate) async fn stdio(directory: &Path, version: &str) -> Self {
+        Self::over_stdio(directory, "stdio", version).await
+    }
+
+    /// A process that joins the hub.
+    pub(crate) async fn stdio_of(hub: &TestHub, version: &str) -> Self {
+        Self::over_stdio(hub.directory.path(), ".", version).await
+    }
+
+    async fn over_stdio(directory: &Path, data_dir: &str, version: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
-            .args(["stdio", "--data-dir", "stdio"])
+            .args(["stdio", "--data-dir", data_dir])
             .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -111,7 +111,23 @@ async fn stdio_offers_the_same_in_every_version() {
     let hub = TestHub::start().await;
     for version in LEGACY.into_iter().chain(["2026-07-28"]) {
         check(Door::stdio(hub.directory.path(), version).await).await;
+        check(Door::stdio_of(&hub, version).await).await;
     }
+}
+
+#[tokio::test]
+async fn stdio_beside_a_hub_shows_what_the_hub_shows() {
+    let hub = TestHub::with_fixture().await;
+    let mut door = Door::stdio_of(&hub, "2025-11-25").await;
+    let listed = door.ask(1, "tools/list", json!({})).await;
+    let names = listed["result"]["tools"].to_string();
+    assert!(names.contains("test_simple_text"), "{names}");
+    hub.running.stop().await;
+    // The process ends with the hub, so that its client notices.
+    let Door::Stdio { mut output, .. } = door else {
+        unreachable!("it is one of stdio");
+    };
+    while within(output.next_line()).await.unwrap().is_some() {}
 }
 
 #[tokio::test]

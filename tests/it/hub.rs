@@ -9,7 +9,10 @@ use maru::{
 };
 use serde_json::{Value, json};
 
-use crate::{fixture, wire::Ask};
+use crate::{
+    fixture,
+    wire::{Ask, Reply},
+};
 
 pub(crate) struct TestHub {
     pub(crate) address: String,
@@ -36,6 +39,16 @@ impl TestHub {
             address: running.address.to_string(),
             running,
             directory,
+        }
+    }
+
+    /// A hub on a directory that outlives it.
+    pub(crate) async fn open(config: Config) -> Self {
+        let running = app::start(config).await.unwrap();
+        Self {
+            address: running.address.to_string(),
+            running,
+            directory: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -97,6 +110,35 @@ impl TestHub {
             Some(name) => ask.header("mcp-name", &name),
             None => ask,
         }
+    }
+
+    /// A request of the admin.
+    pub(crate) async fn admin(&self, method: &'static str, path: &str, body: Value) -> Reply {
+        let ask = Ask::new(&self.address, method, path)
+            .header("content-type", "application/json")
+            .header(
+                "authorization",
+                &format!("Bearer {}", self.running.admin.reveal()),
+            );
+        match body {
+            Value::Null => ask.send().await,
+            body => ask.body(&body.to_string()).send().await,
+        }
+    }
+
+    /// The names of all tools, each followed by a space.
+    pub(crate) async fn tool_names(&self) -> String {
+        let answer = self
+            .modern("tools/list", json!({}))
+            .send()
+            .await
+            .answer()
+            .await;
+        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        tools
+            .iter()
+            .map(|it| format!("{} ", it["name"].as_str().unwrap()))
+            .collect()
     }
 }
 

@@ -11,40 +11,10 @@ use crate::{
     fixture_server::{FixtureServer, program},
     hub::{TestHub, call},
     postgres::Cluster,
-    wire::{Ask, Reply},
+    wire::Ask,
 };
 
 const ROUTE: &str = "/api/mcp/servers";
-
-impl TestHub {
-    /// A request of the admin.
-    async fn admin(&self, method: &'static str, path: &str, body: Value) -> Reply {
-        let ask = Ask::new(&self.address, method, path)
-            .header("content-type", "application/json")
-            .header(
-                "authorization",
-                &format!("Bearer {}", self.running.admin.reveal()),
-            );
-        match body {
-            Value::Null => ask.send().await,
-            body => ask.body(&body.to_string()).send().await,
-        }
-    }
-
-    async fn tool_names(&self) -> String {
-        let answer = self
-            .modern("tools/list", json!({}))
-            .send()
-            .await
-            .answer()
-            .await;
-        let tools = answer["result"]["tools"].as_array().unwrap().clone();
-        tools
-            .iter()
-            .map(|it| format!("{} ", it["name"].as_str().unwrap()))
-            .collect()
-    }
-}
 
 fn stdio(name: &str) -> Value {
     let config =
@@ -263,6 +233,9 @@ async fn documented_routes_exist() {
                 .admin(method, &path.replace("{name}", "nobody"), json!({}))
                 .await;
             assert_ne!(reply.status, 405, "{method} {path}");
+            if path == "/api/events" {
+                continue; // A stream has no end to wait for.
+            }
             assert!(
                 !reply.text().await.contains("nothing is here"),
                 "{method} {path}"

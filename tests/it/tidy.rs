@@ -7,10 +7,12 @@ use std::{
 
 /// Rooms, low to high. A room may use itself and rooms before it.
 const ROOMS: &[&str] = &[
+    "clock",
     "tasks",
     "queue",
     "config",
     "mcp",
+    "expression",
     "outbound",
     "store",
     "access",

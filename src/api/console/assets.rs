@@ -57,7 +57,9 @@ fn content(name: &str) -> Option<Bytes> {
 #[cfg(debug_assertions)]
 fn content(name: &str) -> Option<Bytes> {
     let is_plain = !name.contains(['/', '\\']);
-    let fresh = is_plain.then(|| std::fs::read(on_disk(name)).ok()).flatten();
+    let fresh = is_plain
+        .then(|| std::fs::read(on_disk(name)).ok())
+        .flatten();
     fresh.map(Bytes::from)
 }
 

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::super::{Hub, body, servers::error};
+use super::super::{Hub, body::Json, servers::error};
 use crate::{
     access::{Denied, Principal, Role, SIGNED_IN, Token},
     downstream::http::reply,
@@ -24,11 +24,7 @@ pub(in crate::api) async fn show(State(hub): State<Arc<Hub>>, request: Request) 
 }
 
 /// `POST /api/session`: `{"code"}` of the printed link, or `{"token"}`.
-pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let body = match body::json(&hub, request).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let (token, why) = match (body["code"].as_str(), body["token"].as_str()) {
         (Some(code), None) => (
             hub.sessions.redeem(&Token::from(code.trim())),

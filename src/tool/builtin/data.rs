@@ -312,7 +312,7 @@ fn done(result: Result<Value, impl ToString>) -> Result<Answer, RpcError> {
     Ok(Answer::Complete(match result {
         Ok(value) => {
             let text = value.to_string();
-            output::written(&text, &format!("{{\"result\":{text}}}"), false)
+            output::value(&text, &text)
         }
         Err(why) => output::failure(&why.to_string()),
     }))

@@ -1,0 +1,98 @@
+//! The way into a running hub for programs of the same user: MCP as on stdin
+//! and stdout, over a socket in the data directory.
+//!
+//! `maru stdio` beside a hub joins its own input and output to it, so that every
+//! client sees the same tools and no server is connected to twice.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{self, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    time,
+};
+use tracing::{debug, warn};
+
+use crate::{
+    access::Principal,
+    downstream::{Engine, stdio::serve},
+    tasks::Tasks,
+    tool::{Caller, Scope},
+};
+
+/// Only its owner may enter the directory that it is in.
+const SOCKET: &str = "hub.sock";
+const MOST: usize = 100;
+
+/// Listens in the data directory of a hub that holds its lock.
+pub(super) fn listen(data_dir: &Path, engine: &Arc<Engine>, tasks: &Tasks) {
+    let path = data_dir.join(SOCKET);
+    // Left by a hub that was killed.
+    let _ = fs::remove_file(&path);
+    match UnixListener::bind(&path) {
+        Ok(listener) => tasks.spawn(accept(listener, Arc::clone(engine), tasks.clone())),
+        // The path may be longer than a socket's can be.
+        Err(error) => warn!(%error, "maru stdio cannot join this hub and will start its own"),
+    }
+}
+
+async fn accept(listener: UnixListener, engine: Arc<Engine>, tasks: Tasks) {
+    let stop = tasks.stop();
+    let room = Arc::new(Semaphore::new(MOST));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match (accepted, Arc::clone(&room).try_acquire_owned()) {
+            (Ok((stream, _)), Ok(turn)) => {
+                let engine = Arc::clone(&engine);
+                tasks.spawn(async move {
+                    let _turn = turn;
+                    answer(&engine, stream).await;
+                });
+            }
+            (Ok(_), Err(_)) => warn!("more than {MOST} programs want to join by maru stdio"),
+            (Err(error), _) => {
+                warn!(%error, "could not accept a connection");
+                time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn answer(engine: &Arc<Engine>, stream: UnixStream) {
+    let (input, output) = stream.into_split();
+    let caller = Caller {
+        principal: Principal::local(),
+        scope: Scope::All,
+    };
+    if let Err(error) = serve(engine, caller, input, output).await {
+        debug!(%error, "a program that joined by maru stdio is gone");
+    }
+}
+
+/// Joins this process's input and output to the hub that runs on the data
+/// directory; `None` if none does.
+pub async fn join(data_dir: &Path) -> Option<io::Result<()>> {
+    let stream = UnixStream::connect(data_dir.join(SOCKET)).await.ok()?;
+    let (mut from_hub, mut to_hub) = stream.into_split();
+    let there = async {
+        io::copy(&mut io::stdin(), &mut to_hub).await?;
+        // The hub finishes what it began, then closes its side.
+        to_hub.shutdown().await
+    };
+    let back = async {
+        let mut output = io::stdout();
+        io::copy(&mut from_hub, &mut output).await?;
+        output.flush().await
+    };
+    tokio::pin!(there, back);
+    Some(tokio::select! {
+        done = &mut back => done,
+        // If the hub is gone, what it said last is still to be read.
+        _ = &mut there => back.await,
+    })
+}

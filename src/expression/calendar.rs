@@ -1,0 +1,297 @@
+//! The calendar: days, fields of a moment, and moments as text.
+
+use super::{
+    dates::moment,
+    fault::{Result, Trouble, value_error},
+    value::Days,
+};
+
+/// Microseconds of a day.
+pub(super) const DAY: i64 = 86_400_000_000;
+/// 9999-12-31
+pub(super) const LAST_DAY: Days = 3_652_059;
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const WEEKDAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+
+pub(super) fn days_from(year: i64, month: i64, day: i64) -> Result<Days> {
+    if !(1..=9999).contains(&year) {
+        return Err(value_error(format!("year {year} is out of range")));
+    }
+    if !(1..=12).contains(&month) {
+        return Err(value_error("month must be in 1..12"));
+    }
+    if !(1..=month_length(year, month)).contains(&day) {
+        return Err(value_error("day is out of range for month"));
+    }
+    Ok(before_year(year) + before_month(year, month) + day)
+}
+
+pub(super) fn year_month_day(days: Days) -> (i64, i64, i64) {
+    // A year has 365.2425 days; the guess is at most one too high.
+    let mut year = ((days - 1) * 400 / 146_097 + 1).clamp(1, 9999);
+    while before_year(year) >= days {
+        year -= 1;
+    }
+    while before_year(year + 1) < days {
+        year += 1;
+    }
+    let mut rest = days - before_year(year);
+    let mut month = 1;
+    while rest > month_length(year, month) && month < 12 {
+        rest -= month_length(year, month);
+        month += 1;
+    }
+    (year, month, rest)
+}
+
+/// Year, month, day, hour, minute, second, microsecond.
+pub(super) fn fields(micros: i64) -> [i64; 7] {
+    let (year, month, day) = year_month_day(micros.div_euclid(DAY) + 1);
+    let rest = micros.rem_euclid(DAY);
+    let seconds = rest / 1_000_000;
+    [
+        year,
+        month,
+        day,
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        rest % 1_000_000,
+    ]
+}
+
+pub(super) fn month_length(year: i64, month: i64) -> i64 {
+    match month {
+        2 => 28 + i64::from(is_leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// `strftime`
+pub(super) fn text_by(micros: i64, form: &str) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = form.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let Some(sign) = rest.next() else {
+            out.push('%');
+            break;
+        };
+        out.push_str(&sign_text(micros, sign)?);
+    }
+    Ok(out)
+}
+
+fn sign_text(micros: i64, sign: char) -> Result<String> {
+    let [year, month, day, hour, minute, second, micro] = fields(micros);
+    let days = micros.div_euclid(DAY) + 1;
+    let weekday = (days + 6).rem_euclid(7);
+    let of_year = days - before_year(year);
+    let half = (hour + 11) % 12 + 1;
+    let month_name = MONTHS[(month - 1).clamp(0, 11) as usize];
+    let day_name = WEEKDAYS[weekday.clamp(0, 6) as usize];
+    Ok(match sign {
+        'Y' => format!("{year}"),
+        'y' => format!("{:02}", year % 100),
+        'm' => format!("{month:02}"),
+        'd' => format!("{day:02}"),
+        'H' => format!("{hour:02}"),
+        'I' => format!("{half:02}"),
+        'M' => format!("{minute:02}"),
+        'S' => format!("{second:02}"),
+        'f' => format!("{micro:06}"),
+        'j' => format!("{of_year:03}"),
+        'p' => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+        'B' => month_name.to_owned(),
+        'b' => month_name[..3].to_owned(),
+        'A' => day_name.to_owned(),
+        'a' => day_name[..3].to_owned(),
+        'w' => ((weekday + 1) % 7).to_string(),
+        'u' => (weekday + 1).to_string(),
+        'F' => format!("{year}-{month:02}-{day:02}"),
+        'T' => format!("{hour:02}:{minute:02}:{second:02}"),
+        '%' => "%".to_owned(),
+        _ => return Err(value_error(format!("'%{sign}' is not offered"))),
+    })
+}
+
+/// `fromisoformat`: `YYYY-MM-DD[?HH:MM[:SS[.ffffff]]]`
+pub(super) fn from_text(text: &str) -> Result<i64> {
+    let wrong = || value_error(format!("Invalid isoformat string: '{text}'"));
+    if !text.is_ascii() {
+        return Err(wrong());
+    }
+    let compact = text.len() == 8 && text.bytes().all(|c| c.is_ascii_digit());
+    let digits = |from: usize, to: usize| -> Option<i64> {
+        let part = text.get(from..to)?;
+        let plain = part.bytes().all(|c| c.is_ascii_digit());
+        part.parse().ok().filter(|_| plain)
+    };
+    let mark = |at: usize, wanted: &str| text.get(at..=at) == Some(wanted);
+    let mut parts = [0; 7];
+    let places: [(usize, usize); 3] = match compact {
+        true => [(0, 4), (4, 6), (6, 8)],
+        false => [(0, 4), (5, 7), (8, 10)],
+    };
+    for (part, (from, to)) in parts.iter_mut().zip(places) {
+        *part = digits(from, to).ok_or_else(wrong)?;
+    }
+    let marked = mark(4, "-") && mark(7, "-");
+    if !compact && !marked {
+        return Err(wrong());
+    }
+    let times = [(11, 13, ""), (14, 16, ":"), (17, 19, ":")];
+    let length = text.len();
+    if !compact && length > 10 {
+        for (part, (from, to, before)) in parts[3..].iter_mut().zip(times) {
+            if length >= to {
+                *part = digits(from, to).ok_or_else(wrong)?;
+                if !before.is_empty() && !mark(from - 1, before) {
+                    return Err(wrong());
+                }
+            }
+        }
+        parts[6] = fraction(text).ok_or_else(wrong)?;
+    }
+    moment(parts)
+}
+
+/// Microseconds after the seconds of an ISO text.
+fn fraction(text: &str) -> Option<i64> {
+    match text.len() {
+        13 | 16 | 19 => Some(0),
+        length if length > 20 && matches!(text.get(19..20), Some("." | ",")) => {
+            let digits = text.get(20..)?;
+            let plain = digits.bytes().all(|c| c.is_ascii_digit());
+            let kept = format!("{:0<6}", digits.get(..digits.len().min(6))?);
+            kept.parse().ok().filter(|_| plain)
+        }
+        _ => None,
+    }
+}
+
+/// `strptime`
+pub(super) fn parsed(text: &str, form: &str) -> Result<i64> {
+    let wrong = || value_error(format!("time data '{text}' does not match format '{form}'"));
+    let mut parts = [1900, 1, 1, 0, 0, 0, 0];
+    let mut afternoon = None;
+    let mut rest = text;
+    let mut signs = form.chars();
+    while let Some(c) = signs.next() {
+        if c != '%' {
+            rest = match c.is_whitespace() {
+                true => rest.trim_start(),
+                false => rest.strip_prefix(c).ok_or_else(wrong)?,
+            };
+            continue;
+        }
+        let sign = signs.next().ok_or_else(wrong)?;
+        rest = read_sign(sign, rest, &mut parts, &mut afternoon)?.ok_or_else(wrong)?;
+    }
+    if let Some(afternoon) = afternoon {
+        parts[3] = parts[3] % 12 + if afternoon { 12 } else { 0 };
+    }
+    match rest.is_empty() {
+        true => moment(parts),
+        false => Err(value_error(format!("unconverted data remains: {rest}"))),
+    }
+}
+
+/// Reads what `sign` stands for; gives what follows it.
+fn read_sign<'t>(
+    sign: char,
+    rest: &'t str,
+    parts: &mut [i64; 7],
+    afternoon: &mut Option<bool>,
+) -> Result<Option<&'t str>> {
+    let (at, most) = match sign {
+        'Y' => (0, 4),
+        'y' => (0, 2),
+        'm' => (1, 2),
+        'd' => (2, 2),
+        'H' | 'I' => (3, 2),
+        'M' => (4, 2),
+        'S' => (5, 2),
+        'f' => (6, 6),
+        '%' => return Ok(rest.strip_prefix('%')),
+        'p' => {
+            let half = rest.get(..2).map(str::to_ascii_uppercase);
+            *afternoon = Some(half.as_deref() == Some("PM"));
+            let known = matches!(half.as_deref(), Some("AM" | "PM"));
+            return Ok(known.then(|| &rest[2..]));
+        }
+        'b' | 'B' => return Ok(read_month(sign, rest, parts)),
+        _ => return Err(not_offered(sign)),
+    };
+    let length = rest
+        .bytes()
+        .take(most)
+        .take_while(u8::is_ascii_digit)
+        .count();
+    let Ok(number) = rest[..length].parse::<i64>() else {
+        return Ok(None);
+    };
+    if sign == 'Y' && length < 4 {
+        return Ok(None);
+    }
+    parts[at] = match sign {
+        'y' => number + if number < 69 { 2000 } else { 1900 },
+        'f' => number * 10_i64.pow(6 - length as u32),
+        _ => number,
+    };
+    Ok(Some(&rest[length..]))
+}
+
+fn read_month<'t>(sign: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t str> {
+    let found = MONTHS.iter().position(|name| {
+        let name = if sign == 'b' { &name[..3] } else { name };
+        rest.get(..name.len())
+            .is_some_and(|it| it.eq_ignore_ascii_case(name))
+    })?;
+    parts[1] = found as i64 + 1;
+    let length = if sign == 'b' { 3 } else { MONTHS[found].len() };
+    Some(&rest[length..])
+}
+
+fn not_offered(sign: char) -> Trouble {
+    value_error(format!("'%{sign}' is not offered"))
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn before_year(year: i64) -> Days {
+    let year = year - 1;
+    year * 365 + year / 4 - year / 100 + year / 400
+}
+
+fn before_month(year: i64, month: i64) -> Days {
+    (1..month).map(|it| month_length(year, it)).sum()
+}

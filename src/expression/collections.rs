@@ -1,0 +1,235 @@
+//! Making lists, tuples, dicts, sets and ranges, and their methods.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "everything in the catalog has one shape"
+)]
+
+use std::rc::Rc;
+
+use num_traits::ToPrimitive as _;
+
+use super::{
+    catalog::Given,
+    compare,
+    evaluate::Run,
+    fault::{Result, limit, type_error, value_error},
+    functions::not_an_integer,
+    iterate::Flow,
+    operate, sets,
+    value::{Map, Part, Range, Value, View, key},
+};
+
+pub(super) fn len(_: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let [value] = given.take()?;
+    let length = match &value {
+        Value::Text(it) => it.chars,
+        Value::List(it) | Value::Tuple(it) => it.items.len(),
+        Value::Dict(it) => it.map.len(),
+        Value::Set(it) => it.keys.len(),
+        Value::Range(it) => it.len,
+        Value::View(it) => it.dict.map.len(),
+        _ => {
+            let name = value.type_name();
+            return Err(type_error(format!("object of type '{name}' has no len()")));
+        }
+    };
+    Ok(Value::Int(length as i64))
+}
+
+pub(super) fn list(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let items = gathered(run, given)?;
+    Value::list(&run.meter, items)
+}
+
+pub(super) fn tuple(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let items = gathered(run, given)?;
+    Value::tuple(&run.meter, items)
+}
+
+pub(super) fn set(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let [source] = given.bind(0, [""])?;
+    let keys = match source {
+        Some(source) => sets::gather(run, source)?,
+        None => Default::default(),
+    };
+    Value::set(&run.meter, keys)
+}
+
+pub(super) fn dict(run: &mut Run<'_>, mut given: Given<'_>) -> Result<Value> {
+    let named = std::mem::take(&mut given.named);
+    let [source] = given.bind(0, [""])?;
+    let mut map = match source {
+        Some(Value::Dict(dict)) => {
+            run.meter.table(dict.map.len())?;
+            dict.map.clone()
+        }
+        Some(source) => pairs(run, source)?,
+        None => Map::default(),
+    };
+    for (name, value) in named {
+        run.insert(&mut map, Value::text(name.as_ref()), value)?;
+    }
+    Value::dict(&run.meter, map)
+}
+
+pub(super) fn from_keys(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let [source, value] = given.bind(1, ["", ""])?;
+    let value = value.unwrap_or(Value::None);
+    let mut map = Map::default();
+    run.each(source.unwrap_or(Value::None), &mut |run, name| {
+        run.insert(&mut map, name, value.clone())?;
+        Ok(Flow::Continue)
+    })?;
+    Value::dict(&run.meter, map)
+}
+
+pub(super) fn range(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let [first, second, step] = given.bind(1, ["", "", ""])?;
+    let (start, stop) = match (first, second) {
+        (Some(start), Some(stop)) => (number(&start)?, number(&stop)?),
+        (Some(stop), None) => (0, number(&stop)?),
+        (None, _) => (0, 0),
+    };
+    let step = step.map_or(Ok(1), |it| number(&it))?;
+    if step == 0 {
+        return Err(value_error("range() arg 3 must not be zero"));
+    }
+    let span = if step > 0 {
+        i128::from(stop) - i128::from(start)
+    } else {
+        i128::from(start) - i128::from(stop)
+    };
+    let count = u128::try_from(span).unwrap_or_default();
+    let len = count.div_ceil(u128::from(step.unsigned_abs()));
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    run.meter.count(len)?;
+    run.meter.memory(64)?;
+    Ok(Value::Range(Rc::new(Range {
+        start,
+        stop,
+        step,
+        len,
+    })))
+}
+
+pub(super) fn copy(_: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    given.exactly(0)?;
+    Ok(given.receiver)
+}
+
+pub(super) fn count(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let receiver = given.receiver.clone();
+    let [wanted] = given.take()?;
+    let mut count = 0;
+    run.each(receiver, &mut |run, item| {
+        let same = item.same(&wanted) || compare::equal(&mut run.meter, &item, &wanted)?;
+        count += i64::from(same);
+        Ok(Flow::Continue)
+    })?;
+    Ok(Value::Int(count))
+}
+
+pub(super) fn index(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let receiver = given.receiver.clone();
+    let [wanted, from, to] = given.bind(1, ["", "", ""])?;
+    let wanted = wanted.unwrap_or(Value::None);
+    let Some(sequence) = operate::sequence(&receiver) else {
+        return Err(type_error("not a sequence"));
+    };
+    let length = sequence.items.len() as i64;
+    let clamp = |value: Option<Value>, default: i64| -> Result<usize> {
+        let at = value.map_or(Ok(default), |it| number(&it))?;
+        let at = if at < 0 {
+            at.saturating_add(length)
+        } else {
+            at
+        };
+        Ok(at.clamp(0, length) as usize)
+    };
+    let (from, to) = (clamp(from, 0)?, clamp(to, length)?);
+    for (at, item) in sequence.items.iter().enumerate().take(to).skip(from) {
+        run.meter.step(1)?;
+        if item.same(&wanted) || compare::equal(&mut run.meter, item, &wanted)? {
+            return Ok(Value::Int(at as i64));
+        }
+    }
+    Err(value_error(match receiver {
+        Value::Tuple(_) => "tuple.index(x): x not in tuple".to_owned(),
+        _ => format!(
+            "{} is not in list",
+            super::show::repr(&mut run.meter, &wanted)?
+        ),
+    }))
+}
+
+pub(super) fn get(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    let Value::Dict(dict) = given.receiver.clone() else {
+        return Err(type_error("not a dict"));
+    };
+    let [name, default] = given.bind(1, ["", ""])?;
+    let name = key(&mut run.meter, name.unwrap_or(Value::None))?;
+    let found = dict.map.get(&name).cloned();
+    Ok(found.or(default).unwrap_or(Value::None))
+}
+
+pub(super) fn keys(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    view(run, &given, Part::Keys)
+}
+
+pub(super) fn values(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    view(run, &given, Part::Values)
+}
+
+pub(super) fn items(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+    view(run, &given, Part::Items)
+}
+
+/// The number of an integer; one that is too large for a list is refused.
+pub(super) fn number(value: &Value) -> Result<i64> {
+    let number = value.integer().ok_or_else(|| not_an_integer(value))?;
+    number
+        .to_i64()
+        .ok_or_else(|| limit("a number that is too large to count with"))
+}
+
+fn view(run: &mut Run<'_>, given: &Given<'_>, part: Part) -> Result<Value> {
+    given.exactly(0)?;
+    let Value::Dict(dict) = &given.receiver else {
+        return Err(type_error("not a dict"));
+    };
+    run.meter.memory(48)?;
+    let dict = Rc::clone(dict);
+    Ok(Value::View(Rc::new(View { dict, part })))
+}
+
+fn gathered(run: &mut Run<'_>, given: Given<'_>) -> Result<Vec<Value>> {
+    let [source] = given.bind(0, [""])?;
+    match source {
+        Some(source) => run.collect(source),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn pairs(run: &mut Run<'_>, source: Value) -> Result<Map> {
+    let mut map = Map::default();
+    let mut at = 0;
+    run.each(source, &mut |run, item| {
+        if item.is_number() || matches!(item, Value::None) {
+            return Err(type_error(format!(
+                "cannot convert dictionary update sequence element #{at} to a sequence"
+            )));
+        }
+        let found = run.collect(item)?;
+        let length = found.len();
+        let Ok([name, value]) = <[Value; 2]>::try_from(found) else {
+            return Err(value_error(format!(
+                "dictionary update sequence element #{at} has length {length}; 2 is required"
+            )));
+        };
+        run.insert(&mut map, name, value)?;
+        at += 1;
+        Ok(Flow::Continue)
+    })?;
+    Ok(map)
+}

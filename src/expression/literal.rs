@@ -1,0 +1,203 @@
+//! Numbers and texts as they are written in a source.
+
+use num_bigint::BigInt;
+
+use super::{
+    fault::{Result, syntax},
+    limits::MAX_SOURCE,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    Int(i64),
+    Big(BigInt),
+    Float(f64),
+    Text(String),
+}
+
+/// How a quoted text begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) quote: &'static str,
+    pub(super) length: usize,
+    pub(super) raw: bool,
+    pub(super) template: bool,
+}
+
+/// Whether `rest` begins a quoted text.
+pub(super) fn opening(rest: &str) -> Option<Opening> {
+    let is_quote = |c: &u8| matches!(c, b'"' | b'\'');
+    let prefix = rest.as_bytes().iter().take(3).position(is_quote)?;
+    let letters = rest.get(..prefix)?.to_ascii_lowercase();
+    if !matches!(letters.as_str(), "" | "r" | "f" | "rf" | "fr" | "u") {
+        return None;
+    }
+    let quoted = &rest[prefix..];
+    let quote = ["\"\"\"", "'''", "\"", "'"]
+        .into_iter()
+        .find(|it| quoted.starts_with(it))?;
+    Some(Opening {
+        quote,
+        length: prefix + quote.len(),
+        raw: letters.contains('r'),
+        template: letters.contains('f'),
+    })
+}
+
+/// How long the text is that ends in `quote`.
+pub(super) fn closing(text: &str, quote: &str) -> Result<usize> {
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' {
+            escaped = true;
+        } else if text[at..].starts_with(quote) {
+            return Ok(at);
+        } else if c == '\n' && quote.len() == 1 {
+            break;
+        }
+    }
+    Err(syntax("unterminated string literal"))
+}
+
+/// The number at the beginning, and its length.
+pub(super) fn number(rest: &str) -> Result<(Literal, usize)> {
+    let bytes = rest.as_bytes();
+    let radix = match bytes.get(1).map(u8::to_ascii_lowercase) {
+        Some(b'x') if bytes[0] == b'0' => 16,
+        Some(b'o') if bytes[0] == b'0' => 8,
+        Some(b'b') if bytes[0] == b'0' => 2,
+        _ => return decimal(rest),
+    };
+    let length = 2 + digits(&rest[2..], |c| c.is_digit(radix));
+    let written = plain(&rest[2..length])?;
+    Ok((integer(&written, radix)?, length))
+}
+
+fn decimal(rest: &str) -> Result<(Literal, usize)> {
+    let whole = digits(rest, |c| c.is_ascii_digit());
+    let mut length = whole;
+    if rest[length..].starts_with('.') {
+        length += 1;
+        length += digits(&rest[length..], |c| c.is_ascii_digit());
+    }
+    length += exponent(&rest[length..]);
+    if rest[length..].starts_with(['j', 'J']) {
+        return Err(syntax("complex numbers are not supported"));
+    }
+    let written = plain(&rest[..length])?;
+    if length > whole {
+        let number = written.parse();
+        let number = number.map_err(|_| syntax("invalid decimal literal"))?;
+        return Ok((Literal::Float(number), length));
+    }
+    let zeros = written.bytes().all(|c| c == b'0');
+    if written.starts_with('0') && !zeros {
+        return Err(syntax(
+            "leading zeros in decimal integer literals are not permitted",
+        ));
+    }
+    Ok((integer(&written, 10)?, length))
+}
+
+fn exponent(rest: &str) -> usize {
+    if !rest.starts_with(['e', 'E']) {
+        return 0;
+    }
+    let sign = usize::from(rest[1..].starts_with(['+', '-']));
+    match digits(&rest[1 + sign..], |c| c.is_ascii_digit()) {
+        0 => 0,
+        length => 1 + sign + length,
+    }
+}
+
+/// Length of the digits, underscores between them included.
+fn digits(rest: &str, is_digit: impl Fn(char) -> bool) -> usize {
+    rest.find(|c| !is_digit(c) && c != '_')
+        .unwrap_or(rest.len())
+}
+
+/// Without underscores, which stand between digits only.
+fn plain(written: &str) -> Result<String> {
+    let single = |part: &str| part.ends_with(|c: char| c.is_ascii_hexdigit());
+    let mut parts = written.split('_');
+    let last = parts.next_back();
+    let wrong = !parts.all(single) || last.is_some_and(str::is_empty);
+    match wrong || written.len() > MAX_SOURCE {
+        true => Err(syntax("invalid decimal literal")),
+        false => Ok(written.replace('_', "")),
+    }
+}
+
+fn integer(written: &str, radix: u32) -> Result<Literal> {
+    if let Ok(small) = i64::from_str_radix(written, radix) {
+        return Ok(Literal::Int(small));
+    }
+    match BigInt::parse_bytes(written.as_bytes(), radix) {
+        Some(big) => Ok(Literal::Big(big)),
+        None => Err(syntax("invalid integer literal")),
+    }
+}
+
+/// `body` with its escapes replaced.
+pub(super) fn unescape(body: &str) -> Result<String> {
+    let mut out = String::with_capacity(body.len());
+    let mut rest = body;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = escape(&rest[at + 1..], &mut out)?;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Writes what the escape means; gives what comes after it.
+fn escape<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
+    let Some(first) = rest.chars().next() else {
+        return Err(syntax("unterminated string literal"));
+    };
+    let after = &rest[first.len_utf8()..];
+    let plain = match first {
+        '\n' => return Ok(after),
+        '\\' | '\'' | '"' => first,
+        'n' => '\n',
+        't' => '\t',
+        'r' => '\r',
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'v' => '\u{b}',
+        'x' => return coded(after, 2, out),
+        'u' => return coded(after, 4, out),
+        'U' => return coded(after, 8, out),
+        '0'..='7' => return octal(rest, out),
+        'N' => return Err(syntax("\\N{…} escapes are not supported")),
+        other => {
+            out.push('\\');
+            other
+        }
+    };
+    out.push(plain);
+    Ok(after)
+}
+
+fn coded<'s>(rest: &'s str, length: usize, out: &mut String) -> Result<&'s str> {
+    let code = rest.get(..length);
+    let code = code.and_then(|it| u32::from_str_radix(it, 16).ok());
+    match code.and_then(char::from_u32) {
+        Some(found) => out.push(found),
+        None => return Err(syntax("an escape that is no character")),
+    }
+    Ok(&rest[length..])
+}
+
+fn octal<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
+    let length = rest
+        .find(|c| !matches!(c, '0'..='7'))
+        .unwrap_or(rest.len())
+        .min(3);
+    let code = u32::from_str_radix(&rest[..length], 8).ok();
+    out.extend(code.and_then(char::from_u32));
+    Ok(&rest[length..])
+}

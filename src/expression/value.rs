@@ -1,0 +1,356 @@
+//! Values. None can be changed once made, so none can contain itself; each
+//! container knows how deep it is, so what walks one down is bounded.
+
+use std::{
+    cell::RefCell,
+    hash::{Hash, Hasher},
+    rc::Rc,
+    sync::Arc,
+};
+
+use indexmap::{IndexMap, IndexSet};
+use num_bigint::BigInt;
+use num_traits::{FromPrimitive as _, ToPrimitive as _};
+
+use super::{
+    fault::{Result, limit, type_error},
+    lazy::Lazy,
+    limits::Meter,
+};
+
+/// Days from 0001-01-01, which is 1.
+pub(super) type Days = i64;
+pub(super) type Map = IndexMap<Key, Value, ahash::RandomState>;
+pub(super) type Keys = IndexSet<Key, ahash::RandomState>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// Never one that fits `Int`.
+    Big(Arc<BigInt>),
+    Float(f64),
+    Text(Arc<Text>),
+    List(Rc<Sequence>),
+    Tuple(Rc<Sequence>),
+    Dict(Rc<Dict>),
+    Set(Rc<Set>),
+    Range(Rc<Range>),
+    View(Rc<View>),
+    Lazy(Rc<Lazy>),
+    Date(Days),
+    /// Microseconds from 0001-01-01 00:00.
+    DateTime(i64),
+    /// Microseconds.
+    Delta(i64),
+}
+
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) body: Box<str>,
+    pub(super) chars: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) items: Vec<Value>,
+    depth: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Dict {
+    pub(super) map: Map,
+    depth: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) keys: Keys,
+    depth: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) start: i64,
+    pub(super) stop: i64,
+    pub(super) step: i64,
+    pub(super) len: usize,
+}
+
+/// What `keys()`, `values()` and `items()` give.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) dict: Rc<Dict>,
+    pub(super) part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Keys,
+    Values,
+    Items,
+}
+
+/// A value that can be a key; made by [`key`].
+#[derive(Clone, Debug)]
+pub(super) struct Key(pub(super) Value);
+
+impl Value {
+    pub(super) fn text(body: impl Into<Box<str>>) -> Self {
+        Self::Text(Arc::new(Text::new(body)))
+    }
+
+    pub(super) fn big(number: BigInt) -> Self {
+        match number.to_i64() {
+            Some(small) => Self::Int(small),
+            None => Self::Big(Arc::new(number)),
+        }
+    }
+
+    pub(super) fn list(meter: &Meter<'_>, items: Vec<Self>) -> Result<Self> {
+        Ok(Self::List(Rc::new(Sequence::new(meter, items)?)))
+    }
+
+    pub(super) fn tuple(meter: &Meter<'_>, items: Vec<Self>) -> Result<Self> {
+        Ok(Self::Tuple(Rc::new(Sequence::new(meter, items)?)))
+    }
+
+    pub(super) fn dict(meter: &Meter<'_>, map: Map) -> Result<Self> {
+        let inside = map.iter().map(|(key, it)| key.0.depth().max(it.depth()));
+        let depth = deeper(meter, inside.max())?;
+        Ok(Self::Dict(Rc::new(Dict { map, depth })))
+    }
+
+    pub(super) fn set(meter: &Meter<'_>, keys: Keys) -> Result<Self> {
+        let depth = deeper(meter, keys.iter().map(|key| key.0.depth()).max())?;
+        Ok(Self::Set(Rc::new(Set { keys, depth })))
+    }
+
+    /// How many containers are in each other at the deepest place.
+    pub(super) fn depth(&self) -> u32 {
+        match self {
+            Self::List(it) | Self::Tuple(it) => it.depth,
+            Self::Dict(it) => it.depth,
+            Self::Set(it) => it.depth,
+            Self::View(it) => it.dict.depth,
+            Self::Lazy(it) => it.depth,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::None => "NoneType",
+            Self::Bool(_) => "bool",
+            Self::Int(_) | Self::Big(_) => "int",
+            Self::Float(_) => "float",
+            Self::Text(_) => "str",
+            Self::List(_) => "list",
+            Self::Tuple(_) => "tuple",
+            Self::Dict(_) => "dict",
+            Self::Set(_) => "set",
+            Self::Range(_) => "range",
+            Self::View(it) => it.part.type_name(),
+            Self::Lazy(it) => it.type_name,
+            Self::Date(_) => "datetime.date",
+            Self::DateTime(_) => "datetime.datetime",
+            Self::Delta(_) => "datetime.timedelta",
+        }
+    }
+
+    pub(super) fn truth(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Bool(it) => *it,
+            Self::Int(it) => *it != 0,
+            Self::Float(it) => *it != 0.0,
+            Self::Text(it) => !it.body.is_empty(),
+            Self::List(it) | Self::Tuple(it) => !it.items.is_empty(),
+            Self::Dict(it) => !it.map.is_empty(),
+            Self::Set(it) => !it.keys.is_empty(),
+            Self::Range(it) => it.len > 0,
+            Self::View(it) => !it.dict.map.is_empty(),
+            Self::Delta(it) => *it != 0,
+            Self::Big(_) | Self::Lazy(_) | Self::Date(_) | Self::DateTime(_) => true,
+        }
+    }
+
+    /// The integer, if this is one or a bool, that fits.
+    pub(super) fn small(&self) -> Option<i64> {
+        match self {
+            Self::Bool(it) => Some(i64::from(*it)),
+            Self::Int(it) => Some(*it),
+            _ => None,
+        }
+    }
+
+    /// The integer, if this is one or a bool.
+    pub(super) fn integer(&self) -> Option<BigInt> {
+        match self {
+            Self::Bool(it) => Some(BigInt::from(u8::from(*it))),
+            Self::Int(it) => Some(BigInt::from(*it)),
+            Self::Big(it) => Some((**it).clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool(_) | Self::Int(_) | Self::Big(_) | Self::Float(_)
+        )
+    }
+
+    /// Whether both are the same thing, not only equal.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Text(a), Self::Text(b)) => Arc::ptr_eq(a, b),
+            (Self::Big(a), Self::Big(b)) => Arc::ptr_eq(a, b),
+            (Self::List(a), Self::List(b)) | (Self::Tuple(a), Self::Tuple(b)) => Rc::ptr_eq(a, b),
+            (Self::Dict(a), Self::Dict(b)) => Rc::ptr_eq(a, b),
+            (Self::Set(a), Self::Set(b)) => Rc::ptr_eq(a, b),
+            (Self::Lazy(a), Self::Lazy(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl Text {
+    pub(super) fn new(body: impl Into<Box<str>>) -> Self {
+        let body = body.into();
+        let chars = body.chars().count();
+        Self { body, chars }
+    }
+
+    pub(super) fn is_ascii(&self) -> bool {
+        self.chars == self.body.len()
+    }
+}
+
+impl Sequence {
+    fn new(meter: &Meter<'_>, items: Vec<Value>) -> Result<Self> {
+        let depth = deeper(meter, items.iter().map(Value::depth).max())?;
+        Ok(Self { items, depth })
+    }
+}
+
+impl Range {
+    /// Where `at` is, which is below `len`.
+    pub(super) fn get(&self, at: usize) -> Value {
+        let offset = i64::try_from(at).unwrap_or_default();
+        Value::Int(self.start.wrapping_add(self.step.wrapping_mul(offset)))
+    }
+}
+
+impl Part {
+    fn type_name(self) -> &'static str {
+        match self {
+            Self::Keys => "dict_keys",
+            Self::Values => "dict_values",
+            Self::Items => "dict_items",
+        }
+    }
+}
+
+/// `value` as a key of a dict or set; charges what hashing it costs.
+pub(super) fn key(meter: &mut Meter<'_>, value: Value) -> Result<Key> {
+    weigh(meter, &value)?;
+    Ok(Key(value))
+}
+
+/// One more than `inside`, if that is not too deep.
+pub(super) fn deeper(meter: &Meter<'_>, inside: Option<u32>) -> Result<u32> {
+    let depth = inside.unwrap_or_default() + 1;
+    match depth > meter.limits.depth {
+        true => Err(limit(format!("values nested deeper than {}", depth - 1))),
+        false => Ok(depth),
+    }
+}
+
+/// A place for what changes while it is used up.
+pub(super) type Shared<T> = RefCell<T>;
+
+fn weigh(meter: &mut Meter<'_>, value: &Value) -> Result<()> {
+    match value {
+        Value::Text(text) => meter.scan(text.body.len()),
+        Value::Big(number) => meter.step(1 + number.bits() / 512),
+        Value::Tuple(tuple) => {
+            meter.step(1)?;
+            tuple.items.iter().try_for_each(|it| weigh(meter, it))
+        }
+        Value::List(_) | Value::Dict(_) | Value::Set(_) | Value::View(_) => Err(type_error(
+            format!("unhashable type: '{}'", value.type_name()),
+        )),
+        _ => meter.step(1),
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.0 {
+            Value::None => 0.hash(state),
+            Value::Bool(it) => i64::from(*it).hash(state),
+            Value::Int(it) | Value::Date(it) | Value::DateTime(it) | Value::Delta(it) => {
+                it.hash(state);
+            }
+            Value::Big(it) => it.hash(state),
+            Value::Float(it) => hash_float(*it, state),
+            Value::Text(it) => it.body.hash(state),
+            Value::Tuple(it) => it.items.iter().for_each(|it| Self(it.clone()).hash(state)),
+            Value::Range(it) => it.len.hash(state),
+            _ => 1.hash(state),
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let (left, right) = (&self.0, &other.0);
+        if left.same(right) {
+            return true;
+        }
+        match (left, right) {
+            (Value::Text(a), Value::Text(b)) => a.body == b.body,
+            (Value::Tuple(a), Value::Tuple(b)) => {
+                a.items.len() == b.items.len()
+                    && a.items
+                        .iter()
+                        .zip(&b.items)
+                        .all(|(a, b)| Self(a.clone()) == Self(b.clone()))
+            }
+            (Value::Range(a), Value::Range(b)) => a == b,
+            (Value::Date(a), Value::Date(b))
+            | (Value::DateTime(a), Value::DateTime(b))
+            | (Value::Delta(a), Value::Delta(b)) => a == b,
+            _ if left.is_number() && right.is_number() => same_number(left, right),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Key {}
+
+/// Equal numbers of different types have one hash.
+fn hash_float<H: Hasher>(number: f64, state: &mut H) {
+    if number.fract() != 0.0 || !number.is_finite() {
+        return number.to_bits().hash(state);
+    }
+    match number.to_i64() {
+        Some(small) => small.hash(state),
+        None => BigInt::from_f64(number).unwrap_or_default().hash(state),
+    }
+}
+
+pub(super) fn same_number(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float(a), Value::Float(b)) => a == b,
+        (Value::Float(float), other) | (other, Value::Float(float)) => {
+            float.fract() == 0.0 && BigInt::from_f64(*float) == other.integer()
+        }
+        _ => left.integer() == right.integer(),
+    }
+}

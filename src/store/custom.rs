@@ -1,0 +1,276 @@
+//! Tools that people make, and what they were before.
+
+use super::{Cause, Error, Row, Statement, Store, Value};
+
+/// A tool as stored, with its parameters in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CustomToolRow {
+    /// Unique name.
+    pub name: String,
+    /// What it is for, told to models.
+    pub description_agent: String,
+    /// The same, told to people.
+    pub description_user: String,
+    /// `SQL` or `PYTHON`.
+    pub tool_type: String,
+    /// The statement or the expression.
+    pub definition: String,
+    /// Whether it is offered.
+    pub is_active: bool,
+    /// When it was made.
+    pub reg_dt: String,
+    /// Who made it.
+    pub created_by: String,
+    /// The source of a statement.
+    pub source: Option<String>,
+    /// How the result is written.
+    pub result_format: String,
+    /// Counts the saves.
+    pub version: i64,
+    /// When it was saved last.
+    pub upd_dt: String,
+    /// Its parameters.
+    pub params: Vec<CustomParamRow>,
+}
+
+/// A parameter as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomParamRow {
+    /// Its name.
+    pub param_name: String,
+    /// What it takes.
+    pub param_type: String,
+    /// Whether it must be given.
+    pub is_required: bool,
+    /// What it is for.
+    pub description: String,
+    /// JSON of the value where none is given.
+    pub default_value: Option<String>,
+    /// JSON array of what may be given.
+    pub choices: Option<String>,
+}
+
+/// A saved state of a tool.
+#[derive(Clone, Debug)]
+pub struct CustomVersionRow {
+    /// Its number.
+    pub version: i64,
+    /// The whole tool, as JSON.
+    pub tool: String,
+    /// Who saved it.
+    pub saved_by: String,
+    /// When.
+    pub saved_dt: String,
+}
+
+/// How many saved states of a tool are kept.
+const KEPT: i64 = 100;
+
+const LIST: Statement = Statement {
+    attempted: "list the custom tools",
+    sql: "SELECT t.name, t.description_agent, t.description_user, t.tool_type, t.definition,
+            t.is_active, t.reg_dt, t.created_by, t.source, t.result_format, t.version, t.upd_dt,
+            p.param_name, p.param_type, p.is_required, p.description, p.default_value, p.choices
+          FROM h_custom_tool t LEFT JOIN h_custom_tool_param p ON p.tool_id = t.id
+          ORDER BY t.name, p.id",
+};
+const PUT: Statement = Statement {
+    attempted: "save the custom tool",
+    sql: "INSERT INTO h_custom_tool (name, description_agent, description_user, tool_type,
+            definition, is_active, reg_dt, created_by, source, result_format, version, upd_dt)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+          ON CONFLICT (name) DO UPDATE SET description_agent = excluded.description_agent,
+            description_user = excluded.description_user, tool_type = excluded.tool_type,
+            definition = excluded.definition, is_active = excluded.is_active,
+            source = excluded.source, result_format = excluded.result_format,
+            version = excluded.version, upd_dt = excluded.upd_dt
+          RETURNING name",
+};
+const CLEAR_PARAMS: Statement = Statement {
+    attempted: "save the parameters of the custom tool",
+    sql: "DELETE FROM h_custom_tool_param
+          WHERE tool_id = (SELECT id FROM h_custom_tool WHERE name = $1) RETURNING tool_id",
+};
+const PUT_PARAM: Statement = Statement {
+    attempted: "save the parameters of the custom tool",
+    sql: "INSERT INTO h_custom_tool_param (tool_id, param_name, param_type, is_required,
+            description, default_value, choices)
+          SELECT id, $1, $2, $3, $4, $5, $6 FROM h_custom_tool WHERE name = $7
+          RETURNING tool_id",
+};
+const KEEP: Statement = Statement {
+    attempted: "keep the saved state of the custom tool",
+    sql: "INSERT INTO h_custom_tool_version (name, version, tool, saved_by, saved_dt)
+          VALUES ($1, $2, $3, $4, $5) RETURNING version",
+};
+const FORGET: Statement = Statement {
+    attempted: "forget old states of the custom tool",
+    sql: "DELETE FROM h_custom_tool_version WHERE name = $1 AND version <= $2 RETURNING version",
+};
+const SWITCH: Statement = Statement {
+    attempted: "switch the custom tool",
+    sql: "UPDATE h_custom_tool SET is_active = $1 WHERE name = $2 RETURNING name",
+};
+const REMOVE: Statement = Statement {
+    attempted: "remove the custom tool",
+    sql: "DELETE FROM h_custom_tool WHERE name = $1 RETURNING name",
+};
+const VERSIONS: Statement = Statement {
+    attempted: "list the saved states of the custom tool",
+    sql: "SELECT version, tool, saved_by, saved_dt FROM h_custom_tool_version
+          WHERE name = $1 ORDER BY version DESC",
+};
+
+impl Store {
+    /// Every tool, by name.
+    pub async fn custom_tools(&self) -> Result<Vec<CustomToolRow>, Error> {
+        let rows: Vec<Joined> = self.rows(LIST, Vec::new()).await?;
+        let mut tools: Vec<CustomToolRow> = Vec::new();
+        for Joined { tool, param } in rows {
+            if tools.last().is_none_or(|it| it.name != tool.name) {
+                tools.push(tool);
+            }
+            if let Some(last) = tools.last_mut() {
+                last.params.extend(param);
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Adds or replaces a tool, and keeps `saved` as its new state; all of it or
+    /// nothing. Who made it, and when, stays.
+    pub async fn put_custom_tool(
+        &self,
+        tool: &CustomToolRow,
+        saved: &CustomVersionRow,
+    ) -> Result<(), Error> {
+        let name = || Value::from(tool.name.as_str());
+        let mut work = vec![(PUT, tool.values()), (CLEAR_PARAMS, vec![name()])];
+        for param in &tool.params {
+            let mut values = param.values();
+            values.push(name());
+            work.push((PUT_PARAM, values));
+        }
+        work.push((
+            KEEP,
+            vec![
+                name(),
+                saved.version.into(),
+                saved.tool.as_str().into(),
+                saved.saved_by.as_str().into(),
+                saved.saved_dt.as_str().into(),
+            ],
+        ));
+        work.push((FORGET, vec![name(), (saved.version - KEPT).into()]));
+        self.run_all(PUT, work).await
+    }
+
+    /// Switches a tool on or off; false if there is none.
+    pub async fn switch_custom_tool(&self, name: &str, active: bool) -> Result<bool, Error> {
+        let values = vec![flag(active), name.into()];
+        self.wrote(SWITCH, values).await
+    }
+
+    /// Removes a tool; its saved states are kept. False if there is none.
+    pub async fn remove_custom_tool(&self, name: &str) -> Result<bool, Error> {
+        self.wrote(REMOVE, vec![name.into()]).await
+    }
+
+    /// What was saved under this name, newest first.
+    pub async fn custom_tool_versions(&self, name: &str) -> Result<Vec<CustomVersionRow>, Error> {
+        self.rows(VERSIONS, vec![name.into()]).await
+    }
+}
+
+impl CustomToolRow {
+    fn values(&self) -> Vec<Value> {
+        vec![
+            self.name.as_str().into(),
+            self.description_agent.as_str().into(),
+            self.description_user.as_str().into(),
+            self.tool_type.as_str().into(),
+            self.definition.as_str().into(),
+            flag(self.is_active),
+            self.reg_dt.as_str().into(),
+            self.created_by.as_str().into(),
+            self.source.as_deref().into(),
+            self.result_format.as_str().into(),
+            self.version.into(),
+            self.upd_dt.as_str().into(),
+        ]
+    }
+}
+
+impl CustomParamRow {
+    fn values(&self) -> Vec<Value> {
+        vec![
+            self.param_name.as_str().into(),
+            self.param_type.as_str().into(),
+            flag(self.is_required),
+            self.description.as_str().into(),
+            self.default_value.as_deref().into(),
+            self.choices.as_deref().into(),
+        ]
+    }
+}
+
+fn flag(truth: bool) -> Value {
+    Value::from(if truth { "Y" } else { "N" })
+}
+
+/// `Y`, however people write it.
+fn is_yes(text: &str) -> bool {
+    matches!(text, "Y" | "y")
+}
+
+struct Joined {
+    tool: CustomToolRow,
+    param: Option<CustomParamRow>,
+}
+
+impl TryFrom<Row> for Joined {
+    type Error = Cause;
+
+    fn try_from(mut row: Row) -> Result<Self, Cause> {
+        let tool = CustomToolRow {
+            name: row.take()?,
+            description_agent: row.take()?,
+            description_user: row.take()?,
+            tool_type: row.take()?,
+            definition: row.take()?,
+            is_active: is_yes(&row.take::<String>()?),
+            reg_dt: row.take()?,
+            created_by: row.take()?,
+            source: row.take()?,
+            result_format: row.take()?,
+            version: row.take()?,
+            upd_dt: row.take()?,
+            params: Vec::new(),
+        };
+        let param = match row.take::<Option<String>>()? {
+            None => None,
+            Some(param_name) => Some(CustomParamRow {
+                param_name,
+                param_type: row.take()?,
+                is_required: is_yes(&row.take::<String>()?),
+                description: row.take()?,
+                default_value: row.take()?,
+                choices: row.take()?,
+            }),
+        };
+        Ok(Self { tool, param })
+    }
+}
+
+impl TryFrom<Row> for CustomVersionRow {
+    type Error = Cause;
+
+    fn try_from(mut row: Row) -> Result<Self, Cause> {
+        Ok(Self {
+            version: row.take()?,
+            tool: row.take()?,
+            saved_by: row.take()?,
+            saved_dt: row.take()?,
+        })
+    }
+}

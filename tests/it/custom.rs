@@ -1,0 +1,757 @@
+//! Tools that people make while the hub runs.
+
+use std::{fs, path::Path};
+
+use maru::config::Config;
+use serde_json::{Value, json};
+
+use crate::{
+    door::Door,
+    hub::{TestHub, call},
+    postgres::Cluster,
+    wire::Ask,
+};
+
+const ROUTE: &str = "/api/custom-tools";
+
+/// The first example of the document.
+fn daily_limit() -> Value {
+    json!({
+        "name": "get_user_daily_limit",
+        "description_agent": "특정 사용자의 일일 제한량을 조회합니다.",
+        "description_user": "Example 1",
+        "tool_type": "SQL",
+        "source": "sample",
+        "definition": "SELECT u.user_nm, l.max_count\nFROM h_user u\nJOIN h_mcp_tool_limit l ON u.uid = l.target_id\nWHERE u.user_nm = :user_name AND l.target_type = 'USER'",
+        "params": [{"param_name": "user_name", "param_type": "STRING", "is_required": true, "description": "Target User"}],
+    })
+}
+
+fn with(mut tool: Value, changes: Value) -> Value {
+    for (name, value) in changes.as_object().unwrap() {
+        tool[name] = value.clone();
+    }
+    tool
+}
+
+async fn create(hub: &TestHub, tool: Value) -> (u16, Value) {
+    let reply = hub.admin("POST", ROUTE, tool).await;
+    (reply.status.as_u16(), reply.json().await)
+}
+
+async fn test(hub: &TestHub, tool: Value, arguments: Value) -> Value {
+    let body = json!({"tool": tool, "arguments": arguments});
+    let reply = hub.admin("POST", &format!("{ROUTE}/test"), body).await;
+    assert_eq!(reply.status, 200);
+    reply.json().await
+}
+
+/// What an agent reads.
+async fn said(hub: &TestHub, name: &str, arguments: Value) -> (String, bool) {
+    let params = json!({"name": name, "arguments": arguments});
+    let answer = hub.modern("tools/call", params).send().await.answer().await;
+    let result = &answer["result"];
+    let text = result["content"][0]["text"].as_str();
+    let text = text.map_or_else(|| answer.to_string(), str::to_owned);
+    (text, result["isError"] != false)
+}
+
+#[tokio::test]
+async fn example_of_the_document_works_at_once_through_every_door() {
+    let hub = TestHub::start().await;
+    let mut session = Door::streamable(&hub, "/mcp", "2025-11-25").await;
+    let (status, made) = create(&hub, daily_limit()).await;
+    assert_eq!((status, &made["version"]), (201, &json!(1)), "{made}");
+    assert_eq!(made["created_by"], "admin");
+    let expected = r#"{"user_nm":"hong","max_count":50}"#;
+    let doors = [
+        Door::streamable(&hub, "/mcp", "2025-03-26").await,
+        Door::streamable(&hub, "/mcp/s/maru", "2025-11-25").await,
+        Door::sse(&hub, "2024-11-05").await,
+        Door::stdio_of(&hub, "2025-06-18").await,
+        Door::stdio_of(&hub, "2026-07-28").await,
+    ];
+    for mut door in doors {
+        let params = json!({"name": "get_user_daily_limit", "arguments": {"user_name": "hong"}});
+        let answer = door.ask(7, "tools/call", params).await;
+        assert_eq!(answer["result"]["content"][0]["text"], expected, "{answer}");
+    }
+    let asked = said(&hub, "get_user_daily_limit", json!({"user_name": "hong"}));
+    assert_eq!(asked.await, (expected.to_owned(), false));
+    let listed = session.ask(8, "tools/list", json!({})).await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let tool = tools
+        .iter()
+        .find(|it| it["name"] == "get_user_daily_limit")
+        .unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(tool).unwrap());
+}
+
+#[tokio::test]
+async fn tool_comes_and_goes_while_clients_are_told() {
+    let hub = TestHub::start().await;
+    let session = hub.session("2025-11-25", json!({})).await;
+    let mut stream = Ask::new(&hub.address, "GET", "/mcp")
+        .header("mcp-session-id", &session)
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    create(&hub, daily_limit()).await;
+    let told = stream.message().await.unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+
+    let name = "get_user_daily_limit";
+    let route = |rest: &str| format!("{ROUTE}/{name}{rest}");
+    assert!(hub.tool_names().await.contains(name));
+    let off = hub.admin("POST", &route("/deactivate"), Value::Null).await;
+    assert_eq!(off.json().await["is_active"], false);
+    assert!(!hub.tool_names().await.contains(name));
+    assert!(said(&hub, name, json!({"user_name": "kim"})).await.1);
+    let on = hub.admin("POST", &route("/activate"), Value::Null).await;
+    assert_eq!(on.json().await["is_active"], true);
+
+    let change = json!({"definition": "SELECT 1 AS one WHERE :user_name <> ''"});
+    let changed = hub.admin("PUT", &route(""), change).await.json().await;
+    assert_eq!(changed["version"], 2, "{changed}");
+    assert_eq!(
+        said(&hub, name, json!({"user_name": "kim"})).await.0,
+        r#"{"one":1}"#
+    );
+
+    let versions = hub
+        .admin("GET", &route("/versions"), Value::Null)
+        .await
+        .json()
+        .await;
+    let numbers: Vec<_> = versions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["version"].clone())
+        .collect();
+    assert_eq!(numbers, [2, 1]);
+    let back = hub
+        .admin("POST", &route("/versions/1/restore"), Value::Null)
+        .await;
+    assert_eq!(back.json().await["version"], 3);
+    let (text, _) = said(&hub, name, json!({"user_name": "kim"})).await;
+    assert_eq!(text, r#"{"user_nm":"kim","max_count":100}"#);
+
+    let gone = hub.admin("DELETE", &route(""), Value::Null).await;
+    assert_eq!(gone.status, 204);
+    assert!(!hub.tool_names().await.contains(name));
+    let again = hub
+        .admin("POST", &route("/versions/3/restore"), Value::Null)
+        .await;
+    assert_eq!(again.json().await["version"], 4);
+    assert!(hub.tool_names().await.contains(name));
+}
+
+#[tokio::test]
+async fn tools_are_there_after_a_restart_and_stay_when_their_source_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |sample: bool| Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: directory.path().to_owned(),
+        sample_data: sample,
+        ..Config::default()
+    };
+    let hub = TestHub::open(config(true)).await;
+    create(&hub, daily_limit()).await;
+    create(
+        &hub,
+        with(daily_limit(), json!({"name": "off", "is_active": false})),
+    )
+    .await;
+    let before = hub.admin("GET", ROUTE, Value::Null).await.text().await;
+    hub.running.stop().await;
+
+    let hub = TestHub::open(config(true)).await;
+    assert_eq!(
+        hub.admin("GET", ROUTE, Value::Null).await.text().await,
+        before
+    );
+    assert!(
+        !said(&hub, "get_user_daily_limit", json!({"user_name": "hong"}))
+            .await
+            .1
+    );
+    assert!(!hub.tool_names().await.contains("off"));
+    hub.running.stop().await;
+
+    let hub = TestHub::open(config(false)).await;
+    let (text, failed) = said(&hub, "get_user_daily_limit", json!({"user_name": "hong"})).await;
+    assert!(failed && text.contains("there is no source"), "{text}");
+    let shown = hub
+        .admin("GET", &format!("{ROUTE}/get_user_daily_limit"), Value::Null)
+        .await;
+    assert!(
+        shown.json().await["fault"]
+            .as_str()
+            .unwrap()
+            .contains("no source")
+    );
+}
+
+#[tokio::test]
+async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
+    let hub = TestHub::start().await;
+    let param = |name: &str, kind: &str| json!({"param_name": name, "param_type": kind});
+    // Changes of a good tool, the field that is wrong, the place, words of the answer.
+    let cases = [
+        (json!({"name": "a b"}), "name", None, "64"),
+        (json!({"name": "files__read"}), "name", None, "__"),
+        (json!({"name": "test"}), "name", None, "reserved"),
+        (
+            json!({"tool_type": "JAVA"}),
+            "tool_type",
+            None,
+            "SQL or PYTHON",
+        ),
+        (
+            json!({"description_agent": " "}),
+            "description_agent",
+            None,
+            "model",
+        ),
+        (json!({"nme": 1}), "nme", None, "known are name"),
+        (
+            json!({"source": "nope"}),
+            "source",
+            None,
+            "known are sample",
+        ),
+        (
+            json!({"params": []}),
+            "definition",
+            Some((4, 19)),
+            ":user_name is used and not declared",
+        ),
+        (
+            json!({"definition": "SELECT 1"}),
+            "params.0",
+            None,
+            "declared and not used",
+        ),
+        (
+            json!({"params": [param("user_name", "STRING"), param("user_name", "NUMBER")]}),
+            "params.1",
+            None,
+            "two parameters",
+        ),
+        (
+            json!({"params": [param("a b", "STRING")]}),
+            "params.0.param_name",
+            None,
+            "letter",
+        ),
+        (
+            json!({"params": [param("user_name", "DATE")]}),
+            "params.0.param_type",
+            None,
+            "STRING",
+        ),
+        (
+            json!({"params": [param("user_name", "LIST")]}),
+            "params.0.param_type",
+            None,
+            "statement",
+        ),
+        (
+            json!({"params": [param("user_name", "ENUM")]}),
+            "params.0.enum",
+            None,
+            "needs its values",
+        ),
+        (
+            json!({"params": [with(param("user_name", "STRING"), json!({"default": 5}))]}),
+            "params.0.default",
+            None,
+            "not a STRING",
+        ),
+        (
+            json!({"definition": "SELECT * FROM h_user WHERE user_nm = '{{user_name}}' OR '' = :user_name"}),
+            "definition",
+            Some((1, 39)),
+            "write :user_name",
+        ),
+        (
+            json!({"definition": "SELECT 1;\nDELETE FROM h_user WHERE user_nm = :user_name"}),
+            "definition",
+            Some((1, 9)),
+            "more than one statement",
+        ),
+        (
+            json!({"definition": "DELETE FROM h_user WHERE user_nm = :user_name"}),
+            "definition",
+            None,
+            "only a query",
+        ),
+        (
+            json!({"definition": "SELECT *\nFROM nowhere WHERE x = :user_name"}),
+            "definition",
+            None,
+            "nowhere",
+        ),
+        (
+            json!({"definition": "SELECT :user_name,\n  nope FROM h_user"}),
+            "definition",
+            Some((2, 3)),
+            "no such column",
+        ),
+        (
+            json!({"definition": "SELECT :user_name FROM\n 'x"}),
+            "definition",
+            Some((1, 23)),
+            "does not end",
+        ),
+        (
+            json!({"definition": "SELECT * FROM :user_name"}),
+            "definition",
+            Some((1, 15)),
+            "syntax error",
+        ),
+        (
+            json!({"result_format": "xml"}),
+            "result_format",
+            None,
+            "auto",
+        ),
+    ];
+    for (changes, field, place, words) in cases {
+        let (status, answer) = create(&hub, with(daily_limit(), changes.clone())).await;
+        assert_eq!(
+            (status, &answer["field"]),
+            (400, &json!(field)),
+            "{changes} {answer}"
+        );
+        let found = (&answer["line"], &answer["column"]);
+        let expected = place.map_or((Value::Null, Value::Null), |(line, column)| {
+            (json!(line), json!(column))
+        });
+        assert_eq!(found, (&expected.0, &expected.1), "{changes} {answer}");
+        assert!(
+            answer["error"].as_str().unwrap().contains(words),
+            "{changes} {answer}"
+        );
+    }
+    for taken in ["query_bga_database", "get_employee_info"] {
+        let (status, answer) = create(&hub, with(daily_limit(), json!({"name": taken}))).await;
+        assert_eq!(status, 409, "{answer}");
+    }
+    assert_eq!(create(&hub, daily_limit()).await.0, 201);
+    assert_eq!(create(&hub, daily_limit()).await.0, 409);
+    let route = format!("{ROUTE}/get_user_daily_limit");
+    let renamed = hub.admin("PUT", &route, json!({"name": "other"})).await;
+    assert_eq!(renamed.status, 400);
+    for (method, path) in [
+        ("GET", ""),
+        ("PUT", ""),
+        ("DELETE", ""),
+        ("POST", "/activate"),
+        ("GET", "/versions"),
+        ("POST", "/versions/1/restore"),
+    ] {
+        let body = if method == "PUT" {
+            json!({})
+        } else {
+            Value::Null
+        };
+        let none = hub
+            .admin(method, &format!("{ROUTE}/none{path}"), body)
+            .await;
+        assert_eq!(none.status, 404, "{method} {path}");
+    }
+}
+
+/// The second example of the document.
+fn multiply() -> Value {
+    let number = |name: &str| json!({"param_name": name, "param_type": "NUMBER"});
+    json!({
+        "name": "multiply_numbers",
+        "description_agent": "두 숫자를 입력받아 곱한 결과를 반환합니다.",
+        "tool_type": "PYTHON",
+        "definition": "num1 * num2",
+        "params": [number("num1"), number("num2")],
+    })
+}
+
+#[tokio::test]
+async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
+    let hub = TestHub::start().await;
+    let (status, made) = create(&hub, multiply()).await;
+    assert_eq!(status, 201, "{made}");
+    let multiplied = said(&hub, "multiply_numbers", json!({"num1": 5, "num2": 3}));
+    assert_eq!(multiplied.await, ("15".to_owned(), false));
+    let wrong = said(&hub, "multiply_numbers", json!({"num1": "5", "num2": 3})).await;
+    assert!(
+        wrong.1 && wrong.0.contains("expected multiply_numbers("),
+        "{wrong:?}"
+    );
+
+    let run = async |definition: &str| {
+        let tool = with(multiply(), json!({"definition": definition}));
+        test(&hub, tool, json!({"num1": 7, "num2": 0})).await
+    };
+    let several = run("total = num1 + num2\nresult = {'total': total, 'half': total / 2}").await;
+    assert_eq!(
+        several["result"],
+        json!({"total": 7, "half": 3.5}),
+        "{several}"
+    );
+    let big = run("2 ** 100").await;
+    assert_eq!(big["text"], "1267650600228229401496703205376");
+    assert_eq!(run("f'{num1:>4}|'").await["text"], "   7|");
+    assert!(
+        run("str(date.today())").await["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("20")
+    );
+    // Far beyond what is done at once.
+    assert_eq!(
+        run("sum(x * x for x in range(9000))").await["result"],
+        242_959_501_500_u64
+    );
+    let fault = &run("(num1 +\n num1 / num2)").await["error"];
+    assert!(
+        fault["message"]
+            .as_str()
+            .unwrap()
+            .contains("division by zero"),
+        "{fault}"
+    );
+    let hostile = run("[[0] * 10000 for _ in range(10000)]").await;
+    assert_eq!(hostile["ok"], false, "{hostile}");
+
+    let refused = [
+        ("num1 * num3", "definition", "num3"),
+        ("num1 *", "definition", "SyntaxError"),
+        ("num1 * 2", "params.1", "num2 is declared and not used"),
+        ("__import__('os')", "definition", "__import__"),
+    ];
+    for (definition, field, words) in refused {
+        let tool = with(
+            multiply(),
+            json!({"definition": definition, "name": "other"}),
+        );
+        let (status, answer) = create(&hub, tool).await;
+        assert_eq!((status, &answer["field"]), (400, &json!(field)), "{answer}");
+        assert!(
+            answer["error"].as_str().unwrap().contains(words),
+            "{answer}"
+        );
+        assert_eq!(answer["line"].is_null(), field != "definition", "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn only_an_admin_makes_and_tests_tools() {
+    let hub = TestHub::start().await;
+    for path in [
+        ROUTE,
+        "/api/custom-tools/test",
+        "/api/custom-tools/x/activate",
+    ] {
+        let reply = Ask::post(&hub.address, path, &daily_limit()).send().await;
+        assert_eq!(reply.status, 401, "{path}");
+    }
+    assert_eq!(
+        Ask::new(&hub.address, "GET", ROUTE).send().await.status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn unsaved_definition_is_tested_and_says_what_an_agent_would_get() {
+    let hub = TestHub::start().await;
+    let done = test(&hub, daily_limit(), json!({"user_name": "hong"})).await;
+    assert_eq!(done["ok"], true, "{done}");
+    assert_eq!(done["result"], json!({"user_nm": "hong", "max_count": 50}));
+    assert_eq!(done["text"], r#"{"user_nm":"hong","max_count":50}"#);
+    assert!(done["ms"].as_f64().is_some());
+
+    let all = json!({"definition": "SELECT user_nm, uid FROM h_user ORDER BY uid", "params": []});
+    let formats = [
+        (
+            "rows",
+            r#"[{"user_nm":"hong","uid":1},{"user_nm":"kim","uid":2},{"user_nm":"이영희","uid":3}]"#,
+        ),
+        ("row", r#"{"user_nm":"hong","uid":1}"#),
+        (
+            "table",
+            "| user_nm | uid |\n| --- | --- |\n| hong | 1 |\n| kim | 2 |\n| 이영희 | 3 |",
+        ),
+        (
+            "lines",
+            "user_nm: hong, uid: 1\nuser_nm: kim, uid: 2\nuser_nm: 이영희, uid: 3",
+        ),
+    ];
+    for (format, expected) in formats {
+        let tool = with(
+            with(daily_limit(), all.clone()),
+            json!({"result_format": format}),
+        );
+        assert_eq!(
+            test(&hub, tool, json!({})).await["text"],
+            expected,
+            "{format}"
+        );
+    }
+    let wrong = test(&hub, daily_limit(), json!({"user_nme": "hong"})).await;
+    assert_eq!(wrong["ok"], false);
+    let why = wrong["error"]["message"].as_str().unwrap();
+    assert!(
+        why.contains("get_user_daily_limit(user_name: string)"),
+        "{why}"
+    );
+    let flawed = with(
+        daily_limit(),
+        json!({"definition": "SELECT\n nope FROM h_user WHERE :user_name = ''"}),
+    );
+    let flawed = test(&hub, flawed, json!({"user_name": "x"})).await;
+    let place = (&flawed["error"]["line"], &flawed["error"]["column"]);
+    assert_eq!(place, (&json!(2), &json!(2)), "{flawed}");
+    assert!(!hub.tool_names().await.contains("get_user_daily_limit"));
+}
+
+#[tokio::test]
+async fn optional_parameters_have_their_default_or_nothing() {
+    let hub = TestHub::start().await;
+    let tool = json!({
+        "name": "people",
+        "description_agent": "Lists people",
+        "tool_type": "SQL",
+        "definition": "SELECT group_concat(user_nm) AS names FROM h_user WHERE (:dept IS NULL OR dept = :dept) AND uid <= :most",
+        "params": [
+            {"param_name": "dept", "param_type": "ENUM", "enum": ["HR", "Finance"], "is_required": false},
+            {"param_name": "most", "param_type": "INTEGER", "is_required": "N", "default": 2},
+        ],
+    });
+    assert_eq!(create(&hub, tool).await.0, 201);
+    let cases = [
+        (json!({}), r#"{"names":"hong,kim"}"#),
+        (json!({"most": 3}), r#"{"names":"hong,kim,이영희"}"#),
+        (json!({"dept": "HR"}), r#"{"names":"kim"}"#),
+        (
+            json!({"dept": null, "most": null}),
+            r#"{"names":"hong,kim"}"#,
+        ),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(
+            said(&hub, "people", arguments.clone()).await.0,
+            expected,
+            "{arguments}"
+        );
+    }
+    for wrong in [
+        json!({"dept": "IT"}),
+        json!({"most": 1.5}),
+        json!({"most": "2"}),
+        json!({"x": 1}),
+    ] {
+        let (text, failed) = said(&hub, "people", wrong.clone()).await;
+        assert!(
+            failed && text.contains("expected people("),
+            "{wrong} {text}"
+        );
+    }
+}
+
+fn security(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/security");
+    fs::read_to_string(root.join(name)).unwrap()
+}
+
+/// The tools of the set, on this source.
+fn tool_of_set(tool: &Value) -> Value {
+    let params = tool["params"].as_array().unwrap().iter().map(|it| {
+        json!({"param_name": it["name"], "param_type": it["type"], "is_required": it["required"] != false})
+    });
+    json!({
+        "name": tool["name"],
+        "description_agent": "of the set",
+        "tool_type": "SQL",
+        "source": "fixture",
+        "definition": tool["sql"],
+        "result_format": "rows",
+        "params": params.collect::<Vec<_>>(),
+    })
+}
+
+/// Every argument set and every definition, through the API and the door.
+async fn hostile_parameters(url: String) -> usize {
+    let hub = TestHub::with(|config| {
+        let definition = json!({"name": "fixture", "url": url});
+        config.sources = vec![serde_json::from_value(definition).unwrap()];
+    })
+    .await;
+    let tools: Value = serde_json::from_str(&security("param_tools.json")).unwrap();
+    for tool in tools.as_array().unwrap() {
+        let mut tool = tool_of_set(tool);
+        // Its name is maru's own.
+        if tool["name"] == "search_docs" {
+            tool["name"] = "search_fixture".into();
+        }
+        let (status, answer) = create(&hub, tool).await;
+        assert_eq!(status, 201, "{answer}");
+    }
+    let mut count = 0;
+    for line in security("hostile_params.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        count += 1;
+        if let Some(definition) = case.get("definition") {
+            let (status, answer) = create(&hub, tool_of_set(definition)).await;
+            assert_eq!(status, 400, "{line} {answer}");
+            continue;
+        }
+        let name = case["tool"]
+            .as_str()
+            .unwrap()
+            .replace("search_docs", "search_fixture");
+        let (text, failed) = said(&hub, &name, case["args"].clone()).await;
+        let rows: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
+        match case["expect"].as_str().unwrap() {
+            "error" => assert!(failed, "{line} {text}"),
+            "error_or_zero" => assert!(failed || rows.is_empty(), "{line} {text}"),
+            _ => {
+                assert!(!failed, "{line} {text}");
+                assert_eq!(
+                    rows.len() as u64,
+                    case["rows"].as_u64().unwrap(),
+                    "{line} {text}"
+                );
+                if let Some(first) = case.get("first") {
+                    assert_eq!(&rows[0], first, "{line}");
+                }
+            }
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn hostile_arguments_and_definitions_on_sqlite() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fixture.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(&security("fixtures/sqlite.sql"))
+        .unwrap();
+    drop(connection);
+    assert_eq!(
+        hostile_parameters(format!("sqlite://{}", path.display())).await,
+        54
+    );
+}
+
+#[tokio::test]
+async fn hostile_arguments_and_definitions_on_postgres() {
+    let cluster = Cluster::start().await;
+    let database = cluster.database();
+    cluster.sql(&database, &security("fixtures/pg.sql"));
+    assert_eq!(hostile_parameters(cluster.url(&database)).await, 54);
+}
+
+#[tokio::test]
+async fn daily_limits_count_users_and_tools_and_say_when_they_reset() {
+    let hub = TestHub::start().await;
+    let limit = async |target: &str, most: i64| {
+        let route = format!("/api/limits/{target}");
+        hub.admin("PUT", &route, json!({"max_count": most}))
+            .await
+            .status
+    };
+    assert_eq!(limit("TOOL/get_employee_info", 2).await, 200);
+    let ask = json!({"employee_id": "EMP001"});
+    for _ in 0..2 {
+        assert!(!said(&hub, "get_employee_info", ask.clone()).await.1);
+    }
+    let (text, failed) = said(&hub, "get_employee_info", ask.clone()).await;
+    assert!(
+        failed && text.contains("resets at 20") && text.contains("T00:00:00Z"),
+        "{text}"
+    );
+    assert!(!said(&hub, "search_docs", json!({"query": "연차"})).await.1);
+
+    assert_eq!(limit("USER/local", 0).await, 200);
+    let (text, failed) = said(&hub, "search_docs", json!({"query": "연차"})).await;
+    assert!(failed && text.contains("the user local"), "{text}");
+    // The admin is another user.
+    let params = call(1, "search_docs", json!({"query": "연차"}));
+    let session = hub.admin("POST", "/mcp", params).await;
+    assert!(session.status == 200 || session.status == 400);
+
+    let shown = hub
+        .admin("GET", "/api/limits", Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        shown,
+        json!([
+            {"target_type": "TOOL", "target_id": "get_employee_info", "max_count": 2, "used_today": 2},
+            {"target_type": "USER", "target_id": "local", "max_count": 0, "used_today": 0},
+        ])
+    );
+    for target in ["TOOL/get_employee_info", "USER/local"] {
+        let gone = hub
+            .admin("DELETE", &format!("/api/limits/{target}"), Value::Null)
+            .await;
+        assert_eq!(gone.status, 204);
+    }
+    assert!(!said(&hub, "get_employee_info", ask).await.1);
+    for (target, body) in [
+        ("OTHER/x", json!({"max_count": 1})),
+        ("TOOL/x", json!({"max_count": -1})),
+        ("TOOL/x", json!({})),
+    ] {
+        let bad = hub
+            .admin("PUT", &format!("/api/limits/{target}"), body)
+            .await;
+        assert_eq!(bad.status, 400, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn tools_are_kept_in_a_file() {
+    let hub = TestHub::start().await;
+    create(&hub, daily_limit()).await;
+    let run = async |arguments: &[&str]| {
+        let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_maru"))
+            .arg("--data-dir")
+            .arg(hub.directory.path())
+            .args(arguments)
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), text)
+    };
+    let (code, yaml) = run(&["tools", "export"]).await;
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(yaml);
+    let file = hub.directory.path().join("tools.yaml");
+    let more = yaml
+        .replace("get_user_daily_limit", "second")
+        .replace("Example 1", "Example 2");
+    fs::write(
+        &file,
+        format!("{yaml}{}", more.trim_start_matches("tools:\n")),
+    )
+    .unwrap();
+    let (code, text) = run(&["tools", "import", file.to_str().unwrap()]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        text,
+        "get_user_daily_limit is changed (version 2)\nsecond is made (version 1)\n"
+    );
+    fs::write(&file, yaml.replace("user_nm =", "nope =")).unwrap();
+    let (code, text) = run(&["tools", "import", file.to_str().unwrap()]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("no such column: u.nope (line 4, column 7)"),
+        "{text}"
+    );
+}
