@@ -206,7 +206,7 @@ export const en = {
   'try.object': 'An object is needed.',
   'try.off': 'The tool is off. Switch it on to call it.',
   'try.failed': 'The call did not reach the hub.',
-  'try.history': 'Last {n} runs',
+  'try.history': 'Earlier runs: {n}',
   'form.choice': 'one of',
   'form.required': 'required',
   'form.send': 'Send {name}',

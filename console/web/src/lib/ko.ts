@@ -208,7 +208,7 @@ export const ko: Table = {
   'try.object': '객체가 필요합니다.',
   'try.off': '도구가 꺼져 있습니다. 켠 뒤 호출하세요.',
   'try.failed': '호출이 허브에 닿지 못했습니다.',
-  'try.history': '최근 실행 {n}회',
+  'try.history': '이전 실행 {n}회',
   'form.choice': '선택',
   'form.required': '필수',
   'form.send': '{name} 보내기',

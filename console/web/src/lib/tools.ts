@@ -5,9 +5,16 @@ import type { Tool } from './types';
 /** The server that the hub's own tools belong to. */
 export const OWN = 'maru';
 
+const texts = new WeakMap<Tool, string>();
+
+/** Whether every word of `wanted` is in the tool's name, description or server. */
 export function matches(tool: Tool, wanted: string): boolean {
   if (!wanted) return true;
-  const text = `${tool.name} ${tool.key} ${tool.title ?? ''} ${tool.server} ${tool.description}`.toLowerCase();
+  let text = texts.get(tool);
+  if (text === undefined) {
+    text = `${tool.name} ${tool.key} ${tool.title ?? ''} ${tool.server} ${tool.description}`.toLowerCase();
+    texts.set(tool, text);
+  }
   return wanted.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
