@@ -17,6 +17,7 @@ docs:
 bench:
 	scripts/bench
 	scripts/bench-data
+	scripts/bench-chat
 
 run:
 	cargo run --release

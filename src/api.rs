@@ -5,14 +5,17 @@ mod calls;
 mod console;
 mod custom;
 mod gate;
+mod generate;
 mod health;
 mod limits;
 mod listener;
 mod look;
 mod mcp;
+mod openai;
 mod registry;
 mod roles;
 mod router;
+mod runs;
 mod servers;
 mod sources;
 mod tools;
@@ -23,8 +26,10 @@ use axum::http::{HeaderMap, HeaderValue, header};
 
 use crate::{
     access::{Access, Denied, Principal, Sessions},
-    config::Row,
+    agent::Agent,
+    config::{Chat, Row},
     downstream::Engine,
+    llm::Gateway,
     store::Store,
     tool::{Quota, builtin::Data, custom::Workshop},
     upstream::Manager,
@@ -49,6 +54,12 @@ pub struct Hub {
     pub workshop: Arc<Workshop>,
     /// Knows how often tools may be called.
     pub quota: Arc<Quota>,
+    /// Knows the models.
+    pub models: Arc<Gateway>,
+    /// Lets models use tools.
+    pub agent: Arc<Agent>,
+    /// How calls reach clients of the OpenAI door.
+    pub chat: Chat,
     /// Knows who is asking.
     pub access: Access,
     /// Knows which hosts and origins are ours.

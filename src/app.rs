@@ -19,10 +19,12 @@ use tracing::{info, warn};
 
 use crate::{
     access::{Access, Sessions, Token, admin_token},
+    agent::{Agent, Parts, ask_agent},
     api::{self, Events, Gate, Guarded},
     config::{Config, Row, Secret, environment},
     downstream::Engine,
-    outbound::Policy,
+    llm::Gateway,
+    outbound::{Policy, Tls},
     retrieval::Index,
     source::{Sqlite, write_sample},
     store::Store,
@@ -55,6 +57,10 @@ pub struct Core {
     pub engine: Arc<Engine>,
     /// The servers whose tools are offered too.
     pub servers: Arc<Manager>,
+    /// The models that clients may ask for.
+    pub models: Arc<Gateway>,
+    /// Lets them use tools.
+    pub agent: Arc<Agent>,
     /// Spawns and stops what clients see.
     tasks: Tasks,
     /// The same for what stands behind, which stops later.
@@ -102,6 +108,10 @@ impl Core {
         offers.extend(builtin::data(&data));
         let off = store.tools_off().await?;
         catalog.switch(Switches::from_iter(off));
+        let (ask, slot) = ask_agent();
+        if config.agent.ask_agent {
+            offers.push(ask);
+        }
         let workshop = Workshop::open(
             store.clone(),
             Arc::clone(&catalog),
@@ -112,12 +122,26 @@ impl Core {
         let workshop = Arc::new(workshop.await?);
         let quota = Arc::new(Quota::load(store.clone()).await?);
         catalog.set_quota(Arc::clone(&quota));
+        let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
+        let models = Arc::new(models);
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
+        let agent = Agent::new(Parts {
+            gateway: Arc::clone(&models),
+            catalog: Arc::clone(&catalog),
+            servers: Arc::clone(&servers),
+            embedder: data.index.embedder().clone(),
+            store: store.clone(),
+            settings: config.agent.clone(),
+            tasks: tasks.clone(),
+        });
+        slot.fill(&agent);
         let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
         Ok(Self {
             catalog,
             engine,
             servers,
+            models,
+            agent,
             tasks,
             back,
             data,
@@ -229,6 +253,9 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         data: core.data.clone(),
         workshop: Arc::clone(&core.workshop),
         quota: Arc::clone(&core.quota),
+        models: Arc::clone(&core.models),
+        agent: Arc::clone(&core.agent),
+        chat: config.chat.clone(),
         access: Access::load(&core.store, config.require_token).await?,
         gate: Gate::new(address.port(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,

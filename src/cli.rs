@@ -1,10 +1,12 @@
 //! The command line.
 
 mod call;
+mod chat;
 mod client;
 mod config;
 mod console;
 mod index;
+mod models;
 mod out;
 mod serve;
 mod servers;
@@ -52,6 +54,10 @@ enum Command {
     Tools(tools::Options),
     /// Call a tool and print its result; the exit code tells whether it succeeded
     Call(call::Options),
+    /// List the models that clients may ask for
+    Models(models::Options),
+    /// Talk with a model that uses the hub's tools
+    Chat(chat::Options),
     /// Manage the MCP servers whose tools the running hub offers
     Servers(servers::Options),
     /// Manage the documents that similarity search finds
@@ -94,6 +100,8 @@ impl Cli {
             Command::Stdio => serve::stdio(loaded.config),
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
+            Command::Models(options) => models::run(loaded, &options),
+            Command::Chat(options) => chat::run(&loaded, &options),
             Command::Servers(options) => servers::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
             Command::Console => console::run(&loaded),

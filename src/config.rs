@@ -4,14 +4,18 @@
 //! Schema checks what was given, names what is wrong with it, and writes
 //! `docs/config.md`.
 
+mod agent;
 mod file;
 mod layers;
+mod models;
 mod reference;
 mod schema;
 mod secret;
 mod values;
 
+pub use agent::Agent;
 pub use layers::{Error, Given, Loaded, Origin, environment, load};
+pub use models::{Backend, Chat, ClientMode, ModelDefinition, ToolMode};
 pub use reference::{Row, markdown, rows};
 pub use schema::schema;
 pub use secret::Secret;

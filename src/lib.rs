@@ -4,14 +4,17 @@
 //! (`tests/it/tidy.rs` checks this).
 
 pub mod access;
+pub mod agent;
 pub mod api;
 pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dialect;
 pub mod downstream;
 pub mod expression;
 pub mod journal;
+pub mod llm;
 pub mod mcp;
 pub mod outbound;
 pub mod queue;

@@ -8,6 +8,7 @@ mod custom;
 mod limits;
 mod migrate;
 mod postgres;
+mod runs;
 mod servers;
 mod sqlite;
 mod tokens;
@@ -24,6 +25,7 @@ use value::{Row, Statement, Value};
 pub use console::SessionRow;
 pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use limits::LimitRow;
+pub use runs::RunRow;
 pub use servers::ServerRow;
 pub use tokens::TokenRow;
 

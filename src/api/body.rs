@@ -1,6 +1,6 @@
 //! Reading a request body, bounded in size and time.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
 
 use axum::{
     body::{Bytes, HttpBody},
@@ -47,11 +47,18 @@ pub(super) async fn read<B>(body: B, max: usize) -> Result<Bytes, Response>
 where
     B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
 {
+    let refuse = |(status, why)| reply::refuse(status, Cow::<str>::Owned(why));
+    take(body, max).await.map_err(refuse)
+}
+
+/// The whole body, or the status and words that refuse it.
+pub(super) async fn take<B>(body: B, max: usize) -> Result<Bytes, (StatusCode, String)>
+where
+    B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
+{
     let too_large = || {
-        reply::refuse(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body may have {max} bytes at most"),
-        )
+        let why = format!("the body may have {max} bytes at most");
+        (StatusCode::PAYLOAD_TOO_LARGE, why)
     };
     // As announced; nothing is, when it comes in chunks.
     if body.size_hint().lower() > max as u64 {
@@ -60,13 +67,13 @@ where
     match within(LIMIT, whole(Limited::new(body, max))).await {
         Some(Ok(body)) => Ok(body),
         Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Some(Err(_)) => Err(reply::refuse(
+        Some(Err(_)) => Err((
             StatusCode::BAD_REQUEST,
-            "the body could not be read",
+            "the body could not be read".to_owned(),
         )),
-        None => Err(reply::refuse(
+        None => Err((
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not arrive in time",
+            "the body did not arrive in time".to_owned(),
         )),
     }
 }

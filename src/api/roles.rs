@@ -37,6 +37,9 @@ pub(super) fn needed(method: &Method, path: &str) -> Option<Role> {
         ("mcp", "/mcp/add" | "/mcp/remove") => Some(Role::Admin),
         // Sessions: who may call and who may only list is told apart later.
         ("mcp" | "sse", _) => Some(Role::Reader),
+        ("v1" | "generate" | "generate_with_mcp", _) => Some(Role::Agent),
+        // Everyone has runs of their own.
+        ("api", _) if path.starts_with("/api/runs/") => Some(Role::Agent),
         ("readyz", _) => Some(Role::Reader),
         ("api", "/api/config") => Some(Role::Admin),
         ("api", _) if is_private(path) => Some(Role::Admin),

@@ -5,7 +5,7 @@ use std::{convert::Infallible, future::ready, sync::Arc};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, Method, Request, StatusCode, header},
+    http::{HeaderValue, Method, Request, StatusCode, Uri, header},
     response::Response,
     routing::{delete, future::RouteFuture, get, post, put},
 };
@@ -17,11 +17,11 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::{
-    Hub, calls, console, custom, health, limits, look, mcp, registry, roles, servers, sources,
-    tools,
+    Hub, calls, console, custom, generate, health, limits, look, mcp, openai, registry, roles,
+    runs, servers, sources, tools,
 };
 use crate::{
-    access::{Denied, Principal},
+    access::{Denied, Principal, Role},
     downstream::http::reply,
 };
 
@@ -96,6 +96,16 @@ fn router(hub: &Arc<Hub>) -> Router {
             "/api/limits/{target_type}/{target_id}",
             put(limits::set).delete(limits::remove),
         )
+        .route("/v1/chat/completions", post(openai::post))
+        .route("/v1/models", get(openai::list))
+        .route("/v1/models/{*name}", get(openai::show))
+        .route("/v1/embeddings", post(openai::embed))
+        .route("/api/models", get(openai::status))
+        .route("/generate", post(generate::plain))
+        .route("/generate_with_mcp", post(generate::with_tools))
+        .route("/api/runs", get(runs::list))
+        .route("/api/runs/{id}", get(runs::show))
+        .route("/api/runs/{id}/calls/{call}/{decision}", post(runs::decide))
         .route("/api/openapi.json", get(openapi))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -134,34 +144,44 @@ impl Guarded {
 
     /// Who asks; nobody in particular where everyone may.
     fn admit(&self, request: &Request<Incoming>) -> Result<Option<Principal>, Response> {
-        let refuse = |(status, why)| reply::refuse(status, why);
+        let path = request.uri().path();
+        let refuse = |(status, why)| refusal(path, status, why);
         self.hub
             .gate
             .check(request.uri(), request.headers())
             .map_err(refuse)?;
-        let Some(needed) = roles::needed(request.method(), request.uri().path()) else {
+        let Some(needed) = roles::needed(request.method(), path) else {
             return Ok(None);
         };
         let headers = request.headers();
         let token = headers.get(header::AUTHORIZATION);
+        // OpenAI's clients cannot do without a key; this one stands for none.
+        let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
         // Cookies are for the console; whoever speaks MCP shows a token.
-        let principal = match roles::takes_cookie(request.uri().path()) {
-            true => self.hub.identify(headers),
-            false => self.hub.access.identify(token.map(HeaderValue::as_bytes)),
-        };
-        let from_page = token.is_some() || headers.contains_key(roles::FROM_CONSOLE);
+        let principal =
+            match roles::takes_cookie(path) && !headers.contains_key(header::AUTHORIZATION) {
+                true => self.hub.identify(headers),
+                false => self.hub.access.identify(token.map(HeaderValue::as_bytes)),
+            };
+        let from_page = headers.contains_key(header::AUTHORIZATION)
+            || headers.contains_key(roles::FROM_CONSOLE);
         let has_cookie = || console::cookie(&self.hub, headers).is_some();
         match principal {
-            Err(denied) => Err(unauthorized(denied.to_string())),
+            Err(denied) => Err(unauthorized(path, &denied.to_string())),
             Ok(_) if roles::changes(request.method()) && !from_page && has_cookie() => {
                 let why = "a change by cookie needs the header x-maru-console";
                 Err(reply::refuse(StatusCode::FORBIDDEN, why))
             }
             Ok(principal) if principal.role() >= needed => Ok(Some(principal)),
-            Ok(_) if token.is_none() => Err(unauthorized(Denied::Missing.to_string())),
+            Ok(_) if token.is_none() => Err(unauthorized(path, &Denied::Missing.to_string())),
             Ok(_) => {
-                let why = "the token does not allow this; it needs the role admin";
-                Err(reply::refuse(StatusCode::FORBIDDEN, why))
+                let role = if needed == Role::Agent {
+                    "agent"
+                } else {
+                    "admin"
+                };
+                let why = format!("the token does not allow this; it needs the role {role}");
+                Err(refusal(path, StatusCode::FORBIDDEN, &why))
             }
         }
     }
@@ -180,10 +200,14 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
         let Some(principal) = principal else {
             return Either::Right(self.router.clone().call(request.map(Body::new)));
         };
-        // The busiest address needs no routing, and its body no box.
+        // The busiest addresses need no routing, and their bodies no box.
         if request.method() == Method::POST && request.uri().path() == "/mcp" {
             let hub = Arc::clone(&self.hub);
             return Either::Left(mcp::post_all(hub, principal, request).map(Ok).boxed());
+        }
+        if request.method() == Method::POST && request.uri().path() == "/v1/chat/completions" {
+            let hub = Arc::clone(&self.hub);
+            return Either::Left(openai::post_known(hub, principal, request).map(Ok).boxed());
         }
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(principal);
@@ -191,8 +215,16 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
     }
 }
 
-fn unauthorized(why: String) -> Response {
-    let mut response = reply::refuse(StatusCode::UNAUTHORIZED, why);
+/// A refusal in the form of the door that was knocked at.
+fn refusal(path: &str, status: StatusCode, why: &str) -> Response {
+    match path.starts_with("/v1/") {
+        true => openai::refuse(status, why),
+        false => reply::refuse(status, why.to_owned()),
+    }
+}
+
+fn unauthorized(path: &str, why: &str) -> Response {
+    let mut response = refusal(path, StatusCode::UNAUTHORIZED, why);
     let challenge = HeaderValue::from_static("Bearer realm=\"maru\"");
     response
         .headers_mut()
@@ -205,16 +237,12 @@ async fn openapi() -> Response {
     reply::json(StatusCode::OK, OPENAPI.to_owned())
 }
 
-async fn nothing_here() -> Response {
-    reply::refuse(
-        StatusCode::NOT_FOUND,
-        "nothing is here; MCP clients use /mcp or /sse",
-    )
+async fn nothing_here(uri: Uri) -> Response {
+    let why = "nothing is here; MCP clients use /mcp or /sse, OpenAI clients /v1";
+    refusal(uri.path(), StatusCode::NOT_FOUND, why)
 }
 
-async fn not_so() -> Response {
-    reply::refuse(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "this address does not take this method",
-    )
+async fn not_so(uri: Uri) -> Response {
+    let why = "this address does not take this method";
+    refusal(uri.path(), StatusCode::METHOD_NOT_ALLOWED, why)
 }

@@ -3,6 +3,7 @@
 use std::{io::Read as _, process::ExitCode};
 
 use anyhow::{Context as _, Result, anyhow};
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD};
 use clap::Args;
 use serde_json::{Map, Value};
 
@@ -18,20 +19,27 @@ use crate::{config::Loaded, mcp, tool::output};
 #[command(after_help = "Examples:
   maru call get_all_employees
   maru call get_employee_info '{\"employee_id\":\"EMP001\"}'
-  echo '{\"query\":\"deploy\"}' | maru call search_docs -")]
+  echo '{\"query\":\"deploy\"}' | maru call search_docs -
+  maru call search_docs --args-b64 eyJxdWVyeSI6ImRlcGxveSJ9")]
 pub(super) struct Options {
     /// The tool, as `maru tools` names it
     name: String,
     /// Its arguments, a JSON object; `-` reads them from stdin
     #[arg(default_value = "{}")]
     arguments: String,
+    /// Its arguments in Base64, for programs that would have to quote them
+    #[arg(long, value_name = "BASE64", conflicts_with = "arguments")]
+    args_b64: Option<String>,
     /// Print the whole MCP result as JSON instead of its text
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
-    let arguments = read_arguments(&options.arguments)?;
+    let arguments = match &options.args_b64 {
+        Some(packed) => unpack(packed).and_then(|text| parse(&text))?,
+        None => read_arguments(&options.arguments)?,
+    };
     let limit = loaded.config.mcp.security.max_tool_output_length;
     let outcome = block_on(async {
         Client::open(loaded)
@@ -60,9 +68,26 @@ fn read_arguments(given: &str) -> Result<Value> {
             .read_to_string(&mut text)
             .context("cannot read the arguments from stdin")?;
     }
+    parse(&text)
+}
+
+/// Either alphabet, with or without padding.
+fn unpack(packed: &str) -> Result<String> {
+    let plain: String = packed
+        .trim()
+        .trim_end_matches('=')
+        .replace('-', "+")
+        .replace('_', "/");
+    let bytes = STANDARD_NO_PAD
+        .decode(plain)
+        .map_err(|_| anyhow!("the arguments are not Base64"))?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("the arguments are not UTF-8"))
+}
+
+fn parse(text: &str) -> Result<Value> {
     let example = "example: '{\"query\":\"연차\"}'";
     mcp::check(text.as_bytes()).map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
-    serde_json::from_str::<Map<String, Value>>(&text)
+    serde_json::from_str::<Map<String, Value>>(text)
         .map(Value::Object)
         .map_err(|_| anyhow!("the arguments are not a JSON object; {example}"))
 }

@@ -4,7 +4,12 @@ use std::{fs, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, body::Bytes, client::conn::http1, header};
+use hyper::{
+    Request,
+    body::Bytes,
+    client::conn::http1,
+    header::{self, HeaderValue},
+};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, time};
@@ -13,7 +18,7 @@ use crate::{
     access::Principal,
     app::{Core, running_hub},
     config::{Loaded, Origin},
-    mcp::{Version, header_text, key},
+    mcp::{Event, Reader, Version, header_text, key},
     tool::{Answer, Caller, Peer, Scope},
 };
 
@@ -160,6 +165,62 @@ impl Remote {
             false => serde_json::from_slice(&text).context("the hub's answer is not JSON")?,
         };
         Ok((status, answer))
+    }
+
+    /// A request whose answer is a stream of events, each given to `on` as it
+    /// comes; what it gives back ends the stream. Says what else was answered.
+    pub(super) async fn events(
+        &self,
+        path: &str,
+        body: &Value,
+        mut on: impl AsyncFnMut(Event) -> Result<()>,
+    ) -> Result<Option<Value>> {
+        let mut request = self
+            .request("POST", path)
+            .body(Full::new(Bytes::from(body.to_string())))?;
+        let accept = HeaderValue::from_static("text/event-stream");
+        request.headers_mut().insert(header::ACCEPT, accept);
+        let unreachable = || format!("cannot reach the hub at {}", self.address);
+        let stream = TcpStream::connect(&self.address)
+            .await
+            .with_context(unreachable)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .with_context(unreachable)?;
+        let exchange = async {
+            let mut reply = sender
+                .send_request(request)
+                .await
+                .with_context(unreachable)?;
+            let is_stream = reply
+                .headers()
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|it| it == "text/event-stream");
+            if !is_stream {
+                let body = reply.into_body().collect().await?.to_bytes();
+                return Ok(Some(
+                    serde_json::from_slice(&body).context("the hub's answer is not JSON")?,
+                ));
+            }
+            let mut reader = Reader::default();
+            let mut found = Vec::new();
+            while let Some(frame) = reply.body_mut().frame().await {
+                let frame = frame.with_context(unreachable)?;
+                let data = frame.data_ref().map_or(&[][..], |it| it);
+                if !reader.feed(data, &mut found) {
+                    bail!("the hub sent an event that is too long");
+                }
+                for event in found.drain(..) {
+                    on(event).await?;
+                }
+            }
+            Ok(None)
+        };
+        tokio::select! {
+            done = exchange => done,
+            // The exchange notices, too, and says what is wrong.
+            Err(error) = connection => Err(error).with_context(unreachable),
+        }
     }
 
     fn request(&self, method: &str, path: &str) -> hyper::http::request::Builder {

@@ -35,14 +35,22 @@ pub fn markdown() -> String {
     let defaults = serde_json::to_value(Config::default()).expect("settings are JSON");
     let mut out = String::from(HEAD);
     let mut section = String::new();
+    let mut lists = Vec::new();
     for pointer in schema::leaves() {
         let parent = &pointer[..pointer.rfind('/').unwrap_or(0)];
         if parent != section {
             parent.clone_into(&mut section);
             let about = describe(parent).unwrap_or_default();
-            let _ = write!(out, "\n## {}\n\n{about}\n\n{TABLE}", schema::dotted(parent));
+            let title = match schema::dotted(parent) {
+                top if top.is_empty() => "Top level".to_owned(),
+                inner => inner,
+            };
+            let _ = write!(out, "\n## {title}\n\n{about}\n\n{TABLE}");
         } else if out.ends_with(HEAD) {
             out.push_str(TABLE);
+        }
+        if schema::at(&format!("{pointer}/0")).is_some_and(|it| it.get("properties").is_some()) {
+            lists.push(pointer.clone());
         }
         let default = defaults.pointer(&pointer).unwrap_or(&Value::Null);
         let _ = writeln!(
@@ -53,7 +61,35 @@ pub fn markdown() -> String {
             describe(&pointer).unwrap_or_default(),
         );
     }
+    for pointer in lists {
+        entries(&pointer, &mut out);
+    }
     out
+}
+
+/// The members of each entry of a list.
+fn entries(pointer: &str, out: &mut String) {
+    let entry = format!("{pointer}/0");
+    let key = schema::dotted(pointer);
+    let about = describe(&entry).unwrap_or_default();
+    let _ = write!(out, "\n## Each entry of {key}\n\n{about}\n\n{TABLE}");
+    let members = schema::at(&entry).and_then(|it| it["properties"].as_object());
+    let needed = schema::at(&entry).and_then(|it| it["required"].as_array());
+    for name in members.into_iter().flat_map(|it| it.keys()) {
+        let member = format!("{entry}/{name}");
+        let needed = needed.is_some_and(|it| it.iter().any(|it| it == name));
+        let default = schema::at(&member).and_then(|it| it.get("default"));
+        let default = match (needed, default) {
+            (true, _) => "needed".to_owned(),
+            (false, default) => format!("`{}`", default.unwrap_or(&Value::Null)),
+        };
+        let _ = writeln!(
+            out,
+            "| `{name}` | {} | {default} | {} |",
+            kind(&member),
+            describe(&member).unwrap_or_default()
+        );
+    }
 }
 
 const HEAD: &str = "# Configuration
@@ -127,6 +163,9 @@ fn kind(pointer: &str) -> String {
         .unwrap_or("value");
     match (schema.get("minimum"), schema.get("maximum")) {
         (Some(low), Some(high)) => format!("{name}, {low} to {high}"),
+        _ if name == "array" && schema.pointer("/items/properties").is_some() => {
+            "list, see below".to_owned()
+        }
         _ if name == "array" => "list of strings".to_owned(),
         _ if name == "boolean" => "true or false".to_owned(),
         _ => name.to_owned(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::{Agent, Chat, ModelDefinition, Secret};
 
 /// The whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,14 @@ pub struct Config {
     pub postgresql: PostgreSql,
     /// Further databases that tools may read.
     pub sources: Vec<SourceDefinition>,
+    /// The models that clients may ask for at `/v1/chat/completions`.
+    pub models: Vec<ModelDefinition>,
+    /// Address of the Ollama that is used while there are no `models`.
+    pub ollama: String,
+    /// How calls of tools reach clients of `/v1/chat/completions`.
+    pub chat: Chat,
+    /// The agent loop behind `/generate_with_mcp`, `maru chat` and models named `agent/…`.
+    pub agent: Agent,
     /// Bounds on what one request, session or call may take.
     pub limits: Limits,
     /// What is logged to stderr.
@@ -337,6 +345,10 @@ impl Default for Config {
             chromadb: ChromaDb::default(),
             postgresql: PostgreSql::default(),
             sources: Vec::new(),
+            models: Vec::new(),
+            ollama: "http://127.0.0.1:11434".to_owned(),
+            chat: Chat::default(),
+            agent: Agent::default(),
             limits: Limits::default(),
             log: Log::default(),
             directory: None,

@@ -28,8 +28,8 @@ use crate::{
 };
 use exchange::Exchange;
 pub(super) use exchange::{Source, event_stream, or_alive, respond};
-pub(crate) use headers::check;
 use headers::{Accepts, LAST_EVENT, accepts, one, version};
+pub(crate) use headers::{check, check_headers};
 
 /// Names the session on every request after the handshake.
 pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");

@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     step!("001_token"),
     step!("002_server"),
     step!("003_custom_tool"),
+    step!("004_agent_run"),
     step!("010_console"),
 ];
 

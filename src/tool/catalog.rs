@@ -214,7 +214,9 @@ impl Catalog {
         }
         let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
         started.passed_on();
-        let answer = self.ask(&offer, Action::Call(arguments), peer).await;
+        let answer = self
+            .ask(caller, &offer, Action::Call(arguments), peer)
+            .await;
         started.answered();
         let answer = match answer {
             Ok(answer) => answer,
@@ -287,7 +289,8 @@ impl Catalog {
             .prompts
             .get(name)
             .ok_or_else(|| unknown(&view.prompts, "prompt", name))?;
-        self.ask_or_fail(offer, Action::Get(arguments), peer).await
+        self.ask_or_fail(caller, offer, Action::Get(arguments), peer)
+            .await
     }
 
     /// Reads a resource.
@@ -300,7 +303,7 @@ impl Catalog {
         let snapshot = self.snapshot();
         let view = snapshot.view(&caller.scope)?;
         let offer = view.resource(uri).ok_or_else(|| no_resource(uri))?;
-        self.ask_or_fail(offer, Action::Read(uri.to_owned()), peer)
+        self.ask_or_fail(caller, offer, Action::Read(uri.to_owned()), peer)
             .await
     }
 
@@ -315,16 +318,18 @@ impl Catalog {
         let view = snapshot.view(&caller.scope)?;
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
         let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
-        self.ask_or_fail(offer, action, Peer::default()).await
+        self.ask_or_fail(caller, offer, action, Peer::default())
+            .await
     }
 
     async fn ask_or_fail(
         &self,
+        caller: &Caller,
         offer: &Offer,
         action: Action,
         peer: Peer,
     ) -> Result<Answer, RpcError> {
-        let answer = self.ask(offer, action, peer).await;
+        let answer = self.ask(caller, offer, action, peer).await;
         answer
             .unwrap_or_else(|late| Err(RpcError::new(code::INTERNAL, format!("the answer {late}"))))
     }
@@ -332,6 +337,7 @@ impl Catalog {
     /// The outer error says that the deadline passed.
     async fn ask(
         &self,
+        caller: &Caller,
         offer: &Offer,
         action: Action,
         peer: Peer,
@@ -345,7 +351,11 @@ impl Catalog {
         {
             return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
         }
-        let answer = (offer.handler)(Ask { action, peer });
+        let answer = (offer.handler)(Ask {
+            action,
+            peer,
+            principal: caller.principal.clone(),
+        });
         let answer = within(self.timeout, answer).await;
         answer.ok_or_else(|| format!("did not answer within {:?}", self.timeout))
     }

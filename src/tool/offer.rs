@@ -11,7 +11,10 @@ use super::{
     name,
     peer::Peer,
 };
-use crate::mcp::{Params, RpcError};
+use crate::{
+    access::Principal,
+    mcp::{Params, RpcError},
+};
 
 /// The server that maru's own offers belong to.
 pub const OWN_SERVER: &str = "maru";
@@ -62,6 +65,8 @@ pub struct Ask {
     pub action: Action,
     /// The way back to who asks, while the answer is being made.
     pub peer: Peer,
+    /// Who asks.
+    pub principal: Principal,
 }
 
 /// What to do with an offer.
@@ -192,6 +197,16 @@ impl Offer {
         }
     }
 
+    /// The server that it belongs to.
+    pub fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    /// Its entry in a listing, without the key.
+    pub fn described(&self) -> Value {
+        serde_json::from_str(&format!("{{{}}}", self.members)).unwrap_or_default()
+    }
+
     /// The name under which everyone sees it.
     pub fn public_key(&self) -> &str {
         &self.public
@@ -205,16 +220,6 @@ impl Offer {
     /// Parameters that are mirrored in headers.
     pub fn mirrors(&self) -> &[Mirror] {
         &self.mirrors
-    }
-
-    /// Whose offer it is.
-    pub fn server(&self) -> &Arc<str> {
-        &self.server
-    }
-
-    /// Its description in a listing, without the key.
-    pub fn described(&self) -> Value {
-        serde_json::from_str(&format!("{{{}}}", self.members)).unwrap_or_default()
     }
 
     /// What kind of thing it is.

@@ -2,13 +2,17 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::hub::TestHub;
+use crate::{
+    hub::TestHub,
+    openai::backend::{Backend, document},
+};
 
 fn maru(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_maru"))
@@ -68,6 +72,73 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
     refuses(
         &call(&["search_docs", r#"{"query":"a","query":"b"}"#]),
         &["the same member twice"],
+    );
+}
+
+#[test]
+fn arguments_come_in_base64_or_from_stdin() {
+    let directory = tempfile::tempdir().unwrap();
+    let call = |arguments: &[&str]| {
+        maru(
+            directory.path(),
+            &[&["call", "search_docs"], arguments].concat(),
+        )
+    };
+    let plain = call(&[r#"{"query":"연차"}"#]);
+    assert!(plain.status.success());
+    // Either alphabet, with and without padding.
+    for packed in [
+        "eyJxdWVyeSI6IuyXsOywqCJ9",
+        "eyJxdWVyeSI6ICLsl7DssKgifQ==",
+        "eyJxdWVyeSI6ICLsl7DssKgifQ",
+    ] {
+        assert_eq!(
+            call(&["--args-b64", packed]).stdout,
+            plain.stdout,
+            "{packed}"
+        );
+    }
+    refuses(&call(&["--args-b64", "%"]), &["not Base64"]);
+    refuses(&call(&["--args-b64", "W10="]), &["not a JSON object"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
+        .args(["call", "search_docs", "-", "--data-dir", "data"])
+        .current_dir(directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let given = r#"{"query":"연차"}"#.as_bytes();
+    child.stdin.take().unwrap().write_all(given).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, plain.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_are_listed_with_and_without_a_hub() {
+    let backend = Backend::always(document(200, "", &json!({"data": [{"id": "qwen3:8b"}]}))).await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = backend.url();
+    let settings = format!(
+        "models:\n  - {{name: gpt-4o, model: qwen3:8b, base_url: \"{url}\"}}\n  - {{name: \"qwen*\", base_url: \"{url}\"}}\n"
+    );
+    fs::write(directory.path().join("maru.yaml"), settings).unwrap();
+    let place = format!("127.0.0.1:{}", backend.port);
+    let shown = text(&maru(directory.path(), &["models"]).stdout);
+    assert_eq!(
+        shown,
+        format!("MODEL     BACKEND\ngpt-4o    {place}\nqwen3:8b  {place}\n")
+    );
+    let hub = TestHub::with(|config| backend.behind(config)).await;
+    let asked = maru(
+        directory.path(),
+        &["models", "--json", "--listen", &hub.address],
+    );
+    let listed: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(listed[0]["id"], "qwen3:8b");
+    let wrong = "models:\n  - {name: a, dialect: klingon}\n";
+    fs::write(directory.path().join("maru.yaml"), wrong).unwrap();
+    refuses(
+        &maru(directory.path(), &["models"]),
+        &["models.0 (a)", "klingon", "hermes"],
     );
 }
 
@@ -261,8 +332,8 @@ fn admin_token_is_for_its_owner_only_and_stays_the_same() {
         let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
             .args(["--listen", "127.0.0.1:0", "--data-dir"])
             .arg(directory.path())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut shown = String::new();

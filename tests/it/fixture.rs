@@ -16,6 +16,7 @@ use maru::{
     tool::{Action, Answer, Ask, Catalog, InputRequired, Kind, OWN_SERVER, Offer},
 };
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
@@ -354,6 +355,18 @@ pub(crate) fn slow() -> Arc<Offer> {
             done("Slept")
         },
     )
+}
+
+/// A tool that answers when as many calls are in progress as the barrier asks for.
+pub(crate) fn meeting(name: &'static str, barrier: &Arc<Barrier>) -> Arc<Offer> {
+    let barrier = Arc::clone(barrier);
+    tool(name, json!({"n": {"type": "integer"}}), move |_| {
+        let barrier = Arc::clone(&barrier);
+        async move {
+            barrier.wait().await;
+            done("Met")
+        }
+    })
 }
 
 fn prompts() -> Vec<Arc<Offer>> {

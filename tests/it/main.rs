@@ -11,6 +11,7 @@
     reason = "tests are to be read, not to be fast"
 )]
 
+mod agent;
 mod cli;
 mod client_conformance;
 mod clients;
@@ -28,6 +29,7 @@ mod hostile;
 mod hub;
 mod kill9;
 mod modern;
+mod openai;
 mod postgres;
 mod registry;
 mod retrieval;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::time;
+use tokio::{sync::broadcast::error::RecvError, time};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::Hub, assets::build};
@@ -68,6 +68,7 @@ pub async fn pump(hub: Arc<Hub>, stop: CancellationToken) {
         () = servers_told(&hub) => (),
         () = tools_told(&hub) => (),
         () = clients_told(&hub) => (),
+        () = runs_told(&hub) => (),
     }
 }
 
@@ -138,6 +139,21 @@ async fn tools_told(hub: &Hub) {
         time::sleep(GATHER).await;
         changes.mark_unchanged();
         hub.events.publish("tool", tools(hub).to_string(), None);
+    }
+}
+
+/// Which run has changed; a page that shows it reads it again.
+async fn runs_told(hub: &Hub) {
+    let mut changes = hub.agent.runs().changes();
+    loop {
+        match changes.recv().await {
+            Ok(id) if hub.events.is_heard() => {
+                let data = json!({"id": &*id}).to_string();
+                hub.events.publish("run", data, None);
+            }
+            Ok(_) | Err(RecvError::Lagged(_)) => (),
+            Err(RecvError::Closed) => return,
+        }
     }
 }
 

@@ -32,17 +32,19 @@ pub(super) struct Accepts {
 
 /// Refuses bodies that are not plain JSON.
 pub(crate) fn check(headers: &HeaderMap) -> Result<(), Response> {
+    check_headers(headers).map_err(|(status, why)| reply::refuse(status, why))
+}
+
+/// The same, for doors with errors of another form.
+pub(crate) fn check_headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    let refused = |why| Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     let kind = one(headers, &header::CONTENT_TYPE).unwrap_or_default();
     if !is_json(kind) {
-        let why = "Content-Type must be application/json, in UTF-8";
-        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        return refused("Content-Type must be application/json, in UTF-8");
     }
     let encoding = headers.get(header::CONTENT_ENCODING);
     if encoding.is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return Err(reply::refuse(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "Content-Encoding is not supported",
-        ));
+        return refused("Content-Encoding is not supported");
     }
     Ok(())
 }

@@ -1,0 +1,8 @@
+-- What happened in runs of the agent that have ended: the whole run as JSON.
+CREATE TABLE agent_run (
+    id         TEXT    PRIMARY KEY,
+    user_name  TEXT    NOT NULL,
+    started_at BIGINT  NOT NULL, -- milliseconds since 1970
+    record     TEXT    NOT NULL
+);
+CREATE INDEX idx_agent_run_started ON agent_run (started_at);

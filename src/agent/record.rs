@@ -1,0 +1,324 @@
+//! What happened in a run.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Cut, Finished};
+use crate::{
+    clock,
+    llm::{Answer, Call},
+};
+
+/// Something that happened, for those who watch.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// The run has begun.
+    Began {
+        /// Its id.
+        run: Arc<str>,
+        /// The model.
+        model: String,
+        /// How many tools are offered.
+        tools: usize,
+        /// About how many tokens their descriptions cost.
+        tool_tokens: usize,
+    },
+    /// The model is asked for this time.
+    Round(u32),
+    /// It says something.
+    Text(String),
+    /// It thinks something.
+    Reasoning(String),
+    /// All that it said in this round was thought.
+    TextWasReasoning,
+    /// It calls a tool.
+    Called(Called),
+    /// The call waits for approval.
+    Waits {
+        /// Its id.
+        id: String,
+        /// The tool.
+        tool: String,
+    },
+    /// The call has its result.
+    Observed(Called),
+    /// What a round took, as the backend counts.
+    Usage(Value),
+    /// It broke off.
+    Failed(String),
+    /// It is done.
+    Answered(Outcome),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its id.
+    pub run: Arc<str>,
+    /// The model that answered.
+    pub model: String,
+    /// What it said.
+    pub finished: Finished,
+    /// How often it was asked.
+    pub rounds: u32,
+    /// What it called, and got.
+    pub calls: Vec<Called>,
+    /// What all rounds took together.
+    pub tokens: Tokens,
+    /// About how many tokens the descriptions of the tools cost, each time.
+    pub tool_tokens: usize,
+}
+
+/// Tokens, as the backend counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Read.
+    pub prompt: u64,
+    /// Written.
+    pub completion: u64,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub struct Called {
+    /// Its id.
+    pub id: String,
+    /// `server.tool`.
+    pub tool: String,
+    /// As they were sent.
+    pub arguments: String,
+    /// How the model wrote it.
+    pub dialect: &'static str,
+    /// What had to be repaired.
+    pub repairs: Vec<String>,
+    /// What the model wrote.
+    pub raw: String,
+    /// What came back.
+    pub result: Option<Given>,
+}
+
+/// What came back from a call.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// As text.
+    pub text: String,
+    /// Whether it failed.
+    pub is_error: bool,
+    /// How long it took.
+    pub milliseconds: u64,
+}
+
+/// A run, as it is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) id: Arc<str>,
+    pub(super) user: String,
+    model: String,
+    question: String,
+    pub(super) started: i64,
+    ended: Option<i64>,
+    state: &'static str,
+    tools: usize,
+    tool_tokens: usize,
+    rounds: Vec<Round>,
+    pub(super) tokens: Tokens,
+    answer: Option<Finished>,
+    error: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Round {
+    text: String,
+    reasoning: String,
+    broken: Vec<String>,
+    calls: Vec<Called>,
+    usage: Value,
+    milliseconds: u64,
+}
+
+/// Longer texts are kept in part.
+const KEPT: usize = 20_000;
+
+impl Record {
+    pub(super) fn new(id: Arc<str>, user: &str, question: &str) -> Self {
+        Self {
+            id,
+            user: user.to_owned(),
+            model: String::new(),
+            question: kept(question),
+            started: clock::now(),
+            ended: None,
+            state: "running",
+            tools: 0,
+            tool_tokens: 0,
+            rounds: Vec::new(),
+            tokens: Tokens::default(),
+            answer: None,
+            error: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, model: &str, tools: usize, tool_tokens: usize) {
+        model.clone_into(&mut self.model);
+        self.tools = tools;
+        self.tool_tokens = tool_tokens;
+    }
+
+    /// Notes a round: what the model said and called.
+    pub(super) fn replied(&mut self, answer: &Answer, milliseconds: u64) {
+        let usage = answer.usage.as_ref();
+        let count = |name: &str| usage.and_then(|it| it.0.get(name)?.as_u64()).unwrap_or(0);
+        self.tokens.prompt += count("prompt_tokens");
+        self.tokens.completion += count("completion_tokens");
+        self.rounds.push(Round {
+            text: kept(&answer.text),
+            reasoning: kept(&answer.reasoning),
+            broken: answer.broken.iter().map(|it| it.1.clone()).collect(),
+            calls: Vec::new(),
+            usage: usage.map_or(Value::Null, |it| Value::Object(it.0.clone())),
+            milliseconds,
+        });
+    }
+
+    /// Notes a call, or what it gave.
+    pub(super) fn called(&mut self, called: &Called) {
+        let Some(round) = self.rounds.last_mut() else {
+            return;
+        };
+        let known = round.calls.iter_mut().find(|it| it.id == called.id);
+        let mut called = called.clone();
+        if let Some(result) = &mut called.result {
+            result.text = kept(&result.text);
+        }
+        match known {
+            Some(known) => *known = called,
+            None => round.calls.push(called),
+        }
+    }
+
+    pub(super) fn set_waiting(&mut self, waits: bool) {
+        self.state = if waits { "waiting" } else { "running" };
+    }
+
+    pub(super) fn end(&mut self, ended: Result<&Finished, &str>) {
+        self.ended = Some(clock::now());
+        match ended {
+            Ok(finished) => {
+                self.state = "done";
+                self.answer = Some(finished.clone());
+            }
+            Err(why) => {
+                self.state = "failed";
+                self.error = Some(why.to_owned());
+            }
+        }
+    }
+
+    /// Nobody reads any more.
+    pub(super) fn stop(&mut self) {
+        self.ended = Some(clock::now());
+        self.state = "stopped";
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Every call of every round.
+    pub(super) fn calls(&self) -> Vec<Called> {
+        self.rounds.iter().flat_map(|it| it.calls.clone()).collect()
+    }
+
+    /// Without the rounds.
+    pub(super) fn summary(&self) -> Value {
+        json!({
+            "id": &*self.id,
+            "user": self.user,
+            "model": self.model,
+            "question": self.question,
+            "state": self.state,
+            "started_at": clock::text(self.started),
+            "ended_at": self.ended.map(clock::text),
+            "rounds": self.rounds.len(),
+            "calls": self.rounds.iter().map(|it| it.calls.len()).sum::<usize>(),
+            "cut": self.answer.as_ref().and_then(|it| it.cut).map(Cut::name),
+            "usage": self.tokens.shown(),
+        })
+    }
+
+    /// All of it.
+    pub(super) fn shown(&self) -> Value {
+        let mut shown = self.summary();
+        shown["tools"] = self.tools.into();
+        shown["tool_tokens"] = self.tool_tokens.into();
+        shown["rounds"] = self.rounds.iter().map(Round::shown).collect();
+        shown["answer"] = json!(self.answer.as_ref().map(|it| &it.text));
+        shown["error"] = json!(self.error);
+        shown
+    }
+}
+
+impl Round {
+    fn shown(&self) -> Value {
+        json!({
+            "text": self.text,
+            "reasoning": self.reasoning,
+            "broken": self.broken,
+            "calls": self.calls.iter().map(Called::shown).collect::<Vec<_>>(),
+            "usage": self.usage,
+            "ms": self.milliseconds,
+        })
+    }
+}
+
+impl Called {
+    pub(super) fn new(call: &Call, tool: &str) -> Self {
+        Self {
+            id: call.id.clone(),
+            tool: tool.to_owned(),
+            arguments: call.arguments.clone(),
+            dialect: call.dialect,
+            repairs: call.repairs.iter().map(ToString::to_string).collect(),
+            raw: kept(&call.raw),
+            result: None,
+        }
+    }
+
+    /// As the API shows it.
+    pub fn shown(&self) -> Value {
+        let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
+        let mut shown = json!({
+            "id": self.id,
+            "name": self.tool,
+            "arguments": arguments,
+            "dialect": self.dialect,
+            "repairs": self.repairs,
+            "raw": self.raw,
+        });
+        if let Some(result) = &self.result {
+            shown["result"] = result.text.as_str().into();
+            shown["is_error"] = result.is_error.into();
+            shown["ms"] = result.milliseconds.into();
+        }
+        shown
+    }
+}
+
+impl Tokens {
+    /// As OpenAI writes them.
+    pub fn shown(self) -> Value {
+        json!({
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+        })
+    }
+}
+
+fn kept(text: &str) -> String {
+    match text.char_indices().nth(KEPT) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

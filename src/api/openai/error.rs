@@ -1,0 +1,112 @@
+//! Errors in the form of OpenAI's clients.
+
+use std::time::Duration;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use crate::{downstream::http::reply, llm};
+
+/// What is wrong with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bad {
+    pub(super) message: String,
+    /// The member that it is about.
+    pub(super) param: Option<String>,
+}
+
+impl Bad {
+    pub(super) fn new(param: &str, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            param: Some(param.to_owned()),
+        }
+    }
+}
+
+/// A request that was refused before it was read.
+pub(crate) fn refuse(status: StatusCode, message: &str) -> Response {
+    let code = match status {
+        StatusCode::UNAUTHORIZED => Some("invalid_api_key"),
+        StatusCode::NOT_FOUND => Some("unknown_url"),
+        _ => None,
+    };
+    let shown = shown(message, "invalid_request_error", code, None);
+    reply::json(status, shown.to_string())
+}
+
+/// A request that makes no sense.
+pub(super) fn bad(bad: &Bad) -> Response {
+    let shown = shown(
+        &bad.message,
+        "invalid_request_error",
+        None,
+        bad.param.as_deref(),
+    );
+    reply::json(StatusCode::BAD_REQUEST, shown.to_string())
+}
+
+/// No answer.
+pub(super) fn failed(error: &llm::Error) -> Response {
+    let (status, kind, code) = class(error);
+    let shown = shown(&told(error), kind, Some(code), None);
+    let mut response = reply::json(status, shown.to_string());
+    let wait = match error {
+        llm::Error::QueueFull { retry_after, .. } => Some(*retry_after),
+        llm::Error::Status { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    if let Some(wait) = wait.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+        let seconds = HeaderValue::from(whole_seconds(wait));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// The same in a stream that has begun.
+pub(super) fn event(error: &llm::Error) -> String {
+    let (_, kind, code) = class(error);
+    format!("data: {}\n\n", shown(&told(error), kind, Some(code), None))
+}
+
+fn shown(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
+    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+}
+
+/// The error and what it comes from; neither holds what a backend said.
+fn told(error: &llm::Error) -> String {
+    match error {
+        llm::Error::Unreachable { source, .. } => format!("{error}: {source}"),
+        error => error.to_string(),
+    }
+}
+
+fn class(error: &llm::Error) -> (StatusCode, &'static str, &'static str) {
+    const ASKED: &str = "invalid_request_error";
+    const LIMIT: &str = "rate_limit_error";
+    const SERVER: &str = "server_error";
+    match error {
+        llm::Error::UnknownModel(_) | llm::Error::NoModels(_) => {
+            (StatusCode::NOT_FOUND, ASKED, "model_not_found")
+        }
+        llm::Error::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, LIMIT, "queue_full"),
+        llm::Error::Status { status, .. } => match status {
+            429 => (StatusCode::TOO_MANY_REQUESTS, LIMIT, "backend_rate_limit"),
+            401 | 403 => (StatusCode::BAD_GATEWAY, SERVER, "backend_refused_key"),
+            404 => (StatusCode::NOT_FOUND, ASKED, "model_not_found"),
+            400..=499 => (StatusCode::BAD_REQUEST, ASKED, "backend_refused"),
+            _ => (StatusCode::BAD_GATEWAY, SERVER, "backend_error"),
+        },
+        llm::Error::Unreachable { .. } => (StatusCode::BAD_GATEWAY, SERVER, "backend_unreachable"),
+        llm::Error::Answer { .. } => (StatusCode::BAD_GATEWAY, SERVER, "backend_answer"),
+        llm::Error::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, SERVER, "timeout"),
+        llm::Error::Setting { .. } => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, "configuration"),
+    }
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

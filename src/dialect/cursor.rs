@@ -1,0 +1,143 @@
+//! A place in text that may still grow.
+
+use std::cell::Cell;
+
+/// A place in a text of which only the beginning may have arrived.
+///
+/// Every look past the end is noted. A decision taken without such a look
+/// holds for every continuation of the text, which is what makes the reader
+/// indifferent to how its input was cut.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+    touched: &'a Cell<bool>,
+    /// The text will not grow.
+    sealed: bool,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a str, touched: &'a Cell<bool>) -> Self {
+        Self {
+            text,
+            at: 0,
+            touched,
+            sealed: false,
+        }
+    }
+
+    fn touch(&self) {
+        if !self.sealed {
+            self.touched.set(true);
+        }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// What lies between two places.
+    pub(super) fn slice(&self, from: usize, to: usize) -> &'a str {
+        &self.text[from..to]
+    }
+
+    pub(super) fn jump(&mut self, to: usize) {
+        self.at = to;
+    }
+
+    pub(super) fn moved(mut self, by: usize) -> Self {
+        self.at += by;
+        self
+    }
+
+    /// The same text, ending at `to` for good.
+    pub(super) fn cut(self, to: usize) -> Self {
+        Self {
+            text: &self.text[..to],
+            sealed: true,
+            ..self
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        let next = self.rest().chars().next();
+        if next.is_none() {
+            self.touch();
+        }
+        next
+    }
+
+    pub(super) fn bump(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    /// Steps over `wanted` if it is next.
+    pub(super) fn eat(&mut self, wanted: &str) -> bool {
+        let found = self.starts(wanted);
+        if found {
+            self.at += wanted.len();
+        }
+        found
+    }
+
+    /// Whether `wanted` is next.
+    pub(super) fn starts(&self, wanted: &str) -> bool {
+        let rest = self.rest().as_bytes();
+        if rest.len() < wanted.len() && wanted.as_bytes().starts_with(rest) {
+            self.touch();
+        }
+        rest.starts_with(wanted.as_bytes())
+    }
+
+    /// Where `needle` comes next, if within `limit` bytes.
+    pub(super) fn find_within(&self, needle: &str, limit: usize) -> Option<usize> {
+        let rest = self.rest().as_bytes();
+        let near = &rest[..limit.min(rest.len())];
+        let found = memchr::memmem::find(near, needle.as_bytes());
+        if found.is_none() && near.len() == rest.len() {
+            self.touch();
+        }
+        found.map(|by| self.at + by)
+    }
+
+    /// Where `needle` comes next.
+    pub(super) fn find(&self, needle: &str) -> Option<usize> {
+        let found = memchr::memmem::find(self.rest().as_bytes(), needle.as_bytes());
+        if found.is_none() {
+            self.touch();
+        }
+        found.map(|by| self.at + by)
+    }
+
+    /// Where the text ends, for whoever takes all of it.
+    pub(super) fn end(&self) -> usize {
+        self.touch();
+        self.text.len()
+    }
+
+    /// Steps over characters that satisfy `wanted`; returns them.
+    pub(super) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.find(|c| !wanted(c)).unwrap_or_else(|| {
+            self.touch();
+            rest.len()
+        });
+        self.at += length;
+        &rest[..length]
+    }
+
+    pub(super) fn skip_space(&mut self) {
+        self.take_while(is_space);
+    }
+}
+
+/// White space, and the characters that look like it or like nothing.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+}

@@ -1,0 +1,104 @@
+//! JSON that keeps what was written: the digits of numbers, the order of keys.
+
+use std::{collections::HashSet, fmt::Write as _};
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Json {
+    Null,
+    Bool(bool),
+    /// The digits as written; always a valid JSON number.
+    Number(String),
+    String(String),
+    Array(Vec<Self>),
+    Object(Object),
+}
+
+/// The members of an object, in order, every key once.
+pub(super) type Object = Vec<(String, Json)>;
+
+impl Json {
+    pub(super) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value as strict JSON.
+    pub(super) fn write(&self) -> String {
+        let mut out = String::new();
+        self.write_to(&mut out);
+        out
+    }
+
+    fn write_to(&self, out: &mut String) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Number(digits) => out.push_str(digits),
+            Self::String(text) => quote(text, out),
+            Self::Array(items) => write_array(items, out),
+            Self::Object(members) => write_object(members, out),
+        }
+    }
+}
+
+/// The member called `key`.
+pub(super) fn get<'a>(members: &'a Object, key: &str) -> Option<&'a Json> {
+    let member = members.iter().find(|(name, _)| name == key);
+    member.map(|(_, value)| value)
+}
+
+/// The members as a strict JSON object.
+pub(super) fn write_object(members: &Object, out: &mut String) {
+    out.push('{');
+    for (at, (key, value)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        quote(key, out);
+        out.push(':');
+        value.write_to(out);
+    }
+    out.push('}');
+}
+
+/// Keeps the last of members with the same key, at the place of the last.
+pub(super) fn unique(members: &mut Object) {
+    let mut seen = HashSet::with_capacity(members.len());
+    let keep: Vec<bool> = members
+        .iter()
+        .rev()
+        .map(|(key, _)| seen.insert(key.as_str()))
+        .collect();
+    let mut keep = keep.into_iter().rev();
+    members.retain(|_| keep.next().unwrap_or(true));
+}
+
+fn write_array(items: &[Json], out: &mut String) {
+    out.push('[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        item.write_to(out);
+    }
+    out.push(']');
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes it"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,103 @@
+//! The room as a whole: a corpus, every chunking, hostile text.
+
+mod corpus;
+mod hostile;
+mod promises;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Dialect, Event, Options, Reader, Tools};
+
+/// Reads `pieces` as one message and joins what belongs together.
+fn read<'a>(tools: &Arc<Tools>, pieces: impl IntoIterator<Item = &'a str>) -> Vec<Event> {
+    let mut reader = Reader::new(Arc::clone(tools), Dialect::Auto, Options::default());
+    let mut events = Vec::new();
+    for piece in pieces {
+        reader.push(piece, &mut events);
+    }
+    reader.finish(false, &mut events);
+    joined(events)
+}
+
+/// Joins adjacent pieces of the same kind.
+fn joined(events: Vec<Event>) -> Vec<Event> {
+    let mut out: Vec<Event> = Vec::new();
+    for event in events {
+        match (out.last_mut(), event) {
+            (Some(Event::Text(last)), Event::Text(text))
+            | (Some(Event::Reasoning(last)), Event::Reasoning(text))
+            | (Some(Event::Aside(last)), Event::Aside(text)) => last.push_str(&text),
+            (_, event) => out.push(event),
+        }
+    }
+    out
+}
+
+/// The text in single characters.
+fn characters(text: &str) -> impl Iterator<Item = &str> {
+    text.char_indices()
+        .map(|(at, c)| &text[at..at + c.len_utf8()])
+}
+
+/// The text in pieces of one to nine characters, decided by `seed`.
+fn random_cuts(text: &str, mut seed: u64) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let count = usize::try_from(seed >> 60).unwrap() / 2 + 1;
+        let end = rest
+            .char_indices()
+            .nth(count)
+            .map_or(rest.len(), |(at, _)| at);
+        let (piece, left) = rest.split_at(end);
+        pieces.push(piece);
+        rest = left;
+    }
+    pieces
+}
+
+/// What a client that is not streaming sees.
+struct Seen {
+    content: String,
+    reasoning: String,
+    calls: Vec<(String, Value)>,
+}
+
+fn seen(events: &[Event]) -> Seen {
+    let mut seen = Seen {
+        content: String::new(),
+        reasoning: String::new(),
+        calls: Vec::new(),
+    };
+    for event in events {
+        match event {
+            Event::Text(text) => seen.content.push_str(text),
+            Event::Reasoning(text) => seen.reasoning.push_str(text),
+            Event::TextWasReasoning => seen.reasoning = std::mem::take(&mut seen.content),
+            Event::Broken(broken) => seen.content.push_str(&broken.text),
+            Event::Call(call) => {
+                let arguments = serde_json::from_str(&call.arguments).unwrap();
+                seen.calls.push((call.name.clone(), arguments));
+            }
+            Event::Aside(_) => (),
+        }
+    }
+    seen
+}
+
+/// Some tools of different shapes.
+fn tools() -> Arc<Tools> {
+    let weather = json!({"type": "object", "properties": {
+        "city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]});
+    let file = json!({"type": "object", "properties": {
+        "path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]});
+    let everyone = json!({"type": "object", "properties": {}});
+    Arc::new(Tools::new([
+        ("get_weather", &weather),
+        ("write_file", &file),
+        ("get_all_employees", &everyone),
+    ]))
+}

@@ -1,0 +1,109 @@
+//! Language models behind one interface: whatever a backend speaks and however
+//! its model writes calls of tools, the reader gets the same events.
+//!
+//! [`Gateway::chat`] finds the model, waits for its turn, asks the backend and
+//! hands out a [`Stream`] that the caller moves on: no task stands in between,
+//! so dropping it closes the backend's stream and frees the place in the queue.
+
+mod chat;
+mod constrained;
+mod gateway;
+mod gemini;
+mod history;
+mod lines;
+mod listing;
+mod names;
+mod openai;
+mod prompt;
+mod queue;
+mod reading;
+mod service;
+mod stream;
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::outbound;
+
+pub use chat::{
+    Answer, Call, ChatRequest, Choice, Event, Finish, Message, Role, Tool, Usage, random,
+};
+pub use gateway::{Gateway, ModelStatus, Wanted};
+pub use listing::Model;
+pub use stream::Stream;
+
+/// Why there is no answer, or no more of it. Quotes neither what a backend said
+/// nor a key.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The settings cannot be used.
+    #[error("models.{at} ({name}): {why}")]
+    Setting {
+        /// Which entry.
+        at: usize,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No entry of the settings matches.
+    #[error("the model \"{0}\" is not configured; see `models` in maru.yaml and GET /v1/models")]
+    UnknownModel(String),
+    /// Nothing is configured and the default is not there.
+    #[error(
+        "no model is configured, and no Ollama answers at {0}; start one, or add `models` to maru.yaml (docs/models.md shows how)"
+    )]
+    NoModels(String),
+    /// Too many wait already, or the wait would be too long.
+    #[error("the queue of the model \"{model}\" is full: {waiting} wait; try again later")]
+    QueueFull {
+        /// The name that was asked for.
+        model: String,
+        /// How many wait.
+        waiting: usize,
+        /// When there may be room.
+        retry_after: Duration,
+    },
+    /// No connection, or it broke.
+    #[error("the backend of the model \"{model}\" cannot be used")]
+    Unreachable {
+        /// The name that was asked for.
+        model: String,
+        /// What happened.
+        #[source]
+        source: outbound::Error,
+    },
+    /// It answered with an error.
+    #[error("the backend of the model \"{model}\" answered with HTTP {status}{}", shown(.code.as_deref()))]
+    Status {
+        /// The name that was asked for.
+        model: String,
+        /// The status.
+        status: u16,
+        /// The name of the error, if it is nothing but a name.
+        code: Option<String>,
+        /// When the backend wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// It answered with something else than its protocol allows.
+    #[error("the backend of the model \"{model}\" sent {what}")]
+    Answer {
+        /// The name that was asked for.
+        model: String,
+        /// What is wrong with the answer.
+        what: &'static str,
+    },
+    /// It took too long.
+    #[error("the backend of the model \"{model}\" did not answer within {limit:?}")]
+    Late {
+        /// The name that was asked for.
+        model: String,
+        /// How long we waited.
+        limit: Duration,
+    },
+}
+
+fn shown(code: Option<&str>) -> String {
+    code.map_or(String::new(), |it| format!(" ({it})"))
+}

@@ -1,0 +1,334 @@
+//! The words of Gemini's own API: `generateContent` and
+//! `streamGenerateContent`.
+
+mod schema;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{
+    ChatRequest, Choice, Event, Finish, Message, Role, Tool, Usage,
+    openai::{TOO_MUCH, Wrong},
+    reading::{Fragment, Reading},
+};
+
+/// What Google asks for in place of a signature that was lost on the way.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Whether `model` takes neither instructions nor tools.
+pub(super) fn is_plain(model: &str) -> bool {
+    model.trim_start_matches("models/").starts_with("gemma")
+}
+
+/// Where a request for `model` goes, below the base address.
+pub(super) fn path(model: &str, stream: bool) -> String {
+    let model = model.trim_start_matches("models/");
+    match stream {
+        true => format!("/models/{model}:streamGenerateContent?alt=sse"),
+        false => format!("/models/{model}:generateContent"),
+    }
+}
+
+/// The body of a request; `form` is what the output is held to.
+pub(super) fn body(request: &ChatRequest, model: &str, form: Option<&Value>) -> Vec<u8> {
+    let mut all = Map::new();
+    let is_system = |it: &&Message| matches!(it.role, Role::System | Role::Developer);
+    let system: Vec<Value> = request
+        .messages
+        .iter()
+        .filter(is_system)
+        .map(|it| json!({"text": it.content()}))
+        .collect();
+    if !system.is_empty() {
+        all.insert("systemInstruction".to_owned(), json!({"parts": system}));
+    }
+    all.insert("contents".to_owned(), contents(&request.messages, model));
+    if !request.tools.is_empty() {
+        let tools: Vec<Value> = request.tools.iter().map(declaration).collect();
+        all.insert("tools".to_owned(), json!([{"functionDeclarations": tools}]));
+        all.insert(
+            "toolConfig".to_owned(),
+            json!({"functionCallingConfig": calling(&request.choice)}),
+        );
+    }
+    let settings = settings(&request.other, form);
+    if !settings.is_empty() {
+        all.insert("generationConfig".to_owned(), settings.into());
+    }
+    // What only Gemini knows can be given under its own name.
+    for own in ["safetySettings", "cachedContent", "labels"] {
+        if let Some(value) = request.other.get(own) {
+            all.insert(own.to_owned(), value.clone());
+        }
+    }
+    serde_json::to_vec(&all).expect("values are JSON")
+}
+
+fn declaration(tool: &Tool) -> Value {
+    let mut declared = json!({"name": tool.name, "description": tool.description});
+    let parameters = schema::subset(&tool.parameters);
+    // An object without members is refused.
+    if parameters["properties"]
+        .as_object()
+        .is_some_and(|it| !it.is_empty())
+    {
+        declared["parameters"] = parameters;
+    }
+    declared
+}
+
+fn calling(choice: &Choice) -> Value {
+    match choice {
+        Choice::Auto => json!({"mode": "AUTO"}),
+        Choice::None => json!({"mode": "NONE"}),
+        Choice::Required => json!({"mode": "ANY"}),
+        Choice::Named(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+    }
+}
+
+/// Turns, those of one side joined.
+fn contents(messages: &[Message], model: &str) -> Value {
+    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in messages {
+        let (role, parts) = match message.role {
+            Role::System | Role::Developer => continue,
+            Role::User => ("user", user_parts(message)),
+            Role::Assistant => ("model", model_parts(message, model)),
+            Role::Tool => ("user", vec![response(message, messages)]),
+        };
+        match turns.last_mut() {
+            Some(last) if last.0 == role => last.1.extend(parts),
+            _ => turns.push((role, parts)),
+        }
+    }
+    let turns = turns.into_iter().filter(|it| !it.1.is_empty());
+    turns
+        .map(|(role, parts)| json!({"role": role, "parts": parts}))
+        .collect()
+}
+
+fn user_parts(message: &Message) -> Vec<Value> {
+    match message.members.get("content") {
+        Some(Value::Array(parts)) => parts.iter().filter_map(user_part).collect(),
+        _ => vec![json!({"text": message.content()})],
+    }
+}
+
+fn user_part(part: &Value) -> Option<Value> {
+    if let Some(text) = part["text"].as_str() {
+        return Some(json!({"text": text}));
+    }
+    let url = part["image_url"]["url"].as_str()?;
+    let inline = url
+        .strip_prefix("data:")
+        .and_then(|it| it.split_once(";base64,"));
+    Some(match inline {
+        Some((kind, data)) => json!({"inlineData": {"mimeType": kind, "data": data}}),
+        None => json!({"fileData": {"fileUri": url}}),
+    })
+}
+
+fn model_parts(message: &Message, model: &str) -> Vec<Value> {
+    let mut parts = Vec::new();
+    let text = message.content();
+    if !text.is_empty() {
+        parts.push(json!({"text": text}));
+    }
+    for call in message.calls() {
+        let arguments = call["function"]["arguments"].as_str().unwrap_or("{}");
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
+        let mut part =
+            json!({"functionCall": {"name": call["function"]["name"], "args": arguments}});
+        let kept = &call["extra_content"]["google"]["thought_signature"];
+        if kept.is_string() {
+            part["thoughtSignature"] = kept.clone();
+        } else if model.contains("gemini-3") {
+            part["thoughtSignature"] = NO_SIGNATURE.into();
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// A result; Gemini wants the name of what was called.
+fn response(message: &Message, messages: &[Message]) -> Value {
+    let id = message.members.get("tool_call_id");
+    let mut calls = messages.iter().flat_map(Message::calls);
+    let call = calls.find(|it| it.get("id") == id);
+    let name = call.map_or(Value::from("tool"), |it| it["function"]["name"].clone());
+    let text = message.content();
+    let result = match serde_json::from_str::<Value>(&text) {
+        Ok(object @ Value::Object(_)) => object,
+        _ => json!({"result": text}),
+    };
+    json!({"functionResponse": {"name": name, "response": result}})
+}
+
+fn settings(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Value> {
+    const NAMES: [(&str, &str); 10] = [
+        ("temperature", "temperature"),
+        ("top_p", "topP"),
+        ("top_k", "topK"),
+        ("max_tokens", "maxOutputTokens"),
+        ("max_completion_tokens", "maxOutputTokens"),
+        ("stop", "stopSequences"),
+        ("seed", "seed"),
+        ("presence_penalty", "presencePenalty"),
+        ("frequency_penalty", "frequencyPenalty"),
+        ("generationConfig", ""),
+    ];
+    let mut settings = Map::new();
+    for (ours, theirs) in NAMES {
+        match other.get(ours) {
+            None | Some(Value::Null) => (),
+            Some(Value::String(one)) if ours == "stop" => {
+                settings.insert(theirs.to_owned(), json!([one]));
+            }
+            Some(Value::Object(own)) if theirs.is_empty() => settings.extend(own.clone()),
+            Some(value) => {
+                settings.insert(theirs.to_owned(), value.clone());
+            }
+        }
+    }
+    let format = other.get("response_format").unwrap_or(&Value::Null);
+    let asked = format.pointer("/json_schema/schema");
+    if let Some(form) = form.or(asked) {
+        settings.insert("responseSchema".to_owned(), schema::subset(form));
+    }
+    if form.is_some() || matches!(format["type"].as_str(), Some("json_schema" | "json_object")) {
+        settings.insert("responseMimeType".to_owned(), "application/json".into());
+    }
+    settings
+}
+
+/// Reads a whole answer, or one event of a streamed one; whether it had a choice.
+pub(super) fn read(
+    data: &[u8],
+    reading: &mut Reading,
+    out: &mut Vec<Event>,
+) -> Result<bool, Wrong> {
+    let reply: Reply<'_> = serde_json::from_slice(data)
+        .map_err(|_| "an answer in another form than the protocol's")?;
+    if reply.error.is_some() {
+        return Err("an error instead of an answer");
+    }
+    if reply
+        .prompt_feedback
+        .is_some_and(|it| it.block_reason.is_some())
+    {
+        reading.finish(Finish::ContentFilter);
+    }
+    let chosen =
+        reading.is_finished() || reply.candidates.as_ref().is_some_and(|it| !it.is_empty());
+    for candidate in reply.candidates.into_iter().flatten().take(1) {
+        let parts = candidate.content.and_then(|it| it.parts);
+        for part in parts.into_iter().flatten() {
+            read_part(&part, reading, out)?;
+        }
+        if let Some(reason) = candidate.finish_reason {
+            reading.finish(finish(&reason));
+        }
+    }
+    if let Some(usage) = reply.usage_metadata {
+        let completion = usage.candidates_token_count + usage.thoughts_token_count;
+        out.push(Event::Usage(Usage::of(
+            usage.prompt_token_count,
+            completion,
+            usage.total_token_count,
+        )));
+    }
+    Ok(chosen)
+}
+
+fn read_part(part: &Part<'_>, reading: &mut Reading, out: &mut Vec<Event>) -> Result<(), Wrong> {
+    if let Some(text) = &part.text {
+        let read = match part.thought {
+            true => reading.reasoning(text, out),
+            false => reading.text(text, out),
+        };
+        read.map_err(|_| TOO_MUCH)?;
+    }
+    if let Some(call) = &part.function_call {
+        let fragment = Fragment {
+            name: &call.name,
+            arguments: call.args.map_or("{}", RawValue::get),
+            ..Fragment::default()
+        };
+        reading.fragment(&fragment).map_err(|_| TOO_MUCH)?;
+    }
+    Ok(())
+}
+
+fn finish(reason: &str) -> Finish {
+    match reason {
+        "MAX_TOKENS" => Finish::Length,
+        "STOP" | "FINISH_REASON_UNSPECIFIED" | "OTHER" | "MALFORMED_FUNCTION_CALL" => Finish::Stop,
+        _suppressed => Finish::ContentFilter,
+    }
+}
+
+/// Names of models in a listing.
+pub(super) fn models(listing: &Value) -> Vec<String> {
+    let models = listing["models"].as_array().into_iter().flatten();
+    let names = models.filter_map(|it| it["name"].as_str());
+    names
+        .map(|it| it.trim_start_matches("models/").to_owned())
+        .collect()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    usage_metadata: Option<Counts>,
+    prompt_feedback: Option<Feedback>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    prompt_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+    total_token_count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<Part<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall<'a> {
+    name: String,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}

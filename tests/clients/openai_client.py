@@ -1,0 +1,92 @@
+"""openai-python and LangChain against the OpenAI door.
+
+Usage: openai_client.py BASE_URL; prints what each client made of a text, a call
+in one piece, a streamed text and a streamed call.
+"""
+import json
+import sys
+
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from openai import OpenAI
+
+base = sys.argv[1]
+question = [{"role": "user", "content": "Weather in Seoul?"}]
+schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+tools = [{"type": "function", "function": {"name": "get_weather", "description": "Weather", "parameters": schema}}]
+seen = {}
+
+client = OpenAI(base_url=base, api_key="local", max_retries=0)
+
+
+def calls_of(message):
+    return [[it.function.name, json.loads(it.function.arguments)] for it in message.tool_calls or []]
+
+
+def openai_python():
+    text = client.chat.completions.create(model="text", messages=question).choices[0]
+    call = client.chat.completions.create(model="call", messages=question, tools=tools).choices[0]
+    pieces = []
+    for chunk in client.chat.completions.create(model="text", messages=question, stream=True):
+        pieces.append(chunk.choices[0].delta.content or "")
+    # The helper is the strictest reader that this client has.
+    with client.chat.completions.stream(
+        model="call", messages=question, tools=tools, stream_options={"include_usage": True}
+    ) as stream:
+        for _ in stream:
+            pass
+        final = stream.get_final_completion()
+    streamed = final.choices[0]
+    try:
+        list(client.chat.completions.create(model="broken", messages=question, stream=True))
+        broken = "no error"
+    except Exception as error:
+        broken = type(error).__name__
+    try:
+        client.chat.completions.create(model="missing", messages=question)
+        missing = "no error"
+    except Exception as error:
+        missing = type(error).__name__
+    vectors = client.embeddings.create(model="any", input=["휴가", "vacation"])
+    return {
+        "text": text.message.content,
+        "call": calls_of(call.message),
+        "finish": [text.finish_reason, call.finish_reason, streamed.finish_reason],
+        "streamed_text": "".join(pieces),
+        "streamed_call": calls_of(streamed.message),
+        "usage": final.usage.total_tokens,
+        "broken": broken,
+        "missing": missing,
+        "models": sorted(it.id for it in client.models.list()),
+        "vectors": len(vectors.data),
+    }
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Weather of a city."""
+    return "sunny"
+
+
+def langchain():
+    def model(name):
+        return ChatOpenAI(model=name, base_url=base, api_key="local", max_retries=0)
+
+    call = model("call").bind_tools([get_weather]).invoke("Weather in Seoul?")
+    gathered = None
+    for chunk in model("call").bind_tools([get_weather]).stream("Weather in Seoul?"):
+        gathered = chunk if gathered is None else gathered + chunk
+    text = "".join(chunk.content for chunk in model("text").stream("Hello"))
+    simple = lambda message: [[it["name"], it["args"]] for it in message.tool_calls]
+    return {
+        "text": model("text").invoke("Hello").content,
+        "call": simple(call),
+        "streamed_text": text,
+        "streamed_call": simple(gathered),
+        "invalid": len(gathered.invalid_tool_calls),
+    }
+
+
+seen["openai"] = openai_python()
+seen["langchain"] = langchain()
+print(json.dumps(seen, ensure_ascii=False))

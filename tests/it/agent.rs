@@ -1,0 +1,581 @@
+//! The agent loop, with models on the wire that say what a test wants.
+
+use std::{sync::Arc, time::Duration};
+
+use maru::config::{Config, ToolMode};
+use serde_json::{Value, json};
+
+use crate::{
+    fixture,
+    hub::TestHub,
+    openai::backend::{Backend, Seen, Step, document, letters, stream_head, streamed},
+    wire::{Ask, Reply},
+};
+
+const ROUTE: &str = "/generate_with_mcp";
+
+fn request(params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params})
+}
+
+fn question(extra: Value) -> Value {
+    let mut params = json!({"messages": [{"role": "user", "content": "EMP001은 누구인가요?"}]});
+    for (name, value) in extra.as_object().unwrap() {
+        params[name] = value.clone();
+    }
+    request(params)
+}
+
+async fn hub(backend: &Backend, change: impl FnOnce(&mut Config)) -> TestHub {
+    TestHub::with(|config| {
+        config.models = vec![backend.model()];
+        config.agent.model = Some("small".to_owned());
+        change(config);
+    })
+    .await
+}
+
+async fn ask(hub: &TestHub, body: &Value) -> Value {
+    let reply = Ask::post(&hub.address, ROUTE, body)
+        .header("accept", "application/json")
+        .send()
+        .await;
+    reply.json().await
+}
+
+/// A call as a backend with tools writes it.
+fn native(calls: &[(&str, Value)]) -> Vec<Step> {
+    let calls = calls.iter().enumerate().map(|(at, (name, arguments))| {
+        json!({"index": at, "id": format!("call_{at}"), "type": "function",
+            "function": {"name": name, "arguments": arguments.to_string()}})
+    });
+    let delta = json!({"role": "assistant", "tool_calls": calls.collect::<Vec<_>>()});
+    streamed(vec![delta], "tool_calls")
+}
+
+/// The texts of the conversation that the model saw.
+fn said(seen: &Seen) -> Vec<String> {
+    let messages = seen.body["messages"].as_array().unwrap();
+    let texts = messages.iter().map(|it| {
+        format!(
+            "{}: {}",
+            it["role"].as_str().unwrap(),
+            it["content"].as_str().unwrap_or_default()
+        )
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn final_answer_at_once() {
+    let backend = Backend::always(letters("안녕하세요!", "stop")).await;
+    let hub = hub(&backend, |_| ()).await;
+    let answer = ask(
+        &hub,
+        &question(json!({"temperature": 0.5, "max_output_tokens": 99})),
+    )
+    .await;
+    assert_eq!(answer["id"], 1);
+    let result = &answer["result"];
+    assert_eq!(result["text"], "안녕하세요!", "{answer}");
+    assert_eq!(
+        (&result["iterations"], &result["cut"]),
+        (&json!(1), &json!(false))
+    );
+    assert_eq!(result["finish_reason"], "stop");
+    let body = &backend.seen()[0].body;
+    assert_eq!(
+        (&body["temperature"], &body["max_tokens"]),
+        (&json!(0.5), &json!(99))
+    );
+    assert!(body["tools"].as_array().unwrap().len() >= 10);
+    assert!(result["usage"]["tool_tokens"].as_u64().unwrap() > 100);
+}
+
+#[tokio::test]
+async fn one_call_is_made_and_observed() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => letters("김민준입니다.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let answer = ask(&hub, &question(json!({}))).await;
+    let result = &answer["result"];
+    assert_eq!(result["text"], "김민준입니다.", "{answer}");
+    let call = &result["tool_calls"][0];
+    assert_eq!(call["name"], "maru.get_employee_info");
+    assert!(
+        call["result"].as_str().unwrap().contains("김민준"),
+        "{call}"
+    );
+    let messages = backend.seen()[1].body["messages"].clone();
+    let [.., asked, given] = messages.as_array().unwrap().as_slice() else {
+        panic!("{messages}");
+    };
+    assert_eq!(
+        (&asked["role"], &given["role"]),
+        (&json!("assistant"), &json!("tool"))
+    );
+    assert_eq!(
+        asked["tool_calls"][0]["id"], given["tool_call_id"],
+        "{messages}"
+    );
+
+    let id = result["run_id"].as_str().unwrap();
+    let run = kept(&hub, id).await;
+    assert_eq!(run["state"], "done", "{run}");
+    assert_eq!(run["rounds"].as_array().unwrap().len(), 2);
+    assert_eq!(run["rounds"][0]["calls"][0]["dialect"], "native");
+    let listed = Ask::new(&hub.address, "GET", "/api/runs")
+        .send()
+        .await
+        .json()
+        .await;
+    assert_eq!(listed[0]["id"], id);
+    assert_eq!(listed[0]["rounds"], 2);
+}
+
+/// The record of a run that has ended.
+async fn kept(hub: &TestHub, id: &str) -> Value {
+    for _ in 0..100 {
+        let run = Ask::new(&hub.address, "GET", &format!("/api/runs/{id}"))
+            .send()
+            .await;
+        let run = run.json().await;
+        if !run["ended_at"].is_null() {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the run {id} does not end");
+}
+
+#[tokio::test]
+async fn model_without_tools_reads_them_in_the_text() {
+    let backend = Backend::start(|number, _| match number {
+        // As small models write it.
+        0 => letters("```json\n{'tool': 'maru.get_employee_info', 'arguments': {'employee_id': 'EMP001',}}\n```", "stop"),
+        _ => letters("김민준입니다.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |config| {
+        config.models[0].tool_mode = ToolMode::Prompt
+    })
+    .await;
+    let answer = ask(&hub, &question(json!({"mcp_servers": ["maru"]}))).await;
+    let result = &answer["result"];
+    assert_eq!(result["text"], "김민준입니다.", "{answer}");
+    assert_ne!(result["tool_calls"][0]["repairs"], json!([]), "{answer}");
+    let seen = backend.seen();
+    assert!(seen[0].body.get("tools").is_none());
+    assert!(said(&seen[0])[0].contains("maru.get_employee_info"));
+    let last = said(&seen[1]).pop().unwrap();
+    assert!(
+        last.starts_with("user: [Tool Result: maru.get_employee_info]\n"),
+        "{last}"
+    );
+    assert!(last.contains("김민준"), "{last}");
+}
+
+#[tokio::test]
+async fn calls_of_one_round_run_together() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[
+            ("slow", json!({})),
+            ("slow", json!({"n": 1})),
+            ("slow", json!({"n": 2})),
+        ]),
+        _ => letters("Done.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let barrier = Arc::new(tokio::sync::Barrier::new(3));
+    hub.publish(&[fixture::meeting("slow", &barrier)]);
+    let answer = ask(&hub, &question(json!({"tool_timeout": 5}))).await;
+    let calls = answer["result"]["tool_calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 3, "{answer}");
+    assert!(calls.iter().all(|it| it["is_error"] == false), "{answer}");
+}
+
+#[tokio::test]
+async fn broken_calls_unknown_tools_and_wrong_arguments_are_told_to_the_model() {
+    let backend = Backend::start(|number, _| match number {
+        0 => letters(
+            "<tool_call>\n{\"name\": \"no_such_tool\", \"arguments\": {}}\n</tool_call>",
+            "stop",
+        ),
+        1 => native(&[("get_employee_info", json!({"employee": 5}))]),
+        2 => native(&[("get_employee_info", json!({"employee_id": "EMP999"}))]),
+        _ => letters("I do not know.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let answer = ask(&hub, &question(json!({}))).await;
+    assert_eq!(answer["result"]["text"], "I do not know.", "{answer}");
+    assert_eq!(answer["result"]["iterations"], 4);
+    let seen = backend.seen();
+    let told = said(&seen[1]).pop().unwrap();
+    assert!(
+        told.contains("[Tool Error]") && told.contains("no_such_tool"),
+        "{told}"
+    );
+    let told = said(&seen[2]).pop().unwrap();
+    assert!(
+        told.contains("expected get_employee_info(employee_id: string)"),
+        "{told}"
+    );
+    let calls = answer["result"]["tool_calls"].as_array().unwrap();
+    assert!(calls.iter().all(|it| it["is_error"] == true), "{answer}");
+}
+
+#[tokio::test]
+async fn tool_that_takes_too_long_is_an_observation() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[("never", json!({}))]),
+        _ => letters("It did not answer.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let nobody = Arc::new(tokio::sync::Barrier::new(2));
+    hub.publish(&[fixture::meeting("never", &nobody)]);
+    let answer = ask(&hub, &question(json!({"tool_timeout": 0.2}))).await;
+    let call = &answer["result"]["tool_calls"][0];
+    assert!(
+        call["result"]
+            .as_str()
+            .unwrap()
+            .contains("did not answer within 200ms"),
+        "{answer}"
+    );
+    assert_eq!(answer["result"]["text"], "It did not answer.");
+}
+
+#[tokio::test]
+async fn repeated_call_and_too_many_rounds_are_cut() {
+    let same =
+        |_: usize, _: &Seen| native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
+    let backend = Backend::start(same).await;
+    let hub_of_same = hub(&backend, |_| ()).await;
+    let answer = ask(&hub_of_same, &question(json!({"max_iterations": 20}))).await;
+    assert_eq!(
+        answer["result"]["finish_reason"], "repeated_call",
+        "{answer}"
+    );
+    assert_eq!(
+        (&answer["result"]["iterations"], &answer["result"]["cut"]),
+        (&json!(3), &json!(true))
+    );
+
+    let other = |number: usize, _: &Seen| {
+        native(&[(
+            "get_employee_info",
+            json!({"employee_id": format!("EMP00{number}")}),
+        )])
+    };
+    let backend = Backend::start(other).await;
+    let hub = hub(&backend, |_| ()).await;
+    let answer = ask(&hub, &question(json!({"max_iterations": 2}))).await;
+    assert_eq!(
+        answer["result"]["finish_reason"], "max_iterations",
+        "{answer}"
+    );
+    assert_eq!(backend.seen().len(), 2);
+    assert_eq!(answer["result"]["tool_calls"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn failing_backend_is_an_error_that_says_so() {
+    let busy = || {
+        document(
+            429,
+            "retry-after: 30\r\n",
+            &json!({"error": {"message": "secret words"}}),
+        )
+    };
+    let backend = Backend::start(move |_, _| busy()).await;
+    let hub_of_busy = hub(&backend, |config| config.agent.timeout_ms = 3000).await;
+    let answer = ask(&hub_of_busy, &question(json!({}))).await;
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    assert!(!answer.to_string().contains("secret words"));
+
+    let half = || {
+        vec![
+            stream_head(),
+            Step::Send(
+                "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n"
+                    .to_owned(),
+            ),
+        ]
+    };
+    let backend = Backend::start(move |_, _| half()).await;
+    let hub = hub(&backend, |_| ()).await;
+    let answer = ask(&hub, &question(json!({}))).await;
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+}
+
+#[tokio::test]
+async fn run_that_takes_too_long_gives_what_it_has() {
+    let backend = Backend::start(|number, _| match number {
+        0 => {
+            let mut steps = native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
+            steps.insert(0, Step::Pause(Duration::from_millis(10)));
+            steps
+        }
+        _ => vec![stream_head(), Step::Hang],
+    })
+    .await;
+    let hub = hub(&backend, |config| config.agent.timeout_ms = 1000).await;
+    let answer = ask(&hub, &question(json!({}))).await;
+    assert_eq!(answer["result"]["finish_reason"], "timeout", "{answer}");
+    assert_eq!(answer["result"]["tool_calls"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_to_offer_is_plain_generation() {
+    let backend = Backend::always(letters("Hi.", "stop")).await;
+    let hub = hub(&backend, |_| ()).await;
+    ask(&hub, &question(json!({"mcp_servers": []}))).await;
+    Ask::post(&hub.address, "/generate", &question(json!({})))
+        .send()
+        .await
+        .json()
+        .await;
+    for seen in backend.seen() {
+        assert!(seen.body.get("tools").is_none());
+        assert_eq!(said(&seen), ["user: EMP001은 누구인가요?"]);
+    }
+    let unknown = ask(&hub, &question(json!({"mcp_servers": ["nope"]}))).await;
+    assert_eq!(unknown["error"]["code"], -32602);
+    assert!(
+        unknown["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("known are maru"),
+        "{unknown}"
+    );
+    assert_eq!(backend.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn wrong_requests_have_the_right_codes() {
+    let backend = Backend::always(letters("Hi.", "stop")).await;
+    let hub = hub(&backend, |_| ()).await;
+    let method = json!({"jsonrpc": "2.0", "id": 1, "method": "other", "params": {}});
+    let cases = [
+        (method, -32601),
+        (
+            json!({"id": 1, "method": "generate_content", "params": {}}),
+            -32600,
+        ),
+        (request(json!([])), -32602),
+        (request(json!({"messages": "hi"})), -32602),
+        (request(json!({"messages": []})), -32602),
+        (question(json!({"max_iterations": 0})), -32602),
+        (question(json!({"max_iterations": 21})), -32602),
+        (question(json!({"max_iterations": "5"})), -32602),
+        (question(json!({"temperature": 99})), -32602),
+        (
+            question(json!({"max_output_tokens": 1_000_000_000_000_u64})),
+            -32602,
+        ),
+        (question(json!({"base_url": "http://evil"})), -32602),
+    ];
+    for (body, code) in cases {
+        let answer = ask(&hub, &body).await;
+        assert_eq!(answer["error"]["code"], code, "{body} {answer}");
+    }
+    let garbage = Ask::new(&hub.address, "POST", ROUTE)
+        .header("content-type", "application/json")
+        .body("{")
+        .send()
+        .await;
+    assert_eq!(garbage.status, 400);
+    assert_eq!(garbage.json().await["error"]["code"], -32700);
+    assert!(backend.seen().is_empty());
+}
+
+async fn events(mut reply: Reply) -> Vec<(String, Value)> {
+    let mut events = Vec::new();
+    while let Some(event) = reply.event().await {
+        let data = serde_json::from_str(&event.data).unwrap();
+        events.push((event.name, data));
+    }
+    events
+}
+
+#[tokio::test]
+async fn rounds_are_streamed_as_they_happen() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => letters("Min", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    let events = events(reply).await;
+    let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "run",
+            "round",
+            "call",
+            "observation",
+            "round",
+            "thought",
+            "thought",
+            "thought",
+            "answer"
+        ]
+    );
+    assert_eq!(events.last().unwrap().1["text"], "Min");
+}
+
+#[tokio::test]
+async fn client_that_leaves_ends_the_model_and_the_run() {
+    let backend = Backend::start(|_, _| vec![stream_head(), Step::Hang]).await;
+    let hub = hub(&backend, |_| ()).await;
+    let mut reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    let began: Value = serde_json::from_str(&reply.event().await.unwrap().data).unwrap();
+    drop(reply);
+    backend.left(1).await;
+    let run = kept(&hub, began["run_id"].as_str().unwrap()).await;
+    assert_eq!(run["state"], "stopped");
+}
+
+#[tokio::test]
+async fn any_chat_client_becomes_an_agent() {
+    let backend = Backend::start(|number, _| match number % 2 {
+        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => letters("김민준", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let body = |stream: bool| json!({"model": "agent/small", "stream": stream, "messages": [{"role": "user", "content": "?"}]});
+    let answer = Ask::post(&hub.address, "/v1/chat/completions", &body(false))
+        .send()
+        .await;
+    let answer = answer.json().await;
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "김민준",
+        "{answer}"
+    );
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert_eq!(answer["model"], "agent/small");
+    let text = Ask::post(&hub.address, "/v1/chat/completions", &body(true))
+        .send()
+        .await
+        .text()
+        .await;
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert!(
+        text.contains("maru.get_employee_info") && text.contains("reasoning_content"),
+        "{text}"
+    );
+    assert!(!text.contains("tool_calls"), "{text}");
+    let listed = Ask::new(&hub.address, "GET", "/v1/models")
+        .send()
+        .await
+        .text()
+        .await;
+    assert!(!listed.is_empty());
+}
+
+#[tokio::test]
+async fn destructive_call_waits_for_approval_or_is_refused() {
+    let backend = Backend::start(|number, _| match number % 2 {
+        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => letters("Done.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |config| {
+        config.agent.destructive_tools = vec!["maru.get_employee_info".to_owned()];
+    })
+    .await;
+    let answer = ask(&hub, &question(json!({}))).await;
+    let refused = &answer["result"]["tool_calls"][0];
+    assert!(
+        refused["result"]
+            .as_str()
+            .unwrap()
+            .contains("needs approval"),
+        "{answer}"
+    );
+
+    for (decision, expected) in [("approve", "김민준"), ("refuse", "a person refused")] {
+        let mut reply = Ask::post(&hub.address, ROUTE, &question(json!({"approval": "ask"})))
+            .header("accept", "text/event-stream")
+            .send()
+            .await;
+        let mut run = String::new();
+        loop {
+            let event = reply.event().await.unwrap();
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            match event.name.as_str() {
+                "run" => run = data["run_id"].as_str().unwrap().to_owned(),
+                "approval" => {
+                    let call = data["id"].as_str().unwrap();
+                    let path = format!("/api/runs/{run}/calls/{call}/{decision}");
+                    let decided = Ask::new(&hub.address, "POST", &path).send();
+                    assert_eq!(decided.await.status, 204);
+                }
+                "observation" => {
+                    assert!(
+                        data["result"].as_str().unwrap().contains(expected),
+                        "{data}"
+                    );
+                }
+                "answer" => break,
+                _ => (),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_many_tools_the_nearest_are_offered_and_the_rest_found() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[(
+            "find_tools",
+            json!({"query": "remaining vacation days of an employee"}),
+        )]),
+        1 => native(&[(
+            "calculate_vacation_days",
+            json!({"employee_id": "EMP001", "year": 2026}),
+        )]),
+        _ => letters("11", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |config| config.agent.max_tools_per_request = 2).await;
+    let ask_about =
+        request(json!({"messages": [{"role": "user", "content": "embed this text as a vector"}]}));
+    let answer = ask(&hub, &ask_about).await;
+    let calls = answer["result"]["tool_calls"].as_array().unwrap();
+    assert_eq!(calls[1]["is_error"], false, "{answer}");
+    assert!(
+        calls[1]["result"].as_str().unwrap().contains("11"),
+        "{answer}"
+    );
+    let offered = |at: usize| -> Vec<String> {
+        let tools = backend.seen()[at].body["tools"].as_array().unwrap().clone();
+        tools
+            .iter()
+            .map(|it| it["function"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert!(
+        offered(0).contains(&"get_text_embedding".to_owned()),
+        "{:?}",
+        offered(0)
+    );
+    assert!(!offered(0).contains(&"calculate_vacation_days".to_owned()));
+    assert_eq!(offered(0).len(), 3);
+    assert!(offered(1).contains(&"calculate_vacation_days".to_owned()));
+}

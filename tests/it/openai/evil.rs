@@ -1,0 +1,191 @@
+//! A backend that misbehaves on purpose: `tests/security/faults/evil_llm.py`.
+
+use std::{net::TcpListener, time::Duration};
+
+use maru::config::ModelDefinition;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use super::client::{Gathered, ask, gather, question};
+use crate::{
+    hub::TestHub,
+    wire::{Ask, within},
+};
+
+struct Evil {
+    _child: Child,
+    place: String,
+    hub: TestHub,
+}
+
+impl Evil {
+    async fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/security/faults/evil_llm.py"
+        );
+        let child = Command::new("python3")
+            .args([script, &port.to_string()])
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let place = format!("127.0.0.1:{port}");
+        within(async {
+            while tokio::net::TcpStream::connect(&place).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        let base_url = Some(format!("http://{place}/v1"));
+        let hub = TestHub::with(|config| {
+            config.models = vec![ModelDefinition {
+                base_url,
+                timeout_ms: 6000,
+                ..ModelDefinition::default()
+            }];
+        })
+        .await;
+        Self {
+            _child: child,
+            place,
+            hub,
+        }
+    }
+
+    /// Status and answer to a whole question.
+    async fn whole(&self, model: &str) -> (u16, Value) {
+        let reply = ask(&self.hub, &asked(model, false)).send().await;
+        (reply.status.as_u16(), reply.json().await)
+    }
+
+    async fn stream(&self, model: &str) -> Gathered {
+        let reply = ask(&self.hub, &asked(model, true)).send().await;
+        assert_eq!(reply.status, 200, "{model}");
+        gather(reply).await
+    }
+
+    async fn stats(&self) -> Value {
+        Ask::new(&self.place, "GET", "/stats")
+            .send()
+            .await
+            .json()
+            .await
+    }
+}
+
+fn asked(model: &str, stream: bool) -> Value {
+    let parameters =
+        json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let tools =
+        json!([{"type": "function", "function": {"name": "fx_echo", "parameters": parameters}}]);
+    question(json!({"model": model, "stream": stream, "tools": tools}))
+}
+
+#[tokio::test]
+async fn faults_of_a_backend_end_in_an_error_that_quotes_nothing() {
+    let evil = Evil::start().await;
+    for (model, status) in [
+        ("h500", 502),
+        ("h503", 502),
+        ("h429", 429),
+        ("html", 502),
+        ("nochoices", 502),
+        ("emptychoices", 502),
+        ("cut", 502),
+        ("nodone", 502),
+        ("badchunk", 502),
+        ("hugechunk:8", 502),
+        ("endless", 504),
+        ("hang", 504),
+    ] {
+        let (found, answer) = evil.whole(model).await;
+        assert_eq!(found, status, "{model}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{model}");
+        assert!(!answer.to_string().contains("SECRET"), "{model}");
+    }
+    for model in ["h429:1", "h500:2", "slow:500", "ok"] {
+        let (found, answer) = evil.whole(model).await;
+        assert_eq!(found, 200, "{model}: {answer}");
+        assert_eq!(answer["choices"][0]["message"]["content"], "hello");
+    }
+}
+
+#[tokio::test]
+async fn faults_of_a_stream_end_it_with_an_error_event() {
+    let evil = Evil::start().await;
+    for model in ["cut", "nodone", "badchunk", "hugechunk:8"] {
+        let found = evil.stream(model).await;
+        assert!(
+            found.text.starts_with("tok0 tok1 tok2 "),
+            "{model}: {found:?}"
+        );
+        assert!(found.error.is_some(), "{model}");
+    }
+    let fine = evil.stream("ok").await;
+    assert_eq!(fine.text, "tok0 tok1 tok2 tok3 tok4 ");
+    let split = evil.stream("toolsplit").await;
+    assert_eq!(
+        split.calls,
+        [("fx_echo".to_owned(), json!({"text": "hi 가"}))]
+    );
+}
+
+#[tokio::test]
+async fn an_endless_stream_is_closed_when_its_reader_leaves() {
+    let evil = Evil::start().await;
+    let mut reply = ask(&evil.hub, &asked("endless", true)).send().await;
+    for _ in 0..10 {
+        assert!(reply.event().await.is_some());
+    }
+    drop(reply);
+    within(async {
+        while evil.stats().await["cuts"] != 1 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_of_every_kind_come_out_strict() {
+    let evil = Evil::start().await;
+    let calls = async |model: &str| {
+        let (status, answer) = evil.whole(model).await;
+        assert_eq!(status, 200, "{model}: {answer}");
+        let choice = &answer["choices"][0];
+        let calls = choice["message"]["tool_calls"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let ends = if calls.is_empty() {
+            "stop"
+        } else {
+            "tool_calls"
+        };
+        assert_eq!(choice["finish_reason"], ends, "{model}");
+        let read = |it: &Value| {
+            let text = it["function"]["arguments"].as_str().unwrap();
+            serde_json::from_str::<Value>(text).unwrap()["text"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        calls.iter().map(read).collect::<Vec<_>>()
+    };
+    assert_eq!(calls("toolloop").await, ["again"]);
+    assert_eq!(calls("tooldouble").await, ["a", "b"]);
+    assert_eq!(calls("toolinject").await.len(), 1);
+    assert_eq!(calls("jsonblock").await, ["hi"]);
+    assert_eq!(calls("barejson").await, ["hi"]);
+    assert!(calls("toolbad").await.is_empty(), "cut inside a string");
+    assert!(calls("toolunknown").await.is_empty());
+    assert!(calls("refusal").await.is_empty());
+    // Whatever is made of it, it is strict.
+    calls("singlequote").await;
+    assert!(!std::path::Path::new("/tmp/maru_pwn").exists());
+}
