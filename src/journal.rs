@@ -10,16 +10,14 @@ mod record;
 mod ring;
 mod stats;
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Instant, SystemTime, UNIX_EPOCH},
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
+use crate::clock;
 use ring::Ring;
 
 pub use clients::{Clients, Seen, label};
@@ -215,8 +213,7 @@ impl Drop for Listening<'_> {
 
 /// Milliseconds since 1970.
 pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
+    u64::try_from(clock::now()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,15 +1,20 @@
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import { resolve } from 'node:path';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
-const dist = new URL('../dist/', import.meta.url);
 const fonts = ['inter', 'jetbrains-mono'];
 
 /** Writes the list of files that the hub embeds, and the licences of the fonts. */
 function embed(): Plugin {
+  let dist: URL;
   return {
     name: 'embed',
     apply: 'build',
+    configResolved(config) {
+      dist = pathToFileURL(`${resolve(config.root, config.build.outDir)}/`);
+    },
     closeBundle() {
       for (const font of fonts) {
         const text = readFileSync(new URL(`node_modules/@fontsource-variable/${font}/LICENSE`, import.meta.url));

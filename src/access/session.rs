@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use super::Token;
-use crate::store::{self, SessionRow, Store};
+use crate::{
+    clock::now,
+    store::{self, SessionRow, Store},
+};
 
 /// How long a browser stays signed in.
 pub const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -78,7 +81,10 @@ impl Sessions {
             known.insert(row.hash, row);
             let first = known.values().min_by_key(|it| it.expires_at);
             let first = first.map(|it| it.hash).filter(|_| known.len() > MAX);
-            first.inspect(|hash| drop(known.remove(hash)))
+            if let Some(hash) = first {
+                known.remove(&hash);
+            }
+            first
         };
         if let Some(hash) = full {
             self.store.delete_session(&hash).await?;
@@ -103,11 +109,6 @@ impl Sessions {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `/api/tools`: every tool, with its switch; and trying one out.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use axum::{
     Extension,
@@ -9,6 +9,7 @@ use axum::{
     response::Response,
 };
 use serde_json::{Value, json, value::RawValue};
+use tokio::time::Instant;
 
 use super::{Hub, body::Json, servers::error};
 use crate::{

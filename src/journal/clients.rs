@@ -14,10 +14,13 @@ use super::now;
 const MAX: usize = 200;
 const MAX_LABEL: usize = 80;
 
+/// By label and principal.
+type Known = HashMap<(Arc<str>, Arc<str>), Seen>;
+
 /// Programs that were heard of.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: Mutex<HashMap<(Arc<str>, Arc<str>), Seen>>,
+    known: Mutex<Known>,
     changed: watch::Sender<()>,
 }
 
@@ -80,12 +83,12 @@ impl Clients {
         self.changed.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Arc<str>, Arc<str>), Seen>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn forget_oldest(known: &mut HashMap<(Arc<str>, Arc<str>), Seen>) {
+fn forget_oldest(known: &mut Known) {
     let oldest = known.iter().min_by_key(|(_, it)| it.last);
     if let Some(key) = oldest.map(|(key, _)| key.clone()) {
         known.remove(&key);

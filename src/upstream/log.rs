@@ -4,8 +4,9 @@
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
+
+use crate::clock;
 
 /// How many lines, and how many messages, are kept of a server.
 const MAX: usize = 300;
@@ -90,8 +91,7 @@ impl EntryKind {
 
 /// Milliseconds since 1970.
 pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
+    u64::try_from(clock::now()).unwrap_or(0)
 }
 
 fn push(entries: &Mutex<VecDeque<Entry>>, kind: EntryKind, text: &str, limit: usize) {

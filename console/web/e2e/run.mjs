@@ -480,6 +480,7 @@ const tests = {
     await page.keyboard.press('Escape');
     await page.locator('h1').click();
     await page.keyboard.press('Control+k');
+    await page.getByRole('dialog').waitFor();
     await page.keyboard.type('echo');
     await page.getByRole('option', { name: /everything__echo/ }).waitFor();
     await page.keyboard.press('Enter');

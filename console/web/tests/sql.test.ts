@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { reads, templates, usedParams } from '../src/lib/sql';
+import { reads, tablesIn, templates, usedParams } from '../src/lib/sql';
 
 const names = (sql: string) => usedParams(sql).map((it) => it.name);
 
@@ -14,4 +14,8 @@ it('finds parameters where the hub does', () => {
 it('finds templates and what only reads', () => {
   expect(templates('a = {{ user }}').map((it) => it.name)).toEqual(['user']);
   expect([reads('  select 1'), reads('-- x\nWITH a AS (SELECT 1) SELECT 1'), reads('DELETE FROM t'), reads('')]).toEqual([true, true, false, true]);
+});
+
+it('knows which tables a statement names', () => {
+  expect([...tablesIn('SELECT * FROM hr.people p JOIN Limits l ON 1=1', ['people', 'limits', 'other'])]).toEqual(['people', 'limits']);
 });

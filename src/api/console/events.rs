@@ -6,7 +6,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt::Write as _,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -32,6 +31,7 @@ use crate::{
     access::{Principal, Role},
     downstream::http::reply,
     journal::Journal,
+    mcp::event,
     tasks::Tasks,
 };
 
@@ -258,13 +258,8 @@ impl Stream {
 
     /// An id says which event was last, and which call.
     fn write(&self, number: u64, kind: &str, data: &str) -> String {
-        let mut text = String::with_capacity(data.len() + 80);
         let (run, call) = (&self.hub.events.run, self.journal().last());
-        let _ = write!(
-            text,
-            "id: {run}-{number}-{call}\nevent: {kind}\ndata: {data}\n\n"
-        );
-        text
+        event(Some(kind), Some(&format!("{run}-{number}-{call}")), data)
     }
 
     fn journal(&self) -> &Journal {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Hub, body::Json, servers::error};
 use crate::{
-    access::{Denied, Principal, Role, SIGNED_IN, Token},
+    access::{Principal, Role, SIGNED_IN, Token},
     downstream::http::reply,
     tool::Scope,
 };
@@ -20,7 +20,10 @@ use crate::{
 /// `GET /api/session`: who is asking.
 pub(in crate::api) async fn show(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     let who = hub.identify(request.headers());
-    reply::json(StatusCode::OK, described(&hub, who).to_string())
+    reply::json(
+        StatusCode::OK,
+        described(&hub, who.as_ref().ok()).to_string(),
+    )
 }
 
 /// `POST /api/session`: `{"code"}` of the printed link, or `{"token"}`.
@@ -42,7 +45,7 @@ pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, Json(body): Jso
     };
     match hub.sessions.open(hash).await {
         Ok(secret) => {
-            let shown = described(&hub, Ok(principal)).to_string();
+            let shown = described(&hub, Some(&principal)).to_string();
             let age = SIGNED_IN.as_secs();
             with_cookie(
                 &hub,
@@ -108,21 +111,17 @@ fn with_cookie(hub: &Hub, mut response: Response, value: &str, seconds: u64) -> 
     response
 }
 
-fn described(hub: &Hub, who: Result<Principal, Denied>) -> Value {
+fn described(hub: &Hub, who: Option<&Principal>) -> Value {
     let tools = hub.engine.catalog().snapshot();
     let tools = tools
         .view(&Scope::All)
         .map_or(0, |it| it.tools.offers().len());
-    let (name, role) = match &who {
-        Ok(who) => (Some(who.name()), Some(role_name(who.role()))),
-        Err(_) => (None, None),
-    };
     json!({
-        "name": name,
-        "role": role,
+        "name": who.map(Principal::name),
+        "role": who.map(|it| role_name(it.role())),
         "version": env!("CARGO_PKG_VERSION"),
         "build": super::assets::build(),
-        "tools": who.is_ok().then_some(tools),
+        "tools": who.map(|_| tools),
     })
 }
 

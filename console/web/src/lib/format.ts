@@ -28,7 +28,7 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
 
 /** "3 min. ago"; `now` makes it change while one looks. */
 export function ago(time: number, now: number): string {
-  let value = Math.min(0, Math.round((time - now) / 1000));
+  let value = -Math.max(0, Math.round((now - time) / 1000));
   for (const [unit, size] of steps) {
     if (Math.abs(value) < size) return relative(value, unit);
     value = Math.round(value / size);
@@ -56,13 +56,6 @@ export function clock(time: number): string {
   const at = new Date(time);
   const two = (value: number) => String(value).padStart(2, '0');
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-}
-
-/** Beginning and end of a long text. */
-export function middle(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const head = Math.ceil((most - 1) * 0.6);
-  return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
 }
 
 export function pretty(text: string): string {

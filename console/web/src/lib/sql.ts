@@ -28,3 +28,9 @@ const reading = /^\s*(?:(?:--[^\n]*\n|\/\*[\s\S]*?\*\/)\s*)*(select|with|values|
 export function reads(sql: string): boolean {
   return !sql.trim() || reading.test(sql);
 }
+
+/** Which of the tables `known` a statement names. */
+export function tablesIn(sql: string, known: string[]): Set<string> {
+  const words = new Set((sql.toLowerCase().match(/[\w.]+/g) ?? []).flatMap((it) => [it, it.split('.').pop() ?? it]));
+  return new Set(known.filter((it) => words.has(it.toLowerCase()) || words.has(it.toLowerCase().split('.').pop() ?? '')));
+}
