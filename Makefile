@@ -5,6 +5,8 @@ test: lint
 	cargo build --quiet --package fixture-server --package maru-conformance-client
 	CLIENT_TOOLS="$$(scripts/tools)" FIXTURE_SERVER="$${CARGO_TARGET_DIR:-target}/debug/fixture-server" CONFORMANCE_CLIENT="$${CARGO_TARGET_DIR:-target}/debug/maru-conformance-client" cargo nextest run --no-fail-fast
 	cargo test --quiet --package mcpload
+	cargo build --quiet
+	CLIENT_TOOLS="$$(scripts/tools)" scripts/console
 
 lint:
 	cargo fmt --check

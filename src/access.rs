@@ -6,6 +6,7 @@ mod jwt;
 mod keys;
 mod oauth;
 mod principal;
+mod session;
 mod token;
 mod tokens;
 
@@ -25,6 +26,7 @@ pub use admin::{ADMIN, admin_token};
 pub use grants::Grants;
 pub use oauth::OAuth;
 pub use principal::{Principal, Role};
+pub use session::{SIGNED_IN, Sessions};
 pub use token::Token;
 pub use tokens::{Draft, Issued, Refused};
 
@@ -110,6 +112,21 @@ impl Access {
             (None, Some(oauth)) => oauth.identify(token, hash),
             (None, None) => Err(Denied::Unknown),
         }
+    }
+}
+
+impl Access {
+    /// The principal of the token with this hash.
+    pub fn of_hash(&self, hash: &[u8; 32]) -> Option<Principal> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let known = tokens.get(hash)?;
+        let expired = known.expires_at.is_some_and(|it| it <= clock::now());
+        (!expired).then(|| known.principal.clone())
+    }
+
+    /// The hash of the token in an `Authorization` header.
+    pub fn hash_in(authorization: &[u8]) -> Option<[u8; 32]> {
+        bearer(authorization).map(|token| token.hash())
     }
 }
 

@@ -18,11 +18,11 @@ use tokio::{net::TcpListener, time};
 use tracing::{info, warn};
 
 use crate::{
-    access::{Access, OAuth, Token, admin_token},
+    access::{Access, OAuth, Sessions, Token, admin_token},
     agent::{Agent, Parts, ask_agent},
-    api::{self, Gate, Guarded, TurnedAway},
+    api::{self, Events, Gate, Guarded, TurnedAway},
     audit::Audit,
-    config::{Config, Secret, environment},
+    config::{Config, Row, Secret, environment},
     downstream::Engine,
     llm::Gateway,
     outbound::{Policy, Tls},
@@ -32,7 +32,7 @@ use crate::{
     tasks::Tasks,
     telemetry,
     tool::{
-        Catalog, Quota,
+        Catalog, Quota, Switches,
         builtin::{self, Data},
         custom::Workshop,
     },
@@ -85,6 +85,8 @@ pub struct Running {
     pub address: SocketAddr,
     /// Signs the admin in.
     pub admin: Token,
+    /// Signs the admin in to the console, once.
+    pub console_code: Token,
     core: Core,
     /// Holds the lock.
     _hub_file: File,
@@ -110,6 +112,8 @@ impl Core {
         let policy = policy(&config, own_port);
         let data = data::open(&config, &policy, &tasks).await?;
         offers.extend(builtin::data(&data));
+        let off = store.tools_off().await?;
+        catalog.switch(Switches::from_iter(off));
         let (ask, slot) = ask_agent();
         if config.agent.ask_agent {
             offers.push(ask);
@@ -249,6 +253,11 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<Running> {
+    start_explained(config, Vec::new()).await
+}
+
+/// The same; `settings` says where each value comes from.
+pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Running> {
     make_directory(&config.data_dir)?;
     let tls = api::acceptor(&config.tls)?;
     let hub_file = lock(&config.data_dir)?;
@@ -262,6 +271,8 @@ pub async fn start(config: Config) -> Result<Running> {
     let admin = admin_token(directory, &core.store)
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
+    let sessions = Sessions::load(&core.store).await?;
+    let console_code = sessions.code(admin.hash());
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
@@ -276,7 +287,15 @@ pub async fn start(config: Config) -> Result<Running> {
         access: access(config, &core.store, &core.tasks).await?,
         gate: Gate::new(address, !config.is_local(), &config.http),
         max_body_bytes: config.limits.max_body_bytes,
+        sessions,
+        events: Events::new(&core.tasks),
+        store: core.store.clone(),
+        settings,
+        port: address.port(),
+        switching: tokio::sync::Mutex::default(),
     });
+    let pump = api::pump(Arc::clone(&hub), core.tasks.stop());
+    core.tasks.spawn(pump);
     let guarded = Guarded::new(hub);
     local::listen_http(directory, guarded.clone(), &core.tasks);
     let serving = api::serve(
@@ -295,6 +314,7 @@ pub async fn start(config: Config) -> Result<Running> {
     Ok(Running {
         address,
         admin,
+        console_code,
         core,
         _hub_file: hub_file,
     })

@@ -5,6 +5,7 @@ mod call;
 mod chat;
 mod client;
 mod config;
+mod console;
 mod index;
 mod models;
 mod out;
@@ -79,6 +80,8 @@ enum Command {
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
     },
+    /// Print a link that signs in to the web console of the running hub, once
+    Console,
     /// Show the settings in force and where each comes from
     Config(config::Options),
 }
@@ -127,6 +130,7 @@ impl Cli {
             Command::Token(options) => token::run(&loaded, &options),
             Command::Audit(options) => audit::run(&loaded, &options),
             Command::Index(options) => index::run(&loaded, &options),
+            Command::Console => console::run(&loaded),
             Command::Config(options) => config::run(&loaded, &options),
             Command::Child { .. } => Ok(ExitCode::from(CANNOT)),
         }

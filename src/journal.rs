@@ -12,16 +12,14 @@ mod ring;
 mod stats;
 mod totals;
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use tokio::{sync::Notify, time::Instant};
 
+use crate::clock;
 use ring::Ring;
 
 pub use clients::{Clients, Seen, label};
@@ -250,8 +248,7 @@ impl Drop for Listening<'_> {
 
 /// Milliseconds since 1970.
 pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX))
+    u64::try_from(clock::now()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! understand, and what goes in and comes out is a `Value`.
 
 mod audit;
+mod console;
 mod custom;
 mod limits;
 mod migrate;
@@ -25,6 +26,7 @@ use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
 pub use audit::{AuditFilter, AuditRow};
+pub use console::SessionRow;
 pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use limits::LimitRow;
 pub use pins::PinRow;

@@ -12,6 +12,7 @@ mod peer;
 mod quota;
 mod rate;
 mod seen;
+mod switches;
 mod view;
 
 pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
@@ -23,4 +24,5 @@ pub use offer::{
 pub use peer::{Inputs, Peer};
 pub use quota::{Quota, Target};
 pub use seen::{Seen, may_use};
+pub use switches::Switches;
 pub use view::{Shelf, View};

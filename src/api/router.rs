@@ -6,7 +6,7 @@ use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, Method, Request, header},
+    http::{HeaderValue, Method, Request, StatusCode, header},
     response::Response,
     routing::future::RouteFuture,
 };
@@ -20,7 +20,7 @@ use tower_service::Service as _;
 use super::{
     Hub,
     audit::{self, Maker},
-    mcp, openai, refusal,
+    console, mcp, openai, refusal,
     routes::{self, Rule, Rules, Verdict},
 };
 use crate::access::{Denied, Principal};
@@ -92,11 +92,24 @@ impl Guarded {
                 change: None,
             });
         }
-        let token = request.headers().get(header::AUTHORIZATION);
+        let headers = request.headers();
+        let shows_token = headers.contains_key(header::AUTHORIZATION);
+        let token = headers.get(header::AUTHORIZATION);
         // OpenAI's clients cannot do without a key; this one stands for none.
         let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
         let access = &self.hub.access;
-        let principal = match access.identify(token.map(HeaderValue::as_bytes)) {
+        let takes_cookie = matches!(verdict, Verdict::Rule(rule) if rule.takes_cookie());
+        let identified = match takes_cookie && !shows_token {
+            true => self.hub.identify(headers),
+            false => access.identify(token.map(HeaderValue::as_bytes)),
+        };
+        let by_cookie = || !shows_token && console::cookie(&self.hub, headers).is_some();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let principal = match identified {
+            Ok(_) if !reads && by_cookie() && !headers.contains_key(routes::FROM_CONSOLE) => {
+                let why = "a change by cookie needs the header x-maru-console";
+                return Err(refusal::plain(path, StatusCode::FORBIDDEN, why).into());
+            }
             Ok(principal) => principal,
             Err(Denied::UnknownKey) => return Err(Stopped::UnknownKey),
             Err(denied) => return Err(refusal::unauthorized(path, access, &denied).into()),

@@ -10,8 +10,8 @@ use axum::{
 };
 
 use super::{
-    Hub, audit, custom, generate, health, limits, mcp, metadata, metrics, openai, registry, runs,
-    servers, sources, tokens,
+    Hub, audit, calls, console, custom, generate, health, limits, look, mcp, metadata, metrics,
+    openai, registry, runs, servers, sources, tokens, tools,
 };
 use crate::access::{Principal, Role};
 
@@ -58,6 +58,18 @@ fn all() -> Vec<Route> {
             servers::accept,
         ),
         admin(POST, "/api/mcp/import", servers::import),
+        admin(GET, "/api/mcp/servers/{name}/log", look::log),
+        admin(GET, "/api/mcp/servers/{name}/messages", look::messages),
+        admin(POST, "/api/mcp/test", look::test),
+        // Tools, and what was called.
+        reader(GET, "/api/tools", tools::list),
+        admin(PUT, "/api/tools", tools::switch_many),
+        reader(GET, "/api/tools/{name}", tools::show),
+        admin(PUT, "/api/tools/{name}", tools::switch),
+        agent(POST, "/api/tools/{name}/call", tools::call).filtered(),
+        reader(GET, "/api/calls", calls::list),
+        reader(GET, "/api/calls/{id}", calls::show),
+        reader(GET, "/api/stats", calls::stats),
         // Databases.
         reader(GET, "/api/sources", sources::list),
         reader(GET, "/api/sources/{name}/tables", sources::tables),
@@ -106,7 +118,29 @@ fn all() -> Vec<Route> {
             limits::remove,
         ),
         admin(GET, "/api/audit", audit::list),
+        // The console. Its page holds nothing; what it shows comes from the API.
+        everyone(GET, "/", console::page),
+        everyone(GET, "/servers", console::page),
+        everyone(GET, "/servers/{*rest}", console::page),
+        everyone(GET, "/tools", console::page),
+        everyone(GET, "/tools/{*rest}", console::page),
+        everyone(GET, "/play", console::page),
+        everyone(GET, "/play/{*rest}", console::page),
+        everyone(GET, "/activity", console::page),
+        everyone(GET, "/activity/{*rest}", console::page),
+        everyone(GET, "/settings", console::page),
+        everyone(GET, "/settings/{*rest}", console::page),
+        everyone(GET, "/connect", console::page),
+        everyone(GET, "/connect/{*rest}", console::page),
+        everyone(GET, "/assets/v/{build}/{name}", console::asset),
+        // Who is asking is what this finds out.
+        everyone(GET, "/api/session", console::show),
+        everyone(POST, "/api/session", console::sign_in),
+        everyone(DELETE, "/api/session", console::end),
+        admin(POST, "/api/session/link", console::new_link),
+        reader(GET, "/api/events", console::stream),
         // About maru itself.
+        admin(GET, "/api/config", look::config),
         reader(GET, "/metrics", metrics::show),
         reader(GET, "/api/openapi.json", health::openapi).filtered(),
         reader(GET, "/readyz", health::ready).filtered(),
@@ -139,6 +173,9 @@ pub struct Rule {
     /// are closed to such tokens.
     filtered: bool,
 }
+
+/// A header that only a script of our own page can send.
+pub(super) const FROM_CONSOLE: &str = "x-maru-console";
 
 /// The rules, for the gate.
 #[derive(Clone, Debug)]
@@ -196,6 +233,13 @@ impl Rule {
     /// Whether using it changes something that admins decide.
     pub(super) fn is_change(&self) -> bool {
         self.needs == Some(Role::Admin) && self.method != GET
+    }
+
+    /// Whether the cookie of a signed-in browser counts here. Whoever speaks MCP
+    /// shows a token.
+    pub(super) fn takes_cookie(&self) -> bool {
+        let first = self.path.split('/').nth(1).unwrap_or_default();
+        !matches!(first, "mcp" | "sse")
     }
 
     /// Method and route.
@@ -343,6 +387,8 @@ mod tests {
             "/v1/embeddings",
             "/generate",
             "/generate_with_mcp",
+            "/api/session",
+            "/api/tools/{name}/call",
             "/api/runs/{id}/calls/{call}/approve",
             "/api/runs/{id}/calls/{call}/refuse",
         ];

@@ -10,12 +10,14 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{Hub, body::Json};
+use super::{Hub, body::Json, calls};
 use crate::{
     access::Principal,
     downstream::http::reply,
     tool::public,
-    upstream::{Draft, Origin, Status, Unchanged, View, from_clients},
+    upstream::{
+        Draft, Origin, State as Connection, Status, Transport, Unchanged, View, from_clients,
+    },
 };
 
 /// `GET /api/mcp/servers`.
@@ -225,6 +227,35 @@ fn summary(view: &View) -> Value {
         shown["differsFromFile"] = differs.into();
     }
     shown
+}
+
+/// A server as pages show it: with what it runs, how it is tried again, and figures.
+pub(super) fn live(hub: &Hub, view: &View) -> Value {
+    let mut shown = summary(view);
+    let status = &view.status;
+    shown["target"] = target(&view.server.transport).into();
+    shown["changedAt"] = status.changed_at.into();
+    shown["protocolVersion"] = status.version.map(|it| it.as_str()).into();
+    shown["serverInfo"] = status.info.clone();
+    shown["withheld"] = status.withheld.len().into();
+    shown["nextAttemptAt"] = status.next_attempt_at.into();
+    if let Connection::Connecting { attempt } | Connection::Waiting { attempt } = status.state {
+        shown["attempt"] = attempt.into();
+        shown["maxAttempts"] = hub.servers.max_attempts().into();
+    }
+    shown["stats"] = calls::recent(hub, view.server.name.as_str());
+    shown
+}
+
+/// The command or the address.
+fn target(transport: &Transport) -> String {
+    match transport {
+        Transport::Stdio(program) => {
+            let words = std::iter::once(&program.command).chain(&program.args);
+            words.map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
+        Transport::Sse(remote) | Transport::Http(remote) => remote.url.clone(),
+    }
 }
 
 fn detail(view: &View) -> Value {

@@ -154,6 +154,11 @@ impl Remote {
         })
     }
 
+    /// Where it listens.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// A request to the API; its status and answer.
     pub(super) async fn rest(
         &self,

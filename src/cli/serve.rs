@@ -14,7 +14,7 @@ use super::out;
 use crate::{
     access::Principal,
     app::{self, Core, Running, join, running_hub},
-    config::{Config, Loaded, Log, LogFormat, LogLevel, Origin},
+    config::{Config, Loaded, Log, LogFormat, LogLevel, Origin, rows},
     downstream::stdio::serve,
     tool::{Caller, Scope},
 };
@@ -28,7 +28,8 @@ pub(super) fn hub(loaded: Loaded) -> Result<ExitCode> {
     }
     block_on(async {
         let mut stop = Signals::new()?;
-        let running = app::start(loaded.config).await?;
+        let settings = rows(&loaded);
+        let running = app::start_explained(loaded.config, settings).await?;
         out::print(&welcome(&running, &directory, &program))?;
         stop.wait().await;
         running.stop().await;
@@ -88,7 +89,9 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
         0 => String::new(),
         _ => format!("  {program} call search_docs '{{\"query\":\"연차\"}}'\n"),
     };
+    let link = format!("{at}/#code={}", running.console_code.reveal());
     let rows = [
+        ["console", &link],
         ["MCP, Streamable HTTP", &format!("{at}/mcp")],
         ["MCP, HTTP+SSE", &format!("{at}/sse")],
         ["MCP, stdio", &format!("{program} stdio")],

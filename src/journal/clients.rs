@@ -14,15 +14,15 @@ use super::now;
 const MAX: usize = 200;
 const MAX_LABEL: usize = 80;
 
+/// By label and principal.
+type Known = HashMap<(Arc<str>, Arc<str>), Seen>;
+
 /// Programs that were heard of.
 #[derive(Debug, Default)]
 pub struct Clients {
     known: Mutex<Known>,
     changed: watch::Sender<()>,
 }
-
-/// By name and principal.
-type Known = HashMap<(Arc<str>, Arc<str>), Seen>;
 
 /// What is known of a program.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl Clients {
     }
 }
 
-fn forget_oldest(known: &mut HashMap<(Arc<str>, Arc<str>), Seen>) {
+fn forget_oldest(known: &mut Known) {
     let oldest = known.iter().min_by_key(|(_, it)| it.last);
     if let Some(key) = oldest.map(|(key, _)| key.clone()) {
         known.remove(&key);

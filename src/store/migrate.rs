@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
     step!("006_tool_pin"),
     step!("007_tool_rate"),
     step!("008_audit"),
+    step!("009_console"),
 ];
 
 /// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.

@@ -22,6 +22,7 @@ use super::{
     peer::Peer,
     quota::Quota,
     seen::{Parts, Seen, may_use},
+    switches::Switches,
     view::{Shelf, View},
 };
 use crate::{
@@ -41,8 +42,8 @@ pub struct Catalog {
     timeout: Duration,
     max_result_bytes: usize,
     waker: OnceLock<Waker>,
-    quota: OnceLock<Arc<Quota>>,
     journal: Arc<Journal>,
+    quota: OnceLock<Arc<Quota>>,
 }
 
 /// Connects a server by its name; true if its tools are on offer now.
@@ -63,6 +64,9 @@ pub struct Snapshot {
     all: View,
     servers: BTreeMap<Arc<str>, Arc<View>>,
     parts: Parts,
+    /// The same, with what is switched off.
+    full: BTreeMap<Arc<str>, Arc<View>>,
+    switches: Arc<Switches>,
 }
 
 /// Which part of the catalog a caller looks at.
@@ -96,8 +100,8 @@ impl Catalog {
             timeout,
             max_result_bytes,
             waker: OnceLock::new(),
-            quota: OnceLock::new(),
             journal: Arc::default(),
+            quota: OnceLock::new(),
         }
     }
 
@@ -118,10 +122,19 @@ impl Catalog {
 
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<View>>)) {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut servers = self.snapshot().servers.clone();
+        let now = self.snapshot();
+        let mut servers = now.full.clone();
         edit(&mut servers);
-        self.current
-            .send_replace(Arc::new(Snapshot::build(servers)));
+        let next = Snapshot::build(servers, Arc::clone(&now.switches));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// Says which tools are switched off: nobody sees them, nobody calls them.
+    pub fn switch(&self, switches: Switches) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = self.snapshot().full.clone();
+        let next = Snapshot::build(full, Arc::new(switches));
+        self.current.send_replace(Arc::new(next));
     }
 
     /// What was called.
@@ -383,7 +396,11 @@ impl Caller {
 }
 
 impl Snapshot {
-    fn build(servers: BTreeMap<Arc<str>, Arc<View>>) -> Self {
+    fn build(full: BTreeMap<Arc<str>, Arc<View>>, switches: Arc<Switches>) -> Self {
+        let offered = |(name, view): (&Arc<str>, &Arc<View>)| {
+            (Arc::clone(name), switches.offered(name, view))
+        };
+        let servers: BTreeMap<_, _> = full.iter().map(offered).collect();
         let offers: Vec<Arc<Offer>> = servers
             .values()
             .flat_map(|view| view.offers())
@@ -393,7 +410,20 @@ impl Snapshot {
             all: View::build(&offers, Offer::public_key),
             servers,
             parts: Parts::default(),
+            full,
+            switches,
         }
+    }
+
+    /// Every tool, also those that are switched off, and whether it is on.
+    pub fn every_tool(&self) -> impl Iterator<Item = (&Arc<Offer>, bool)> {
+        let tools = self.full.values().flat_map(|view| view.tools.offers());
+        tools.map(|it| (it, !self.switches.is_off(&it.server, &it.key)))
+    }
+
+    /// Which tools are switched off.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
     }
 
     /// The part that `scope` names.

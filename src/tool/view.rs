@@ -50,6 +50,15 @@ impl View {
         }
     }
 
+    /// The same without some of its tools.
+    pub(super) fn without_tools(&self, off: impl Fn(&str) -> bool) -> Self {
+        let kept = self
+            .offers()
+            .filter(|it| it.kind != Kind::Tool || !off(&it.key));
+        let kept: Vec<Arc<Offer>> = kept.cloned().collect();
+        Self::build(&kept, |offer| &offer.key)
+    }
+
     /// Every offer of every kind.
     pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
         let shelves = [&self.tools, &self.prompts, &self.resources, &self.templates];

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     desk::Desk,
+    log::Log,
     news::{News, answer_or_give, tell},
+    open::Means,
 };
 use crate::{
     mcp::{Id, Message, Request, RpcError, check, code, error, notification, raw_request},
@@ -28,6 +30,7 @@ pub(super) struct Channel {
     tasks: Tasks,
     news: Arc<News>,
     desk: Desk,
+    log: Arc<Log>,
     answers: Mutex<AHashMap<i64, oneshot::Sender<String>>>,
     next: AtomicI64,
     cause: Mutex<Option<Error>>,
@@ -50,10 +53,11 @@ pub(super) struct Call {
 }
 
 impl Channel {
-    pub(super) fn new(out: queue::Sender, news: Arc<News>, tasks: Tasks) -> Arc<Self> {
+    pub(super) fn new(out: queue::Sender, news: Arc<News>, means: &Means) -> Arc<Self> {
         Arc::new(Self {
             out,
-            tasks,
+            tasks: means.tasks.clone(),
+            log: Arc::clone(&means.log),
             news,
             desk: Desk::default(),
             answers: Mutex::default(),
@@ -97,6 +101,7 @@ impl Channel {
 
     /// Sends a message that wants no answer.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
+        self.log.sent(&text);
         let busy = || Error::Busy("the server takes nothing in".to_owned());
         self.out
             .send(text)
@@ -124,8 +129,10 @@ impl Channel {
     /// Takes one message from the other side.
     pub(super) fn take(&self, bytes: &[u8]) {
         let Ok(text) = check(bytes) else {
+            self.log.received(&String::from_utf8_lossy(bytes));
             return self.unreadable(bytes);
         };
+        self.log.received(text);
         if text.trim_start().starts_with('[') {
             let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
             return batch.iter().for_each(|it| self.take_one(it.get()));
@@ -169,6 +176,7 @@ impl Channel {
     }
 
     fn send_soon(&self, text: String) {
+        self.log.sent(&text);
         let (out, lost) = (self.out.clone(), self.lost.clone());
         self.tasks.spawn(async move {
             tokio::select! {

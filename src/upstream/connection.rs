@@ -15,6 +15,7 @@ use super::{
     Error,
     lifecycle::{Action, Backoff, Event, State, jitter},
     listen::listen,
+    log::now,
     news::News,
     offers::{Listed, list, tools},
     open::{Live, Means, open},
@@ -47,6 +48,8 @@ pub struct Settings {
     connect_timeout: Duration,
     room: Arc<Semaphore>,
     pins: Arc<Pins>,
+    /// Tells that some server is not as it was.
+    changes: watch::Sender<()>,
 }
 
 struct Connection {
@@ -101,11 +104,13 @@ impl Settings {
                 warden: None,
                 tasks,
                 traces: Traces::new(),
+                log: Arc::default(),
             },
             backoff: Backoff::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
             room: Arc::new(Semaphore::new(AT_ONCE)),
             pins: Arc::new(Pins::new(store)),
+            changes: watch::Sender::default(),
         }
     }
 
@@ -119,6 +124,25 @@ impl Settings {
     /// What was accepted of the servers' tools.
     pub(super) fn pins(&self) -> &Pins {
         &self.pins
+    }
+
+    /// The same for a server that nobody else is to see.
+    pub(super) fn aside(&self, catalog: Arc<Catalog>) -> Self {
+        Self {
+            catalog,
+            changes: watch::Sender::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Tells that some server is not as it was.
+    pub(super) fn changes(&self) -> &watch::Sender<()> {
+        &self.changes
+    }
+
+    /// How often a lost server is tried again.
+    pub(super) fn max_attempts(&self) -> u32 {
+        self.backoff.attempts()
     }
 
     /// Where the servers' tools are offered.
@@ -144,9 +168,11 @@ pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
         live: watch::Sender::default(),
         status: watch::Sender::new(Status::new(state)),
         commands,
+        log: Arc::default(),
     });
     let mut settings = settings.clone();
     settings.means.traces = Traces::new();
+    settings.means.log = Arc::clone(&shared.log);
     let ended = CancellationToken::new();
     let (tasks, done) = (settings.means.tasks.clone(), ended.clone().drop_guard());
     let connection = Connection {
@@ -289,6 +315,7 @@ impl Connection {
             status.tools = tools;
             status.withheld = withheld;
         });
+        self.settings.changes.send_replace(());
     }
 
     fn state(&self) -> State {
@@ -297,16 +324,24 @@ impl Connection {
 
     fn advance(&mut self, event: Event, cause: Option<&Error>) {
         let (state, action) = self.state().on(event, &self.settings.backoff);
+        let mut next_attempt_at = None;
         match action {
             Action::Nothing => (),
             Action::Open => self.open(),
             Action::Sleep(delay) => {
                 let delay = jitter(delay, chance());
+                let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                next_attempt_at = Some(now().saturating_add(millis));
                 self.hang_up(Line::Waiting(Box::pin(time::sleep(delay))));
             }
             Action::Close => self.hang_up(Line::Down),
         }
+        self.note(state, cause);
         self.shared.status.send_modify(|status| {
+            if status.state != state {
+                status.changed_at = now();
+                status.next_attempt_at = next_attempt_at;
+            }
             status.state = state;
             match (cause, state) {
                 (Some(why), _) => {
@@ -324,9 +359,29 @@ impl Connection {
                 status.withheld = Arc::default();
             }
         });
+        self.settings.changes.send_replace(());
         // They read the status when they are told, so it comes first.
         if !matches!(state, State::Connecting { .. }) {
             self.waiting.clear();
+        }
+    }
+
+    /// Leaves a line in the server's log.
+    fn note(&self, state: State, cause: Option<&Error>) {
+        let log = &self.shared.log;
+        if let Some(why) = cause {
+            log.event(&why.for_owner());
+        }
+        if self.state() != state {
+            log.event(match state {
+                State::Pending => "registered",
+                State::Connecting { .. } => "connecting",
+                State::Connected => "connected",
+                State::Waiting { .. } => "waiting for the next attempt",
+                State::Failed => "gave up",
+                State::Disconnected => "disconnected",
+                State::Disabled => "switched off",
+            });
         }
     }
 

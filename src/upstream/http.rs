@@ -21,7 +21,7 @@ use hyper::{
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, desk::Desk, link::Ask, news::News, open::Means, traces::Traces};
+use super::{Error, desk::Desk, link::Ask, log::Log, news::News, open::Means, traces::Traces};
 use crate::{
     mcp::{Id, Version, header_text, raw_request},
     outbound::{Client, Reply, Target},
@@ -54,6 +54,7 @@ pub(super) struct Link {
     next: AtomicI64,
     tasks: Tasks,
     traces: Traces,
+    log: Arc<Log>,
     news: Arc<News>,
     cause: Mutex<Option<Error>>,
     pub(super) lost: CancellationToken,
@@ -91,6 +92,7 @@ impl Link {
             next: AtomicI64::new(1),
             tasks: means.tasks.clone(),
             traces: means.traces.clone(),
+            log: Arc::clone(&means.log),
             news,
             cause: Mutex::default(),
             lost: CancellationToken::new(),
@@ -124,6 +126,7 @@ impl Link {
     pub(super) async fn start(self: &Arc<Self>, ask: &Ask<'_>) -> Result<Call, Error> {
         let id = self.next.fetch_add(1, Relaxed);
         let text = raw_request(&Id::Number(id), ask.method, &(ask.params)(id));
+        self.log.sent(&text);
         let mut headers = self.headers();
         if self.version().is_modern() && ask.method != "initialize" {
             headers.insert(
@@ -158,6 +161,7 @@ impl Link {
 
     /// Sends a message that wants no answer.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
+        self.log.sent(&text);
         let exchange = async {
             let mut reply = self.request(Method::POST, self.headers(), text).await?;
             self.refusal(&reply)?;
@@ -196,7 +200,12 @@ impl Link {
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = headers;
-        Ok(self.client.send(request).await?)
+        let reply = self.client.send(request).await?;
+        if !reply.status.is_success() {
+            self.log
+                .event(&format!("the server answered {}", reply.status));
+        }
+        Ok(reply)
     }
 
     /// Opens the stream of events that come after `last`, or from now on.

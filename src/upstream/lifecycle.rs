@@ -123,6 +123,11 @@ impl From<&Reconnection> for Backoff {
 }
 
 impl Backoff {
+    /// How many attempts there are.
+    pub(super) fn attempts(&self) -> u32 {
+        if self.enabled { self.attempts } else { 0 }
+    }
+
     fn next(&self, attempt: u32) -> (State, Action) {
         match self.enabled && attempt <= self.attempts {
             true => (

@@ -32,8 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Manager {
     store: Store,
-    rules: Rules,
-    settings: Settings,
+    pub(super) rules: Rules,
+    pub(super) settings: Settings,
     max_servers: usize,
     servers: Mutex<BTreeMap<ServerName, Entry>>,
     /// What `maru.yaml` says.
@@ -43,9 +43,9 @@ pub struct Manager {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+pub(super) struct Entry {
     server: Server,
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 /// A server and how it is.
@@ -279,6 +279,7 @@ impl Manager {
                 manager.store.delete_server(&name).await?;
                 manager.settings.pins().forget(&name).await?;
                 manager.lock().remove(&entry.server.name);
+                manager.settings.changes().send_replace(());
                 Ok(entry)
             })
             .await?;
@@ -316,6 +317,7 @@ impl Manager {
                 manager.store.update_server(&row(&entry.server)).await?;
                 let key = entry.server.name.clone();
                 manager.lock().insert(key, entry.clone());
+                manager.settings.changes().send_replace(());
                 match enabled {
                     true => entry.handle.enable().await,
                     false => entry.handle.disable().await,
@@ -330,7 +332,7 @@ impl Manager {
     }
 
     /// Does all of a change, even when whoever asked for it has left.
-    async fn finish<T: Send + 'static>(
+    pub(super) async fn finish<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, Unchanged>> + Send + 'static,
     ) -> Result<T, Unchanged> {
@@ -410,6 +412,7 @@ impl Manager {
             let handle = before.handle;
             self.lock()
                 .insert(server.name.clone(), Entry { server, handle });
+            self.settings.changes().send_replace(());
             return Ok(false);
         }
         before.handle.end().await;
@@ -422,6 +425,7 @@ impl Manager {
         let handle = spawn(server.clone(), &self.settings);
         self.lock()
             .insert(server.name.clone(), Entry { server, handle });
+        self.settings.changes().send_replace(());
     }
 
     fn save(&self, registry: &Registry) -> Result<(), Unchanged> {
@@ -442,7 +446,7 @@ impl Manager {
         .collect()
     }
 
-    fn find(&self, name: &str) -> Result<Entry, Unchanged> {
+    pub(super) fn find(&self, name: &str) -> Result<Entry, Unchanged> {
         let shown = || Unchanged::Unknown(name.chars().take(70).collect());
         let name = ServerName::parse(name).map_err(|_| shown())?;
         self.lock().get(&name).cloned().ok_or_else(shown)

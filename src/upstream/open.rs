@@ -21,6 +21,7 @@ use super::{
     http,
     link::Link,
     listen::Wanted,
+    log::Log,
     news::News,
     parked::Parked,
     server::{Program, Remote, Server, Transport},
@@ -62,6 +63,8 @@ pub(super) struct Means {
     pub(super) tasks: Tasks,
     /// Tells when nothing of earlier connections to the server is left.
     pub(super) traces: Traces,
+    /// Keeps what the server says.
+    pub(super) log: Arc<Log>,
 }
 
 /// Connects and shakes hands.

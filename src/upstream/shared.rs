@@ -10,6 +10,7 @@ use super::{
     Error, Withheld,
     forward::{self, Question},
     lifecycle::State,
+    log::{Entry, Log, now},
     open::Live,
     server::ServerName,
 };
@@ -42,6 +43,10 @@ pub struct Status {
     pub tools: Arc<[String]>,
     /// What it lists and maru does not offer.
     pub withheld: Arc<[Withheld]>,
+    /// When its state last changed, in milliseconds since 1970.
+    pub changed_at: u64,
+    /// When it is tried again, if it is.
+    pub next_attempt_at: Option<u64>,
 }
 
 /// The part of a connection that callers see.
@@ -51,6 +56,7 @@ pub(super) struct Shared {
     pub(super) live: watch::Sender<Option<Arc<Live>>>,
     pub(super) status: watch::Sender<Status>,
     pub(super) commands: mpsc::Sender<Command>,
+    pub(super) log: Arc<Log>,
 }
 
 #[derive(Debug)]
@@ -72,6 +78,16 @@ impl Handle {
     /// What is known of the server now.
     pub fn status(&self) -> Status {
         self.shared.status.borrow().clone()
+    }
+
+    /// What the server said and what happened, oldest first.
+    pub fn log(&self) -> Vec<Entry> {
+        self.shared.log.lines()
+    }
+
+    /// Messages to and from it, oldest first.
+    pub fn messages(&self) -> Vec<Entry> {
+        self.shared.log.messages()
     }
 
     /// Connects, unless it is connected; waits for how that goes.
@@ -124,6 +140,8 @@ impl Status {
             info: Value::Null,
             tools: Arc::default(),
             withheld: Arc::default(),
+            changed_at: now(),
+            next_attempt_at: None,
         }
     }
 }
@@ -161,10 +179,13 @@ impl Shared {
         match self.ask_once_or_twice(&question, peer).await {
             Ok(answer) => answer,
             Err(why) => {
-                let why = format!("server {} did not answer: {why}", self.name);
+                let (name, why) = (self.name.as_str(), why.to_string());
                 match is_call {
-                    true => Ok(Answer::Complete(output::failure(&why))),
-                    false => Err(RpcError::new(code::INTERNAL, why)),
+                    true => Ok(Answer::Complete(output::unanswered(name, &why))),
+                    false => {
+                        let why = format!("server {name} did not answer: {why}");
+                        Err(RpcError::new(code::INTERNAL, why))
+                    }
                 }
             }
         }

@@ -51,7 +51,7 @@ pub(super) async fn open(
         return Err(Error::Refused("the address gives no event stream; if it is a Streamable HTTP server, use transport HTTP".to_owned()));
     }
     let (out, outgoing) = queue::channel();
-    let channel = Channel::new(out, news, tasks.clone());
+    let channel = Channel::new(out, news, means);
     let (found, endpoint) = oneshot::channel();
     let (trace, reading) = (means.traces.leave(), Arc::clone(&channel));
     tasks.spawn(async move {

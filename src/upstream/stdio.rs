@@ -17,6 +17,7 @@ use tokio::{
 use super::{
     Error,
     channel::Channel,
+    log::Log,
     news::News,
     open::Means,
     server::{MASK, Program},
@@ -58,11 +59,11 @@ pub(super) fn open(
     let mut child = spawn(program, means)?;
     let tasks = &means.tasks;
     let (out, outgoing) = queue::channel();
-    let channel = Channel::new(out, news, tasks.clone());
+    let channel = Channel::new(out, news, means);
     let complaints = Complaints::default();
     if let Some(stderr) = child.stderr.take() {
         let (keeping, closed) = (
-            keep_complaints(stderr, Arc::clone(&complaints)),
+            keep_complaints(stderr, Arc::clone(&complaints), Arc::clone(&means.log)),
             channel.closed.clone(),
         );
         // A child of the program may hold its end of the pipe for ever.
@@ -218,13 +219,35 @@ async fn write(mut stdin: ChildStdin, mut outgoing: queue::Receiver, channel: Ar
 }
 
 /// Keeps the last words of the program; they are shown when it fails.
-async fn keep_complaints(mut stderr: impl AsyncRead + Unpin, complaints: Complaints) {
+async fn keep_complaints(
+    mut stderr: impl AsyncRead + Unpin,
+    complaints: Complaints,
+    log: Arc<Log>,
+) {
     let mut buffer = [0; 4096];
+    let mut line = Vec::new();
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(&buffer[..count]);
         let over = kept.len().saturating_sub(COMPLAINTS);
         kept.drain(..over);
+        drop(kept);
+        log_lines(&buffer[..count], &mut line, &log);
+    }
+}
+
+/// Whole lines of `chunk` go to the log; the rest stays in `line`.
+fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) {
+    for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+        line.extend_from_slice(piece);
+        if piece.ends_with(b"\n") || line.len() > COMPLAINTS {
+            let text = String::from_utf8_lossy(line);
+            let clean: String = text.chars().filter(|c| !c.is_control()).collect();
+            if !clean.trim().is_empty() {
+                log.said(clean.trim_end());
+            }
+            line.clear();
+        }
     }
 }
 

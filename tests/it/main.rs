@@ -18,6 +18,7 @@ mod cli;
 mod client_conformance;
 mod clients;
 mod conformance;
+mod console;
 mod custom;
 mod data;
 mod docs;

@@ -120,14 +120,18 @@ impl Call {
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
-        let Some(side) = &mut self.side else {
-            return self.own.next().await;
+        let next = match &mut self.side {
+            None => self.own.next().await,
+            Some(side) => tokio::select! {
+                biased;
+                Some(text) = side.messages.recv() => Ok(text),
+                next = self.own.next() => next,
+            },
         };
-        tokio::select! {
-            biased;
-            Some(text) = side.messages.recv() => Ok(text),
-            next = self.own.next() => next,
+        if let Ok(text) = &next {
+            self.link().log.received(text);
         }
+        next
     }
 
     /// Answers a question of the server.

@@ -1,0 +1,1 @@
+function e(e){let t=e?.data;return Array.isArray(t)?t.filter(e=>typeof e?.id==`string`):[]}export{e as t};

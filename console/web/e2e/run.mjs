@@ -1,0 +1,543 @@
+// The console in a real browser, on the real hub with real servers: node e2e/run.mjs [name …]
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { closeBrowser, everything, fixture, Hub, open, sleep } from './hub.mjs';
+import { config, scene } from './scene.mjs';
+
+const errors = [];
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const wanted = process.argv.slice(2);
+const status = (page, server, state) => page.locator(`tr[data-server=${server}] [data-status=${state}]`).waitFor();
+const editor = (page) => page.locator('[data-code]');
+const suggestions = async (page) => {
+  await page.locator('.cm-tooltip-autocomplete li').first().waitFor();
+  return (await page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts()).map((it) => it.trim());
+};
+const pasteInto = (page, text) => page.getByRole('dialog').getByRole('textbox').first().fill(text);
+
+async function signedIn(hub, options = {}) {
+  const context = await open({ errors, ...options });
+  const response = await context.request.post(`${hub.url}/api/session`, { data: { token: hub.token } });
+  assert.equal(response.status(), 200);
+  return context;
+}
+
+const tests = {
+  async 'the first ten minutes'() {
+    const hub = await Hub.start();
+    const context = await open({ errors });
+    const page = await context.newPage();
+    // 0: the printed link signs in once.
+    await page.goto(hub.link);
+    await page.getByRole('heading', { name: 'Nothing is connected yet' }).waitFor();
+    assert.equal(new URL(page.url()).hash, '', 'the code does not stay in the address');
+    const again = await open({});
+    const used = await again.request.post(`${hub.url}/api/session`, { data: { code: hub.link.split('code=')[1] } });
+    assert.equal(used.status(), 403, 'a code works once');
+    await again.close();
+    // 1: the sample.
+    await page.getByRole('button', { name: 'Load the sample' }).click();
+    await page.locator('[data-tool=get_user_daily_limit]').waitFor();
+    // 3: gets it wrong once, sees the program's own words, corrects it in place.
+    await page.goto(`${hub.url}/servers`);
+    await page.keyboard.press('n');
+    await pasteInto(page, 'ls /no/such/place');
+    await page.getByRole('button', { name: 'Test' }).click();
+    await page.locator('[data-trial=failed]').waitFor();
+    assert.match(await page.locator('[data-trial=failed]').innerText(), /exit code 2.*No such file/s);
+    // 1 to 3: pastes what a README says.
+    await pasteInto(page, JSON.stringify({ mcpServers: { 'Every Thing': { command: 'node', args: [everything, 'stdio'], env: { API_TOKEN: 'canary' } } } }));
+    assert.equal(await page.getByLabel('API_TOKEN', { exact: true }).getAttribute('type'), 'password');
+    await page.getByRole('button', { name: 'Test' }).click();
+    await page.locator('[data-trial=ok]').waitFor();
+    assert.match(await page.locator('[data-trial=ok]').innerText(), /echo/);
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await status(page, 'every-thing', 'CONNECTED');
+    // 4: tries a tool.
+    await page.getByRole('link', { name: 'Tools' }).click();
+    await page.locator('[data-tool=query_bga_database]').getByRole('link', { name: 'Try' }).click();
+    await page.locator('[data-arg=generated_sql] textarea').fill('SELECT name, department FROM employees LIMIT 3');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-verdict=ok]').waitFor();
+    assert.equal(await page.locator('[data-result=table] tbody tr').count(), 3);
+    // 5 to 8: makes a tool.
+    await page.goto(`${hub.url}/tools/new`);
+    await page.getByLabel('Name').fill('staff_of');
+    await page.getByLabel('Description for the model').fill('Lists who works in a department of the company.');
+    await page.getByRole('button', { name: /Logic/ }).first().click();
+    await page.locator('[data-table=employees]').waitFor();
+    await editor(page).click();
+    await page.keyboard.type('SELECT name FROM employees WHERE department = :team');
+    await page.keyboard.press('Escape');
+    await page.locator('.cm-lintRange-error').hover();
+    await page.getByRole('button', { name: 'Add parameter “team”' }).click();
+    await page.locator('.dock [data-arg=team]').fill('Engineering');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    await page.getByRole('button', { name: /Save and activate/ }).click();
+    await page.locator('[data-saved]').waitFor();
+    assert.match(await hub.mcp('tools/call', { name: 'staff_of', arguments: { team: 'Engineering' } }), /김민준/, 'it is offered at once');
+    // 8: watches rounds.
+    await page.getByRole('link', { name: 'Playground' }).click();
+    await page.locator('.ex button').first().click();
+    await page.locator('[data-run-state=done]').waitFor();
+    assert.match(await page.locator('[data-round="1"] summary').innerText(), /search_docs.*OK/s);
+    // 9: connects a client.
+    await page.getByRole('link', { name: 'Connect a client' }).click();
+    await page.getByText('Waiting for a client').waitFor();
+    await hub.mcp('tools/list', {}, 'Cursor', '1.9');
+    await page.locator('[data-connected=true]').getByText(/Cursor 1.9/).waitFor();
+    await context.close();
+    await hub.end();
+  },
+
+  async 'every state of a server'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/servers`);
+    await status(page, 'everything', 'CONNECTED');
+    await status(page, 'warehouse', 'FAILED');
+    await status(page, 'swagger-agent', 'PENDING');
+    await status(page, 'slack', 'DISABLED');
+    assert.equal(await page.locator('tr[data-server]').first().getAttribute('data-server'), 'warehouse', 'failed ones come first');
+    assert.match(await page.locator('tr.why').first().innerText(), /exit code 2.*attempt/s);
+    await page.getByRole('button', { name: 'Show log' }).first().click();
+    assert.match(await page.locator('tr.why pre').innerText(), /No such file/);
+    const canary = await page.content();
+    assert.ok(!canary.includes('canary-secret'), 'secrets are not on the page');
+    const act = (name) => page.locator(`tr[data-server=${name}] button`).click();
+    await act('fixture');
+    await status(page, 'fixture', 'DISCONNECTED');
+    await act('fixture');
+    await page.locator('tr[data-server=fixture] [data-status=CONNECTED]').waitFor();
+    await act('swagger-agent');
+    await status(page, 'swagger-agent', 'FAILED');
+    await page.locator('[data-find]').fill('everything');
+    assert.equal(await page.locator('tr[data-server]').count(), 1);
+    await page.locator('[data-find]').fill('zzz');
+    await page.getByText('No server matches “zzz”').waitFor();
+    await page.getByRole('button', { name: 'Clear the filter' }).click();
+    // The row is there while it connects: a server that takes its time.
+    await page.keyboard.press('Escape');
+    await page.goto(`${hub.url}/servers?add=1`);
+    await pasteInto(page, 'sleep 60');
+    await page.getByLabel('Name').first().fill('slowpoke');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await status(page, 'slowpoke', 'CONNECTING');
+    await page.goto(`${hub.url}/servers/slowpoke`);
+    await page.getByRole('button', { name: 'Remove' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+    await page.locator('tr[data-server=slowpoke]').waitFor({ state: 'detached' });
+    // Messages and settings.
+    await page.goto(`${hub.url}/servers/everything?tab=messages`);
+    await page.getByText('tools/list').first().waitFor();
+    await page.goto(`${hub.url}/servers/warehouse?tab=settings`);
+    await page.getByLabel('WAREHOUSE_TOKEN', { exact: true }).waitFor();
+    assert.equal(await page.getByLabel('WAREHOUSE_TOKEN', { exact: true }).inputValue(), '***');
+    await page.getByLabel('Command').fill(`${fixture} stdio`);
+    await page.getByLabel('Command').blur();
+    await page.getByRole('button', { name: 'Save and reconnect' }).click();
+    await page.locator('.who [data-status=CONNECTED]').waitFor();
+    await context.close();
+  },
+
+  async 'tools are switched, found and called'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/tools`);
+    await page.locator('[data-tool=search_docs]').getByRole('switch').click();
+    await page.locator('[data-tool=search_docs].off').waitFor();
+    await page.waitForFunction(() => /1 switched off/.test(document.querySelector('.sub')?.textContent ?? ''));
+    assert.ok(!(await hub.mcp('tools/list', {})).includes('"search_docs"'), 'it is not listed');
+    assert.match(await hub.mcp('tools/call', { name: 'search_docs', arguments: { query: 'x' } }), /unknown tool/, 'nor can it be called');
+    await page.locator('[data-tool=search_docs]').getByRole('switch').click();
+    await page.locator('[data-tool=search_docs]:not(.off)').waitFor();
+    await page.locator('[data-find]').fill('everything');
+    await page.getByRole('button', { name: 'Turn off all shown' }).click();
+    await page.getByRole('button', { name: 'Undo' }).click();
+    await page.locator('[data-tool=everything__echo]:not(.off)').waitFor();
+    // By keyboard.
+    await page.locator('[data-find]').fill('everything__echo');
+    await page.locator('[data-tool=everything__echo]').waitFor();
+    await page.locator('[data-find]').press('Tab');
+    await page.locator('body').press('j');
+    await page.goto(`${hub.url}/tools/everything/echo`);
+    await page.locator('[data-arg=message] textarea').fill('안녕');
+    await page.keyboard.press('Control+Enter');
+    await page.getByText('Echo: 안녕').first().waitFor();
+    await page.goto(`${hub.url}/tools/fixture/test_image_content`);
+    await page.getByRole('button', { name: /^Run/ }).click();
+    await page.locator('[data-result=image] img').waitFor();
+    await page.goto(`${hub.url}/tools/fixture/test_error_handling`);
+    await page.getByRole('button', { name: /^Run/ }).click();
+    await page.locator('[data-verdict=failed]').getByText('Failed by the tool').waitFor();
+    // Two thousand tools.
+    const many = Array.from({ length: 2000 }, (_, n) => ({ name: `many__tool_${n}`, server: 'many', key: `tool_${n}`, title: null, description: `Does thing number ${n} for whoever asks`, parameters: 2, required: 1, annotations: null, enabled: true, calls: n }));
+    await page.route('**/api/tools', (route) => route.fulfill({ json: many }));
+    await page.goto(`${hub.url}/tools`);
+    await page.locator('[data-tool=many__tool_0]').waitFor();
+    assert.ok((await page.locator('[data-tool]').count()) < 80, 'only what is seen is drawn');
+    const took = await page.evaluate(async () => {
+      const find = document.querySelector('[data-find]');
+      const began = performance.now();
+      find.value = 'tool_1999';
+      find.dispatchEvent(new Event('input', { bubbles: true }));
+      while (!document.querySelector('[data-tool=many__tool_1999]')) await new Promise((done) => setTimeout(done));
+      return performance.now() - began;
+    });
+    console.log(`   filter over 2,000 tools: ${took.toFixed(1)} ms`);
+    assert.ok(took < 50, `filtering took ${took} ms`);
+    await context.close();
+  },
+
+  async 'the builder, with the examples of the guide'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/tools/new`);
+    await page.getByLabel('Name').fill('Bad Name');
+    await page.getByText('Begin with a letter a to z').waitFor();
+    await page.getByLabel('Name').fill('search_docs');
+    await page.getByText('There is a tool named search_docs already').waitFor();
+    await page.getByLabel('Name').fill('get_user_daily_limit');
+    await page.getByLabel('Description for the model').fill('특정 사용자의 일일 제한량을 조회합니다.');
+    await page.locator('[data-step="2"]').click();
+    await page.getByRole('button', { name: 'Add parameter' }).click();
+    await page.locator('fieldset[data-param]').getByLabel('Name').fill('user_name');
+    await page.locator('[data-step="3"]').click();
+    await page.locator('[data-table=h_user]').waitFor();
+    await editor(page).click();
+    await page.keyboard.type('SELECT u.user_nm, l.max_count\nFROM h_user u\nJOIN h_mcp_tool_limit l ON u.uid = l.target_id\nWHERE u.', { delay: 5 });
+    assert.ok((await suggestions(page)).includes('user_nm'), 'columns of the alias');
+    await page.keyboard.type('user_nm = :', { delay: 15 });
+    await page.waitForTimeout(300);
+    assert.deepEqual(await suggestions(page), ['user_name'], 'parameters after a colon');
+    await page.keyboard.press('Enter');
+    await page.keyboard.type(" AND l.target_type = 'USER'");
+    assert.match(await editor(page).innerText(), /= :user_name AND/);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('.dock [data-arg=user_name]').fill('hong');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    assert.match(await page.locator('.dock [data-result]').innerText(), /hong\s+50/);
+    await page.getByRole('radio', { name: 'What the model gets' }).click();
+    assert.match(await page.locator('.dock pre').innerText(), /\{"user_nm":"hong","max_count":50\}/);
+    // Changed since: cannot be activated until it is run again.
+    await editor(page).click();
+    await page.keyboard.press('Control+End');
+    await page.keyboard.type(' ');
+    await page.locator('[data-run=stale]').waitFor();
+    assert.ok(await page.getByRole('button', { name: /Save and activate/ }).isDisabled());
+    // What was typed survives a reload.
+    await page.waitForTimeout(500);
+    await page.reload();
+    await page.getByText('What you typed last time').waitFor();
+    await page.locator('.dock [data-arg=user_name]').fill('hong');
+    await page.locator('[data-step="3"]').click();
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    await page.keyboard.press('Control+s');
+    await page.locator('[data-saved]').waitFor();
+    assert.match(await hub.mcp('tools/call', { name: 'get_user_daily_limit', arguments: { user_name: 'hong' } }), /"max_count":50/);
+
+    // Drag and drop, braces, Korean and the order of suggestions.
+    await page.goto(`${hub.url}/tools/new?step=2`);
+    await page.getByRole('button', { name: 'Add parameter' }).click();
+    await page.locator('fieldset[data-param]').getByLabel('Name').fill('name_of');
+    await page.locator('[data-step="3"]').click();
+    await page.locator('[data-column="employees.name"]').waitFor();
+    await editor(page).click();
+    await page.keyboard.type('SELECT ');
+    await page.locator('[data-column="employees.department"]').dragTo(editor(page));
+    assert.match(await editor(page).innerText(), /department/, 'a column is dropped in');
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type('SELECT name FROM employees WHERE name = {{', { delay: 5 });
+    await page.waitForTimeout(300);
+    await page.keyboard.press('Enter');
+    assert.match(await editor(page).innerText(), /= :name_of$/m, `braces become a bound parameter: ${await editor(page).innerText()}`);
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type('SELECT * FROM employees WHERE na', { delay: 8 });
+    const order = await suggestions(page);
+    assert.ok(order.indexOf('name_of') === 0 && order.indexOf('name') > 0 && order.indexOf('name') < (order.findIndex((it) => it === it.toUpperCase()) + 1 || 99), `parameters, columns, then words: ${order}`);
+    await page.keyboard.press('Escape');
+    const session = await context.newCDPSession(page);
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type("SELECT '");
+    for (const step of ['ㄱ', '기', '김']) {
+      await session.send('Input.imeSetComposition', { text: step, selectionStart: step.length, selectionEnd: step.length });
+      assert.equal(await page.locator('.cm-tooltip-autocomplete').count(), 0, 'a syllable in the making suggests nothing');
+    }
+    await session.send('Input.insertText', { text: '김민준' });
+    assert.match(await editor(page).innerText(), /SELECT '김민준'/);
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type('DELETE FROM employees');
+    await page.getByText('Only statements that read').first().waitFor();
+
+    // An expression.
+    await page.goto(`${hub.url}/tools/new`);
+    page.once('dialog', (dialog) => dialog.accept());
+    await page.getByRole('button', { name: 'Discard' }).click();
+    await page.getByLabel('Name').fill('multiply_numbers');
+    await page.getByLabel('Description for the model').fill('두 숫자를 입력받아 곱한 결과를 반환합니다.');
+    await page.locator('[data-step="2"]').click();
+    for (const [n, name] of ['num1', 'num2'].entries()) {
+      await page.getByRole('button', { name: 'Add parameter' }).click();
+      await page.locator('fieldset[data-param]').nth(n).getByLabel('Name').fill(name);
+      await page.locator('fieldset[data-param]').nth(n).getByLabel('Type').selectOption('NUMBER');
+    }
+    await page.locator('[data-step="3"]').click();
+    await page.getByRole('radio', { name: 'Expression' }).click();
+    await editor(page).click();
+    await page.keyboard.type('num1 * ');
+    await page.keyboard.press('Control+Enter');
+    await page.getByText(/line 1, column/).waitFor();
+    await page.keyboard.type('num2');
+    await page.keyboard.press('Escape');
+    await page.locator('.dock [data-arg=num1]').fill('5');
+    await page.locator('.dock [data-arg=num2]').fill('3');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    assert.match(await page.locator('.dock [data-result]').innerText(), /15/);
+    await page.getByRole('button', { name: /Save and activate/ }).click();
+    await page.locator('[data-saved]').waitFor();
+    assert.match(await hub.mcp('tools/call', { name: 'multiply_numbers', arguments: { num1: 5, num2: 3 } }), /15/);
+    // Versions come back.
+    await page.goto(`${hub.url}/tools/multiply_numbers/edit`);
+    await page.getByRole('button', { name: 'Versions' }).click();
+    await page.getByRole('dialog').getByText('v1').waitFor();
+    await context.close();
+  },
+
+  async 'activity is live, filtered and masked'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/activity`);
+    await page.locator('tr[data-call]').first().waitFor();
+    await page.evaluate(() => {
+      window.seen = 0;
+      new MutationObserver(() => {
+        if (!window.seen && document.querySelector('tr[data-call] td .mono')?.textContent === 'get_employee_info') window.seen = Date.now();
+      }).observe(document.body, { subtree: true, childList: true, characterData: true });
+    });
+    await hub.mcp('tools/call', { name: 'everything__echo', arguments: { message: 'x' } });
+    await sleep(400);
+    await page.evaluate(() => (window.seen = 0));
+    await hub.mcp('tools/call', { name: 'get_employee_info', arguments: { employee_id: 'EMP001' } });
+    const done = Date.now();
+    await page.waitForFunction(() => window.seen);
+    const late = (await page.evaluate(() => window.seen)) - done;
+    console.log(`   a call is on the screen ${late} ms after its answer`);
+    assert.ok(late < 100, `${late} ms`);
+    // Pause counts, and follows again.
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await hub.mcp('tools/call', { name: 'get_employee_info', arguments: { employee_id: 'EMP002' } });
+    await page.getByRole('button', { name: 'Follow, 1 new' }).click();
+    // A secret in the arguments.
+    await hub.mcp('tools/call', { name: 'everything__echo', arguments: { message: 'x', password: 'canary-in-call' } });
+    await page.locator('[data-find]').fill('everything__echo');
+    await page.waitForFunction(() => [...document.querySelectorAll('tr[data-call]')].every((row) => row.textContent.includes('everything__echo')));
+    await page.locator('tr[data-call]').first().click();
+    await page.getByRole('dialog').getByRole('heading', { name: 'Arguments' }).waitFor();
+    assert.match(await page.getByRole('dialog').innerText(), /"password": "\*\*\*"/);
+    assert.ok(!(await page.content()).includes('canary-in-call'));
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.goto(`${hub.url}/activity?outcome=refused`);
+    await page.locator('[data-outcome=refused]').first().waitFor();
+    await page.goto(`${hub.url}/activity?tool=get_employee_info`);
+    await page.locator('tr[data-call]').first().click();
+    await page.getByRole('button', { name: 'Replay' }).click();
+    await page.getByText('Called again').waitFor();
+    await context.close();
+  },
+
+  async 'an agent run as the hub streams it'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    const event = (kind, data) => `event: ${kind}\ndata: ${JSON.stringify(data)}\n\n`;
+    const call = { id: 'c1', name: 'maru.search_docs', arguments: { query: '연차' }, dialect: 'hermes', repairs: ['a missing brace was added'], raw: '{"query": "연차"' };
+    await page.route('**/v1/models', (route) => route.fulfill({ json: { data: [{ id: 'qwen3' }] } }));
+    await page.route('**/generate_with_mcp', (route) => route.fulfill({ contentType: 'text/event-stream', body: [event('run', { run_id: '', model: 'qwen3', tools: 10, tool_tokens: 900 }), event('round', { round: 1 }), event('thought', { text: 'Let me look.' }), event('call', call), event('observation', { ...call, result: 'found', is_error: false, ms: 4 }), event('usage', { total_tokens: 500 }), event('round', { round: 2 }), event('thought', { text: 'It is 15 days.' }), event('answer', { text: 'It is 15 days.', cut: false, usage: { total_tokens: 812 } })].join('') }));
+    await page.goto(`${hub.url}/play`);
+    await page.locator('#question').fill('How much vacation?');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run-state=done]').waitFor();
+    assert.match(await page.locator('[data-answer]').innerText(), /15 days/);
+    await page.locator('[data-round="1"] summary').click();
+    await page.locator('[data-repaired]').getByText('a missing brace was added').waitFor();
+    // The scripted demo: approve, refuse, stop, cut off.
+    await page.unroute('**/v1/models');
+    await page.locator('aside select').first().selectOption('scripted-demo');
+    await page.getByLabel('Ask me before each call').check();
+    await page.keyboard.press('Control+Enter');
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByRole('button', { name: 'Refuse' }).last().click();
+    await page.locator('[data-run-state=done]').waitFor();
+    await page.getByLabel('Ask me before each call').uncheck();
+    await page.getByRole('button', { name: /Run again/ }).click();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.locator('[data-run-state=stopped]').waitFor();
+    await page.locator('input[type=range]').first().fill('1');
+    await page.getByRole('button', { name: /Run again/ }).click();
+    await page.locator('[data-run-state=cut]').waitFor();
+    await context.close();
+  },
+
+  async 'nine tabs, one stream, a restart and an update'() {
+    const hub = await Hub.start({ config });
+    const context = await signedIn(hub);
+    const pages = [];
+    for (let n = 0; n < 9; n++) {
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/servers`);
+      await page.locator('tr[data-server=reports]').waitFor();
+      pages.push(page);
+    }
+    await pages[8].locator('tr[data-server=reports] [data-status=CONNECTED]').waitFor();
+    await pages[8].locator('tr[data-server=reports] button').click();
+    await status(pages[3], 'reports', 'DISCONNECTED');
+    await pages[0].close();
+    await pages[8].locator('tr[data-server=reports] button').click();
+    await status(pages[4], 'reports', 'CONNECTED');
+    // The hub goes and comes back; whoever was signed in still is.
+    await hub.stop();
+    await pages[5].locator('[data-live=false]').waitFor();
+    await pages[5].locator('tr[data-server=reports]').waitFor();
+    await hub.run();
+    await pages[5].locator('[data-live=true]').waitFor({ timeout: 20_000 });
+    await status(pages[5], 'reports', 'CONNECTED');
+    assert.ok(await pages[5].getByRole('button', { name: /Add server/ }).isEnabled());
+    assert.equal(await pages[5].getByRole('button', { name: /Add server/ }).getAttribute('aria-disabled'), 'false');
+    for (const page of pages.slice(2)) await page.close();
+    // A page that was open while the hub was updated.
+    const page = pages[1];
+    const other = await (await fetch(`${hub.url}/assets/v/another/app.js`)).status;
+    assert.equal(other, 404);
+    const snapshot = (build) => `event: snapshot\ndata: ${JSON.stringify({ servers: [], clients: [], tools: { count: 0, off: 0 }, version: '9', build })}\n\n`;
+    let streams = 0;
+    await page.route('**/api/events', (route) => (streams++ ? route.continue() : route.fulfill({ contentType: 'text/event-stream', body: snapshot('one') + snapshot('another') })));
+    await page.goto(`${hub.url}/servers`);
+    await page.waitForEvent('load');
+    await page.locator('tr[data-server=reports]').waitFor();
+    await context.close();
+    await hub.end();
+  },
+
+  async 'who may do what'() {
+    const hub = await Hub.start({ config: 'require_token: true\nlog:\n  level: error\n' });
+    const context = await open({ errors });
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/servers`);
+    await page.getByRole('heading', { name: 'Sign in to maru' }).waitFor();
+    await page.getByLabel('Token').fill('wrong');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').waitFor();
+    await page.getByLabel('Token').fill(hub.token);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('heading', { name: 'Nothing is connected yet' }).waitFor();
+    // A change by cookie alone is refused: another site cannot send the header.
+    const forged = await context.request.post(`${hub.url}/api/mcp/servers`, { data: {} });
+    assert.equal(forged.status(), 403);
+    const head = await context.request.get(`${hub.url}/`);
+    const policy = head.headers()['content-security-policy'];
+    assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self' 'nonce-[\w-]+'/);
+    assert.equal(head.headers()['cache-control'], 'no-store');
+    const asset = (await head.text()).match(/\/assets\/v\/[^"]+\.js/)[0];
+    assert.match((await context.request.get(hub.url + asset)).headers()['cache-control'], /immutable/);
+    await context.close();
+    await hub.end();
+    // Without a token, on this machine: may call, may not change.
+    const local = await Hub.start({ config });
+    const visitor = await open({ errors });
+    const guest = await visitor.newPage();
+    await guest.goto(`${local.url}/servers`);
+    await guest.locator('tr[data-server=reports]').waitFor();
+    assert.equal(await guest.getByRole('button', { name: /Add server/ }).getAttribute('aria-disabled'), 'true');
+    assert.match(await guest.getByRole('button', { name: /Add server/ }).getAttribute('title'), /admin/);
+    await guest.goto(`${local.url}/tools/maru/search_docs`);
+    await guest.locator('[data-arg=query] textarea').fill('연차');
+    await guest.keyboard.press('Control+Enter');
+    await guest.locator('[data-verdict=ok]').waitFor();
+    assert.equal((await visitor.request.get(`${local.url}/api/config`)).status(), 401);
+    await visitor.close();
+    await local.end();
+  },
+
+  async 'keyboard, palette and Korean'(hub) {
+    const context = await signedIn(hub, { locale: 'ko-KR', dark: true });
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/servers`);
+    await page.getByRole('heading', { name: '서버' }).waitFor();
+    await page.locator('tr[data-server=everything]').waitFor();
+    assert.equal(await page.evaluate(() => document.documentElement.lang), 'ko');
+    await page.keyboard.press('g');
+    await page.keyboard.press('t');
+    await page.getByRole('heading', { name: '도구', exact: true }).waitFor();
+    await page.locator('[data-tool]').first().waitFor();
+    await page.keyboard.press('/');
+    assert.ok(await page.evaluate(() => document.activeElement.matches('[data-find]')));
+    await page.keyboard.press('Escape');
+    await page.locator('h1').click();
+    await page.keyboard.press('Control+k');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.type('echo');
+    await page.getByRole('option', { name: /everything__echo/ }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'everything__echo' }).waitFor();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: '키보드' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'English' }).click();
+    await page.getByRole('link', { name: 'Servers' }).waitFor();
+    await context.close();
+  },
+
+  async 'axe, in both themes and at three widths'(hub) {
+    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    const found = [];
+    for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {
+      const context = await signedIn(hub, look);
+      const page = await context.newPage();
+      for (const place of places) {
+        await page.goto(hub.url + place);
+        await page.locator('h1').first().waitFor();
+        await sleep(look.axe ? 300 : 120);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        if (wide > 0) found.push(`${place} at ${look.width} is ${wide} px too wide`);
+        if (!look.axe) continue;
+        await page.evaluate(axe);
+        const wrong = await page.evaluate(async () => {
+          const done = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa'] });
+          return done.violations.map((it) => `${it.id}: ${it.nodes.slice(0, 3).map((node) => `${node.target.join(' ')} ${node.any[0]?.message ?? ''}`).join(' | ')}`);
+        });
+        for (const it of wrong) found.push(`${place} ${look.dark ? 'dark' : 'light'} ${look.width}: ${it}`);
+      }
+      await context.close();
+    }
+    assert.deepEqual(found, []);
+  },
+};
+
+const began = Date.now();
+let shared;
+let failed = 0;
+for (const [name, test] of Object.entries(tests)) {
+  if (wanted.length && !wanted.some((it) => name.includes(it))) continue;
+  const start = Date.now();
+  try {
+    if (test.length) shared ??= await scene();
+    await test(shared);
+    const strange = errors.splice(0);
+    assert.deepEqual(strange, [], 'nothing is complained of in the browser');
+    console.log(`ok ${name} (${((Date.now() - start) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed++;
+    errors.splice(0);
+    console.log(`FAILED ${name} (${((Date.now() - start) / 1000).toFixed(1)} s)\n${error.stack}`);
+  }
+}
+await closeBrowser();
+await shared?.end();
+console.log(`${failed ? `${failed} failed` : 'all passed'} in ${((Date.now() - began) / 1000).toFixed(0)} s`);
+process.exit(failed ? 1 : 0);

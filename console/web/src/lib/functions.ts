@@ -1,0 +1,21 @@
+/** What expressions may call; the reference is docs/expressions.md. */
+export const functions: { name: string; about: string }[] = [
+  { name: 'round', about: 'round(x, digits)' },
+  { name: 'abs', about: 'abs(x)' },
+  { name: 'min', about: 'min(a, b, …)' },
+  { name: 'max', about: 'max(a, b, …)' },
+  { name: 'sum', about: 'sum(list)' },
+  { name: 'len', about: 'len(x)' },
+  { name: 'sorted', about: 'sorted(list)' },
+  { name: 'any', about: 'any(list)' },
+  { name: 'all', about: 'all(list)' },
+  { name: 'zip', about: 'zip(a, b)' },
+  { name: 'enumerate', about: 'enumerate(list)' },
+  { name: 'range', about: 'range(n)' },
+  { name: 'str', about: 'str(x)' },
+  { name: 'int', about: 'int(x)' },
+  { name: 'float', about: 'float(x)' },
+  { name: 'sqrt', about: 'sqrt(x)' },
+  { name: 'floor', about: 'floor(x)' },
+  { name: 'ceil', about: 'ceil(x)' },
+];

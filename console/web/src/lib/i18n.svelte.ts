@@ -1,0 +1,30 @@
+/** Two languages, one table: what Korean lacks does not compile. */
+import { en, type Table } from './en';
+
+export type Lang = 'en' | 'ko';
+export type Key = keyof Table;
+
+const tables: Partial<Record<Lang, Table>> = { en };
+
+function initial(): Lang {
+  const kept = localStorage.getItem('maru.lang');
+  if (kept === 'en' || kept === 'ko') return kept;
+  return navigator.language.startsWith('ko') ? 'ko' : 'en';
+}
+
+export const i18n = $state({ lang: 'en' as Lang });
+
+export async function setLang(lang: Lang, keep = true): Promise<void> {
+  if (!tables[lang]) tables[lang] = (await import('./ko')).ko;
+  i18n.lang = lang;
+  document.documentElement.lang = lang;
+  if (keep) localStorage.setItem('maru.lang', lang);
+}
+
+export const loadLang = () => setLang(initial(), false);
+
+/** The text of `key`, with `{name}` replaced. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+  const text: string = (tables[i18n.lang] ?? en)[key];
+  return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
+}

@@ -1,0 +1,237 @@
+/** What the hub says, as it says it. */
+
+export type Role = 'reader' | 'agent' | 'admin';
+
+export interface Session {
+  name: string | null;
+  role: Role | null;
+  version: string;
+  build: string;
+}
+
+export type ServerStatus = 'PENDING' | 'CONNECTING' | 'CONNECTED' | 'DISCONNECTED' | 'FAILED' | 'DISABLED';
+
+export interface Figures {
+  calls: number;
+  errors: number;
+  p50: number | null;
+  p95: number | null;
+}
+
+export interface Server {
+  id: string;
+  name: string;
+  description: string | null;
+  transportType: 'STDIO' | 'SSE' | 'HTTP';
+  version: string | null;
+  autoConnect: boolean;
+  enabled: boolean;
+  origin: 'file' | 'api' | 'import';
+  status: ServerStatus;
+  toolCount: number;
+  createdAt: number;
+  updatedAt: number;
+  cause?: string;
+  differsFromFile?: boolean;
+  target: string;
+  changedAt: number;
+  protocolVersion: string | null;
+  serverInfo: { name?: string; version?: string; title?: string } | null;
+  withheld: number;
+  nextAttemptAt: number | null;
+  attempt?: number;
+  maxAttempts?: number;
+  stats: (Figures & { perMinute: number[] }) | null;
+}
+
+export interface ServerDetail extends Omit<Server, 'withheld'> {
+  config: ServerConfig;
+  tools: string[];
+  withheld: { name: string; why: string }[];
+}
+
+export interface ServerConfig {
+  command?: string;
+  args?: string[];
+  env?: Record<string, string>;
+  cwd?: string;
+  url?: string;
+  headers?: Record<string, string>;
+}
+
+export interface LogEntry {
+  time: number;
+  kind: 'stderr' | 'event' | 'sent' | 'received';
+  text: string;
+  bytes: number;
+}
+
+export interface Trial {
+  ok: boolean;
+  cause: string | null;
+  tools: string[];
+  protocolVersion: string | null;
+  serverInfo: { name?: string; version?: string } | null;
+  log: LogEntry[];
+}
+
+export interface Annotations {
+  readOnlyHint?: boolean;
+  destructiveHint?: boolean;
+  idempotentHint?: boolean;
+  openWorldHint?: boolean;
+}
+
+export interface Tool {
+  name: string;
+  server: string;
+  key: string;
+  title: string | null;
+  description: string;
+  parameters: number;
+  required: number;
+  annotations: Annotations | null;
+  enabled: boolean;
+  calls: number;
+}
+
+export interface Schema {
+  type?: string | string[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  items?: Schema;
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  default?: unknown;
+  title?: string;
+  description?: string;
+  format?: string;
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  additionalProperties?: boolean | Schema;
+}
+
+export interface ToolDetail extends Tool {
+  inputSchema: Schema | null;
+  outputSchema: Schema | null;
+}
+
+export interface Content {
+  type: string;
+  text?: string;
+  data?: string;
+  mimeType?: string;
+  uri?: string;
+  resource?: { uri: string; text?: string; mimeType?: string };
+}
+
+export interface ToolResult {
+  content?: Content[];
+  structuredContent?: unknown;
+  isError?: boolean;
+}
+
+export type Outcome = 'ok' | 'failed' | 'refused' | 'timed_out' | 'cancelled';
+
+export interface Call {
+  id: number;
+  time: number;
+  tool: string;
+  server: string;
+  principal: string;
+  client: string | null;
+  outcome: Outcome;
+  milliseconds: number;
+  upstreamMilliseconds: number;
+  argumentBytes: number;
+  resultBytes: number;
+}
+
+export interface CallDetail extends Call {
+  arguments: string;
+  result: string;
+  cut: { arguments: boolean; result: boolean };
+}
+
+export interface Client {
+  client: string;
+  principal: string;
+  protocolVersion: string;
+  firstSeen: number;
+  lastSeen: number;
+  tools: number | null;
+}
+
+export interface Minutes {
+  calls: number[];
+  errors: number[];
+  p50: (number | null)[];
+  p95: (number | null)[];
+}
+
+export interface Series extends Figures {
+  name: string;
+  server: string;
+  total: number;
+  minutes: Minutes;
+}
+
+export interface Stats extends Figures {
+  from: number;
+  minutes: Minutes;
+  servers: Series[];
+  tools: Series[];
+}
+
+export interface Source {
+  name: string;
+  maxRows: number;
+  maxBytes: number;
+  timeoutMs: number;
+}
+
+export interface Table {
+  schema: string;
+  name: string;
+  kind: string;
+  comment: string | null;
+  estimated_rows: number | null;
+}
+
+export interface Column {
+  name: string;
+  type: string;
+  nullable: boolean;
+  comment: string | null;
+  primary_key: boolean;
+  references: string[];
+}
+
+export interface CustomParam {
+  param_name: string;
+  param_type: string;
+  is_required: boolean;
+  description: string;
+  default?: unknown;
+  enum?: unknown[];
+}
+
+export interface CustomTool {
+  name: string;
+  description_agent: string;
+  description_user: string;
+  tool_type: 'SQL' | 'PYTHON';
+  source: string | null;
+  definition: string;
+  result_format?: string;
+  is_active: boolean;
+  params: CustomParam[];
+  version?: number;
+  upd_dt?: string;
+  created_by?: string;
+  fault?: string | null;
+}

@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest';
+import { argument, emptyDraft, emptyParam, fromTool, paramFlaw, schemaOf, steps, toTool } from '../src/lib/draft';
+import { samples } from '../src/lib/samples';
+
+it('a tool comes back from the hub as it went', () => {
+  for (const sample of samples) {
+    expect(toTool(fromTool(sample), true)).toMatchObject({ ...sample, params: sample.params });
+    expect(steps(fromTool(sample), true)).toEqual([true, true, true]);
+  }
+});
+
+it('says which step is not right', () => {
+  const draft = { ...emptyDraft(), name: 'Bad', agent: 'x', sql: 'SELECT :a' };
+  expect(steps(draft, true)).toEqual([false, true, false]);
+  draft.name = 'good';
+  draft.params = [emptyParam('a'), emptyParam('a')];
+  expect(paramFlaw(draft, draft.params[0])).toBe('p.bad.twice');
+  expect(steps(draft, false)).toEqual([false, false, true]);
+});
+
+it('writes the schema that a model sees, and reads what is typed', () => {
+  const kind = { ...emptyParam('kind'), type: 'ENUM' as const, choices: 'USER, TOOL', required: false, initial: 'USER' };
+  expect(schemaOf({ ...emptyDraft(), params: [kind] })).toEqual({ type: 'object', properties: { kind: { type: 'string', enum: ['USER', 'TOOL'], default: 'USER' } }, required: [] });
+  expect(argument({ ...emptyParam('n'), type: 'NUMBER' }, '5')).toBe(5);
+  expect(argument({ ...emptyParam('s') }, '')).toBe('');
+  expect(argument(kind, '')).toBeUndefined();
+});

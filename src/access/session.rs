@@ -1,0 +1,134 @@
+//! Browsers that are signed in: a cookie that stands for a token.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::Token;
+use crate::{
+    clock::now,
+    store::{self, SessionRow, Store},
+};
+
+/// How long a browser stays signed in.
+pub const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many browsers may be signed in; the one that ends first makes room.
+const MAX: usize = 200;
+/// How many links may be waiting to be opened.
+const MAX_CODES: usize = 8;
+
+/// Everyone who is signed in, and the links that sign someone in once.
+#[derive(Debug)]
+pub struct Sessions {
+    store: Store,
+    known: Mutex<HashMap<[u8; 32], SessionRow>>,
+    /// Hash of a code → hash of the token that it stands for.
+    codes: Mutex<Vec<([u8; 32], [u8; 32])>>,
+}
+
+impl Sessions {
+    /// Reads who is signed in, and forgets whose time is over.
+    pub async fn load(store: &Store) -> Result<Self, store::Error> {
+        let mut known = HashMap::new();
+        for row in store.sessions().await? {
+            match row.expires_at > now() {
+                true => {
+                    known.insert(row.hash, row);
+                }
+                false => store.delete_session(&row.hash).await?,
+            }
+        }
+        Ok(Self {
+            store: store.clone(),
+            known: Mutex::new(known),
+            codes: Mutex::default(),
+        })
+    }
+
+    /// A code that signs in once, for the token of this hash.
+    pub fn code(&self, token: [u8; 32]) -> Token {
+        let code = Token::random();
+        let mut codes = lock(&self.codes);
+        if codes.len() == MAX_CODES {
+            codes.remove(0);
+        }
+        codes.push((code.hash(), token));
+        code
+    }
+
+    /// The token that `code` stands for; it is worth nothing after that.
+    pub fn redeem(&self, code: &Token) -> Option<[u8; 32]> {
+        let hash = code.hash();
+        let mut codes = lock(&self.codes);
+        let at = codes.iter().position(|(it, _)| *it == hash)?;
+        Some(codes.remove(at).1)
+    }
+
+    /// Signs a browser in for the token of this hash; gives what its cookie holds.
+    pub async fn open(&self, token_hash: [u8; 32]) -> Result<Token, store::Error> {
+        let cookie = Token::random();
+        let span = i64::try_from(SIGNED_IN.as_millis()).unwrap_or(i64::MAX);
+        let row = SessionRow {
+            hash: cookie.hash(),
+            token_hash,
+            expires_at: now().saturating_add(span),
+        };
+        self.store.put_session(&row).await?;
+        let full = {
+            let mut known = lock(&self.known);
+            known.insert(row.hash, row);
+            let first = known.values().min_by_key(|it| it.expires_at);
+            let first = first.map(|it| it.hash).filter(|_| known.len() > MAX);
+            if let Some(hash) = first {
+                known.remove(&hash);
+            }
+            first
+        };
+        if let Some(hash) = full {
+            self.store.delete_session(&hash).await?;
+        }
+        Ok(cookie)
+    }
+
+    /// The hash of the token that this cookie stands for.
+    pub fn token(&self, cookie: &Token) -> Option<[u8; 32]> {
+        let known = lock(&self.known);
+        let row = known.get(&cookie.hash())?;
+        (row.expires_at > now()).then_some(row.token_hash)
+    }
+
+    /// Signs a browser out.
+    pub async fn close(&self, cookie: &Token) -> Result<(), store::Error> {
+        let hash = cookie.hash();
+        lock(&self.known).remove(&hash);
+        self.store.delete_session(&hash).await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_code_signs_in_once_and_a_browser_stays_signed_in_over_a_restart() {
+        let store = Store::in_memory().await.unwrap();
+        let sessions = Sessions::load(&store).await.unwrap();
+        let code = sessions.code([7; 32]);
+        assert_eq!(sessions.redeem(&code), Some([7; 32]));
+        assert_eq!(sessions.redeem(&code), None);
+        let cookie = sessions.open([7; 32]).await.unwrap();
+        let again = Sessions::load(&store).await.unwrap();
+        assert_eq!(again.token(&cookie), Some([7; 32]));
+        assert_eq!(again.token(&Token::random()), None);
+        again.close(&cookie).await.unwrap();
+        assert_eq!(again.token(&cookie), None);
+        let last = Sessions::load(&store).await.unwrap();
+        assert_eq!(last.token(&cookie), None);
+    }
+}

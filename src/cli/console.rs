@@ -1,0 +1,20 @@
+//! `maru console`: a link that signs in to the web page of the running hub.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use super::{client::Remote, out, serve::block_on};
+use crate::config::Loaded;
+
+pub(super) fn run(loaded: &Loaded) -> Result<ExitCode> {
+    let hub = Remote::open(loaded)?;
+    block_on(async {
+        let (status, answer) = hub.rest("POST", "/api/session/link", None).await?;
+        let Some(path) = answer["path"].as_str().filter(|_| status == 200) else {
+            bail!("the hub gave no link: {}", answer["error"]);
+        };
+        out::print(&format!("http://{}{path}\n", hub.address()))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
