@@ -202,8 +202,17 @@ async fn open_store(config: &Config) -> Result<Store> {
         Some("memory") => Store::in_memory().await?,
         Some(url) => Store::connect(url).await?,
     };
-    let named = config.seal_key_file.clone();
-    let path = named.unwrap_or_else(|| config.data_dir.join(SEAL_FILE));
+    let path = match &config.seal_key_file {
+        Some(path) => path.clone(),
+        // A hub elsewhere, or one whose data directory is gone, must read it too.
+        None if store.is_shared() => {
+            warn!(
+                "secrets of servers stand in the database as they are; set seal_key_file to seal them"
+            );
+            return Ok(store);
+        }
+        None => config.data_dir.join(SEAL_FILE),
+    };
     let seal = Seal::open_file(&path)
         .with_context(|| format!("cannot use the key of secrets {}", path.display()))?;
     Ok(store.sealed(seal).await?)

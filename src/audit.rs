@@ -33,7 +33,7 @@ const BATCH: usize = 1024;
 /// How long a call may wait for others.
 const SOON: Duration = Duration::from_millis(250);
 /// How soon a store that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(5);
 /// How often old records are removed.
 const TIDY: Duration = Duration::from_secs(60);
 /// Characters of arguments that are kept.

@@ -114,6 +114,11 @@ pub(super) async fn noted(
         request: id.to_string(),
     };
     tracing::info!(request = %id, principal = change.principal, status = change.status, "{} {path}", maker.rule.method);
+    if response.status().is_server_error() {
+        // Nothing is acknowledged, and the store may be what failed.
+        hub.audit.note(&change);
+        return response;
+    }
     match hub.audit.record(&change).await {
         Ok(()) => response,
         Err(why) => {

@@ -31,7 +31,7 @@ pub struct Config {
     pub sample_data: bool,
     /// Where maru keeps its own state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
     pub store_url: Option<Secret>,
-    /// File of the key that seals secrets in the store; `seal-key` in the data directory if absent, where it is made on first start. Hubs that share a store share the key.
+    /// File of the key that seals secrets in the store; `seal-key` in the data directory if absent, where it is made on first start. In PostgreSQL secrets are sealed only if this is set; hubs that share a database share the key.
     #[schemars(with = "Option<String>")]
     pub seal_key_file: Option<PathBuf>,
     /// Who may reach the HTTP doors.
