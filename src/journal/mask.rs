@@ -54,7 +54,11 @@ pub fn masked(text: &str) -> String {
                 rest = &after[value.end..];
             }
             None => {
-                out.push_str(&without_known(content));
+                // JSON inside a text has its quotes escaped.
+                match content.contains("\\\"") {
+                    true => out.push_str(&masked(content)),
+                    false => out.push_str(&without_known(content)),
+                }
                 // The closing quote belongs to this string.
                 let quote = rest.len().min(if escaped { 2 } else { 1 });
                 let quote = if rest.is_char_boundary(quote) {

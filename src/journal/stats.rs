@@ -53,7 +53,11 @@ impl Stats {
     pub(super) fn count(&mut self, record: &Record) {
         let minute = record.at / 60_000;
         let asked = &record.asked;
-        let tool = entry(&mut self.tools, &asked.tool, MAX_TOOLS, &asked.server);
+        // Names that nobody offers would take the place of those that someone does.
+        let tool = match asked.server.is_empty() {
+            true => None,
+            false => entry(&mut self.tools, &asked.tool, MAX_TOOLS, &asked.server),
+        };
         let server = entry(&mut self.servers, &asked.server, MAX_SERVERS, &asked.server);
         for series in tool.into_iter().chain(server) {
             series.total += 1;

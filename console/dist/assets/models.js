@@ -1,1 +1,1 @@
-function e(e){let t=e?.data;return Array.isArray(t)?t.filter(e=>typeof e?.id==`string`):[]}export{e as t};
+function e(e){let t=e?.data,n=Array.isArray(t)?t.filter(e=>typeof e?.id==`string`):[];return[...new Map(n.map(e=>[e.id,e])).values()]}export{e as t};

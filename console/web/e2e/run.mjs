@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { closeBrowser, everything, fixture, Hub, open, sleep } from './hub.mjs';
+import { model } from './model.mjs';
 import { config, scene } from './scene.mjs';
 
 const errors = [];
@@ -382,6 +383,40 @@ const tests = {
     await page.getByRole('button', { name: /Run again/ }).click();
     await page.locator('[data-run-state=cut]').waitFor();
     await context.close();
+  },
+
+  async 'a model that calls tools'() {
+    const scripted = await model([
+      { text: 'I look it up.', tool: 'search_docs', arguments: "{'query': '연차',}" },
+      { text: 'You have 15 days a year.' },
+    ]);
+    const hub = await Hub.start({ config: `log:\n  level: error\nmodels:\n  - name: scripted\n    base_url: ${scripted.url}\n    tool_mode: native\n` });
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/play`);
+    await page.locator('option[value=scripted]').waitFor({ state: 'attached' });
+    await page.locator('aside select').first().selectOption('scripted');
+    await page.locator('#question').fill('How much vacation is there?');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run-state=done]').waitFor();
+    assert.match(await page.locator('[data-answer]').innerText(), /15 days/);
+    const first = page.locator('[data-round="1"]');
+    assert.match(await first.locator('summary').innerText(), /search_docs.*OK/s);
+    await first.locator('summary').click();
+    await first.getByText('repaired').waitFor();
+    assert.match(await first.innerText(), /연차 휴가 규정/);
+    // It is kept, and can be read again.
+    assert.match(page.url(), /\/play\/run_/);
+    await page.reload();
+    await page.locator('[data-answer]').getByText('15 days').waitFor();
+    await page.locator('.kept a').first().waitFor();
+    await page.goto(`${hub.url}/activity`);
+    await page.locator('tr[data-call]').getByText('search_docs').first().waitFor();
+    await page.goto(`${hub.url}/settings?tab=models`);
+    await page.locator('td', { hasText: 'scripted' }).first().waitFor();
+    await context.close();
+    await hub.end();
+    scripted.end();
   },
 
   async 'nine tabs, one stream, a restart and an update'() {

@@ -1,15 +1,16 @@
 /** A scripted model: shows how rounds go, offline, with real calls of the hub's own tools. */
 import { at, post } from './api';
+import { t, type Key } from './i18n.svelte';
 import type { Tool, ToolResult } from './types';
 
 export const DEMO = 'scripted-demo';
 
 type Emit = (kind: string, data: Record<string, unknown>) => void;
-type Scene = { thought: string; tool: string; arguments: Record<string, unknown>; raw?: string; repairs?: string[] };
+type Scene = { thought: Key; tool: string; arguments: Record<string, unknown>; raw?: string; repairs?: Key[] };
 
 const scenes: Scene[] = [
-  { thought: 'The question is about vacation. I look up the rule first.', tool: 'search_docs', arguments: { query: '연차' } },
-  { thought: 'Now how many days are left.', tool: 'calculate_vacation_days', arguments: { employee_id: 'EMP001', year: 2026 }, raw: "{'employee_id': 'EMP001', 'year': 2026,}", repairs: ['single quotes became double quotes', 'a comma before the end was removed'] },
+  { thought: 'demo.rule', tool: 'search_docs', arguments: { query: '연차' } },
+  { thought: 'demo.left', tool: 'calculate_vacation_days', arguments: { employee_id: 'EMP001', year: 2026 }, raw: "{'employee_id': 'EMP001', 'year': 2026,}", repairs: ['demo.quotes', 'demo.comma'] },
 ];
 
 const pause = (time: number, signal: AbortSignal) => new Promise<void>((resolve, reject) => {
@@ -30,14 +31,14 @@ export async function play(tools: Tool[], rounds: number, approve: ((id: string)
       return;
     }
     emit('round', { round: n + 1 });
-    await say(scene.thought, emit, signal);
+    await say(t(scene.thought), emit, signal);
     const id = `demo-${n}`;
-    const call = { id, name: `maru.${scene.tool}`, arguments: scene.arguments, dialect: 'scripted', repairs: scene.repairs ?? [], raw: scene.raw ?? JSON.stringify(scene.arguments) };
+    const call = { id, name: `maru.${scene.tool}`, arguments: scene.arguments, dialect: 'scripted', repairs: (scene.repairs ?? []).map((it) => t(it)), raw: scene.raw ?? JSON.stringify(scene.arguments) };
     emit('call', call);
     if (approve) {
       emit('approval', { id, name: call.name });
       if (!(await approve(id))) {
-        emit('observation', { ...call, result: 'refused by the person', is_error: true, ms: 0 });
+        emit('observation', { ...call, result: t('demo.refused'), is_error: true, ms: 0 });
         continue;
       }
     }
@@ -50,7 +51,7 @@ export async function play(tools: Tool[], rounds: number, approve: ((id: string)
     emit('usage', { total_tokens: 310 });
   }
   emit('round', { round: usable.length + 1 });
-  const answer = usable.length ? `The documents say how vacation is counted, and the record of EMP001 gives what is left: ${found.match(/"remaining":\s*([\d.]+)/)?.[1] ?? '?'} days.` : 'None of the sample tools is on offer, so there is nothing to show.';
+  const answer = usable.length ? t('demo.answer', { n: found.match(/"remaining":\s*([\d.]+)/)?.[1] ?? '?' }) : t('demo.none');
   await say(answer, emit, signal);
   emit('answer', { text: answer, cut: false, usage: { total_tokens: 310 * (usable.length + 1) } });
 }

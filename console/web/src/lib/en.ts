@@ -488,6 +488,13 @@ export const en = {
   'keys.close': 'Close what is on top; in the editor, leave it',
   'keys.help': 'This list',
   'keys.note': 'Single letters work outside of fields.',
+  'demo.rule': 'The question is about vacation. I look up the rule first.',
+  'demo.left': 'Now how many days are left.',
+  'demo.quotes': 'single quotes became double quotes',
+  'demo.comma': 'a comma before the end was removed',
+  'demo.answer': 'The documents say how vacation is counted, and the record of EMP001 gives what is left: {n} days.',
+  'demo.none': 'None of the sample tools is on offer, so there is nothing to show.',
+  'demo.refused': 'refused by the person',
 } as const;
 
 export type Table = Record<keyof typeof en, string>;

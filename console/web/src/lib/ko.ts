@@ -490,4 +490,11 @@ export const ko: Table = {
   'keys.close': '맨 위의 것 닫기, 편집기에서는 나가기',
   'keys.help': '이 목록',
   'keys.note': '한 글자 키는 입력 칸 밖에서만 동작합니다.',
+  'demo.rule': '연차에 대한 질문입니다. 먼저 규정을 찾아봅니다.',
+  'demo.left': '이제 남은 일수를 계산합니다.',
+  'demo.quotes': '작은따옴표를 큰따옴표로 바꿈',
+  'demo.comma': '끝의 쉼표를 지움',
+  'demo.answer': '문서에 연차 계산 규정이 있고, EMP001의 기록에 따르면 남은 연차는 {n}일입니다.',
+  'demo.none': '샘플 도구가 제공되지 않아 보여 줄 것이 없습니다.',
+  'demo.refused': '사용자가 거절함',
 };
