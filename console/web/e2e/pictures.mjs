@@ -23,7 +23,7 @@ try {
   await page.getByRole('button', { name: 'Add parameter' }).click();
   await page.locator('fieldset[data-param]').getByLabel('Name').fill('user_name');
   await page.locator('[data-step="1"]').click();
-  await page.getByLabel('Name').fill('get_user_daily_limit');
+  await page.locator('.form').getByLabel('Name').fill('get_user_daily_limit');
   await page.getByLabel('Description for the model').fill('특정 사용자의 일일 제한량을 조회합니다.');
   await page.setViewportSize({ width: 1280, height: 680 });
   await page.locator('[data-step="3"]').click();
