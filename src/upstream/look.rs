@@ -9,8 +9,8 @@ use super::{
     Draft, Entry, Handle, Manager, Unchanged,
     connection::spawn,
     server::{Origin, Server},
-    trust::Trust,
     shared::Status,
+    trust::Trust,
 };
 use crate::tool::Catalog;
 
