@@ -15,6 +15,7 @@ use maru::{
         Engine,
         http::{Arrival, SESSION_ID, post},
     },
+    journal::{Asked, Journal, Outcome, RequestId},
     mcp::{Message, Params, check, event},
     source::{Sqlite, write_sample},
     tasks::Tasks,
@@ -41,6 +42,36 @@ fn words(c: &mut Criterion) {
     let answer = output::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("write an event", |b| {
         b.iter(|| event(Some("message"), Some("1-1"), black_box(&answer)));
+    });
+}
+
+/// What every call pays for being remembered.
+fn remembering(c: &mut Criterion) {
+    let journal = Journal::default();
+    let [tool, server, principal, arguments] = [
+        "get_employee_info",
+        "maru",
+        "local",
+        r#"{"employee_id":"EMP001"}"#,
+    ]
+    .map(Arc::<str>::from);
+    let result = output::structured(&json!({"success": true, "result": "x".repeat(300)}));
+    c.bench_function("journal: keep a call", |b| {
+        b.iter(|| {
+            let asked = Asked {
+                tool: Arc::clone(&tool),
+                server: Arc::clone(&server),
+                principal: Arc::clone(&principal),
+                client: None,
+                arguments: Arc::clone(&arguments),
+                from: None,
+                request: RequestId::next(),
+            };
+            let mut started = journal.begin(asked);
+            started.passed_on();
+            started.answered();
+            started.finish(Outcome::Ok, black_box(&result));
+        });
     });
 }
 
@@ -141,5 +172,5 @@ async fn session(engine: &Arc<Engine>, caller: &Caller) -> HeaderValue {
     reply.headers()[&SESSION_ID].clone()
 }
 
-criterion_group!(benches, words, calls);
+criterion_group!(benches, words, remembering, calls);
 criterion_main!(benches);

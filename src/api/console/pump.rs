@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Calls come in bunches; they are told this long after the first.
-const GATHER: Duration = Duration::from_millis(30);
+const GATHER: Duration = Duration::from_millis(15);
 /// How often figures of servers that are being called are told.
 const TICK: Duration = Duration::from_secs(3);
 /// The most calls of one bunch that are told.

@@ -495,6 +495,17 @@ export const en = {
   'demo.answer': 'The documents say how vacation is counted, and the record of EMP001 gives what is left: {n} days.',
   'demo.none': 'None of the sample tools is on offer, so there is nothing to show.',
   'demo.refused': 'refused by the person',
+  'refused': 'This token is good for less than the console needs.',
+  'server.accept': 'Accept the change',
+  'servers.withheld': '{n} withheld',
+  'set.audit': 'Audit',
+  'audit.who': 'Who',
+  'audit.changes': 'Only changes',
+  'audit.note': 'Who did what, kept in the store; newest first.',
+  'audit.failed': 'The audit log was not read.',
+  'audit.principal': 'Who',
+  'audit.action': 'Action',
+  'audit.none': 'Nothing was noted yet.',
 } as const;
 
 export type Table = Record<keyof typeof en, string>;

@@ -1,5 +1,5 @@
 /** What the hub last pushed. Pages show this and invent nothing. */
-import { get } from './api';
+import { type ApiError, get } from './api';
 import type { Call, Client, Role, Server, Session } from './types';
 
 export const hub = $state({
@@ -17,6 +17,8 @@ export const hub = $state({
   version: '',
   /** The hub was updated since this page was loaded. */
   stale: false,
+  /** Why nothing is shown: the token is good for less than the console needs. */
+  refused: '',
   session: null as Session | null,
   now: Date.now(),
 });
@@ -60,6 +62,7 @@ function apply({ kind, data }: Message): void {
       hub.toolChanges++;
       hub.runChanges++;
       hub.ready = true;
+      hub.refused = '';
       break;
     }
     case 'server': {
@@ -121,6 +124,7 @@ export function connect(): () => void {
         clearTimeout(retry);
         retry = setTimeout(() => {
           void readSession().catch(() => undefined);
+          void get('/api/stats?minutes=5').then(() => (hub.refused = ''), (error: ApiError) => (hub.refused = error.status === 403 ? error.message : ''));
           open();
         }, 1000);
       }

@@ -47,7 +47,7 @@ export interface Server {
 export interface ServerDetail extends Omit<Server, 'withheld'> {
   config: ServerConfig;
   tools: string[];
-  withheld: { name: string; why: string }[];
+  withheld: { name: string; why: string; differences?: string[] | Record<string, unknown>[] | null }[];
 }
 
 export interface ServerConfig {
