@@ -153,9 +153,13 @@ impl Agent {
 
     fn check_servers(&self, question: &Question) -> Result<(), Error> {
         let snapshot = self.catalog.snapshot();
-        let known = self.servers.list();
+        let mut known = self.servers.list();
+        // What a restricted caller may not reach is not there for them.
+        let theirs = |name: &str| question.principal.may_reach(name);
+        known.retain(|it| theirs(it.server.name.as_str()));
         let is_known = |name: &str| {
-            snapshot.has_server(name) || known.iter().any(|it| it.server.name.as_str() == name)
+            let here = snapshot.has_server(name) && theirs(name);
+            here || known.iter().any(|it| it.server.name.as_str() == name)
         };
         let mut named = question.servers.iter().flatten();
         match named.find(|name| !is_known(name)) {

@@ -151,6 +151,7 @@ impl<'a> Driver<'a> {
         let snapshot = self.agent.catalog.snapshot();
         let away: Vec<&String> = named
             .filter(|it| *it != OWN_SERVER && !snapshot.has_server(it))
+            .filter(|it| self.question.principal.may_reach(it))
             .collect();
         if away.is_empty() {
             return;

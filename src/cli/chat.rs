@@ -207,7 +207,7 @@ impl Run {
                         .as_str()
                         .unwrap_or_default()
                         .to_owned(),
-                )
+                );
             }
             _ => (),
         }

@@ -166,7 +166,8 @@ mod tests {
         Message { role, members }
     }
 
-    fn check(taste: Taste, given: Value, expected: Value) {
+    fn check(taste: Taste, given: Value, expected: impl Into<Value>) {
+        let expected: Value = expected.into();
         let mut request = ChatRequest {
             messages: vec![message(given)],
             ..ChatRequest::default()

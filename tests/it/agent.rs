@@ -160,7 +160,7 @@ async fn model_without_tools_reads_them_in_the_text() {
     })
     .await;
     let hub = hub(&backend, |config| {
-        config.models[0].tool_mode = ToolMode::Prompt
+        config.models[0].tool_mode = ToolMode::Prompt;
     })
     .await;
     let answer = ask(&hub, &question(json!({"mcp_servers": ["maru"]}))).await;

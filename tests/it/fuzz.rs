@@ -4,11 +4,14 @@
 
 use std::{
     io::{Write as _, stdout},
+    sync::Arc,
     time::Duration,
 };
 
 use maru::{
     config::environment,
+    dialect::{self, Dialect, Options, Tools, repair},
+    expression::compile,
     mcp::{Event, Message, Params, Reader, check},
 };
 use tokio::time::Instant;
@@ -36,6 +39,21 @@ const EVENTS: &[&str] = &[
     "event: message\nid: 1-1\ndata: {\"a\":1}\n\n",
     ": keep-alive\r\n\r\ndata: x\r\ndata: y\r\n\r\n",
     "retry: 100\nevent\ndata\n\n\u{feff}data: 가\r\r",
+];
+
+const WRITTEN: &[&str] = &[
+    "I will look.\n<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"가\", \"n\": 1}}\n</tool_call> done",
+    "<think>maybe</think>[TOOL_CALLS][{\"name\":\"echo\",\"arguments\":{'text': True,}}]",
+    "<function=echo>\n<parameter=text>\nx\n</parameter>\n</function>",
+    "```json\n{\"name\": \"echo\", \"parameters\": {\"text\": \"a\\nb\", // c\n}}\n``` [echo(text=\"x\", n=2)]",
+    "<|python_tag|>echo.call(text='x')<|eom_id|> Action: echo\nAction Input: {text: x",
+];
+const EXPRESSIONS: &[&str] = &[
+    "sum([x * 2 for x in range(n) if x % 3 == 0]) + len(text[::-1].upper())",
+    "{k: (v, -v ** 2) for k, v in {'a': 1, 'b': 2.5}.items()}",
+    "f\"{text!r:>10} {n:05d} {n / 7:.3e}\" + '%s %d' % (text, n)",
+    "sorted([3, 1, 2], key=lambda x: -x)[0:2] or None if not (n < 5 <= 9) else {1, 2} & {2}",
+    "'a,b'.split(',')[-1] * 3 in ['b'] and any(map(bool, [0, '']))",
 ];
 
 /// A generator that needs no more than a number, so that a finding can be repeated.
@@ -151,6 +169,67 @@ fn queries_change_nothing() {
         }
     });
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// What is mended is JSON.
+#[test]
+fn repair_takes_anything() {
+    fuzz(WRITTEN, |input, _| {
+        if let Ok((mended, _)) = repair(&String::from_utf8_lossy(input)) {
+            // A number may be too large for some readers and is JSON all the same.
+            serde_json::from_str::<&serde_json::value::RawValue>(&mended).unwrap();
+        }
+    });
+}
+
+/// However a model's text is cut, it says the same.
+#[test]
+fn dialect_reads_the_same_however_it_is_cut() {
+    let schema = serde_json::json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}});
+    let tools = Arc::new(Tools::new([("echo", &schema)]));
+    let read = |pieces: &[&str], cut: bool| {
+        let mut reader =
+            dialect::Reader::new(Arc::clone(&tools), Dialect::Auto, Options::default());
+        let mut events = Vec::new();
+        for piece in pieces {
+            reader.push(piece, &mut events);
+        }
+        reader.finish(cut, &mut events);
+        let mut said = (String::new(), String::new(), Vec::new());
+        for event in events {
+            match event {
+                dialect::Event::Text(text) => said.0 += &text,
+                dialect::Event::Reasoning(text) => said.1 += &text,
+                dialect::Event::Aside(_) => (),
+                other => said.2.push(other),
+            }
+        }
+        said
+    };
+    fuzz(WRITTEN, |input, chance| {
+        let text = String::from_utf8_lossy(input);
+        let at = text.floor_char_boundary(chance.below(text.len() + 1));
+        let (one, two) = text.split_at(at);
+        let cut = chance.below(2) == 0;
+        assert_eq!(
+            read(&[&text], cut),
+            read(&[one, two], cut),
+            "{one:?} | {two:?}"
+        );
+    });
+}
+
+/// An expression ends, with a value or a fault.
+#[test]
+fn expressions_end() {
+    let arguments = serde_json::json!({"n": 7, "text": "가나 abc"});
+    let arguments = arguments.as_object().unwrap();
+    fuzz(EXPRESSIONS, |input, _| {
+        let source = String::from_utf8_lossy(input);
+        if let Ok(program) = compile(&source, &["n", "text"]) {
+            let _ = program.run(arguments, &maru::expression::Limits::default());
+        }
+    });
 }
 
 #[test]

@@ -30,7 +30,7 @@ use crate::{
     llm::{self, ChatRequest, Event, Stream, Tool, Wanted},
     mcp,
     tasks::within,
-    tool::Scope,
+    tool::{Caller, Scope},
 };
 
 static MODE: HeaderName = HeaderName::from_static("x-maru-client-mode");
@@ -86,7 +86,7 @@ where
         ClientMode::Openai => (),
         ClientMode::Xml => asked.request.described = described::tools(&asked.request.messages),
         ClientMode::Shell if asked.request.tools.is_empty() => {
-            asked.request.tools = own_tools(hub);
+            asked.request.tools = own_tools(hub, principal);
         }
         ClientMode::Shell => (),
     }
@@ -144,9 +144,9 @@ fn choose_mode(
 }
 
 /// What `maru call` can call.
-fn own_tools(hub: &Hub) -> Vec<Tool> {
+fn own_tools(hub: &Hub, principal: &Principal) -> Vec<Tool> {
     let snapshot = hub.engine.catalog().snapshot();
-    let Ok(view) = snapshot.view(&Scope::All) else {
+    let Ok(view) = snapshot.seen(&Caller::new(principal.clone(), Scope::All)) else {
         return Vec::new();
     };
     let listed: Vec<serde_json::Value> =

@@ -237,7 +237,8 @@ mod tests {
 
     use super::*;
 
-    fn check(change: Value, expected: Option<&str>) {
+    fn check(change: impl Into<Value>, expected: Option<&str>) {
+        let change: Value = change.into();
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
         for (name, value) in change.as_object().unwrap() {
             body[name] = value.clone();
