@@ -107,7 +107,9 @@ pub enum Error {
         known: Vec<String>,
     },
     /// No model is named, and none is there.
-    #[error("name a model: none is configured, and no backend lists any")]
+    #[error(
+        "there is no model to ask: start an Ollama on this machine, or add `models` to maru.yaml (docs/models.md shows how)"
+    )]
     NoModel,
     /// Too many run already.
     #[error("{0} runs are in progress already, as many as may be; try again later")]

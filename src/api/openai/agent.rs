@@ -59,8 +59,8 @@ pub(super) async fn answer(hub: &Arc<Hub>, who: &Principal, asked: Asked, model:
 }
 
 fn streamed(live: Live, writer: Writer) -> Response {
-    let body = stream::unfold(Some((live, writer)), |state| async move {
-        let (mut live, mut writer) = state?;
+    let body = stream::unfold(Some((live, writer, false)), |state| async move {
+        let (mut live, mut writer, mut spoke) = state?;
         let mut text = String::new();
         loop {
             match live.next().await {
@@ -74,9 +74,9 @@ fn streamed(live: Live, writer: Writer) -> Response {
                     return Some((Ok::<_, Infallible>(Bytes::from(text)), None));
                 }
                 Ok(Some(happening)) => {
-                    writer.write(&mut events(happening), &mut text);
+                    writer.write(&mut events(happening, &mut spoke), &mut text);
                     if !text.is_empty() {
-                        return Some((Ok(Bytes::from(text)), Some((live, writer))));
+                        return Some((Ok(Bytes::from(text)), Some((live, writer, spoke))));
                     }
                 }
                 Ok(None) => return None,
@@ -90,10 +90,15 @@ fn streamed(live: Live, writer: Writer) -> Response {
     event_stream(Body::from_stream(body))
 }
 
-/// What the client sees of it: the text as text, the rest as thought.
-fn events(happening: Happening) -> Vec<Event> {
+/// What the client sees of it: the text as text, each round a paragraph, the
+/// rest as thought.
+fn events(happening: Happening, spoke: &mut bool) -> Vec<Event> {
     match happening {
-        Happening::Text(text) => vec![Event::Text(text)],
+        Happening::Round(_) if std::mem::take(spoke) => vec![Event::Text("\n\n".to_owned())],
+        Happening::Text(text) => {
+            *spoke = true;
+            vec![Event::Text(text)]
+        }
         Happening::Reasoning(text) => vec![Event::Reasoning(text)],
         Happening::TextWasReasoning => vec![Event::TextWasReasoning],
         Happening::Called(called) => {
