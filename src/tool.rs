@@ -13,9 +13,10 @@ mod quota;
 mod rate;
 mod seen;
 mod switches;
+mod unknown;
 mod view;
 
-pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker, no_resource};
+pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker};
 pub use mirror::{Mirror, mirrors};
 pub use name::public;
 pub use offer::{
@@ -25,4 +26,5 @@ pub use peer::{Inputs, Peer};
 pub use quota::{Quota, Target};
 pub use seen::{Seen, may_use};
 pub use switches::Switches;
+pub use unknown::no_resource;
 pub use view::{Shelf, View};

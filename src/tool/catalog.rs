@@ -23,7 +23,8 @@ use super::{
     quota::Quota,
     seen::{Parts, Seen, may_use},
     switches::Switches,
-    view::{Shelf, View},
+    unknown::{no_resource, unknown},
+    view::View,
 };
 use crate::{
     access::Principal,
@@ -474,12 +475,6 @@ impl Snapshot {
     }
 }
 
-/// No resource has this address. Doors of the older versions give it its own code.
-pub fn no_resource(uri: &str) -> RpcError {
-    let shown: String = uri.chars().take(200).collect();
-    RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with(json!({"uri": shown}))
-}
-
 /// Where nobody was asked.
 static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
@@ -489,18 +484,4 @@ fn outcome(result: &str, server: &str) -> Outcome {
         true if output::is_unanswered(result, server) => Outcome::Refused,
         true => Outcome::Failed,
     }
-}
-
-fn unknown(shelf: &Shelf, what: &str, name: &str) -> RpcError {
-    let shown: String = name.chars().take(100).collect();
-    let nearest = shelf
-        .keys()
-        .map(|key| (strsim::jaro_winkler(key, &shown), key))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.7);
-    let shown = shown.escape_debug();
-    RpcError::params(match nearest {
-        Some((_, nearest)) => format!("unknown {what}: {shown}; did you mean {nearest}?"),
-        None => format!("unknown {what}: {shown}"),
-    })
 }

@@ -32,6 +32,7 @@ export const pages = {
   call: async (page) => { await page.goto(`${hub.url}/activity`); await page.locator('tr[data-call]').first().click(); await page.locator('dialog h3').first().waitFor(); },
   settings: async (page) => { await page.goto(`${hub.url}/settings`); await page.locator('td.key').first().waitFor(); },
   access: async (page) => { await page.goto(`${hub.url}/settings?tab=access`); await sleep(300); },
+  audit: async (page) => { await page.goto(`${hub.url}/settings?tab=audit`); await sleep(400); },
   connect: async (page) => { await page.goto(`${hub.url}/connect`); await hub.mcp('tools/list', {}); await sleep(300); },
   palette: async (page) => { await page.goto(`${hub.url}/servers`); await page.locator('tr[data-server]').first().waitFor(); await page.keyboard.press('Control+k'); await page.keyboard.type('e'); await sleep(300); },
 };

@@ -506,6 +506,7 @@ export const en = {
   'audit.principal': 'Who',
   'audit.action': 'Action',
   'audit.none': 'Nothing was noted yet.',
+  'access.admin': 'The admin token is the file admin-token of the data directory.',
 } as const;
 
 export type Table = Record<keyof typeof en, string>;

@@ -508,4 +508,5 @@ export const ko: Table = {
   'audit.principal': '사용자',
   'audit.action': '작업',
   'audit.none': '아직 기록이 없습니다.',
+  'access.admin': '관리자 토큰은 데이터 디렉터리의 admin-token 파일입니다.',
 };
