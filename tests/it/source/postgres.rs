@@ -53,9 +53,14 @@ async fn postgres_keeps_what_is_hostile_out() {
         assert_eq!(hostile::arguments(&source).await, 47, "{role}");
         hostile::names(&source, 'P').await;
         // Connections are cleaned up behind the answers.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!(cluster.sql(&database, STATE), before, "{role}");
+        for _ in 0..100 {
+            if cluster.sql(&database, LEFT_BEHIND) == "0" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         assert_eq!(cluster.sql(&database, LEFT_BEHIND), "0", "{role}");
+        assert_eq!(cluster.sql(&database, STATE), before, "{role}");
         tasks.close().await;
     }
 }
