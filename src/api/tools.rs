@@ -106,10 +106,10 @@ pub(super) async fn call(
     Extension(principal): Extension<Principal>,
     Json(mut body): Json,
 ) -> Response {
-    let arguments = match body["arguments"].take() {
-        Value::Null => json!({}),
-        arguments @ Value::Object(_) => arguments,
-        _ => {
+    let arguments = match body.get_mut("arguments").map(Value::take) {
+        None | Some(Value::Null) => json!({}),
+        Some(arguments @ Value::Object(_)) => arguments,
+        Some(_) => {
             return error(
                 StatusCode::BAD_REQUEST,
                 "must be an object",

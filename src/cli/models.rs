@@ -57,8 +57,8 @@ async fn list(client: Client) -> Result<Vec<Value>> {
 
 async fn ask(hub: &Remote) -> Result<Vec<Value>> {
     match hub.rest("GET", "/v1/models", None).await? {
-        (200, mut answer) => match answer["data"].take() {
-            Value::Array(models) => Ok(models),
+        (200, mut answer) => match answer.get_mut("data").map(Value::take) {
+            Some(Value::Array(models)) => Ok(models),
             _ => bail!("the hub's answer is no list"),
         },
         (status, answer) => bail!(

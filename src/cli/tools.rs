@@ -121,8 +121,8 @@ fn read(file: &PathBuf) -> Result<Vec<Value>> {
     let shown = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let mut value = yaml::read(&text).with_context(|| format!("cannot use {shown}"))?;
-    match value["tools"].take() {
-        Value::Array(tools) => Ok(tools),
+    match value.get_mut("tools").map(Value::take) {
+        Some(Value::Array(tools)) => Ok(tools),
         _ => bail!("{shown} has no list \"tools\""),
     }
 }

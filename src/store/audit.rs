@@ -54,7 +54,7 @@ const ADD: Statement = Statement {
     attempted: "write the audit record",
     sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
                              outcome, took, request)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 };
 /// An absent value stands as the smallest number or an empty text, so that one
 /// statement does for every filter.

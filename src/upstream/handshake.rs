@@ -156,9 +156,9 @@ pub(super) fn read_error(raw: &str) -> RpcError {
         .to_owned();
     let code = error["code"].as_i64().unwrap_or(code::INTERNAL);
     let read = RpcError::new(code, message);
-    match error["data"].take() {
-        Value::Null => read,
-        data => read.with(data),
+    match error.get_mut("data").map(Value::take) {
+        None | Some(Value::Null) => read,
+        Some(data) => read.with(data),
     }
 }
 

@@ -124,7 +124,7 @@ async fn read(live: &Live, list: &List) -> Result<Vec<Value>, Error> {
                 )));
             }
         };
-        if let Value::Array(found) = page[list.member].take() {
+        if let Some(Value::Array(found)) = page.get_mut(list.member).map(Value::take) {
             entries.extend(found.into_iter().take(MAX - entries.len()));
         }
         let next = page["nextCursor"].as_str().map(str::to_owned);
