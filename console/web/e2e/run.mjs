@@ -42,6 +42,7 @@ const tests = {
     await page.locator('[data-tool=get_user_daily_limit]').waitFor();
     // 3: gets it wrong once, sees the program's own words, corrects it in place.
     await page.goto(`${hub.url}/servers`);
+    await page.getByRole('heading', { name: 'Nothing is connected yet' }).waitFor();
     await page.keyboard.press('n');
     await pasteInto(page, 'ls /no/such/place');
     await page.getByRole('button', { name: 'Test' }).click();
