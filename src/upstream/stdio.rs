@@ -31,6 +31,8 @@ use crate::{
 /// How long a program gets to end by itself, and again after it was told to.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How much of what a program complains is kept.
+/// As much of a line of stderr is kept in the log.
+const LONGEST_LINE: usize = 1024;
 const COMPLAINTS: usize = 4096;
 /// Variables that a program gets from us: none of them holds a secret.
 const PASSED_ON: [&str; 12] = [
@@ -234,21 +236,28 @@ async fn keep_complaints(
         drop(kept);
         log_lines(&buffer[..count], &mut line, &log);
     }
+    log_line(&mut line, &log);
 }
 
-/// Whole lines of `chunk` go to the log; the rest stays in `line`.
+/// Whole lines of `chunk` go to the log; the rest stays in `line`. Of a line that
+/// does not end only the beginning is looked at: a program may write without end.
 fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) {
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-        line.extend_from_slice(piece);
-        if piece.ends_with(b"\n") || line.len() > COMPLAINTS {
-            let text = String::from_utf8_lossy(line);
-            let clean: String = text.chars().filter(|c| !c.is_control()).collect();
-            if !clean.trim().is_empty() {
-                log.said(clean.trim_end());
-            }
-            line.clear();
+        let room = LONGEST_LINE - line.len();
+        line.extend_from_slice(&piece[..room.min(piece.len())]);
+        if piece.ends_with(b"\n") {
+            log_line(line, log);
         }
     }
+}
+
+fn log_line(line: &mut Vec<u8>, log: &Log) {
+    let text = String::from_utf8_lossy(line);
+    let clean: String = text.chars().filter(|c| !c.is_control()).collect();
+    if !clean.trim().is_empty() {
+        log.said(clean.trim_end());
+    }
+    line.clear();
 }
 
 /// Waits for the end of the program, or brings it about.
