@@ -31,9 +31,9 @@ use crate::{
 /// How long a program gets to end by itself, and again after it was told to.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How much of what a program complains is kept.
+const COMPLAINTS: usize = 4096;
 /// As much of a line of stderr is kept in the log.
 const LONGEST_LINE: usize = 1024;
-const COMPLAINTS: usize = 4096;
 /// Variables that a program gets from us: none of them holds a secret.
 const PASSED_ON: [&str; 12] = [
     "HOME",
