@@ -5,6 +5,7 @@ mod redact;
 
 use std::{
     future::ready,
+    mem,
     net::IpAddr,
     sync::{
         Arc,
@@ -29,7 +30,7 @@ pub use redact::redacted;
 /// Calls that wait to be written; one more is lost, and counted.
 const QUEUE: usize = 16_384;
 /// Calls that are written together.
-const BATCH: usize = 1024;
+const BATCH: usize = 4096;
 /// How long a call may wait for others.
 const SOON: Duration = Duration::from_millis(250);
 /// How soon a store that failed is tried again.
@@ -101,7 +102,9 @@ impl Audit {
 
     /// Notes a change; it is on disk when this returns.
     pub async fn record(&self, change: &Change<'_>) -> Result<(), store::Error> {
-        self.store.add_audit(&[change.row()]).await
+        self.store
+            .add_audit([change.row()].into_iter().collect())
+            .await
     }
 
     /// Notes a change that was refused, when there is time.
@@ -123,6 +126,15 @@ impl Audit {
     fn push(&self, item: Item) {
         if self.queue.try_send(item).is_err() {
             self.lost.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Item {
+    fn row(&self) -> AuditRow {
+        match self {
+            Self::Call(record) => call(record),
+            Self::Change(row) => AuditRow::clone(row),
         }
     }
 }
@@ -179,7 +191,7 @@ async fn keep(
             () = stop.cancelled() => break,
             () = time::sleep(TIDY) => (),
         }
-        if !audit.write(&mut batch).await {
+        if !audit.write(&mut batch, &tasks).await {
             // What waits meanwhile is bounded.
             let _stopped = time::timeout(AGAIN, stop.cancelled()).await;
         }
@@ -195,29 +207,31 @@ async fn keep(
     while let Ok(item) = items.try_recv() {
         batch.push(item);
     }
-    if !audit.write(&mut batch).await {
+    if !audit.write(&mut batch, &tasks).await {
         warn!("{} audit records could not be written", batch.len());
     }
 }
 
 impl Audit {
     /// Writes all of them; if that fails they are kept for the next time.
-    async fn write(&self, batch: &mut Vec<Item>) -> bool {
+    async fn write(&self, batch: &mut Vec<Item>, tasks: &Tasks) -> bool {
         if batch.is_empty() {
             return true;
         }
-        let row = |item: &Item| match item {
-            Item::Call(record) => call(record),
-            Item::Change(row) => AuditRow::clone(row),
+        // Those who wait for answers do not wait for this.
+        let items = mem::take(batch);
+        let prepared = tasks.blocking(move || {
+            let rows = items.iter().map(Item::row).collect();
+            (items, rows)
+        });
+        let Some((items, rows)) = prepared.await else {
+            return false;
         };
-        let rows: Vec<AuditRow> = batch.iter().map(row).collect();
-        match self.store.add_audit(&rows).await {
-            Ok(()) => {
-                batch.clear();
-                true
-            }
+        match self.store.add_audit(rows).await {
+            Ok(()) => true,
             Err(error) => {
-                warn!(%error, "{} audit records wait until the store takes them", batch.len());
+                warn!(%error, "{} audit records wait until the store takes them", items.len());
+                *batch = items;
                 false
             }
         }

@@ -25,7 +25,7 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
-pub use audit::{AuditFilter, AuditRow};
+pub use audit::{AuditFilter, AuditRow, AuditRows};
 pub use console::SessionRow;
 pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use limits::LimitRow;

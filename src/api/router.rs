@@ -103,7 +103,8 @@ impl Guarded {
             true => self.hub.identify(headers),
             false => access.identify(token.map(HeaderValue::as_bytes)),
         };
-        let by_cookie = || !shows_token && console::cookie(&self.hub, headers).is_some();
+        let by_cookie =
+            || takes_cookie && !shows_token && console::cookie(&self.hub, headers).is_some();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let principal = match identified {
             Ok(_) if !reads && by_cookie() && !headers.contains_key(routes::FROM_CONSOLE) => {

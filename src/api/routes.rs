@@ -1,6 +1,6 @@
 //! Every route and who may use it: one table. What is not in it is not there.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use axum::{
     Router,
@@ -177,9 +177,9 @@ pub struct Rule {
 /// A header that only a script of our own page can send.
 pub(super) const FROM_CONSOLE: &str = "x-maru-console";
 
-/// The rules, for the gate.
-#[derive(Clone, Debug)]
-pub(super) struct Rules(Arc<[Rule]>);
+/// The rules, for the gate: those of each path, found as the router finds it.
+#[derive(Clone)]
+pub(super) struct Rules(Arc<matchit::Router<Vec<Rule>>>);
 
 /// What the table says about a request.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ pub(super) fn build(hub: &Arc<Hub>) -> (Rules, Router) {
         router = router.route(rule.path, handler);
         rules.push(rule);
     }
-    (Rules(rules.into()), router.with_state(Arc::clone(hub)))
+    (Rules::new(rules), router.with_state(Arc::clone(hub)))
 }
 
 /// Every rule, to be looked at.
@@ -209,23 +209,38 @@ pub fn rules() -> Vec<Rule> {
 }
 
 impl Rules {
+    fn new(rules: Vec<Rule>) -> Self {
+        let mut paths: BTreeMap<&str, Vec<Rule>> = BTreeMap::new();
+        for rule in rules {
+            paths.entry(rule.path).or_default().push(rule);
+        }
+        let mut router = matchit::Router::new();
+        for (path, rules) in paths {
+            router.insert(path, rules).expect("the router took it too");
+        }
+        Self(Arc::new(router))
+    }
+
     /// The rule for a request. `HEAD` is a `GET` without its body.
     pub(super) fn find(&self, method: &Method, path: &str) -> Verdict<'_> {
         let method = if method == Method::HEAD { &GET } else { method };
-        // As the router: of two that fit, the one with the earlier fixed step.
-        let fitting = self.0.iter().filter(|it| fits(it.path, path));
-        let best = fitting.min_by_key(|it| shape(it.path));
-        let Some(best) = best else {
+        let Ok(found) = self.0.at(path) else {
             return Verdict::Nothing;
         };
-        let here = || self.0.iter().filter(|it| it.path == best.path);
-        match here().find(|it| it.method == *method) {
+        let here = found.value.iter();
+        match here.clone().find(|it| it.method == *method) {
             Some(rule) => Verdict::Rule(rule),
             None => {
-                let known: Vec<&str> = here().map(|it| it.method.as_str()).collect();
+                let known: Vec<&str> = here.map(|it| it.method.as_str()).collect();
                 Verdict::OtherMethods(known.join(", "))
             }
         }
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Rules")
     }
 }
 
@@ -311,53 +326,13 @@ fn route<H: Handler<T, Arc<Hub>>, T: 'static>(
     Route { rule, handler }
 }
 
-/// Whether `path` is one that `pattern` stands for.
-fn fits(pattern: &str, path: &str) -> bool {
-    let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
-    loop {
-        match (pattern.next(), path.next()) {
-            (None, None) => return true,
-            (Some(wanted), Some(step)) if wanted.starts_with("{*") => return !step.is_empty(),
-            (Some(wanted), Some(step)) if wanted.starts_with('{') && !step.is_empty() => (),
-            (Some(wanted), Some(step)) if wanted == step => (),
-            _ => return false,
-        }
-    }
-}
-
-/// Which steps are open: the least is the pattern that says most.
-fn shape(pattern: &str) -> Vec<u8> {
-    let open = |step: &str| match step {
-        step if step.starts_with("{*") => 2,
-        step => u8::from(step.starts_with('{')),
-    };
-    pattern.split('/').map(open).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_as_in_the_router() {
-        for (pattern, path, expected) in [
-            ("/mcp", "/mcp", true),
-            ("/mcp", "/mcp/", false),
-            ("/mcp", "//mcp", false),
-            ("/a/{x}", "/a/b", true),
-            ("/a/{x}", "/a/", false),
-            ("/a/{x}", "/a/b/c", false),
-            ("/a/{*x}", "/a/b/c", true),
-            ("/a/{*x}", "/a/", false),
-            ("/a/{*x}", "/a", false),
-        ] {
-            assert_eq!(fits(pattern, path), expected, "{pattern} {path}");
-        }
-    }
-
-    #[test]
     fn fixed_step_wins_over_an_open_one() {
-        let rules = Rules(rules().into());
+        let rules = Rules::new(rules());
         let path = |method: &Method, path: &str| match rules.find(method, path) {
             Verdict::Rule(rule) => rule.path,
             Verdict::OtherMethods(_) => "other",
@@ -373,7 +348,17 @@ mod tests {
             "/api/custom-tools/{name}"
         );
         assert_eq!(path(&Method::HEAD, "/healthz"), "/healthz");
-        assert_eq!(path(&GET, "/healthz/../api/tokens"), "nothing");
+        for nothing in [
+            "/healthz/../api/tokens",
+            "/mcp/",
+            "//mcp",
+            "/tools/",
+            "/api/calls/",
+            "/api/calls/1/2",
+        ] {
+            assert_eq!(path(&GET, nothing), "nothing", "{nothing}");
+        }
+        assert_eq!(path(&GET, "/tools/a/b"), "/tools/{*rest}");
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl Engine {
             "resources/templates/list" => list("resourceTemplates", |view| &view.templates),
             "completion/complete" => self.complete(context, params).await,
             "tools/call" | "prompts/get" | "resources/read" => {
-                return self.ask(context, method, params).await;
+                // On its own: what is around it is moved about before it runs.
+                return Box::pin(self.ask(context, method, params)).await;
             }
             _ => return Err(RpcError::method_not_found(method)),
         };

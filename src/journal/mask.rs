@@ -1,6 +1,10 @@
 //! Hiding what looks like a secret in JSON, also in JSON that was cut and in
 //! JSON inside a text.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 /// Stands for a secret.
 const MASK: &str = "***";
 
@@ -35,14 +39,26 @@ const PREFIXES: [&str; 11] = [
     "eyJhbGciOi",
 ];
 
+static SECRET: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&NAMES));
+static KNOWN: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&PREFIXES));
+
+/// Finds all of them in one walk.
+fn any_of(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::new(words).expect("few short words")
+}
+
 /// `text` with every value that looks like a secret replaced by `***`.
 pub fn masked(text: &str) -> String {
+    // Most texts have nothing to hide.
+    if !SECRET.is_match(&plain(text)) && !KNOWN.is_match(text) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('"') {
         let escaped = rest[..at].ends_with('\\');
         let (before, string) = rest.split_at(at + 1);
-        out.push_str(&without_known(before));
+        push_unknown(&mut out, before);
         let end = close(string, escaped);
         let (content, after) = string.split_at(end);
         rest = after;
@@ -57,7 +73,7 @@ pub fn masked(text: &str) -> String {
                 // JSON inside a text has its quotes escaped.
                 match content.contains("\\\"") {
                     true => out.push_str(&masked(content)),
-                    false => out.push_str(&without_known(content)),
+                    false => push_unknown(&mut out, content),
                 }
                 // The closing quote belongs to this string.
                 let quote = rest.len().min(if escaped { 2 } else { 1 });
@@ -71,7 +87,7 @@ pub fn masked(text: &str) -> String {
             }
         }
     }
-    out.push_str(&without_known(rest));
+    push_unknown(&mut out, rest);
     out
 }
 
@@ -116,36 +132,30 @@ fn is_secret_name(name: &str) -> bool {
     if name.len() > 100 {
         return false;
     }
-    let plain: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    NAMES.iter().any(|it| plain.contains(it)) && !HARMLESS.iter().any(|it| plain.contains(it))
+    let plain = plain(name);
+    SECRET.is_match(&plain) && !HARMLESS.iter().any(|it| plain.contains(it))
 }
 
-/// `text` without secrets that are known by how they begin.
-fn without_known(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, prefix)) = first_known(rest) {
-        let start = at + prefix.len();
-        let tail = &rest[start..];
+/// Letters and digits alone, however they are spelt.
+fn plain(text: &str) -> String {
+    let letters = text.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Appends `text` without secrets that are known by how they begin.
+fn push_unknown(out: &mut String, mut text: &str) {
+    while let Some(known) = KNOWN.find(text) {
+        let start = known.end();
+        let tail = &text[start..];
         let end = tail
             .find(|c: char| !c.is_ascii_alphanumeric() && !"-_.~+/=".contains(c))
             .unwrap_or(tail.len());
-        out.push_str(&rest[..start]);
+        out.push_str(&text[..start]);
         // Short ones are words.
         out.push_str(if end >= 12 { MASK } else { &tail[..end] });
-        rest = &tail[end..];
+        text = &tail[end..];
     }
-    out.push_str(rest);
-    out
-}
-
-fn first_known(text: &str) -> Option<(usize, &'static str)> {
-    let found = PREFIXES.iter().filter_map(|it| Some((text.find(it)?, *it)));
-    found.min_by_key(|(at, _)| *at)
+    out.push_str(text);
 }
 
 #[cfg(test)]
@@ -197,6 +207,14 @@ mod tests {
         );
         check("key ghp_0123456789abcdefXYZ.", "key ghp_***");
         check("a task-force, desk-top", "a task-force, desk-top");
+    }
+
+    #[test]
+    fn every_prefix_begins_a_secret() {
+        for prefix in PREFIXES {
+            let text = format!("가 {prefix}0123456789abcdef 나");
+            check(&text, &format!("가 {prefix}*** 나"));
+        }
     }
 
     #[test]

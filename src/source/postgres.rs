@@ -3,6 +3,7 @@
 //! A statement is checked by name, prepared by the server in a transaction that
 //! only reads, checked again by what the server found it to mean, and run as a
 //! sub-query that makes each row one JSON text. The transaction never commits.
+//! When it runs again, that it locks nothing else shows that it still means the same.
 
 mod address;
 mod catalogue;
@@ -21,14 +22,14 @@ use std::{
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio::time::{self, Instant};
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, types::Type};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Error, Limits, Parameters, Rows, Settings, statement::Statement};
 use crate::tasks::Tasks;
-use catalogue::Catalogue;
-use session::{Session, Shape};
+use catalogue::{Catalogue, Oid};
+use session::{Asked, LOCKED_AFTER, Session, Shape};
 
 pub use address::{Address, Server};
 
@@ -50,12 +51,22 @@ struct Inner {
     settings: Settings,
     tasks: Tasks,
     catalogue: Mutex<Option<(Instant, Arc<Catalogue>)>>,
-    /// What statements looked like when they were last run, to guess by.
-    shapes: Mutex<HashMap<String, Arc<Shape>>>,
+    /// Statements that ran.
+    known: Mutex<HashMap<String, Arc<Known>>>,
 }
 
-/// How many shapes are remembered.
-const SHAPES: usize = 256;
+/// How many statements are remembered.
+const KNOWN: usize = 256;
+
+/// A statement that ran. As long as it locks nothing else when it runs again, it
+/// means what it meant, and the server need not be asked beforehand.
+#[derive(Debug)]
+struct Known {
+    shape: Shape,
+    given: Vec<Type>,
+    catalogue: Arc<Catalogue>,
+    locked: Vec<Oid>,
+}
 
 impl Postgres {
     pub(super) fn open(
@@ -70,7 +81,7 @@ impl Postgres {
             settings,
             tasks: tasks.clone(),
             catalogue: Mutex::default(),
-            shapes: Mutex::default(),
+            known: Mutex::default(),
         });
         tasks.spawn(keep(Arc::downgrade(&inner), tasks.stop()));
         Ok(Self(inner))
@@ -100,40 +111,48 @@ impl Postgres {
         let client = self.client().await?;
         let catalogue = self.catalogue(&client).await?;
         guard::names(statement, &catalogue)?;
-        let session = Session::new(client, &self.0.tasks);
-        let read = async {
-            let guess = self.0.guess(&bound.sql).filter(|_| limits.rows > 0);
-            let begun = session
-                .begin(&bound.sql, &values, limits, guess.as_deref())
-                .await?;
-            let locked = begun.locked;
-            let catalogue = match guard::is_outdated(&catalogue, &locked) {
-                true => self.load(session.client()).await?,
-                false => catalogue,
-            };
-            guard::means(statement, &catalogue, &locked)?;
-            let prepared = begun.prepared;
-            let read = match begun.read {
-                Some(read) => read,
-                None => {
-                    session
-                        .read(prepared.sql(), &prepared.shape, &values, limits)
-                        .await
-                }
-            };
-            match &read {
-                Ok(_) => self.0.learn(&bound.sql, prepared.shape),
-                Err(_) => self.0.forget(&bound.sql),
-            }
-            read
+        let mut session = Session::new(client, &self.0.tasks);
+        let asked = Asked {
+            sql: &bound.sql,
+            values: &values,
+            limits,
         };
-        let read = read.await;
-        // A statement that was stopped half-way takes its connection with it.
-        if !matches!(&read, Ok((_, false)) | Err(Error::TooSlow)) {
-            session.close();
+        if let Some(known) = self.0.known(&asked, &catalogue) {
+            let read = session
+                .read_at_once(&asked, &known.shape, &known.locked)
+                .await;
+            match session.end(read) {
+                Ok(Some(rows)) => return Ok(rows),
+                Err(Error::TooSlow) => return Err(Error::TooSlow),
+                // Tables have changed since: what it means is asked again.
+                Ok(None) | Err(_) => self.0.forget(asked.sql),
+            }
+            session = Session::new(self.client().await?, &self.0.tasks);
         }
-        read.map(|(rows, _)| rows)
-            .map_err(|error| statement.place(error, &bound))
+        let read = self.read(&session, statement, &asked, catalogue).await;
+        let rows = session.end(read);
+        rows.map_err(|error| statement.place(error, &bound))
+    }
+
+    /// Runs a statement once the server has said what it means.
+    async fn read(
+        &self,
+        session: &Session,
+        statement: &Statement,
+        asked: &Asked<'_>,
+        mut catalogue: Arc<Catalogue>,
+    ) -> Result<(Rows, bool), Error> {
+        let begun = session.begin(asked).await?;
+        if guard::is_outdated(&catalogue, &begun.locked) {
+            catalogue = self.load(session.client()).await?;
+        }
+        guard::means(statement, &catalogue, &begun.locked)?;
+        let read = session.read(asked, &begun.shape).await?;
+        if read.1 && begun.shape.is_plain() {
+            let locked = session.locked(LOCKED_AFTER).await?;
+            self.0.learn(asked, begun.shape, catalogue, locked);
+        }
+        Ok(read)
     }
 
     async fn client(&self) -> Result<Object, Error> {
@@ -142,8 +161,8 @@ impl Postgres {
 
     /// A picture of the catalogue that is fresh enough.
     async fn catalogue(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
-        match self.0.known() {
-            Some(known) => Ok(known),
+        match self.0.fresh() {
+            Some(fresh) => Ok(fresh),
             None => self.load(client).await,
         }
     }
@@ -164,30 +183,35 @@ impl Postgres {
 }
 
 impl Inner {
-    /// The shape that a statement had when it was last run.
-    fn guess(&self, sql: &str) -> Option<Arc<Shape>> {
-        self.shapes().get(sql).cloned()
+    /// What is known of a statement that ran since the catalogue was last read.
+    fn known(&self, asked: &Asked<'_>, catalogue: &Arc<Catalogue>) -> Option<Arc<Known>> {
+        let known = self.statements().get(asked.sql).cloned();
+        known.filter(|it| Arc::ptr_eq(&it.catalogue, catalogue) && it.given == asked.given())
     }
 
-    fn learn(&self, sql: &str, shape: Shape) {
-        let mut shapes = self.shapes();
-        if shapes.get(sql).is_none_or(|it| **it != shape) {
-            if shapes.len() >= SHAPES {
-                shapes.clear();
-            }
-            shapes.insert(sql.to_owned(), Arc::new(shape));
+    fn learn(&self, asked: &Asked<'_>, shape: Shape, catalogue: Arc<Catalogue>, locked: Vec<Oid>) {
+        let known = Known {
+            shape,
+            given: asked.given(),
+            catalogue,
+            locked,
+        };
+        let mut statements = self.statements();
+        if statements.len() >= KNOWN {
+            statements.clear();
         }
+        statements.insert(asked.sql.to_owned(), Arc::new(known));
     }
 
     fn forget(&self, sql: &str) {
-        self.shapes().remove(sql);
+        self.statements().remove(sql);
     }
 
-    fn shapes(&self) -> MutexGuard<'_, HashMap<String, Arc<Shape>>> {
-        self.shapes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn statements(&self) -> MutexGuard<'_, HashMap<String, Arc<Known>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> Option<Arc<Catalogue>> {
+    fn fresh(&self) -> Option<Arc<Catalogue>> {
         let kept = self
             .catalogue
             .lock()

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::Limits;
+use crate::mcp::members;
 
 /// The rows of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,15 @@ pub struct Rows {
     pub count: usize,
     /// Whether the database had more than the limits let through.
     pub truncated: bool,
+}
+
+impl Rows {
+    /// Whether the first row has the columns, all of them, in their order.
+    pub(super) fn has_columns(&self) -> bool {
+        let row = members(self.json.trim_start_matches('['));
+        let names = row.into_iter().flatten().map(|(name, _)| name);
+        self.count == 0 || names.eq(self.columns.iter().map(String::as_str))
+    }
 }
 
 /// Rows as they come, kept within the limits.

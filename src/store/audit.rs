@@ -1,6 +1,8 @@
 //! Who did what: rows are added, and the oldest go; none is changed.
 
-use super::{Cause, Error, Row, Statement, Store};
+use std::sync::LazyLock;
+
+use super::{Cause, Error, Row, Statement, Store, Value};
 
 /// One thing that was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,26 @@ pub struct AuditRow {
     pub request: String,
 }
 
+/// Rows as they go into the store.
+#[derive(Debug)]
+pub struct AuditRows(Vec<(Statement, Vec<Value>)>);
+
+impl FromIterator<AuditRow> for AuditRows {
+    fn from_iter<T: IntoIterator<Item = AuditRow>>(rows: T) -> Self {
+        let [one, group] = ADD.each_ref().map(|sql| add(sql));
+        let mut rows = rows.into_iter().map(AuditRow::values);
+        let mut work = Vec::new();
+        loop {
+            let some: Vec<_> = rows.by_ref().take(GROUP).collect();
+            if some.len() < GROUP {
+                work.extend(some.into_iter().map(|it| (one, it.into())));
+                return Self(work);
+            }
+            work.push((group, some.into_iter().flatten().collect()));
+        }
+    }
+}
+
 /// Which rows are wanted; what is absent does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
@@ -50,12 +72,10 @@ pub struct AuditFilter {
     pub limit: i64,
 }
 
-const ADD: Statement = Statement {
-    attempted: "write the audit record",
-    sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
-                             outcome, took, request)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-};
+/// Rows that one statement adds, where there are so many: each costs less.
+const GROUP: usize = 50;
+const COLUMNS: usize = 10;
+static ADD: LazyLock<[String; 2]> = LazyLock::new(|| [1, GROUP].map(insert));
 /// An absent value stands as the smallest number or an empty text, so that one
 /// statement does for every filter.
 const LIST: Statement = Statement {
@@ -70,7 +90,11 @@ const LIST: Statement = Statement {
 };
 const EXPIRE: Statement = Statement {
     attempted: "remove old audit records",
-    sql: "DELETE FROM audit WHERE at < $1 RETURNING 1",
+    // Rows stand in order of time; those before the first that stays go.
+    sql: "DELETE FROM audit WHERE id < coalesce(
+            (SELECT id FROM audit WHERE at >= $1 ORDER BY id LIMIT 1),
+            (SELECT max(id) + 1 FROM audit))
+          RETURNING 1",
 };
 const SHORTEN: Statement = Statement {
     attempted: "remove old audit records",
@@ -79,23 +103,8 @@ const SHORTEN: Statement = Statement {
 
 impl Store {
     /// Adds all of `rows`, or none. They are on disk when this returns.
-    pub async fn add_audit(&self, rows: &[AuditRow]) -> Result<(), Error> {
-        let add = |row: &AuditRow| {
-            let values = vec![
-                row.at.into(),
-                row.principal.as_str().into(),
-                row.origin.as_str().into(),
-                row.client.as_deref().into(),
-                row.action.as_str().into(),
-                row.target.as_str().into(),
-                row.arguments.as_str().into(),
-                row.outcome.as_str().into(),
-                row.took.into(),
-                row.request.as_str().into(),
-            ];
-            (ADD, values)
-        };
-        self.run_all(ADD, rows.iter().map(add).collect()).await
+    pub async fn add_audit(&self, rows: AuditRows) -> Result<(), Error> {
+        self.run_all(add(&ADD[0]), rows.0).await
     }
 
     /// The newest rows that fit, newest first.
@@ -120,6 +129,43 @@ impl Store {
         self.run(SHORTEN, vec![most.into()]).await?;
         Ok(())
     }
+}
+
+impl AuditRow {
+    fn values(self) -> [Value; COLUMNS] {
+        [
+            self.at.into(),
+            self.principal.into(),
+            self.origin.into(),
+            self.client.into(),
+            self.action.into(),
+            self.target.into(),
+            self.arguments.into(),
+            self.outcome.into(),
+            self.took.into(),
+            self.request.into(),
+        ]
+    }
+}
+
+fn add(sql: &'static str) -> Statement {
+    let attempted = "write the audit records";
+    Statement { attempted, sql }
+}
+
+/// The statement that adds `rows` rows.
+fn insert(rows: usize) -> String {
+    let places = |row: usize| {
+        let numbers = (1..=COLUMNS).map(|column| format!("${}", row * COLUMNS + column));
+        format!("({})", numbers.collect::<Vec<_>>().join(", "))
+    };
+    let places: Vec<String> = (0..rows).map(places).collect();
+    format!(
+        "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
+                            outcome, took, request)
+         VALUES {}",
+        places.join(", ")
+    )
 }
 
 impl TryFrom<Row> for AuditRow {

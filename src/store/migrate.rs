@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     step!("007_tool_rate"),
     step!("008_audit"),
     step!("009_console"),
+    step!("010_audit_index"),
 ];
 
 /// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.

@@ -3,7 +3,7 @@
 use std::{panic, path::PathBuf, sync::Arc, time::Duration};
 
 use rusqlite::{
-    Connection, ErrorCode, TransactionBehavior, params_from_iter,
+    Connection, ErrorCode, Statement, TransactionBehavior, params_from_iter,
     types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef},
 };
 use tokio::{
@@ -62,8 +62,11 @@ impl Sqlite {
         blocking(move || {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for (sql, values) in &work {
-                run(&transaction, sql, values)?;
+            for alike in work.chunk_by(|one, next| one.0 == next.0) {
+                let mut statement = transaction.prepare_cached(alike[0].0)?;
+                for (_, values) in alike {
+                    read(&mut statement, values)?;
+                }
             }
             Ok(transaction.commit()?)
         })
@@ -110,6 +113,10 @@ fn is_busy(cause: &Cause) -> bool {
 
 fn run(connection: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Row>, Cause> {
     let mut statement = connection.prepare_cached(sql)?;
+    read(&mut statement, values)
+}
+
+fn read(statement: &mut Statement<'_>, values: &[Value]) -> Result<Vec<Row>, Cause> {
     let width = statement.column_count();
     let rows = statement.query_map(params_from_iter(values), |row| {
         let cells: rusqlite::Result<Vec<Value>> = (0..width).map(|at| row.get(at)).collect();

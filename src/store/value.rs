@@ -75,6 +75,18 @@ impl From<&str> for Value {
     }
 }
 
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(text: Option<String>) -> Self {
+        text.map_or(Self::Null, Self::Text)
+    }
+}
+
 impl From<Option<&str>> for Value {
     fn from(text: Option<&str>) -> Self {
         text.map_or(Self::Null, Self::from)

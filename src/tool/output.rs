@@ -57,10 +57,15 @@ fn with_structure(value: &impl Serialize, is_error: bool) -> String {
 
 /// A result with this text and this structure, which is JSON already.
 pub fn written(text: &str, structure: &str, is_error: bool) -> String {
-    let text = Value::from(text);
+    let text = quoted(text);
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"structuredContent\":{structure},\"isError\":{is_error}}}"
     )
+}
+
+/// A text as JSON. May be long: no [`Value`] is made of it.
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a text is JSON")
 }
 
 /// A result with this text, and this JSON in a structure as `result`; twice the
@@ -76,19 +81,18 @@ pub fn value(text: &str, json: &str) -> String {
 
 /// A result that is only text.
 pub fn text_only(text: &str, is_error: bool) -> String {
-    json!({"content": [{"type": "text", "text": text}], "isError": is_error}).to_string()
+    let text = quoted(text);
+    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}}}")
 }
 
 /// Appends JSON as the inside of a string. It has no control characters, so
 /// quotes and backslashes are all there is to escape.
 fn push_escaped(text: &mut String, json: &str) {
     let mut done = 0;
-    for (at, byte) in json.bytes().enumerate() {
-        if matches!(byte, b'"' | b'\\') {
-            text.push_str(&json[done..at]);
-            text.push('\\');
-            done = at;
-        }
+    for at in memchr::memchr2_iter(b'"', b'\\', json.as_bytes()) {
+        text.push_str(&json[done..at]);
+        text.push('\\');
+        done = at;
     }
     text.push_str(&json[done..]);
 }

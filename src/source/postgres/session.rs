@@ -25,13 +25,16 @@ use crate::{
     tasks::Tasks,
 };
 
-/// What the transaction may have left behind, though it was rolled back. Temporary
-/// tables, cursors, listening and sequences end with it, or cannot be reached by a
-/// query at all.
-const CLEAN: &str = "ROLLBACK; RESET ALL; SELECT pg_catalog.pg_advisory_unlock_all()";
+/// What the transaction may have left behind, though it was rolled back. Settings,
+/// temporary tables, cursors, listening and sequences end with it, or cannot be
+/// reached by a query at all.
+const CLEAN: &str = "ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()";
 const LOCKED: &str = "SELECT DISTINCT l.relation FROM pg_catalog.pg_lock_status() l \
     JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind NOT IN ('i', 'I', 'c') \
     WHERE l.pid = pg_catalog.pg_backend_pid()";
+/// All that is locked once a statement has run: partitions and indexes too.
+pub(super) const LOCKED_AFTER: &str = "SELECT l.relation FROM pg_catalog.pg_lock_status() l \
+    WHERE l.pid = pg_catalog.pg_backend_pid() AND l.relation IS NOT NULL";
 /// How long a server may take to clean up or to hear that a query is to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -43,26 +46,34 @@ pub(super) struct Session {
     tasks: Tasks,
 }
 
-/// A statement that the server has understood.
+/// A statement with its values, to be run within limits.
 #[derive(Debug)]
-pub(super) struct Prepared {
-    sql: String,
-    pub(super) shape: Shape,
+pub(super) struct Asked<'a> {
+    pub(super) sql: &'a str,
+    pub(super) values: &'a [&'a Value],
+    pub(super) limits: Limits,
 }
 
 /// What goes into a statement and comes out of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Shape {
     parameters: Vec<Type>,
     columns: Vec<String>,
+    /// Whether columns are called otherwise than the statement calls them.
+    renamed: bool,
 }
 
-/// What came of beginning: the statement, the relations it means, and its rows
-/// if they were asked for on a guess that was right.
+/// What came of beginning: the shape of the statement, and the relations it means.
 pub(super) struct Begun {
-    pub(super) prepared: Prepared,
+    pub(super) shape: Shape,
     pub(super) locked: Vec<Oid>,
-    pub(super) read: Option<Result<(Rows, bool), Error>>,
+}
+
+impl Asked<'_> {
+    /// The types that its values are given with.
+    pub(super) fn given(&self) -> Vec<Type> {
+        self.values.iter().map(|it| given_type(it)).collect()
+    }
 }
 
 impl Session {
@@ -81,79 +92,75 @@ impl Session {
     }
 
     /// Begins the transaction and has the server read the statement; says which
-    /// relations it means. With a `guess` at its shape, its rows are asked for in
-    /// the same breath; whoever may not see them throws them away.
-    pub(super) async fn begin(
-        &self,
-        sql: &str,
-        values: &[&Value],
-        limits: Limits,
-        guess: Option<&Shape>,
-    ) -> Result<Begun, Error> {
-        let begin = begin(limits);
-        let types: Vec<Type> = values.iter().map(|it| given_type(it)).collect();
+    /// relations it means.
+    pub(super) async fn begin(&self, asked: &Asked<'_>) -> Result<Begun, Error> {
+        let begin = begin(asked.limits);
+        let types = asked.given();
         let client = self.client();
-        let read = async {
-            match guess {
-                Some(guess) => Some(self.read(sql, guess, values, limits).await),
-                None => None,
-            }
-        };
         let look = client.prepare_cached(LOCKED).await.map_err(error::own)?;
-        // All go out at once; the server takes them in this order, so the look at
-        // the locks comes before the rows are read.
-        let (begun, prepared, locked, read) = tokio::join!(
+        // All go out at once; the server takes them in this order.
+        let (begun, prepared, locked) = tokio::join!(
             biased;
             client.batch_execute(&begin),
-            client.prepare_typed(sql, &types),
-            self.locked(&look),
-            read
+            client.prepare_typed(asked.sql, &types),
+            self.look(&look),
         );
         begun.map_err(error::own)?;
         let (statement, locked) = match prepared {
-            Err(error) if !values.is_empty() && lacks_types(&error) => {
-                let statement = self.prepare_again(sql, values, &begin).await?;
-                (statement, self.locked(&look).await?)
+            Err(error) if !types.is_empty() && lacks_types(&error) => {
+                let statement = self.prepare_again(asked, &begin).await?;
+                (statement, self.look(&look).await?)
             }
             prepared => (prepared.map_err(error::prepared)?, locked?),
         };
-        let names = statement.columns().iter().map(tokio_postgres::Column::name);
-        let shape = Shape {
-            columns: distinct(names, MAX_NAME),
-            parameters: statement.params().to_vec(),
-        };
-        Ok(Begun {
-            read: read.filter(|_| guess == Some(&shape)),
-            prepared: Prepared {
-                sql: sql.to_owned(),
-                shape,
-            },
-            locked,
-        })
+        let shape = Shape::of(&statement);
+        Ok(Begun { shape, locked })
+    }
+
+    /// Begins the transaction and reads a statement of a known shape, in one
+    /// breath; no rows if it locks anything but what is `known`, or has other columns.
+    pub(super) async fn read_at_once(
+        &self,
+        asked: &Asked<'_>,
+        shape: &Shape,
+        known: &[Oid],
+    ) -> Result<(Option<Rows>, bool), Error> {
+        let begin = begin(asked.limits);
+        let look = self.client().prepare_cached(LOCKED_AFTER);
+        let look = look.await.map_err(error::own)?;
+        let (begun, read, locked) = tokio::join!(
+            biased;
+            self.client().batch_execute(&begin),
+            self.read(asked, shape),
+            self.look(&look),
+        );
+        begun.map_err(error::own)?;
+        let (rows, done) = read?;
+        let same = locked?.iter().all(|it| known.contains(it)) && rows.has_columns();
+        Ok((same.then_some(rows), done))
     }
 
     /// The same with the types that the values have by themselves.
-    async fn prepare_again(
-        &self,
-        sql: &str,
-        values: &[&Value],
-        begin: &str,
-    ) -> Result<Statement, Error> {
-        let types: Vec<Type> = values.iter().map(|it| own_type(it)).collect();
+    async fn prepare_again(&self, asked: &Asked<'_>, begin: &str) -> Result<Statement, Error> {
+        let types: Vec<Type> = asked.values.iter().map(|it| own_type(it)).collect();
         let again = format!("ROLLBACK; {begin}");
         self.client()
             .batch_execute(&again)
             .await
             .map_err(error::own)?;
         self.client()
-            .prepare_typed(sql, &types)
+            .prepare_typed(asked.sql, &types)
             .await
             .map_err(error::prepared)
     }
 
-    /// The relations that the server locked so far: those that the statement
-    /// means.
-    async fn locked(&self, look: &Statement) -> Result<Vec<Oid>, Error> {
+    /// The relations that the server locked so far.
+    pub(super) async fn locked(&self, sql: &str) -> Result<Vec<Oid>, Error> {
+        let look = self.client().prepare_cached(sql).await;
+        self.look(&look.map_err(error::own)?).await
+    }
+
+    async fn look(&self, look: &Statement) -> Result<Vec<Oid>, Error> {
         let rows = self.client().query(look, &[]).await;
         let rows = rows.map_err(error::own)?;
         rows.iter()
@@ -164,19 +171,17 @@ impl Session {
     /// The rows, and whether the server sent all that it had to.
     pub(super) async fn read(
         &self,
-        sql: &str,
+        asked: &Asked<'_>,
         shape: &Shape,
-        values: &[&Value],
-        limits: Limits,
     ) -> Result<(Rows, bool), Error> {
-        let mut collector = Collector::new(shape.columns.clone(), limits);
-        if limits.rows == 0 {
+        let mut collector = Collector::new(shape.columns.clone(), asked.limits);
+        if asked.limits.rows == 0 {
             return Ok((collector.finish(), true));
         }
-        let texts: Vec<Text<'_>> = values.iter().map(|it| Text(it)).collect();
+        let texts: Vec<Text<'_>> = asked.values.iter().map(|it| Text(it)).collect();
         let texts = texts.iter().map(|it| it as &(dyn ToSql + Sync));
         let values = texts.zip(shape.parameters.iter().cloned());
-        let sql = shape.as_json(sql, limits);
+        let sql = shape.as_json(asked.sql, asked.limits);
         let rows = self
             .client()
             .query_typed_raw(&sql, values)
@@ -184,11 +189,11 @@ impl Session {
             .map_err(error::run)?;
         let mut rows = pin!(rows);
         while let Some(row) = rows.try_next().await.map_err(error::run)? {
-            let (fits, text): (bool, &str) = (get(&row, 0)?, get(&row, 1)?);
-            if !fits {
+            let text: Option<&str> = row.try_get(0).map_err(error::own)?;
+            if text.is_none() {
                 collector.cut();
             }
-            if !fits || !collector.push(text) {
+            if !text.is_some_and(|it| collector.push(it)) {
                 let done = rows.try_next().await.map_err(error::run)?.is_none();
                 return Ok((collector.finish(), done));
             }
@@ -196,9 +201,18 @@ impl Session {
         Ok((collector.finish(), true))
     }
 
+    /// The end of its use. A statement that was stopped half-way takes the
+    /// connection with it.
+    pub(super) fn end<T>(self, read: Result<(T, bool), Error>) -> Result<T, Error> {
+        if !matches!(&read, Ok((_, false)) | Err(Error::TooSlow)) {
+            self.close();
+        }
+        read.map(|(rows, _)| rows)
+    }
+
     /// Hands the connection back as it was, once the server has cleaned up;
     /// nobody waits for that. If it cannot be done, the connection is closed.
-    pub(super) fn close(mut self) {
+    fn close(mut self) {
         let tasks = self.tasks.clone();
         tasks.spawn(async move {
             let cleaned = time::timeout(PATIENCE, self.client().batch_execute(CLEAN)).await;
@@ -228,13 +242,6 @@ async fn stop(token: CancelToken) {
     let _ = time::timeout(PATIENCE, token.cancel_query(NoTls)).await;
 }
 
-fn get<'a, T>(row: &'a tokio_postgres::Row, at: usize) -> Result<T, Error>
-where
-    T: tokio_postgres::types::FromSql<'a>,
-{
-    row.try_get(at).map_err(error::own)
-}
-
 /// A transaction that only reads, with the deadlines of this use.
 fn begin(limits: Limits) -> String {
     let timeout = limits.timeout.as_millis().max(1);
@@ -259,14 +266,22 @@ fn lacks_types(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|it| states.contains(it))
 }
 
-impl Prepared {
-    /// The text that was prepared.
-    pub(super) fn sql(&self) -> &str {
-        &self.sql
-    }
-}
-
 impl Shape {
+    fn of(statement: &Statement) -> Self {
+        let names = || statement.columns().iter().map(tokio_postgres::Column::name);
+        let columns = distinct(names(), MAX_NAME);
+        Self {
+            renamed: !columns.iter().map(String::as_str).eq(names()),
+            columns,
+            parameters: statement.params().to_vec(),
+        }
+    }
+
+    /// Whether the statement itself says what its columns are called.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.renamed
+    }
+
     /// A statement of this shape as a sub-query whose rows are JSON texts; only a query can
     /// stand there. A row that is longer than the whole answer may be is left
     /// out by the server.
@@ -280,17 +295,14 @@ impl Shape {
             .iter()
             .map(|it| format!("\"{}\"", it.replace('"', "\"\"")));
         let names: Vec<String> = names.collect();
-        let names = names.join(",");
-        let names = if names.is_empty() {
-            names
-        } else {
-            format!("({names})")
+        let names = match self.renamed {
+            true => format!("({})", names.join(",")),
+            false => String::new(),
         };
         let (most, bytes) = (limits.rows + 1, limits.bytes);
         format!(
-            "SELECT pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes}, \
-             CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
-             THEN j ELSE '' END FROM (SELECT pg_catalog.row_to_json({query})::pg_catalog.text AS j \
+            "SELECT CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
+             THEN j END FROM (SELECT pg_catalog.row_to_json({query})::pg_catalog.text AS j \
              FROM (\n{sql}\n) AS {query}{names} LIMIT {most}) AS _r"
         )
     }

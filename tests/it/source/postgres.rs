@@ -364,6 +364,9 @@ async fn statement_that_ran_before_is_read_as_it_is_now() {
             "[{\"a\":1,\"c\":\"new\"}]"
         );
     }
+    change("ALTER TABLE t RENAME COLUMN c TO d");
+    let renamed = rows(&source, "SELECT * FROM t").await.unwrap();
+    assert_eq!(renamed.columns, ["a", "d"]);
     // The same words mean something else now, and what they mean is not offered.
     change(
         "CREATE SCHEMA maru AUTHORIZATION maru; CREATE VIEW maru.t AS SELECT * FROM public.hidden",
@@ -384,7 +387,8 @@ async fn statement_that_ran_before_is_read_as_it_is_now() {
         assert!(refused.is_err(), "{refused:?}");
         assert_eq!(json(&moved, "SELECT a FROM public.t").await, "[{\"a\":1}]");
     }
-    change("DROP VIEW v; DROP TABLE public.t");
-    assert!(rows(&source, "SELECT * FROM t").await.is_err());
+    change("DROP SCHEMA maru CASCADE; DROP VIEW v; DROP TABLE public.t");
+    let gone = rows(&source, "SELECT * FROM t").await;
+    assert!(gone.is_err(), "{gone:?}");
     tasks.close().await;
 }
