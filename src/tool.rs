@@ -23,7 +23,7 @@ pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
 pub use peer::{Inputs, Peer};
-pub use quota::{Quota, Target};
+pub use quota::{Quota, Target, TooMany};
 pub use seen::{Seen, may_use};
 pub use switches::Switches;
 pub use unknown::no_resource;

@@ -9,6 +9,7 @@ use super::{openai, routes::Rule};
 use crate::{
     access::{Access, Denied, Principal, Role},
     downstream::http::reply,
+    tool::TooMany,
 };
 
 /// In the form of the door that was knocked at.
@@ -71,6 +72,15 @@ pub(super) fn nothing_here(path: &str) -> Response {
         StatusCode::NOT_FOUND,
         "nothing is here; MCP clients use /mcp or /sse, OpenAI clients /v1",
     )
+}
+
+/// 429: not now.
+pub(super) fn too_many(path: &str, refused: &TooMany) -> Response {
+    let mut response = plain(path, StatusCode::TOO_MANY_REQUESTS, &refused.why);
+    let seconds = refused.wait.as_secs().saturating_add(1);
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 /// Says how to come in (RFC 6750), and where tokens are given out (RFC 9728).

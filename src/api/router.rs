@@ -41,6 +41,8 @@ struct Admitted {
     principal: Option<Principal>,
     /// The rule of a change, which is noted.
     change: Option<Rule>,
+    /// Whether it counts against the limits of who asks.
+    counted: bool,
 }
 
 type Answer = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
@@ -90,6 +92,7 @@ impl Guarded {
             return Ok(Admitted {
                 principal: None,
                 change: None,
+                counted: false,
             });
         }
         let headers = request.headers();
@@ -119,6 +122,7 @@ impl Guarded {
             Verdict::Rule(rule) if rule.admits(&principal) => Ok(Admitted {
                 principal: Some(principal),
                 change: rule.is_change().then(|| rule.clone()),
+                counted: rule.counted,
             }),
             Verdict::Rule(_) if token.is_none() => {
                 Err(refusal::unauthorized(path, access, &Denied::Missing).into())
@@ -154,9 +158,9 @@ impl Guarded {
                     .boxed(),
             );
         }
-        if request.method() == Method::POST && request.uri().path() == "/v1/chat/completions" {
-            let hub = Arc::clone(&self.hub);
-            return Either::Left(openai::post_known(hub, principal, request).map(Ok).boxed());
+        if admitted.counted {
+            let model = self.clone().count_and_pass(principal, request);
+            return Either::Left(model.boxed());
         }
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(principal.clone());
@@ -171,6 +175,25 @@ impl Guarded {
             return Either::Left(made.map(Ok).boxed());
         }
         Either::Right(self.router.clone().call(request))
+    }
+
+    /// Passes a request on that is one of so many a day or a minute.
+    async fn count_and_pass(
+        mut self,
+        principal: Principal,
+        request: Request<Incoming>,
+    ) -> Result<Response, Infallible> {
+        let path = request.uri().path();
+        if let Err(refused) = self.hub.quota.count_request(principal.name()).await {
+            return Ok(refusal::too_many(path, &refused));
+        }
+        if path == "/v1/chat/completions" {
+            return Ok(openai::post_known(self.hub, principal, request).await);
+        }
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(principal);
+        request.extensions_mut().insert(Address(self.from));
+        self.router.call(request).await
     }
 
     /// Looks for the key and tries once more.

@@ -94,13 +94,21 @@ fn all() -> Vec<Route> {
             custom::restore,
         ),
         // Models, and the loop that lets them use tools.
-        agent(POST, "/v1/chat/completions", openai::post).filtered(),
+        agent(POST, "/v1/chat/completions", openai::post)
+            .filtered()
+            .counted(),
         agent(GET, "/v1/models", openai::list).filtered(),
         agent(GET, "/v1/models/{*name}", openai::show).filtered(),
-        agent(POST, "/v1/embeddings", openai::embed).filtered(),
+        agent(POST, "/v1/embeddings", openai::embed)
+            .filtered()
+            .counted(),
         reader(GET, "/api/models", openai::status),
-        agent(POST, "/generate", generate::plain).filtered(),
-        agent(POST, "/generate_with_mcp", generate::with_tools).filtered(),
+        agent(POST, "/generate", generate::plain)
+            .filtered()
+            .counted(),
+        agent(POST, "/generate_with_mcp", generate::with_tools)
+            .filtered()
+            .counted(),
         // Everyone has runs of their own.
         agent(GET, "/api/runs", runs::list).filtered(),
         agent(GET, "/api/runs/{id}", runs::show).filtered(),
@@ -172,6 +180,8 @@ pub struct Rule {
     /// Whether it shows a restricted token only what that is good for; others
     /// are closed to such tokens.
     filtered: bool,
+    /// Whether a request counts against the limits of who makes it.
+    pub(super) counted: bool,
 }
 
 /// A header that only a script of our own page can send.
@@ -275,6 +285,12 @@ impl Route {
         self.rule.filtered = true;
         self
     }
+
+    /// Each request costs someone something.
+    fn counted(mut self) -> Self {
+        self.rule.counted = true;
+        self
+    }
 }
 
 fn everyone<H: Handler<T, Arc<Hub>>, T: 'static>(
@@ -321,6 +337,7 @@ fn route<H: Handler<T, Arc<Hub>>, T: 'static>(
         path,
         needs,
         filtered: false,
+        counted: false,
     };
     let handler = on(filter, handler);
     Route { rule, handler }

@@ -15,22 +15,25 @@ pub fn members(text: &str) -> Option<Members<'_>> {
 /// The object in checked text without the members of these names; everything
 /// else stays as it was written.
 pub fn without<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
-    let Some(all) = members(text) else {
+    let Some(mut all) = members(text) else {
         return Cow::Borrowed(text);
     };
-    let (cut, kept): (Vec<_>, Vec<_>) = all.partition(|(name, _)| names.contains(&&**name));
-    if cut.is_empty() {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    for (name, raw) in kept {
+    let (mut out, mut cut) = (String::with_capacity(text.len()), false);
+    while let Some(member) = all.next_member() {
+        if names.contains(&&*member.name) {
+            cut = true;
+            continue;
+        }
         out.push(if out.is_empty() { '{' } else { ',' });
-        out.push_str(&serde_json::Value::from(&*name).to_string());
+        out.push_str(member.written);
         out.push(':');
-        out.push_str(raw);
+        out.push_str(member.value);
     }
     out.push_str(if out.is_empty() { "{}" } else { "}" });
-    Cow::Owned(out)
+    match cut {
+        true => Cow::Owned(out),
+        false => Cow::Borrowed(text),
+    }
 }
 
 /// The text of a JSON string, borrowed unless it has escapes.
@@ -48,23 +51,40 @@ pub struct Members<'a> {
     rest: &'a str,
 }
 
-impl<'a> Iterator for Members<'a> {
-    type Item = (Cow<'a, str>, Raw<'a>);
+struct Member<'a> {
+    name: Cow<'a, str>,
+    /// The name as JSON.
+    written: &'a str,
+    value: Raw<'a>,
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'a> Members<'a> {
+    fn next_member(&mut self) -> Option<Member<'a>> {
         let rest = self.rest.trim_ascii_start();
         let rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
         let end = string_end(rest.as_bytes())?;
-        let (name, rest) = rest.split_at_checked(end.at)?;
+        let (written, rest) = rest.split_at_checked(end.at)?;
         let name = match end.escapes {
-            false => Cow::Borrowed(name.get(1..end.at - 1)?),
-            true => read_text(name)?,
+            false => Cow::Borrowed(written.get(1..end.at - 1)?),
+            true => read_text(written)?,
         };
         let rest = rest.trim_ascii_start().strip_prefix(':')?;
         let rest = rest.trim_ascii_start();
         let (value, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
         self.rest = rest;
-        Some((name, value.trim_ascii_end()))
+        Some(Member {
+            name,
+            written,
+            value: value.trim_ascii_end(),
+        })
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Cow<'a, str>, Raw<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_member().map(|it| (it.name, it.value))
     }
 }
 
@@ -74,20 +94,27 @@ struct End {
     escapes: bool,
 }
 
+/// So many bytes of a string are looked at one by one: most strings are short,
+/// and a search takes longer to begin.
+const SHORT: usize = 24;
+
 /// The end of the string that `bytes` begin with.
 fn string_end(bytes: &[u8]) -> Option<End> {
     let mut at = usize::from(*bytes.first()? == b'"');
     let mut escapes = false;
     while at > 0 {
-        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
-        if bytes.get(at)? == &b'"' {
-            return Some(End {
-                at: at + 1,
-                escapes,
-            });
+        match bytes.get(at)? {
+            b'"' => {
+                let at = at + 1;
+                return Some(End { at, escapes });
+            }
+            b'\\' => {
+                at += 2;
+                escapes = true;
+            }
+            _ if at < SHORT => at += 1,
+            _ => at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?,
         }
-        at += 2;
-        escapes = true;
     }
     None
 }

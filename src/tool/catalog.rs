@@ -264,7 +264,8 @@ impl Catalog {
         match self.quota.get() {
             Some(quota) => {
                 let user = caller.principal.name();
-                quota.count(user, offer.public_key()).await
+                let counted = quota.count(user, offer.public_key()).await;
+                counted.map_err(|it| it.why)
             }
             None => Ok(()),
         }

@@ -36,6 +36,18 @@ struct Limit {
 /// Callers and tools whose minute is remembered.
 const REMEMBERED: usize = 10_000;
 
+/// When a count that could not be written may be tried again.
+const SOON: Duration = Duration::from_secs(5);
+
+/// One call more than are allowed.
+#[derive(Clone, Debug)]
+pub struct TooMany {
+    /// What is used up, and when there is more.
+    pub why: String,
+    /// How long that takes.
+    pub wait: Duration,
+}
+
 /// Whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
@@ -120,8 +132,17 @@ impl Quota {
 
     /// Counts a call, or says why it is one too many. A count that cannot be
     /// written refuses too: nobody would know it had been made.
-    pub(super) async fn count(&self, user: &str, tool: &str) -> Result<(), String> {
-        let targets = [(Target::User, user), (Target::Tool, tool)];
+    pub(super) async fn count(&self, user: &str, tool: &str) -> Result<(), TooMany> {
+        self.count_all([(Target::User, user), (Target::Tool, tool)])
+            .await
+    }
+
+    /// Counts a request to a model: it is one of its user's.
+    pub async fn count_request(&self, user: &str) -> Result<(), TooMany> {
+        self.count_all([(Target::User, user)]).await
+    }
+
+    async fn count_all<const N: usize>(&self, targets: [(Target, &str); N]) -> Result<(), TooMany> {
         let limits = targets.map(|(target, id)| self.most(target, id));
         // The minute first: what it refuses does not count for the day.
         for ((target, id), limit) in targets.into_iter().zip(limits) {
@@ -137,7 +158,7 @@ impl Quota {
         Ok(())
     }
 
-    fn pace(&self, target: Target, id: &str, most: i64) -> Result<(), String> {
+    fn pace(&self, target: Target, id: &str, most: i64) -> Result<(), TooMany> {
         let now = Instant::now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= REMEMBERED {
@@ -150,7 +171,7 @@ impl Quota {
             .map_err(|wait| too_fast(target, id, most, wait))
     }
 
-    async fn count_one(&self, target: Target, id: &str, most: i64) -> Result<(), String> {
+    async fn count_one(&self, target: Target, id: &str, most: i64) -> Result<(), TooMany> {
         let counted = match most {
             0 => Ok(false),
             most => {
@@ -163,10 +184,11 @@ impl Quota {
             Ok(false) => Err(used_up(target, id, most)),
             Err(error) => {
                 tracing::error!("a call is refused because it cannot be counted: {error}");
-                Err(
-                    "the call cannot be counted against its daily limit now; try again later"
-                        .to_owned(),
-                )
+                let why = "the call cannot be counted against its daily limit now; try again later";
+                Err(TooMany {
+                    why: why.to_owned(),
+                    wait: SOON,
+                })
             }
         }
     }
@@ -197,7 +219,7 @@ fn today() -> i64 {
     clock::now().div_euclid(clock::DAY)
 }
 
-fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> String {
+fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> TooMany {
     let what = match target {
         Target::User => format!("the user {id} may make"),
         Target::Tool => format!("the tool {id} takes"),
@@ -205,16 +227,17 @@ fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> String {
     let seconds = wait.as_secs().saturating_add(1);
     let reset =
         clock::now().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX / 2000) * 1000);
-    match most {
+    let why = match most {
         0 => format!("{what} no calls"),
         most => format!(
             "{what} {most} calls a minute; try again in {seconds} s, at {}",
             clock::text(reset)
         ),
-    }
+    };
+    TooMany { why, wait }
 }
 
-fn used_up(target: Target, id: &str, most: i64) -> String {
+fn used_up(target: Target, id: &str, most: i64) -> TooMany {
     let now = clock::now();
     let reset = (now.div_euclid(clock::DAY) + 1) * clock::DAY;
     let minutes = (reset - now) / 60_000;
@@ -222,10 +245,12 @@ fn used_up(target: Target, id: &str, most: i64) -> String {
         Target::User => format!("the user {id} has made"),
         Target::Tool => format!("the tool {id} has had"),
     };
-    format!(
+    let why = format!(
         "{who} the {most} calls of today; the limit resets at {} (in {} h {} min)",
         clock::text(reset),
         minutes / 60,
         minutes % 60
-    )
+    );
+    let wait = Duration::from_millis((reset - now).unsigned_abs());
+    TooMany { why, wait }
 }

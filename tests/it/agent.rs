@@ -6,6 +6,7 @@ use maru::config::{Config, ToolMode};
 use serde_json::{Value, json};
 
 use crate::{
+    clients::{node, tools},
     fixture,
     hub::TestHub,
     openai::backend::{Backend, Seen, Step, document, letters, stream_head, streamed},
@@ -134,6 +135,47 @@ async fn one_call_is_made_and_observed() {
         .await;
     assert_eq!(listed[0]["id"], id);
     assert_eq!(listed[0]["rounds"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_a_real_server_are_used() {
+    let backend = Backend::start(|number, _| match number {
+        0 => native(&[
+            ("everything__echo", json!({"message": "안녕"})),
+            ("everything__get-sum", json!({"a": 2, "b": 3})),
+        ]),
+        1 => native(&[("everything__get-tiny-image", json!({}))]),
+        _ => letters("5입니다.", "stop"),
+    })
+    .await;
+    let hub = hub(&backend, |_| ()).await;
+    let program = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let config = json!({"command": node(), "args": [tools().join(program), "stdio"]});
+    let view = hub.register("everything", "STDIO", config).await;
+    assert_eq!(view.status.state.name(), "CONNECTED", "{:?}", view.status);
+
+    let answer = ask(&hub, &question(json!({"mcp_servers": ["everything"]}))).await;
+    let result = &answer["result"];
+    assert_eq!(result["text"], "5입니다.", "{answer}");
+    let calls = result["tool_calls"].as_array().unwrap();
+    let made = |at: usize| (calls[at]["name"].as_str(), calls[at]["result"].as_str());
+    assert_eq!(made(0), (Some("everything.echo"), Some("Echo: 안녕")));
+    let sum = made(1).1.unwrap();
+    assert!(sum.contains("The sum of 2 and 3 is 5"), "{sum}");
+    let image = made(2).1.unwrap();
+    assert!(image.contains("[Image: image/png]"), "{image}");
+    let offered = backend.seen()[0].body["tools"].clone();
+    let names: Vec<&str> = offered
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["function"]["name"].as_str())
+        .collect();
+    assert!(
+        names.len() > 5 && names.iter().all(|it| it.starts_with("everything__")),
+        "{names:?}"
+    );
+    hub.running.stop().await;
 }
 
 /// The record of a run that has ended.

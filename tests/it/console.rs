@@ -32,6 +32,26 @@ async fn call(hub: &TestHub, name: &str, arguments: Value) -> Value {
         .await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn token_for_some_tools_is_told_that_the_console_shows_all_of_them() {
+    let hub = TestHub::start().await;
+    for (name, list) in [("few", json!(["search_docs"])), ("all", Value::Null)] {
+        let token = hub
+            .token(json!({"name": name, "role": "reader", "tools": list}))
+            .await;
+        let reply = post(&hub, "/api/session", &json!({"token": token}));
+        let reply = reply.send().await;
+        match name {
+            "all" => assert_eq!(reply.status, 200),
+            _ => {
+                assert_eq!(reply.status, 403);
+                let told = reply.text().await;
+                assert!(told.contains("maru token create"), "{told}");
+            }
+        }
+    }
+}
+
 /// The next event of a kind.
 async fn next(stream: &mut Reply, kind: &str) -> (String, Value) {
     loop {

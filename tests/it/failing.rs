@@ -1,15 +1,26 @@
 //! What happens to others when something fails.
 
-use std::time::Duration;
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::{
-    process::Command,
+    net::TcpStream,
+    process::{Child, Command},
     time::{Instant, sleep},
 };
 
-use crate::hub::{TestHub, call};
+use crate::{
+    faults::free_port,
+    hub::{TestHub, call},
+    wire::Ask,
+};
 
 /// A store that cannot be written: calls go on, changes are refused in time, and
 /// nothing that was acknowledged or called is missing afterwards.
@@ -53,6 +64,87 @@ async fn store_that_fails_stops_changes_and_nothing_else() {
         assert!(began.elapsed() < Duration::from_secs(15), "{found}");
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// A disk that is full: calls go on, changes are refused in words, and what was
+/// acknowledged before, between and after is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn full_disk_stops_changes_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut hub = on_a_small_disk(directory.path(), port);
+    let pid = hub.id().unwrap();
+    // Its disk is seen by nobody else.
+    let disk = PathBuf::from(format!("/proc/{pid}/root{}", directory.path().display()));
+    let address = format!("127.0.0.1:{port}");
+    while TcpStream::connect(&address).await.is_err() {
+        assert_eq!(hub.try_wait().unwrap(), None, "the hub ended");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let admin = fs::read_to_string(disk.join("data/admin-token")).unwrap();
+    let admin = format!("Bearer {}", admin.trim());
+    let make = async |name: String| {
+        let body = json!({"name": name, "role": "agent"});
+        let ask = Ask::post(&address, "/api/tokens", &body).header("authorization", &admin);
+        let reply = ask.send().await;
+        (reply.status.as_u16(), reply.text().await)
+    };
+    let call = async || {
+        let body = json!({"arguments": {"employee_id": "EMP001"}});
+        let ask = Ask::post(&address, "/api/tools/get_employee_info/call", &body);
+        let answer = ask.send().await.json().await.to_string();
+        assert!(
+            answer.contains("EMP001") && !answer.contains("\"isError\":true"),
+            "{answer}"
+        );
+    };
+    assert_eq!(make("before".to_owned()).await.0, 201);
+    let mut filling = File::create(disk.join("filling")).unwrap();
+    while filling.write_all(&[0; 4096]).is_ok() {}
+
+    let mut made = vec!["before".to_owned()];
+    let refused = loop {
+        call().await;
+        let name = format!("t{}", made.len());
+        match make(name.clone()).await {
+            (201, _) => made.push(name),
+            refused => break refused,
+        }
+        assert!(made.len() < 5000, "the disk is never full");
+    };
+    assert_eq!(refused.0, 503, "{}", refused.1);
+    assert!(refused.1.contains("store"), "{}", refused.1);
+    call().await;
+    drop(filling);
+    fs::remove_file(disk.join("filling")).unwrap();
+    assert_eq!(make("after".to_owned()).await.0, 201);
+    made.push("after".to_owned());
+    let ask = Ask::new(&address, "GET", "/api/tokens").header("authorization", &admin);
+    let listed = ask.send().await.json().await.to_string();
+    for name in made {
+        assert!(listed.contains(&format!("\"{name}\"")), "{name}: {listed}");
+    }
+    hub.kill().await.unwrap();
+}
+
+/// A hub whose data is on a disk of 2 MiB, in a mount namespace of its own.
+fn on_a_small_disk(directory: &Path, port: u16) -> Child {
+    const MOUNT: &str = "mount -t tmpfs -o size=2m small \"$0\" && exec \"$1\" \
+        --listen 127.0.0.1:$2 --data-dir \"$0/data\"";
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command
+        .args(["--mount", "sh", "-c", MOUNT])
+        .arg(directory)
+        .args([env!("CARGO_BIN_EXE_maru"), &port.to_string()])
+        .current_dir(directory)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
 }
 
 /// The short form of `make soak`.

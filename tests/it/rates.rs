@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
-use crate::hub::{TestHub, call};
+use crate::{
+    hub::{TestHub, call},
+    openai::backend::{Backend, letters},
+    wire::Ask,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_beyond_the_minute_is_refused_and_says_until_when() {
@@ -57,4 +61,39 @@ async fn every_token_has_its_own_minute() {
         assert!(!ask().await, "{name}");
         assert!(ask().await, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn model_request_beyond_the_limit_is_answered_with_429() {
+    let backend = Backend::always(letters("안녕하세요!", "stop")).await;
+    let hub = TestHub::with(|config| config.models = vec![backend.model()]).await;
+    let token = hub.token(json!({"name": "one", "role": "agent"})).await;
+    let set = |limit: serde_json::Value| hub.admin("PUT", "/api/limits/USER/one", limit);
+    assert_eq!(set(json!({"max_per_minute": 2})).await.status, 200);
+    let ask = async |path: &str, body: serde_json::Value| {
+        Ask::post(&hub.address, path, &body)
+            .header("authorization", &format!("Bearer {token}"))
+            .send()
+            .await
+    };
+    let chat = json!({"model": "small", "messages": [{"role": "user", "content": "안녕"}]});
+    assert_eq!(ask("/v1/chat/completions", chat.clone()).await.status, 200);
+    let embed = json!({"input": "안녕"});
+    assert_eq!(ask("/v1/embeddings", embed).await.status, 200);
+    let refused = ask("/v1/chat/completions", chat).await;
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused.headers["retry-after"].parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    let told = refused.json().await;
+    assert_eq!(told["error"]["code"], "rate_limit_exceeded", "{told}");
+    assert_eq!(ask("/generate", json!({})).await.status, 429);
+    assert_eq!(backend.seen().len(), 1);
+
+    let removed = hub.admin("DELETE", "/api/limits/USER/one", json!(null));
+    assert_eq!(removed.await.status, 204);
+    assert_eq!(set(json!({"max_count": 0})).await.status, 200);
+    let refused = ask("/generate_with_mcp", json!({})).await;
+    assert_eq!(refused.status, 429);
+    let told = refused.text().await;
+    assert!(told.contains("the limit resets at"), "{told}");
 }

@@ -43,6 +43,11 @@ pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, Json(body): Jso
     let Some((hash, principal)) = known else {
         return error(StatusCode::FORBIDDEN, why, None);
     };
+    // The console shows everyone's servers and calls.
+    if principal.grants().is_some() {
+        let why = "this token is good for some servers or tools only; the console needs one without such a list: maru token create NAME --role reader";
+        return error(StatusCode::FORBIDDEN, why, None);
+    }
     match hub.sessions.open(hash).await {
         Ok(secret) => {
             let shown = described(&hub, Some(&principal)).to_string();

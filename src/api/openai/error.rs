@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 
 use crate::{downstream::http::reply, llm};
 
+const ASKED: &str = "invalid_request_error";
+const LIMIT: &str = "rate_limit_error";
+const SERVER: &str = "server_error";
+
 /// What is wrong with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bad {
@@ -29,23 +33,19 @@ impl Bad {
 
 /// A request that was refused before it was read.
 pub(crate) fn refuse(status: StatusCode, message: &str) -> Response {
-    let code = match status {
-        StatusCode::UNAUTHORIZED => Some("invalid_api_key"),
-        StatusCode::NOT_FOUND => Some("unknown_url"),
-        _ => None,
+    let (kind, code) = match status {
+        StatusCode::UNAUTHORIZED => (ASKED, Some("invalid_api_key")),
+        StatusCode::NOT_FOUND => (ASKED, Some("unknown_url")),
+        StatusCode::TOO_MANY_REQUESTS => (LIMIT, Some("rate_limit_exceeded")),
+        _ => (ASKED, None),
     };
-    let shown = shown(message, "invalid_request_error", code, None);
+    let shown = shown(message, kind, code, None);
     reply::json(status, shown.to_string())
 }
 
 /// A request that makes no sense.
 pub(super) fn bad(bad: &Bad) -> Response {
-    let shown = shown(
-        &bad.message,
-        "invalid_request_error",
-        None,
-        bad.param.as_deref(),
-    );
+    let shown = shown(&bad.message, ASKED, None, bad.param.as_deref());
     reply::json(StatusCode::BAD_REQUEST, shown.to_string())
 }
 
@@ -85,9 +85,6 @@ fn told(error: &llm::Error) -> String {
 }
 
 fn class(error: &llm::Error) -> (StatusCode, &'static str, &'static str) {
-    const ASKED: &str = "invalid_request_error";
-    const LIMIT: &str = "rate_limit_error";
-    const SERVER: &str = "server_error";
     match error {
         llm::Error::UnknownModel(_) | llm::Error::NoModels(_) => {
             (StatusCode::NOT_FOUND, ASKED, "model_not_found")
