@@ -21,10 +21,12 @@ bench:
 	scripts/bench-data
 	scripts/bench-chat
 
-# Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls.
+# Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls;
+# then every fault of servers and models five times.
 soak:
 	cargo build --release --quiet
 	scripts/soak
+	CLIENT_TOOLS="$$(scripts/tools)" cargo nextest run --stress-count 5 faults:: openai::evil
 
 run:
 	cargo run --release

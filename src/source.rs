@@ -45,7 +45,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// How far a query may go.
+/// How far a query may go, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Rows in an answer.
@@ -54,6 +54,8 @@ pub struct Limits {
     pub bytes: usize,
     /// Time from the question to the answer.
     pub timeout: Duration,
+    /// The request that it is part of, as the database is told.
+    pub request: Option<u128>,
 }
 
 impl Default for Limits {
@@ -62,6 +64,7 @@ impl Default for Limits {
             rows: 1000,
             bytes: 1024 * 1024,
             timeout: Duration::from_secs(5),
+            request: None,
         }
     }
 }
@@ -74,6 +77,7 @@ impl Limits {
             rows: self.rows.min(other.rows),
             bytes: self.bytes.min(other.bytes),
             timeout: self.timeout.min(other.timeout),
+            request: self.request.or(other.request),
         }
     }
 }

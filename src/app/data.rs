@@ -123,6 +123,7 @@ fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<Source> {
             rows: definition.max_rows,
             bytes: definition.max_bytes,
             timeout: Duration::from_millis(definition.timeout_ms),
+            request: None,
         },
     };
     let url = definition.url.reveal();

@@ -35,6 +35,11 @@ impl RequestId {
         }
     }
 
+    /// As a number.
+    pub fn number(self) -> u128 {
+        self.trace
+    }
+
     /// The one that the client's `_meta` names as `traceparent`, or a new one.
     pub fn of_meta(meta: Option<&str>) -> Self {
         const KEY: &str = "\"traceparent\":\"";

@@ -3,6 +3,9 @@
 //! SQLite asks, for every table, column and function of a statement, whether it
 //! may be used ([`rules`]); the file is opened read-only, and a query is bounded
 //! in time, memory and what each function may do.
+//!
+//! A query runs on a thread that may block. To hand it there costs more than most
+//! look-ups, so one that was quick before is tried where it was asked for, briefly.
 
 mod connection;
 mod explore;
@@ -11,11 +14,13 @@ mod rules;
 mod value;
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use rusqlite::ErrorCode;
@@ -35,6 +40,10 @@ use connection::Reader;
 const MAX_IDLE: usize = 5;
 /// Queries that run at the same time.
 const MOST: usize = 20;
+/// How long a query may hold up whoever else is served by its thread.
+const BRIEFLY: Duration = Duration::from_millis(1);
+/// How many quick queries are remembered.
+const REMEMBERED: usize = 256;
 
 /// A file that is read and never written.
 #[derive(Clone, Debug)]
@@ -47,6 +56,8 @@ struct Inner {
     tasks: Tasks,
     idle: Mutex<Vec<Reader>>,
     turns: Arc<Semaphore>,
+    /// Texts of queries that took a part of [`BRIEFLY`] when they last ran.
+    quick: Mutex<HashSet<String>>,
 }
 
 /// One query as a thread gets it.
@@ -77,6 +88,7 @@ impl Lite {
             tasks: tasks.clone(),
             idle: Mutex::new(vec![first]),
             turns: Arc::new(Semaphore::new(MOST)),
+            quick: Mutex::default(),
         })))
     }
 
@@ -98,7 +110,18 @@ impl Lite {
             stop: Arc::clone(&stop),
         };
         let _stop = Stop(stop);
-        let done = time::timeout(limits.timeout, self.run(move |reader| read(reader, &job)));
+        if let Some(rows) = self.0.read_here(&job) {
+            return Ok(rows);
+        }
+        let inner = Arc::clone(&self.0);
+        let work = move |reader: &mut Reader| {
+            let began = Instant::now();
+            let done = read(reader, &job, job.deadline);
+            let quick = done.is_ok() && began.elapsed() < BRIEFLY / 4;
+            inner.remember(&job.bound.sql, quick);
+            done
+        };
+        let done = time::timeout(limits.timeout, self.run(work));
         done.await.unwrap_or(Err(Error::TooSlow))
     }
 
@@ -123,12 +146,40 @@ impl Lite {
 }
 
 impl Inner {
+    /// Runs a query that was quick before; `None` if it is not, or was not.
+    fn read_here(&self, job: &Job) -> Option<Rows> {
+        if !self.quick().contains(&job.bound.sql) {
+            return None;
+        }
+        let _turn = self.turns.try_acquire().ok()?;
+        let mut reader = self.idle().pop()?;
+        let done = reader.without_waiting(|it| read(it, job, Instant::now() + BRIEFLY));
+        self.put_back(reader);
+        done.ok()
+    }
+
+    fn remember(&self, sql: &str, is_quick: bool) {
+        let mut quick = self.quick();
+        if !is_quick {
+            quick.remove(sql);
+        } else if !quick.contains(sql) {
+            if quick.len() >= REMEMBERED {
+                quick.clear();
+            }
+            quick.insert(sql.to_owned());
+        }
+    }
+
+    fn quick(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.quick.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Reader>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Result<Reader, Error> {
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle().pop();
         match idle {
             Some(reader) => Ok(reader),
             None => Reader::open(&self.path, &self.settings).map_err(Error::Open),
@@ -136,16 +187,16 @@ impl Inner {
     }
 
     fn put_back(&self, reader: Reader) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         if idle.len() < MAX_IDLE {
             idle.push(reader);
         }
     }
 }
 
-fn read(reader: &mut Reader, job: &Job) -> Result<Rows, Error> {
+fn read(reader: &mut Reader, job: &Job, deadline: Instant) -> Result<Rows, Error> {
     reader.refresh(&job.statement)?;
-    let (stop, deadline) = (Arc::clone(&job.stop), job.deadline);
+    let stop = Arc::clone(&job.stop);
     reader.arm(move || stop.load(Relaxed) || deadline <= Instant::now())?;
     let done = reader.read(&job.bound.sql, &job.values, job.limits);
     reader.disarm();

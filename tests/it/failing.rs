@@ -11,13 +11,12 @@ use std::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::{
-    net::TcpStream,
+    io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     time::{Instant, sleep},
 };
 
 use crate::{
-    faults::free_port,
     hub::{TestHub, call},
     wire::Ask,
 };
@@ -71,16 +70,11 @@ async fn store_that_fails_stops_changes_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disk_stops_changes_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let mut hub = on_a_small_disk(directory.path(), port);
+    let mut hub = on_a_small_disk(directory.path());
     let pid = hub.id().unwrap();
     // Its disk is seen by nobody else.
     let disk = PathBuf::from(format!("/proc/{pid}/root{}", directory.path().display()));
-    let address = format!("127.0.0.1:{port}");
-    while TcpStream::connect(&address).await.is_err() {
-        assert_eq!(hub.try_wait().unwrap(), None, "the hub ended");
-        sleep(Duration::from_millis(50)).await;
-    }
+    let address = printed_address(&mut hub).await;
     let admin = fs::read_to_string(disk.join("data/admin-token")).unwrap();
     let admin = format!("Bearer {}", admin.trim());
     let make = async |name: String| {
@@ -127,10 +121,23 @@ async fn full_disk_stops_changes_and_nothing_else() {
     hub.kill().await.unwrap();
 }
 
+/// Where a hub says that it listens.
+async fn printed_address(hub: &mut Child) -> String {
+    let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if let Some((_, rest)) = line.split_once("http://")
+            && let Some(address) = rest.strip_suffix("/mcp")
+        {
+            return address.to_owned();
+        }
+    }
+    panic!("the hub did not start");
+}
+
 /// A hub whose data is on a disk of 2 MiB, in a mount namespace of its own.
-fn on_a_small_disk(directory: &Path, port: u16) -> Child {
+fn on_a_small_disk(directory: &Path) -> Child {
     const MOUNT: &str = "mount -t tmpfs -o size=2m small \"$0\" && exec \"$1\" \
-        --listen 127.0.0.1:$2 --data-dir \"$0/data\"";
+        --listen 127.0.0.1:0 --data-dir \"$0/data\"";
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
@@ -138,9 +145,9 @@ fn on_a_small_disk(directory: &Path, port: u16) -> Child {
     command
         .args(["--mount", "sh", "-c", MOUNT])
         .arg(directory)
-        .args([env!("CARGO_BIN_EXE_maru"), &port.to_string()])
+        .arg(env!("CARGO_BIN_EXE_maru"))
         .current_dir(directory)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()

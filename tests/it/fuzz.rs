@@ -158,6 +158,7 @@ fn queries_change_nothing() {
         rows: 10,
         bytes: 10_000,
         timeout: Duration::from_millis(50),
+        request: None,
     };
     let settings = maru::source::Settings {
         limits,

@@ -20,6 +20,8 @@ use super::{
 };
 use crate::source::rows::distinct;
 
+/// How long another program may hold the file.
+const BUSY: Duration = Duration::from_secs(1);
 /// Virtual-machine instructions between two looks at the clock.
 const STEP: i32 = 1000;
 /// The longest text or blob that SQLite may make or read.
@@ -100,7 +102,7 @@ impl Reader {
     pub(super) fn open(path: &Path, settings: &Settings) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(Duration::from_secs(1))?;
+        connection.busy_timeout(BUSY)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
@@ -164,6 +166,21 @@ impl Reader {
             }
             Ok(())
         })
+    }
+
+    /// Does some work that fails at once if another program holds the file.
+    pub(super) fn without_waiting<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let wait = |it: &Self, time| {
+            let done = it.connection.busy_timeout(time);
+            done.map_err(|error| failed(&error))
+        };
+        wait(self, Duration::ZERO)?;
+        let done = work(self);
+        wait(self, BUSY)?;
+        done
     }
 
     /// Has `is_over` asked again and again while a query runs.

@@ -242,16 +242,23 @@ async fn stop(token: CancelToken) {
     let _ = time::timeout(PATIENCE, token.cancel_query(NoTls)).await;
 }
 
-/// A transaction that only reads, with the deadlines of this use.
+/// A transaction that only reads, with the deadlines of this use and its request.
 fn begin(limits: Limits) -> String {
     let timeout = limits.timeout.as_millis().max(1);
     let lock = timeout.min(PATIENCE.as_millis());
     let idle = timeout + PATIENCE.as_millis();
-    format!(
+    let mut begin = format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {timeout}; \
          SET LOCAL lock_timeout = {lock}; \
          SET LOCAL idle_in_transaction_session_timeout = {idle}"
-    )
+    );
+    // Who looks at the server's activity or log finds the call in the audit.
+    if let Some(request) = limits.request {
+        begin.push_str(&format!(
+            "; SET LOCAL application_name = 'maru {request:032x}'"
+        ));
+    }
+    begin
 }
 
 /// Whether the server could not find the type of a parameter by its use.

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::reads_only;
 use crate::{
+    journal::RequestId,
     mcp::RpcError,
     retrieval::Index,
-    source::{Parameters, Source},
+    source::{Limits, Parameters, Source},
     tool::{
         offer::{Action, Answer, Ask, Handler, Input, Kind, Offer},
         output,
@@ -56,7 +57,7 @@ fn embedding(data: &Data) -> Arc<Offer> {
         parameters: &texts,
         required: &["text_list"],
     }
-    .over(data, |data, input| async move {
+    .over(data, |data, input, _| async move {
         let found = data
             .index
             .embedder()
@@ -78,7 +79,7 @@ fn search(data: &Data) -> Arc<Offer> {
         parameters: &parameters,
         required: &["query_list"],
     }
-    .over(data, |data, input| async move {
+    .over(data, |data, input, _| async move {
         let count = input["n_results"]
             .as_u64()
             .map_or(3, |it| usize::try_from(it).unwrap_or(100));
@@ -113,11 +114,11 @@ fn query(data: &Data) -> Arc<Offer> {
         parameters: &parameters,
         required: &["generated_sql"],
     }
-    .over(data, |data, input| async move {
+    .over(data, |data, input, request| async move {
             let sql = clean(input["generated_sql"].as_str().unwrap_or_default());
             let rows = match data.source(input["source"].as_str()) {
                 Ok(source) => source
-                    .query(&sql, &Parameters::default(), source.limits())
+                    .query(&sql, &Parameters::default(), Limits { request: Some(request.number()), ..source.limits() })
                     .await
                     .map_err(|why| why.to_string()),
                 Err(why) => Err(why),
@@ -155,7 +156,7 @@ fn list_tables(data: &Data) -> Arc<Offer> {
         parameters: &json!({"source": source_parameter(data)}),
         required: &[],
     }
-    .over(data, |data, input| async move {
+    .over(data, |data, input, _| async move {
         done(data.tables(input["source"].as_str()).await)
     })
 }
@@ -173,7 +174,7 @@ fn describe_table(data: &Data) -> Arc<Offer> {
         parameters: &parameters,
         required: &["table"],
     }
-    .over(data, |data, input| async move {
+    .over(data, |data, input, _| async move {
         let table = input["table"].as_str().unwrap_or_default();
         done(data.columns(input["source"].as_str(), table).await)
     })
@@ -266,12 +267,12 @@ impl Tool<'_> {
     /// The tool over the data, from a function of its arguments.
     fn over<F, Fut>(self, data: &Data, answer: F) -> Arc<Offer>
     where
-        F: Fn(Data, Arc<Input>) -> Fut + Send + Sync + 'static,
+        F: Fn(Data, Arc<Input>, RequestId) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Answer, RpcError>> + Send + 'static,
     {
         let data = data.clone();
         let handler: Handler = Arc::new(move |ask: Ask| match ask.action {
-            Action::Call(input) => answer(data.clone(), input).boxed(),
+            Action::Call(input) => answer(data.clone(), input, ask.peer.request).boxed(),
             _ => std::future::ready(Err(RpcError::params("a tool is called"))).boxed(),
         });
         let described = json!({

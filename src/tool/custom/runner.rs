@@ -13,6 +13,7 @@ use super::{
 use crate::{
     clock,
     expression::{self, Moment, Program},
+    journal::RequestId,
     mcp::RpcError,
     source::{self, Limits, Parameters, Source},
     tasks::Tasks,
@@ -86,15 +87,25 @@ impl Runner {
     }
 
     /// Runs it with arguments that fit its schema.
-    pub(super) async fn run(&self, arguments: &Value, tasks: &Tasks) -> Result<Done, Flaw> {
+    pub(super) async fn run(
+        &self,
+        arguments: &Value,
+        request: RequestId,
+        tasks: &Tasks,
+    ) -> Result<Done, Flaw> {
         match &self.engine {
-            Ok(Engine::Sql(source)) => self.query(source, arguments).await,
+            Ok(Engine::Sql(source)) => self.query(source, arguments, request).await,
             Ok(Engine::Python(program)) => self.evaluate(program, arguments, tasks).await,
             Err(flaw) => Err(flaw.clone()),
         }
     }
 
-    async fn query(&self, source: &Source, arguments: &Value) -> Result<Done, Flaw> {
+    async fn query(
+        &self,
+        source: &Source,
+        arguments: &Value,
+        request: RequestId,
+    ) -> Result<Done, Flaw> {
         let definition = &self.definition;
         let parameters = definition.params.iter().map(|it| {
             let value = given(arguments, &it.name, it.default.as_ref());
@@ -110,12 +121,15 @@ impl Runner {
             })
         });
         let parameters: Parameters = parameters.collect::<Result<_, _>>()?;
-        let limits = match definition.format {
-            Format::Row => Limits {
-                rows: 1,
-                ..source.limits()
+        let most = source.limits();
+        let limits = Limits {
+            rows: if definition.format == Format::Row {
+                1
+            } else {
+                most.rows
             },
-            _ => source.limits(),
+            request: Some(request.number()),
+            ..most
         };
         let rows = source.query(&definition.text, &parameters, limits).await;
         let rows = rows.map_err(|error| Flaw::of_source(&definition.text, &error))?;
@@ -175,13 +189,16 @@ impl Runner {
         let handler: Handler = Arc::new(move |ask| {
             let (runner, tasks) = (Arc::clone(&runner), tasks.clone());
             async move {
+                let request = ask.peer.request;
                 let Action::Call(input) = ask.action else {
                     return Err(RpcError::params("a tool is called"));
                 };
-                Ok(Answer::Complete(match runner.run(&input, &tasks).await {
-                    Ok(done) => output::value(&done.text, &done.json),
-                    Err(flaw) => output::failure(&flaw.told()),
-                }))
+                Ok(Answer::Complete(
+                    match runner.run(&input, request, &tasks).await {
+                        Ok(done) => output::value(&done.text, &done.json),
+                        Err(flaw) => output::failure(&flaw.told()),
+                    },
+                ))
             }
             .boxed()
         });

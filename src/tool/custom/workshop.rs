@@ -9,6 +9,7 @@ use tracing::warn;
 use super::{Definition, Flaw, Unchanged, result::Done, runner::Runner};
 use crate::{
     clock,
+    journal::RequestId,
     source::Source,
     store::{CustomToolRow, CustomVersionRow, Store},
     tasks::Tasks,
@@ -189,7 +190,7 @@ impl Workshop {
             .check(&input)
             .map_err(|why| Flaw::of("arguments", format!("wrong arguments: {why}")))?;
         let started = Instant::now();
-        let done = runner.run(&input, &self.tasks).await?;
+        let done = runner.run(&input, RequestId::next(), &self.tasks).await?;
         Ok((done, started.elapsed().as_secs_f64() * 1000.0))
     }
 

@@ -327,8 +327,26 @@ async fn explore(source: &Source) {
 /// Dropping the future ends the query on the server, and the pool goes on.
 async fn leave(source: &Source, cluster: &Cluster, database: &str) {
     let endless = "SELECT count(*) FROM many a, many b, many c, many d";
-    let left = tokio::time::timeout(Duration::from_millis(300), rows(source, endless)).await;
+    let limits = Limits {
+        request: Some(0xfeed),
+        ..source.limits()
+    };
+    let none = Parameters::default();
+    let (left, named) = tokio::join!(
+        tokio::time::timeout(
+            Duration::from_millis(600),
+            source.query(endless, &none, limits)
+        ),
+        async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let running = "SELECT application_name FROM pg_stat_activity
+                WHERE query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
+            cluster.sql(database, running)
+        }
+    );
     assert!(left.is_err());
+    // Whoever looks at the server finds the call in the audit.
+    assert_eq!(named, "maru 0000000000000000000000000000feed");
     tokio::time::sleep(Duration::from_millis(700)).await;
     let running = "SELECT count(*) FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";

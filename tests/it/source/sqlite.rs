@@ -146,3 +146,30 @@ async fn sqlite_query_of_a_caller_who_left_ends() {
     let closed = tokio::time::timeout(Duration::from_secs(1), tasks.close()).await;
     assert!(closed.is_ok());
 }
+
+/// A query that was quick is tried where it was asked for; that it is not quick
+/// any more, or that another program holds the file, changes no answer.
+#[tokio::test]
+async fn quick_sqlite_query_may_become_slow() {
+    let (directory, source) = open(Settings::default());
+    let counting = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) \
+        SELECT count(*) AS n, (SELECT count(*) FROM h_user) AS u FROM c";
+    for most in [1, 2, 3, 1_000_000, 4, 5, 6] {
+        let parameters = [("n", Value::Integer(most))].into_iter().collect();
+        let found = source.query(counting, &parameters, source.limits()).await;
+        let expected = format!("[{{\"n\":{most},\"u\":200}}]");
+        assert_eq!(found.unwrap().json, expected);
+    }
+    let users = "SELECT count(*) AS u FROM h_user WHERE user_nm <> ''";
+    for _ in 0..3 {
+        assert_eq!(json(&source, users).await, r#"[{"u":200}]"#);
+    }
+    let other = rusqlite::Connection::open(directory.path().join("fixture.db")).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.execute_batch("ROLLBACK").unwrap();
+    };
+    let (found, ()) = tokio::join!(json(&source, users), release);
+    assert_eq!(found, r#"[{"u":200}]"#);
+}
