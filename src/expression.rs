@@ -44,7 +44,7 @@ mod template;
 mod token;
 mod value;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value as Json, value::RawValue};
 
@@ -130,14 +130,36 @@ impl Program {
     /// With the place, when evaluation fails, takes more than `limits` allow, or
     /// gives what JSON cannot carry.
     pub fn run(&self, arguments: &Map<String, Json>, limits: &Limits) -> Result<Outcome, Fault> {
-        self.outcome(arguments, limits)
+        self.run_exactly(arguments, &HashMap::new(), limits)
+    }
+
+    /// The same with integers that are too large for a JSON number as they were
+    /// `written`.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_exactly(
+        &self,
+        arguments: &Map<String, Json>,
+        written: &HashMap<String, String>,
+        limits: &Limits,
+    ) -> Result<Outcome, Fault> {
+        self.outcome(arguments, written, limits)
             .map_err(|it| it.into_fault(&self.0.source))
     }
 
-    fn outcome(&self, arguments: &Map<String, Json>, limits: &Limits) -> Attempt<Outcome> {
+    fn outcome(
+        &self,
+        arguments: &Map<String, Json>,
+        written: &HashMap<String, String>,
+        limits: &Limits,
+    ) -> Attempt<Outcome> {
         let mut run = Run::new(limits, self.0.slots);
         for slot in &self.0.used {
-            if let Some(argument) = arguments.get(&self.0.parameters[*slot]) {
+            let name = &self.0.parameters[*slot];
+            if let Some(digits) = written.get(name) {
+                run.slots[*slot] = json::whole(&mut run.meter, digits)?;
+            } else if let Some(argument) = arguments.get(name) {
                 run.slots[*slot] = json::read(&mut run.meter, argument)?;
             }
         }

@@ -54,8 +54,8 @@ pub struct Limits {
     pub bytes: usize,
     /// Time from the question to the answer.
     pub timeout: Duration,
-    /// The request that it is part of, as the database is told.
-    pub request: Option<u128>,
+    /// The request that it is part of, as the database is told: two halves.
+    pub request: Option<[u64; 2]>,
 }
 
 impl Default for Limits {

@@ -1,5 +1,6 @@
 //! Values from JSON, and results to JSON.
 
+use num_bigint::BigInt;
 use serde_json::Value as Json;
 
 use super::{
@@ -42,6 +43,15 @@ pub(super) fn read(meter: &mut Meter<'_>, json: &Json) -> Result<Value> {
             Value::dict(meter, map)
         }
     }
+}
+
+/// An integer as it was written: as large as integers may be, not as JSON numbers.
+pub(super) fn whole(meter: &mut Meter<'_>, written: &str) -> Result<Value> {
+    // Before it is read: ten bits are three digits and more.
+    meter.bits(written.len() as u64 / 3 * 10)?;
+    let number = BigInt::parse_bytes(written.as_bytes(), 10);
+    let number = number.ok_or_else(|| value_error("an argument is no integer"))?;
+    Ok(Value::big(number))
 }
 
 /// The result as JSON text. What JSON cannot carry is refused.

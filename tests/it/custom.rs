@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     door::Door,
-    hub::{TestHub, call},
+    hub::{TestHub, call, modern},
     postgres::Cluster,
     wire::Ask,
 };
@@ -383,6 +383,14 @@ async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
     assert_eq!(status, 201, "{made}");
     let multiplied = said(&hub, "multiply_numbers", json!({"num1": 5, "num2": 3}));
     assert_eq!(multiplied.await, ("15".to_owned(), false));
+    let large = "-123456789012345678901234567890";
+    let call = json!({"name": "multiply_numbers", "arguments": {"num1": 0.5, "num2": 3}});
+    let body = modern("tools/call", call.clone()).to_string();
+    let asked = hub
+        .modern("tools/call", call)
+        .body(&body.replace("0.5", large));
+    let exact = asked.send().await.text().await;
+    assert!(exact.contains("-370370367037037036703703703670"), "{exact}");
     let wrong = said(&hub, "multiply_numbers", json!({"num1": "5", "num2": 3})).await;
     assert!(
         wrong.1 && wrong.0.contains("expected multiply_numbers("),

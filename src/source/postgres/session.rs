@@ -253,9 +253,9 @@ fn begin(limits: Limits) -> String {
          SET LOCAL idle_in_transaction_session_timeout = {idle}"
     );
     // Who looks at the server's activity or log finds the call in the audit.
-    if let Some(request) = limits.request {
+    if let Some([high, low]) = limits.request {
         begin.push_str(&format!(
-            "; SET LOCAL application_name = 'maru {request:032x}'"
+            "; SET LOCAL application_name = 'maru {high:016x}{low:016x}'"
         ));
     }
     begin

@@ -1,6 +1,6 @@
 //! Running a definition, saved or not.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -14,12 +14,12 @@ use crate::{
     clock,
     expression::{self, Moment, Program},
     journal::RequestId,
-    mcp::RpcError,
+    mcp::{RpcError, members},
     source::{self, Limits, Parameters, Source},
     tasks::Tasks,
     tool::{
         builtin::reads_only,
-        offer::{Action, Answer, Handler, Offer},
+        offer::{Action, Answer, Handler, Input, Offer},
         output,
     },
 };
@@ -89,7 +89,7 @@ impl Runner {
     /// Runs it with arguments that fit its schema.
     pub(super) async fn run(
         &self,
-        arguments: &Value,
+        arguments: &Input,
         request: RequestId,
         tasks: &Tasks,
     ) -> Result<Done, Flaw> {
@@ -141,7 +141,7 @@ impl Runner {
     async fn evaluate(
         &self,
         program: &Program,
-        arguments: &Value,
+        arguments: &Input,
         tasks: &Tasks,
     ) -> Result<Done, Flaw> {
         let values: Map<String, Value> = self
@@ -155,6 +155,7 @@ impl Runner {
                 )
             })
             .collect();
+        let written = large(arguments);
         let full = expression::Limits {
             now: Some(Moment {
                 unix_microseconds: clock::now() * 1000,
@@ -166,10 +167,11 @@ impl Runner {
             steps: SMALL,
             ..full.clone()
         };
-        let done = match program.run(&values, &small) {
+        let done = match program.run_exactly(&values, &written, &small) {
             Err(fault) if fault.kind == expression::Kind::Limit => {
                 let program = program.clone();
-                let done = tasks.blocking(move || program.run(&values, &full)).await;
+                let work = move || program.run_exactly(&values, &written, &full);
+                let done = tasks.blocking(work).await;
                 done.ok_or_else(|| Flaw::of("definition", "the hub is stopping"))?
             }
             done => done,
@@ -221,6 +223,19 @@ fn given<'a>(arguments: &'a Value, name: &str, default: Option<&'a Value>) -> &'
         Value::Null => default.unwrap_or(&Value::Null),
         value => value,
     }
+}
+
+/// Integers that are too large for a JSON number, as they were written.
+fn large(arguments: &Input) -> HashMap<String, String> {
+    let is_whole = |raw: &str| {
+        raw.trim_start_matches('-')
+            .bytes()
+            .all(|it| it.is_ascii_digit())
+    };
+    let all = members(arguments.text()).into_iter().flatten();
+    all.filter(|(name, raw)| arguments[&**name].is_f64() && is_whole(raw))
+        .map(|(name, raw)| (name.into_owned(), raw.to_owned()))
+        .collect()
 }
 
 fn engine(definition: &Definition, sources: &[Source]) -> Result<Engine, Flaw> {

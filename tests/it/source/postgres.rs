@@ -328,7 +328,7 @@ async fn explore(source: &Source) {
 async fn leave(source: &Source, cluster: &Cluster, database: &str) {
     let endless = "SELECT count(*) FROM many a, many b, many c, many d";
     let limits = Limits {
-        request: Some(0xfeed),
+        request: Some([0, 0xfeed]),
         ..source.limits()
     };
     let none = Parameters::default();
