@@ -148,7 +148,7 @@ impl Postgres {
         }
         guard::means(statement, &catalogue, &begun.locked)?;
         let read = session.read(asked, &begun.shape).await?;
-        if read.1 && begun.shape.is_plain() {
+        if read.1 && asked.limits.rows > 0 && !begun.shape.renamed {
             let locked = session.locked(LOCKED_AFTER).await?;
             self.0.learn(asked, begun.shape, catalogue, locked);
         }
@@ -186,7 +186,11 @@ impl Inner {
     /// What is known of a statement that ran since the catalogue was last read.
     fn known(&self, asked: &Asked<'_>, catalogue: &Arc<Catalogue>) -> Option<Arc<Known>> {
         let known = self.statements().get(asked.sql).cloned();
-        known.filter(|it| Arc::ptr_eq(&it.catalogue, catalogue) && it.given == asked.given())
+        // One that is only looked at is asked about every time.
+        known.filter(|it| {
+            let same = Arc::ptr_eq(&it.catalogue, catalogue) && it.given == asked.given();
+            same && asked.limits.rows > 0
+        })
     }
 
     fn learn(&self, asked: &Asked<'_>, shape: Shape, catalogue: Arc<Catalogue>, locked: Vec<Oid>) {

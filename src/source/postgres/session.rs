@@ -60,7 +60,7 @@ pub(super) struct Shape {
     parameters: Vec<Type>,
     columns: Vec<String>,
     /// Whether columns are called otherwise than the statement calls them.
-    renamed: bool,
+    pub(super) renamed: bool,
 }
 
 /// What came of beginning: the shape of the statement, and the relations it means.
@@ -282,11 +282,6 @@ impl Shape {
             columns,
             parameters: statement.params().to_vec(),
         }
-    }
-
-    /// Whether the statement itself says what its columns are called.
-    pub(super) fn is_plain(&self) -> bool {
-        !self.renamed
     }
 
     /// A statement of this shape as a sub-query whose rows are JSON texts; only a query can

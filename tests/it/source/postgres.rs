@@ -383,6 +383,9 @@ async fn statement_that_ran_before_is_read_as_it_is_now() {
         );
     }
     change("ALTER TABLE t RENAME COLUMN c TO d");
+    let none = Parameters::default();
+    let checked = source.check("SELECT * FROM t", &none);
+    assert_eq!(checked.await.unwrap(), ["a", "d"]);
     let renamed = rows(&source, "SELECT * FROM t").await.unwrap();
     assert_eq!(renamed.columns, ["a", "d"]);
     // The same words mean something else now, and what they mean is not offered.
@@ -406,6 +409,9 @@ async fn statement_that_ran_before_is_read_as_it_is_now() {
         assert_eq!(json(&moved, "SELECT a FROM public.t").await, "[{\"a\":1}]");
     }
     change("DROP SCHEMA maru CASCADE; DROP VIEW v; DROP TABLE public.t");
+    let none = Parameters::default();
+    let checked = source.check("SELECT * FROM t", &none);
+    assert!(checked.await.is_err());
     let gone = rows(&source, "SELECT * FROM t").await;
     assert!(gone.is_err(), "{gone:?}");
     tasks.close().await;
