@@ -77,9 +77,8 @@ pub(super) fn nothing_here(path: &str) -> Response {
 /// 429: not now.
 pub(super) fn too_many(path: &str, refused: &TooMany) -> Response {
     let mut response = plain(path, StatusCode::TOO_MANY_REQUESTS, &refused.why);
-    let seconds = refused.wait.as_secs().saturating_add(1);
-    let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    let seconds = HeaderValue::from(refused.seconds);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response
 }
 

@@ -162,9 +162,7 @@ impl Guarded {
             let model = self.clone().count_and_pass(principal, request);
             return Either::Left(model.boxed());
         }
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(principal.clone());
-        request.extensions_mut().insert(Address(self.from));
+        let request = self.signed(principal.clone(), request);
         if let Some(rule) = admitted.change {
             let maker = Maker {
                 principal,
@@ -190,10 +188,16 @@ impl Guarded {
         if path == "/v1/chat/completions" {
             return Ok(openai::post_known(self.hub, principal, request).await);
         }
+        let request = self.signed(principal, request);
+        self.router.call(request).await
+    }
+
+    /// The request with who makes it, and from where.
+    fn signed(&self, principal: Principal, request: Request<Incoming>) -> Request<Body> {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(Address(self.from));
-        self.router.call(request).await
+        request
     }
 
     /// Looks for the key and tries once more.

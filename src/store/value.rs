@@ -81,15 +81,9 @@ impl From<String> for Value {
     }
 }
 
-impl From<Option<String>> for Value {
-    fn from(text: Option<String>) -> Self {
-        text.map_or(Self::Null, Self::Text)
-    }
-}
-
-impl From<Option<&str>> for Value {
-    fn from(text: Option<&str>) -> Self {
-        text.map_or(Self::Null, Self::from)
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
     }
 }
 
@@ -102,12 +96,6 @@ impl From<bool> for Value {
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
         Self::Integer(number)
-    }
-}
-
-impl From<Option<i64>> for Value {
-    fn from(number: Option<i64>) -> Self {
-        number.map_or(Self::Null, Self::Integer)
     }
 }
 

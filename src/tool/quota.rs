@@ -45,7 +45,7 @@ pub struct TooMany {
     /// What is used up, and when there is more.
     pub why: String,
     /// How long that takes.
-    pub wait: Duration,
+    pub seconds: u64,
 }
 
 /// Whose calls are counted.
@@ -187,7 +187,7 @@ impl Quota {
                 let why = "the call cannot be counted against its daily limit now; try again later";
                 Err(TooMany {
                     why: why.to_owned(),
-                    wait: SOON,
+                    seconds: whole(SOON),
                 })
             }
         }
@@ -224,7 +224,7 @@ fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> TooMany {
         Target::User => format!("the user {id} may make"),
         Target::Tool => format!("the tool {id} takes"),
     };
-    let seconds = wait.as_secs().saturating_add(1);
+    let seconds = whole(wait);
     let reset =
         clock::now().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX / 2000) * 1000);
     let why = match most {
@@ -234,7 +234,12 @@ fn too_fast(target: Target, id: &str, most: i64, wait: Duration) -> TooMany {
             clock::text(reset)
         ),
     };
-    TooMany { why, wait }
+    TooMany { why, seconds }
+}
+
+/// Enough whole seconds.
+fn whole(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(1)
 }
 
 fn used_up(target: Target, id: &str, most: i64) -> TooMany {
@@ -251,6 +256,6 @@ fn used_up(target: Target, id: &str, most: i64) -> TooMany {
         minutes / 60,
         minutes % 60
     );
-    let wait = Duration::from_millis((reset - now).unsigned_abs());
-    TooMany { why, wait }
+    let seconds = whole(Duration::from_millis((reset - now).unsigned_abs()));
+    TooMany { why, seconds }
 }

@@ -227,6 +227,10 @@ fn given<'a>(arguments: &'a Value, name: &str, default: Option<&'a Value>) -> &'
 
 /// Integers that are too large for a JSON number, as they were written.
 fn large(arguments: &Input) -> HashMap<String, String> {
+    let mut values = arguments.as_object().into_iter().flatten();
+    if !values.any(|(_, value)| value.is_f64()) {
+        return HashMap::new();
+    }
     let is_whole = |raw: &str| {
         raw.trim_start_matches('-')
             .bytes()
