@@ -6,11 +6,13 @@
 //! When it runs again, that it locks nothing else shows that it still means the same.
 
 mod address;
+mod asked;
 mod catalogue;
 mod error;
 mod explore;
 mod functions;
 mod guard;
+mod plain;
 mod session;
 mod value;
 
@@ -28,8 +30,10 @@ use tracing::warn;
 
 use super::{Error, Limits, Parameters, Rows, Settings, statement::Statement};
 use crate::tasks::Tasks;
+use asked::{Asked, Shape};
 use catalogue::{Catalogue, Oid};
-use session::{Asked, LOCKED_AFTER, Session, Shape};
+use plain::Plain;
+use session::{LOCKED_AFTER, OUTLIVES, Session};
 
 pub use address::{Address, Server};
 
@@ -63,6 +67,8 @@ const KNOWN: usize = 256;
 #[derive(Debug)]
 struct Known {
     shape: Shape,
+    /// How its rows become JSON here, if they can.
+    plain: Option<Plain>,
     given: Vec<Type>,
     catalogue: Arc<Catalogue>,
     locked: Vec<Oid>,
@@ -118,15 +124,16 @@ impl Postgres {
             limits,
         };
         if let Some(known) = self.0.known(&asked, &catalogue) {
-            let read = session
-                .read_at_once(&asked, &known.shape, &known.locked)
-                .await;
-            match session.end(read) {
-                Ok(Some(rows)) => return Ok(rows),
+            match session.read_at_once(&asked, &known).await {
+                Ok(Some(rows)) => {
+                    session.release();
+                    return Ok(rows);
+                }
                 Err(Error::TooSlow) => return Err(Error::TooSlow),
                 // Tables have changed since: what it means is asked again.
                 Ok(None) | Err(_) => self.0.forget(asked.sql),
             }
+            session.close();
             session = Session::new(self.client().await?, &self.0.tasks);
         }
         let read = self.read(&session, statement, &asked, catalogue).await;
@@ -150,7 +157,9 @@ impl Postgres {
         let read = session.read(asked, &begun.shape).await?;
         if read.1 && asked.limits.rows > 0 && !begun.shape.renamed {
             let locked = session.locked(LOCKED_AFTER).await?;
-            self.0.learn(asked, begun.shape, catalogue, locked);
+            if !locked.contains(&OUTLIVES) {
+                self.0.learn(asked, begun.shape, catalogue, locked);
+            }
         }
         Ok(read)
     }
@@ -195,6 +204,7 @@ impl Inner {
 
     fn learn(&self, asked: &Asked<'_>, shape: Shape, catalogue: Arc<Catalogue>, locked: Vec<Oid>) {
         let known = Known {
+            plain: Plain::of(&shape.columns, &shape.types, catalogue.is_utc),
             shape,
             given: asked.given(),
             catalogue,

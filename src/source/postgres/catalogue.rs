@@ -14,6 +14,7 @@ const FUNCTIONS: &str = include_str!("catalogue/functions.sql");
 const OPERATORS: &str = include_str!("catalogue/operators.sql");
 const TYPES: &str = include_str!("catalogue/types.sql");
 const ROLE: &str = include_str!("catalogue/role.sql");
+const ZONE: &str = "SELECT pg_catalog.current_setting('TimeZone')";
 
 pub(super) type Oid = u32;
 
@@ -32,6 +33,8 @@ pub(super) struct Catalogue {
     pub(super) functions: HashMap<String, bool>,
     pub(super) operators: HashSet<String>,
     pub(super) types: HashSet<String>,
+    /// Whether moments are shown in UTC.
+    pub(super) is_utc: bool,
     /// What the role could do beside reading, for the log.
     pub(super) powers: Vec<String>,
 }
@@ -66,6 +69,8 @@ impl Catalogue {
         }
         catalogue.operators = names_of(&client.query(OPERATORS, &[]).await?)?;
         catalogue.types = names_of(&client.query(TYPES, &[]).await?)?;
+        let zone = client.query_one(ZONE, &[]).await?;
+        catalogue.is_utc = ["UTC", "Etc/UTC"].contains(&zone.try_get(0)?);
         let powers = client.query(ROLE, &[]).await?;
         catalogue.powers = powers
             .iter()

@@ -83,3 +83,8 @@ pub(super) fn pool(error: PoolError) -> Error {
 pub(super) fn own(error: tokio_postgres::Error) -> Error {
     Error::Unreachable(Box::new(error))
 }
+
+/// The server sent a value in a form that it should not have.
+pub(super) fn unread() -> Error {
+    Error::Database("a value has a form that is not known".to_owned())
+}

@@ -5,26 +5,22 @@ use std::pin::pin;
 use deadpool_postgres::Object;
 use futures_util::TryStreamExt;
 use tokio::time::{self, Duration};
-use tokio_postgres::{
-    CancelToken, NoTls, Statement,
-    error::SqlState,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{CancelToken, NoTls, RowStream, Statement, error::SqlState, types::Type};
 
 use super::{
+    Known,
+    asked::{Asked, Shape},
     catalogue::Oid,
     error,
-    value::{Text, given_type, own_type},
+    plain::Plain,
+    value::own_type,
 };
 use crate::{
-    source::{
-        Error, Limits, Rows, Value,
-        rows::{Collector, distinct},
-        statement::MAX_NAME,
-    },
+    source::{Error, Limits, Rows, rows::Collector},
     tasks::Tasks,
 };
 
+const END: &str = "ROLLBACK";
 /// What the transaction may have left behind, though it was rolled back. Settings,
 /// temporary tables, cursors, listening and sequences end with it, or cannot be
 /// reached by a query at all.
@@ -32,9 +28,14 @@ const CLEAN: &str = "ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()";
 const LOCKED: &str = "SELECT DISTINCT l.relation FROM pg_catalog.pg_lock_status() l \
     JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind NOT IN ('i', 'I', 'c') \
     WHERE l.pid = pg_catalog.pg_backend_pid()";
-/// All that is locked once a statement has run: partitions and indexes too.
-pub(super) const LOCKED_AFTER: &str = "SELECT l.relation FROM pg_catalog.pg_lock_status() l \
-    WHERE l.pid = pg_catalog.pg_backend_pid() AND l.relation IS NOT NULL";
+/// All that is locked once a statement has run: partitions and indexes too, and
+/// [`OUTLIVES`] for a lock that would outlive the transaction.
+pub(super) const LOCKED_AFTER: &str = "SELECT COALESCE(l.relation, 0) \
+    FROM pg_catalog.pg_lock_status() l WHERE l.pid = pg_catalog.pg_backend_pid() \
+    AND (l.relation IS NOT NULL OR l.locktype OPERATOR(pg_catalog.=) 'advisory')";
+pub(super) const OUTLIVES: Oid = 0;
+/// How many statements a connection keeps prepared.
+const PREPARED: usize = 64;
 /// How long a server may take to clean up or to hear that a query is to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -46,34 +47,10 @@ pub(super) struct Session {
     tasks: Tasks,
 }
 
-/// A statement with its values, to be run within limits.
-#[derive(Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) sql: &'a str,
-    pub(super) values: &'a [&'a Value],
-    pub(super) limits: Limits,
-}
-
-/// What goes into a statement and comes out of it.
-#[derive(Debug)]
-pub(super) struct Shape {
-    parameters: Vec<Type>,
-    columns: Vec<String>,
-    /// Whether columns are called otherwise than the statement calls them.
-    pub(super) renamed: bool,
-}
-
 /// What came of beginning: the shape of the statement, and the relations it means.
 pub(super) struct Begun {
     pub(super) shape: Shape,
     pub(super) locked: Vec<Oid>,
-}
-
-impl Asked<'_> {
-    /// The types that its values are given with.
-    pub(super) fn given(&self) -> Vec<Type> {
-        self.values.iter().map(|it| given_type(it)).collect()
-    }
 }
 
 impl Session {
@@ -117,27 +94,47 @@ impl Session {
         Ok(Begun { shape, locked })
     }
 
-    /// Begins the transaction and reads a statement of a known shape, in one
-    /// breath; no rows if it locks anything but what is `known`, or has other columns.
+    /// Begins the transaction, reads a statement that is known, and ends it, in one
+    /// breath; no rows if it locks anything that it did not lock, or has other columns.
     pub(super) async fn read_at_once(
         &self,
         asked: &Asked<'_>,
-        shape: &Shape,
-        known: &[Oid],
-    ) -> Result<(Option<Rows>, bool), Error> {
-        let begin = begin(asked.limits);
+        known: &Known,
+    ) -> Result<Option<Rows>, Error> {
+        let cache = &self.client().statement_cache;
+        if cache.size() > PREPARED {
+            cache.clear();
+        }
         let look = self.client().prepare_cached(LOCKED_AFTER);
         let look = look.await.map_err(error::own)?;
-        let (begun, read, locked) = tokio::join!(
+        let plain = known.plain.as_ref();
+        let sql = match plain {
+            Some(plain) => plain.query(asked, &known.shape.query_name()),
+            None => known.shape.as_json(asked),
+        };
+        let statement = self
+            .client()
+            .prepare_typed_cached(&sql, &known.shape.parameters)
+            .await
+            .map_err(error::prepared)?;
+        if plain.is_some_and(|it| !it.is_of(statement.columns())) {
+            return Ok(None);
+        }
+        let begin = begin(asked.limits);
+        let (begun, rows, locked, ended) = tokio::join!(
             biased;
             self.client().batch_execute(&begin),
-            self.read(asked, shape),
+            async {
+                let rows = self.client().query_raw(&statement, asked.texts()).await;
+                collect(asked, &known.shape, plain, rows).await
+            },
             self.look(&look),
+            self.client().batch_execute(END),
         );
-        begun.map_err(error::own)?;
-        let (rows, done) = read?;
-        let same = locked?.iter().all(|it| known.contains(it)) && rows.has_columns();
-        Ok((same.then_some(rows), done))
+        begun.and(ended).map_err(error::own)?;
+        let (rows, _) = rows?;
+        let same = locked?.iter().all(|it| known.locked.contains(it)) && rows.has_columns();
+        Ok(same.then_some(rows))
     }
 
     /// The same with the types that the values have by themselves.
@@ -174,31 +171,14 @@ impl Session {
         asked: &Asked<'_>,
         shape: &Shape,
     ) -> Result<(Rows, bool), Error> {
-        let mut collector = Collector::new(shape.columns.clone(), asked.limits);
         if asked.limits.rows == 0 {
-            return Ok((collector.finish(), true));
+            let none = Collector::new(shape.columns.clone(), asked.limits);
+            return Ok((none.finish(), true));
         }
-        let texts: Vec<Text<'_>> = asked.values.iter().map(|it| Text(it)).collect();
-        let texts = texts.iter().map(|it| it as &(dyn ToSql + Sync));
-        let values = texts.zip(shape.parameters.iter().cloned());
-        let sql = shape.as_json(asked.sql, asked.limits);
-        let rows = self
-            .client()
-            .query_typed_raw(&sql, values)
-            .await
-            .map_err(error::run)?;
-        let mut rows = pin!(rows);
-        while let Some(row) = rows.try_next().await.map_err(error::run)? {
-            let text: Option<&str> = row.try_get(0).map_err(error::own)?;
-            if text.is_none() {
-                collector.cut();
-            }
-            if !text.is_some_and(|it| collector.push(it)) {
-                let done = rows.try_next().await.map_err(error::run)?.is_none();
-                return Ok((collector.finish(), done));
-            }
-        }
-        Ok((collector.finish(), true))
+        let values = asked.texts().zip(shape.parameters.iter().cloned());
+        let sql = shape.as_json(asked);
+        let rows = self.client().query_typed_raw(&sql, values).await;
+        collect(asked, shape, None, rows).await
     }
 
     /// The end of its use. A statement that was stopped half-way takes the
@@ -210,9 +190,14 @@ impl Session {
         read.map(|(rows, _)| rows)
     }
 
+    /// Hands the connection back, which is as it was.
+    pub(super) fn release(mut self) {
+        drop(self.client.take());
+    }
+
     /// Hands the connection back as it was, once the server has cleaned up;
     /// nobody waits for that. If it cannot be done, the connection is closed.
-    fn close(mut self) {
+    pub(super) fn close(mut self) {
         let tasks = self.tasks.clone();
         tasks.spawn(async move {
             let cleaned = time::timeout(PATIENCE, self.client().batch_execute(CLEAN)).await;
@@ -235,6 +220,32 @@ impl Drop for Session {
             drop(client);
         });
     }
+}
+
+/// Takes rows as they come, JSON texts or `plain` ones, as far as the limits let them.
+async fn collect(
+    asked: &Asked<'_>,
+    shape: &Shape,
+    plain: Option<&Plain>,
+    rows: Result<RowStream, tokio_postgres::Error>,
+) -> Result<(Rows, bool), Error> {
+    let mut collector = Collector::new(shape.columns.clone(), asked.limits);
+    let mut rows = pin!(rows.map_err(error::run)?);
+    let mut made = Vec::new();
+    while let Some(row) = rows.try_next().await.map_err(error::run)? {
+        let text = match plain {
+            Some(plain) => Some(plain.text(&row, &mut made).ok_or_else(error::unread)?),
+            None => row.try_get(0).map_err(error::own)?,
+        };
+        if text.is_none() {
+            collector.cut();
+        }
+        if !text.is_some_and(|it| collector.push(it)) {
+            let done = rows.try_next().await.map_err(error::run)?.is_none();
+            return Ok((collector.finish(), done));
+        }
+    }
+    Ok((collector.finish(), true))
 }
 
 async fn stop(token: CancelToken) {
@@ -271,41 +282,4 @@ fn lacks_types(error: &tokio_postgres::Error) -> bool {
         SqlState::DATATYPE_MISMATCH,
     ];
     error.code().is_some_and(|it| states.contains(it))
-}
-
-impl Shape {
-    fn of(statement: &Statement) -> Self {
-        let names = || statement.columns().iter().map(tokio_postgres::Column::name);
-        let columns = distinct(names(), MAX_NAME);
-        Self {
-            renamed: !columns.iter().map(String::as_str).eq(names()),
-            columns,
-            parameters: statement.params().to_vec(),
-        }
-    }
-
-    /// A statement of this shape as a sub-query whose rows are JSON texts; only a query can
-    /// stand there. A row that is longer than the whole answer may be is left
-    /// out by the server.
-    fn as_json(&self, sql: &str, limits: Limits) -> String {
-        let mut query = String::from("_q");
-        while self.columns.contains(&query) {
-            query.push('_');
-        }
-        let names = self
-            .columns
-            .iter()
-            .map(|it| format!("\"{}\"", it.replace('"', "\"\"")));
-        let names: Vec<String> = names.collect();
-        let names = match self.renamed {
-            true => format!("({})", names.join(",")),
-            false => String::new(),
-        };
-        let (most, bytes) = (limits.rows + 1, limits.bytes);
-        format!(
-            "SELECT CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
-             THEN j END FROM (SELECT pg_catalog.row_to_json({query})::pg_catalog.text AS j \
-             FROM (\n{sql}\n) AS {query}{names} LIMIT {most}) AS _r"
-        )
-    }
 }

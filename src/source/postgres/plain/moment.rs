@@ -1,0 +1,86 @@
+//! Days and times, as ISO 8601 has them.
+
+use std::io::Write;
+
+/// Days from the first of March of the year 0, the one before 1 AD, to the first of 2000.
+const TO_2000: i64 = 730_425;
+/// In 400 years; then the calendar begins again.
+const DAYS: i64 = 146_097;
+const DAY: i64 = 86_400_000_000;
+
+pub(super) fn date(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let days = i32::from_be_bytes(bytes.try_into().ok()?);
+    if days == i32::MAX || days == i32::MIN {
+        return endless(days > 0, out);
+    }
+    let era = quoted_day(i64::from(days), out)?;
+    write!(out, "{era}\"").ok()
+}
+
+pub(super) fn time(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.push(b'"');
+    clock(i64::from_be_bytes(bytes.try_into().ok()?), out)?;
+    out.push(b'"');
+    Some(())
+}
+
+pub(super) fn timestamp(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    moment(bytes, "", out)
+}
+
+/// In UTC.
+pub(super) fn timestamptz(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    moment(bytes, "+00:00", out)
+}
+
+fn moment(bytes: &[u8], zone: &str, out: &mut Vec<u8>) -> Option<()> {
+    let micros = i64::from_be_bytes(bytes.try_into().ok()?);
+    if micros == i64::MAX || micros == i64::MIN {
+        return endless(micros > 0, out);
+    }
+    let era = quoted_day(micros.div_euclid(DAY), out)?;
+    out.push(b'T');
+    clock(micros.rem_euclid(DAY), out)?;
+    write!(out, "{zone}{era}\"").ok()
+}
+
+fn endless(is_future: bool, out: &mut Vec<u8>) -> Option<()> {
+    let sign = if is_future { "" } else { "-" };
+    write!(out, "\"{sign}infinity\"").ok()
+}
+
+/// Writes a quote and the day that is so many after the first of 2000; gives what
+/// stands at the end for a year before the first.
+fn quoted_day(days: i64, out: &mut Vec<u8>) -> Option<&'static str> {
+    // Years that begin in March have their odd day at their end.
+    let days = days + TO_2000;
+    let (cycle, day) = (days.div_euclid(DAYS), days.rem_euclid(DAYS));
+    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let day = day - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = cycle * 400 + year + i64::from(month < 3);
+    let (year, era) = if year > 0 {
+        (year, "")
+    } else {
+        (1 - year, " BC")
+    };
+    write!(out, "\"{year:04}-{month:02}-{day:02}").ok()?;
+    Some(era)
+}
+
+/// Writes a time of day, with as much of its second as there is.
+fn clock(micros: i64, out: &mut Vec<u8>) -> Option<()> {
+    let seconds = micros / 1_000_000;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write!(out, "{hour:02}:{minute:02}:{second:02}").ok()?;
+    let fraction = micros % 1_000_000;
+    if fraction != 0 {
+        write!(out, ".{fraction:06}").ok()?;
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+    Some(())
+}
