@@ -83,7 +83,7 @@ impl Postgres {
     ) -> Result<Self, Error> {
         let inner = Arc::new(Inner {
             name: name.to_owned(),
-            pool: pool(address)?,
+            pool: pool(address, settings.limits.timeout)?,
             settings,
             tasks: tasks.clone(),
             catalogue: Mutex::default(),
@@ -122,6 +122,7 @@ impl Postgres {
             sql: &bound.sql,
             values: &values,
             limits,
+            timeout: self.0.settings.limits.timeout,
         };
         if let Some(known) = self.0.known(&asked, &catalogue) {
             match session.read_at_once(&asked, &known).await {
@@ -244,10 +245,13 @@ impl Inner {
     }
 }
 
-fn pool(address: &Address) -> Result<Pool, Error> {
+fn pool(address: &Address, timeout: Duration) -> Result<Pool, Error> {
     let recycling_method = RecyclingMethod::Fast;
-    let manager =
-        Manager::from_config(address.config()?, NoTls, ManagerConfig { recycling_method });
+    let manager = Manager::from_config(
+        address.config(timeout)?,
+        NoTls,
+        ManagerConfig { recycling_method },
+    );
     Pool::builder(manager)
         .max_size(MOST)
         .runtime(Runtime::Tokio1)

@@ -1,7 +1,10 @@
 //! Where a database is and who asks it.
 
+use std::time::Duration;
+
 use tokio_postgres::{Config, config::SslMode};
 
+use super::session::deadlines;
 use crate::{config::Secret, source::Error};
 
 const NO_TLS: &str = "it asks for TLS, which maru does not speak to PostgreSQL yet; \
@@ -32,9 +35,10 @@ pub struct Server {
 }
 
 impl Address {
-    /// What connects there, read-only before anybody asks. The errors quote
-    /// nothing, because the password could be anywhere in what cannot be read.
-    pub(super) fn config(&self) -> Result<Config, Error> {
+    /// What connects there, read-only before anybody asks, with deadlines for queries
+    /// that may take so long. The errors quote nothing, because the password could be
+    /// anywhere in what cannot be read.
+    pub(super) fn config(&self, timeout: Duration) -> Result<Config, Error> {
         let mut config = match self {
             Self::Url(url) => parse(url.reveal())?,
             Self::Server(server) => server.config(),
@@ -50,7 +54,10 @@ impl Address {
             -c IntervalStyle=iso_8601 -c DateStyle=ISO -c bytea_output=hex \
             -c extra_float_digits=1 -c jit=off";
         let given = config.get_options().unwrap_or_default();
-        let options = format!("{given} {ours}");
+        let mut options = format!("{given} {ours}");
+        for (name, milliseconds) in deadlines(timeout) {
+            options.push_str(&format!(" -c {name}={milliseconds}"));
+        }
         config.options(options.trim()).application_name("maru");
         Ok(config)
     }
@@ -102,7 +109,7 @@ mod tests {
         ];
         for url in cases {
             let address = Address::Url(url.to_owned().into());
-            let why = address.config().unwrap_err().to_string();
+            let why = address.config(Duration::MAX).unwrap_err().to_string();
             assert!(!why.contains("hush"), "{why}");
         }
     }
@@ -110,7 +117,9 @@ mod tests {
     #[test]
     fn sessions_are_read_only_whatever_the_address_says() {
         let url = "postgres://a/m?options=-c%20default_transaction_read_only=off";
-        let config = Address::Url(url.to_owned().into()).config().unwrap();
+        let config = Address::Url(url.to_owned().into())
+            .config(Duration::from_secs(5))
+            .unwrap();
         assert!(
             config
                 .get_options()

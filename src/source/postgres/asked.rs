@@ -1,5 +1,7 @@
 //! What is asked of the server, and how it is put.
 
+use std::time::Duration;
+
 use tokio_postgres::{Statement, types::Type};
 
 use super::value::{Text, given_type};
@@ -11,6 +13,8 @@ pub(super) struct Asked<'a> {
     pub(super) sql: &'a str,
     pub(super) values: &'a [&'a Value],
     pub(super) limits: Limits,
+    /// How long a query of its connection may take if nobody says otherwise.
+    pub(super) timeout: Duration,
 }
 
 /// What goes into a statement and comes out of it.

@@ -16,7 +16,7 @@ use super::{
     value::own_type,
 };
 use crate::{
-    source::{Error, Limits, Rows, rows::Collector},
+    source::{Error, Rows, rows::Collector},
     tasks::Tasks,
 };
 
@@ -71,7 +71,7 @@ impl Session {
     /// Begins the transaction and has the server read the statement; says which
     /// relations it means.
     pub(super) async fn begin(&self, asked: &Asked<'_>) -> Result<Begun, Error> {
-        let begin = begin(asked.limits);
+        let begin = begin(asked);
         let types = asked.given();
         let client = self.client();
         let look = client.prepare_cached(LOCKED).await.map_err(error::own)?;
@@ -120,7 +120,7 @@ impl Session {
         if plain.is_some_and(|it| !it.is_of(statement.columns())) {
             return Ok(None);
         }
-        let begin = begin(asked.limits);
+        let begin = begin(asked);
         let (begun, rows, locked, ended) = tokio::join!(
             biased;
             self.client().batch_execute(&begin),
@@ -253,23 +253,33 @@ async fn stop(token: CancelToken) {
     let _ = time::timeout(PATIENCE, token.cancel_query(NoTls)).await;
 }
 
-/// A transaction that only reads, with the deadlines of this use and its request.
-fn begin(limits: Limits) -> String {
-    let timeout = limits.timeout.as_millis().max(1);
-    let lock = timeout.min(PATIENCE.as_millis());
-    let idle = timeout + PATIENCE.as_millis();
-    let mut begin = format!(
-        "BEGIN READ ONLY; SET LOCAL statement_timeout = {timeout}; \
-         SET LOCAL lock_timeout = {lock}; \
-         SET LOCAL idle_in_transaction_session_timeout = {idle}"
-    );
+/// A transaction that only reads, with the deadlines of this use, if they are not those
+/// that the connection has, and its request.
+fn begin(asked: &Asked<'_>) -> String {
+    let mut begin = String::from("BEGIN READ ONLY");
+    if asked.limits.timeout != asked.timeout {
+        for (name, milliseconds) in deadlines(asked.limits.timeout) {
+            begin.push_str(&format!("; SET LOCAL {name} = {milliseconds}"));
+        }
+    }
     // Who looks at the server's activity or log finds the call in the audit.
-    if let Some([high, low]) = limits.request {
+    if let Some([high, low]) = asked.limits.request {
         begin.push_str(&format!(
             "; SET LOCAL application_name = 'maru {high:016x}{low:016x}'"
         ));
     }
     begin
+}
+
+/// The server's own deadlines for a query that may take so long.
+pub(super) fn deadlines(timeout: Duration) -> [(&'static str, u128); 3] {
+    let timeout = timeout.as_millis().clamp(1, 2_000_000_000); // as far as the server counts
+    let patience = PATIENCE.as_millis();
+    [
+        ("statement_timeout", timeout),
+        ("lock_timeout", timeout.min(patience)),
+        ("idle_in_transaction_session_timeout", timeout + patience),
+    ]
 }
 
 /// Whether the server could not find the type of a parameter by its use.
