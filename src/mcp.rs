@@ -11,6 +11,7 @@ mod lines;
 mod members;
 mod message;
 mod meta;
+mod plain;
 mod sse;
 mod version;
 

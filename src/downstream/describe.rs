@@ -1,5 +1,8 @@
 //! What maru says about itself.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use crate::mcp::{Version, key, members, without};
@@ -80,7 +83,8 @@ pub(super) fn stamp(method: &str, result: &str) -> String {
 pub(super) fn without_odd_structure(result: String) -> String {
     const NAME: &str = "structuredContent";
     // Almost every result that has some shows here that it is an object.
-    let mut named = memchr::memmem::find_iter(result.as_bytes(), NAME);
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
+    let mut named = FINDER.find_iter(result.as_bytes());
     if named.all(|at| result[at + NAME.len()..].starts_with("\":{")) {
         return result;
     }

@@ -187,9 +187,9 @@ impl Engine {
             "prompts/list" => list("prompts", |view| &view.prompts),
             "resources/list" => list("resources", |view| &view.resources),
             "resources/templates/list" => list("resourceTemplates", |view| &view.templates),
-            "completion/complete" => self.complete(context, params).await,
+            // On their own: what is around them is moved about before it runs.
+            "completion/complete" => Box::pin(self.complete(context, params)).await,
             "tools/call" | "prompts/get" | "resources/read" => {
-                // On its own: what is around it is moved about before it runs.
                 return Box::pin(self.ask(context, method, params)).await;
             }
             _ => return Err(RpcError::method_not_found(method)),
@@ -257,11 +257,10 @@ impl Engine {
                         .await?
                 }
                 "prompts/get" => {
-                    self.catalog
-                        .get_prompt(caller, &key, Arc::clone(&arguments), again)
-                        .await?
+                    let arguments = Arc::clone(&arguments);
+                    Box::pin(self.catalog.get_prompt(caller, &key, arguments, again)).await?
                 }
-                _ => self.catalog.read_resource(caller, &key, again).await?,
+                _ => Box::pin(self.catalog.read_resource(caller, &key, again)).await?,
             };
             match (answer, context.session) {
                 (Answer::Complete(text), _) if context.version.is_modern() => {

@@ -75,7 +75,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
     let version = version(&arrival.headers);
     if text.trim_start().starts_with('[') {
         return match version {
-            Ok(version) => batch::post(arrival, version, text).await,
+            Ok(version) => Box::pin(batch::post(arrival, version, text)).await,
             Err(why) => reply::error(StatusCode::BAD_REQUEST, None, &why),
         };
     }
@@ -166,7 +166,7 @@ async fn on_request(
         return reply::error(StatusCode::FORBIDDEN, Some(&request.id), &why);
     }
     if version.is_some_and(Version::is_modern) || names_version(&request) {
-        return modern::post(arrival, accepts, &request).await;
+        return Box::pin(modern::post(arrival, accepts, &request)).await;
     }
     let owned = Owned::new(&request);
     if request.method == "initialize" {

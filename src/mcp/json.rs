@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
-use super::{RpcError, code};
+use super::{RpcError, code, plain::is_plain};
 
 /// How deep a message may nest.
 pub const MAX_DEPTH: usize = 64;
@@ -24,6 +24,13 @@ impl From<BadJson> for RpcError {
 /// Checks that `bytes` are one JSON value that every reader would read alike.
 pub fn check(bytes: &[u8]) -> Result<&str, BadJson> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadJson("it is not UTF-8".to_owned()))?;
+    match is_plain(bytes) {
+        true => Ok(text),
+        false => walk(text),
+    }
+}
+
+fn walk(text: &str) -> Result<&str, BadJson> {
     let mut reader = serde_json::Deserializer::from_str(text);
     Value { left: MAX_DEPTH }
         .deserialize(&mut reader)
@@ -134,10 +141,14 @@ impl<'de> Deserialize<'de> for Name<'de> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn accepted(text: &str) -> bool {
-        check(text.as_bytes()).is_ok()
+        let accepted = check(text.as_bytes()).is_ok();
+        assert_eq!(accepted, walk(text).is_ok(), "{text}");
+        accepted
     }
 
     #[test]
@@ -164,6 +175,13 @@ mod tests {
             "{\"a\":\"\\ud800\"}",
             "1e400",
             "{\"a\":1,}",
+            "{\"a\":1 \"b\":2}",
+            "[1,]",
+            "[01]",
+            "[-]",
+            "[1}",
+            "[\"a\nb\"]",
+            "[nul]",
         ] {
             assert!(!accepted(text), "{text}");
         }
@@ -176,5 +194,14 @@ mod tests {
         assert!(accepted(&nested(MAX_DEPTH)));
         assert!(!accepted(&nested(MAX_DEPTH + 1)));
         assert!(!accepted(&nested(50_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn quick_look_takes_nothing_that_a_full_reader_would_not(
+            text in "([\\[\\]{},:]|\"[ab]?\"|\"\\\\[nu\"]?|-?0?[0-9]{1,20}|[.eE]|true|false|null|[ \n\t]){0,24}",
+        ) {
+            accepted(&text);
+        }
     }
 }

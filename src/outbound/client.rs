@@ -122,6 +122,14 @@ impl Client {
             let unsent = failed.take_message();
             request = unsent.ok_or_else(|| Error::Broken(self.target.authority()))?;
         }
+        // On its own: connecting is rare, and would make every request larger.
+        Box::pin(self.exchange_anew(request)).await
+    }
+
+    async fn exchange_anew(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Line, Response<Incoming>), Error> {
         let mut line = self.open().await?;
         let answer = line.sender.send_request(request);
         match drive(&mut line.connection, answer).await {

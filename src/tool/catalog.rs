@@ -202,7 +202,13 @@ impl Catalog {
             request: peer.request,
             arguments: arguments.shared_text(),
         };
-        let offer = match self.find(caller, name).await {
+        let found = match self.offered(caller, name) {
+            // On its own: it would make the future of every call larger.
+            Ok(None) => Box::pin(self.find(caller, name)).await,
+            Ok(Some(offer)) => Ok(offer),
+            Err(why) => Err(why),
+        };
+        let offer = match found {
             Ok(offer) => offer,
             Err(why) => {
                 asked.tool = name.chars().take(100).collect::<String>().into();
@@ -237,7 +243,7 @@ impl Catalog {
         if let Some((log, started)) = log {
             let took = started.elapsed().as_secs_f64() * 1000.0;
             let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
-            log.log(LogLevel::Debug, "maru.tool", &data).await;
+            Box::pin(log.log(LogLevel::Debug, "maru.tool", &data)).await;
         }
         match answer {
             Ok(Answer::Complete(result)) => {
@@ -271,18 +277,19 @@ impl Catalog {
         }
     }
 
-    /// The tool of this name, after one attempt to bring back its server.
-    async fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Offer>, RpcError> {
+    /// The tool of this name, if it is on offer.
+    fn offered(&self, caller: &Caller, name: &str) -> Result<Option<Arc<Offer>>, RpcError> {
         caller.check_role()?;
-        let mut snapshot = self.snapshot();
-        let mut offer = snapshot.tool(caller, name)?.cloned();
-        if offer.is_none() && self.wake(&caller.principal, name).await {
-            snapshot = self.snapshot();
-            offer = snapshot.tool(caller, name)?.cloned();
-        }
-        match offer {
+        Ok(self.snapshot().tool(caller, name)?.cloned())
+    }
+
+    /// A tool that is not on offer, after one attempt to bring back its server.
+    async fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Offer>, RpcError> {
+        let woken = self.wake(&caller.principal, name).await;
+        let offer = woken.then(|| self.offered(caller, name)).transpose()?;
+        match offer.flatten() {
             Some(offer) => Ok(offer),
-            None => Err(unknown(&snapshot.seen(caller)?.tools, "tool", name)),
+            None => Err(unknown(&self.snapshot().seen(caller)?.tools, "tool", name)),
         }
     }
 

@@ -62,13 +62,14 @@ pub(super) async fn ask(
 ) -> Result<Result<Answer, RpcError>, Error> {
     let is_modern = live.session.version.is_modern();
     if let (false, Some(name)) = (is_modern, &peer.inputs.state) {
-        return go_on(live, name, peer).await;
+        // On its own, as all that is rare: it would make the future of every call larger.
+        return Box::pin(go_on(live, name, peer)).await;
     }
     if let Some(why) = &peer.inputs.failed {
         return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
     }
     if let Some(level) = peer.log_level {
-        live.log_as_much_as(level).await?;
+        Box::pin(live.log_as_much_as(level)).await?;
     }
     let turn = Turn {
         method: question.method,
@@ -140,13 +141,13 @@ async fn follow(
                 });
             }
             Message::Notification { method, params } => {
-                following.turn.pass(&method, params, &text, peer).await;
+                Box::pin(following.turn.pass(&method, params, &text, peer)).await;
             }
             Message::Request(request) => {
                 let needed = match question(&request, peer) {
                     Ok(needed) => needed,
                     Err(refusal) => {
-                        following.call.answer(refusal).await?;
+                        Box::pin(following.call.answer(refusal)).await?;
                         continue;
                     }
                 };

@@ -196,16 +196,30 @@ impl Shared {
         question: &Question<'_>,
         peer: &Peer,
     ) -> Result<Result<Answer, RpcError>, Error> {
-        let live = self.ensure(None).await?;
+        let live = match self.live() {
+            Some(live) => live,
+            None => Box::pin(self.ensure(None)).await?,
+        };
         match forward::ask(&live, question, peer).await {
             // Nothing was done, so it can be done again.
             Err(why @ (Error::SessionOver | Error::Unreachable(_))) => {
-                self.report(Arc::clone(&live), why).await;
-                let live = self.ensure(Some(&live)).await?;
-                forward::ask(&live, question, peer).await
+                // On its own: it would make the future of every call larger.
+                Box::pin(self.ask_again(&live, why, question, peer)).await
             }
             done => done,
         }
+    }
+
+    async fn ask_again(
+        &self,
+        dead: &Arc<Live>,
+        why: Error,
+        question: &Question<'_>,
+        peer: &Peer,
+    ) -> Result<Result<Answer, RpcError>, Error> {
+        self.report(Arc::clone(dead), why).await;
+        let live = self.ensure(Some(dead)).await?;
+        forward::ask(&live, question, peer).await
     }
 
     /// The connection, after one attempt to make it if there is none but the

@@ -154,7 +154,7 @@ impl Own {
         if !self.reply.status.is_success() {
             let refused = self.pending.link.refusal(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
-            return match is_json && self.peek_error().await {
+            return match is_json && Box::pin(self.peek_error()).await {
                 true => Ok(()),
                 false => refused,
             };
@@ -196,7 +196,7 @@ impl Own {
         }
         loop {
             let Some(event) = self.event().await? else {
-                self.resume().await?;
+                Box::pin(self.resume()).await?;
                 continue;
             };
             match self.read(&event.data)? {
