@@ -10,20 +10,50 @@ use serde_json::json;
 const MEGABYTE: usize = 1 << 20;
 const PROSE: &str =
     "The quick brown fox jumps over the lazy dog, and then it rests under a tree.\n";
+/// An answer as models write them: headings, lists, code in lines and in fences, a
+/// table, a link.
+const MARKDOWN: &str = "\
+## What a pool is for
+
+A **connection pool** keeps *open* connections, so that a request does not pay for
+a new one; see [the manual](https://example.com/pool) for `max_size`.
+
+1. Take a connection: `pool.get().await?`
+2. Use it, and give it back by dropping it.
+   - A broken one is closed.
+   - An idle one (> 60 s) goes, too.
+
+| Setting | Default | Meaning |
+|---------|---------|---------|
+| `min`   | 5       | kept open |
+| `max`   | 20      | more wait |
+
+```rust
+let rows = client.query(\"SELECT id, name FROM users WHERE id = $1\", &[&id]).await?;
+for row in rows {
+    println!(\"{}: {}\", row.get::<_, i64>(0), row.get::<_, String>(1));
+}
+```
+
+> Note: `a < b && c > d` is not HTML, and [1, 2] is a list.
+
+";
 const CALL: &str = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Gwangju\", \"days\": 3}}\n</tool_call>";
 
-/// Prose in pieces of several sizes, as backends send it.
+/// Plain text in pieces of several sizes, as backends send it.
 fn plain(c: &mut Criterion) {
     let tools = tools();
-    let text = PROSE.repeat(MEGABYTE / PROSE.len());
-    let mut group = c.benchmark_group("plain text");
-    group.throughput(Throughput::Bytes(text.len() as u64));
-    for size in [MEGABYTE, 4096, 32] {
-        group.bench_function(format!("in pieces of {size}"), |b| {
-            b.iter(|| read(&tools, black_box(&text), size));
-        });
+    for (kind, text) in [("prose", PROSE), ("markdown", MARKDOWN)] {
+        let text = text.repeat(MEGABYTE / text.len());
+        let mut group = c.benchmark_group(kind);
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        for size in [MEGABYTE, 4096, 32] {
+            group.bench_function(format!("in pieces of {size}"), |b| {
+                b.iter(|| read(&tools, black_box(&text), size));
+            });
+        }
+        group.finish();
     }
-    group.finish();
 }
 
 fn calls(c: &mut Criterion) {

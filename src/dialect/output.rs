@@ -1,6 +1,8 @@
 //! Puts events together: joins text, leaves out white space and control
 //! tokens beside frames, and keeps apart what may turn out to be a draft.
 
+use std::mem;
+
 use super::Event;
 
 /// How much of the visible text is remembered.
@@ -94,7 +96,7 @@ impl Output {
             return;
         }
         self.forget();
-        let mut piece = std::mem::take(&mut self.thought_space);
+        let mut piece = mem::take(&mut self.thought_space);
         if start && self.thought_before {
             piece.push('\n');
         }
@@ -146,7 +148,7 @@ impl Output {
                         self.forget();
                     }
                     _ => {
-                        let held = std::mem::take(&mut self.held);
+                        let held = mem::take(&mut self.held);
                         self.forget();
                         self.append(&held);
                     }
@@ -197,9 +199,9 @@ impl Output {
     /// The message is over.
     pub(super) fn finish(&mut self) {
         let rest = match self.last {
-            Last::Broken => std::mem::take(&mut self.held),
+            Last::Broken => mem::take(&mut self.held),
             Last::Call | Last::Reasoning => String::new(),
-            Last::Text | Last::Nothing => std::mem::take(&mut self.space),
+            Last::Text | Last::Nothing => mem::take(&mut self.space),
         };
         self.forget();
         self.append(&rest);
@@ -238,17 +240,18 @@ impl Output {
     /// that text was left out.
     fn release(&mut self, gap: bool) {
         let gap = self.gap || gap || !self.space.is_empty();
-        let held = match (self.last, self.structured) {
+        // Given back below: between lines something is held each time.
+        let (held, space) = (mem::take(&mut self.held), mem::take(&mut self.space));
+        self.append(match (self.last, self.structured) {
             // Text on both sides of a frame does not run together.
-            (Last::Call | Last::Reasoning, _) if gap && self.texted => "\n".to_owned(),
-            (Last::Call | Last::Reasoning, _) => String::new(),
-            (Last::Nothing, true) => String::new(),
-            (_, true) => std::mem::take(&mut self.space),
-            (_, false) => std::mem::take(&mut self.held),
-        };
+            (Last::Call | Last::Reasoning, _) if gap && self.texted => "\n",
+            (Last::Call | Last::Reasoning, _) | (Last::Nothing, true) => "",
+            (_, true) => &space,
+            (_, false) => &held,
+        });
+        (self.held, self.space) = (held, space);
         self.forget();
         self.gap = false;
-        self.append(&held);
     }
 
     fn append(&mut self, text: &str) {

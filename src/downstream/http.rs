@@ -22,7 +22,7 @@ use super::{
     sessions::detached,
 };
 use crate::{
-    mcp::{self, Invalid, Message, Params, Request, RpcError, Version, code, names_version},
+    mcp::{Invalid, Message, Params, Request, RpcError, Version, code, names_version},
     queue,
     tool::Caller,
 };
@@ -68,8 +68,8 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
             "Accept must allow application/json or text/event-stream",
         );
     };
-    let text = match mcp::check(&body) {
-        Ok(text) => text,
+    let (text, message) = match Message::take(&body) {
+        Ok(taken) => taken,
         Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     let version = version(&arrival.headers);
@@ -79,7 +79,7 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
             Err(why) => reply::error(StatusCode::BAD_REQUEST, None, &why),
         };
     }
-    let (message, version) = match (Message::read(text), version) {
+    let (message, version) = match (message, version) {
         (Ok(message), Ok(version)) => (message, version),
         (Err(Invalid { id, error }), _) => {
             return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);

@@ -23,14 +23,19 @@ impl From<BadJson> for RpcError {
 
 /// Checks that `bytes` are one JSON value that every reader would read alike.
 pub fn check(bytes: &[u8]) -> Result<&str, BadJson> {
-    let text = std::str::from_utf8(bytes).map_err(|_| BadJson("it is not UTF-8".to_owned()))?;
-    match is_plain(bytes) {
+    let text = read_utf8(bytes)?;
+    match is_plain(text) {
         true => Ok(text),
         false => walk(text),
     }
 }
 
-fn walk(text: &str) -> Result<&str, BadJson> {
+pub(super) fn read_utf8(bytes: &[u8]) -> Result<&str, BadJson> {
+    std::str::from_utf8(bytes).map_err(|_| BadJson("it is not UTF-8".to_owned()))
+}
+
+/// Looks at everything.
+pub(super) fn walk(text: &str) -> Result<&str, BadJson> {
     let mut reader = serde_json::Deserializer::from_str(text);
     Value { left: MAX_DEPTH }
         .deserialize(&mut reader)

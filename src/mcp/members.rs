@@ -147,6 +147,7 @@ mod tests {
     use serde_json::{Map, Value};
 
     use super::*;
+    use crate::mcp::plain::plain_members;
 
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
@@ -175,6 +176,10 @@ mod tests {
                 true => serde_json::to_string_pretty(&object).unwrap(),
                 false => serde_json::to_string(&object).unwrap(),
             };
+            if let Some(plain) = plain_members(&text) {
+                let all = members(&text).unwrap();
+                prop_assert!(all.eq(plain.map(|(name, raw)| (Cow::Borrowed(name), raw))));
+            }
             let found: Map<String, Value> = members(&text)
                 .unwrap()
                 .map(|(name, raw)| (name.into_owned(), serde_json::from_str(raw).unwrap()))

@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use super::{
     Id, Meta, RpcError, code,
+    json::{BadJson, read_utf8, walk},
     members::{Raw, members, read_text},
     one_line,
+    plain::plain_members,
 };
 
 /// One message, borrowing from the text it was read from.
@@ -66,15 +68,32 @@ struct Envelope<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// Checks `bytes` as [`check`](super::check) does and reads them as one message, in
+    /// one go if they are plain.
+    pub fn take(bytes: &'a [u8]) -> Result<(&'a str, Result<Self, Invalid>), BadJson> {
+        let text = read_utf8(bytes)?;
+        let message = match plain_members(text) {
+            Some(members) => Envelope::of(members).open(),
+            None => Self::read(walk(text)?),
+        };
+        Ok((text, message))
+    }
+
     /// Reads checked JSON as one message.
     pub fn read(text: &'a str) -> Result<Self, Invalid> {
-        let envelope = Envelope::read(text)
-            .ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
-        let id = envelope.id.map(Id::read);
+        let members =
+            members(text).ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
+        Envelope::of(members).open()
+    }
+}
+
+impl<'a> Envelope<'a> {
+    fn open(self) -> Result<Message<'a>, Invalid> {
+        let id = self.id.map(Id::read);
         // An error under the id of a broken answer would look like an answer to
         // the client's own request of that id.
-        let known = envelope.method.and(id.clone().flatten());
-        envelope.sort(id).map_err(|why| Invalid::new(known, why))
+        let known = self.method.and(id.clone().flatten());
+        self.sort(id).map_err(|why| Invalid::new(known, why))
     }
 }
 
@@ -89,10 +108,10 @@ impl Message<'_> {
 }
 
 impl<'a> Envelope<'a> {
-    fn read(text: &'a str) -> Option<Self> {
+    fn of(members: impl Iterator<Item = (impl AsRef<str>, Raw<'a>)>) -> Self {
         let mut envelope = Self::default();
-        for (name, raw) in members(text)? {
-            match &*name {
+        for (name, raw) in members {
+            match name.as_ref() {
                 "jsonrpc" => envelope.jsonrpc = Some(raw),
                 "id" => envelope.id = Some(raw),
                 "method" => envelope.method = Some(raw),
@@ -102,7 +121,7 @@ impl<'a> Envelope<'a> {
                 _unknown => (),
             }
         }
-        Some(envelope)
+        envelope
     }
 
     /// `id` is absent, unreadable or read.

@@ -1,6 +1,8 @@
 //! A quick look at JSON: most messages have nothing in them that readers could read
 //! differently, and need no full walk.
 
+use super::members::Raw;
+
 /// How deep what is plain may nest, and how many members an object may have, which
 /// are compared with each other.
 const DEPTH: usize = 16;
@@ -8,23 +10,42 @@ const MEMBERS: usize = 16;
 /// Whole numbers of so many digits are the same for every reader.
 const DIGITS: usize = 15;
 
-/// Whether `bytes`, which are UTF-8, are certainly one JSON value that every reader
-/// would read alike. `false` says that it takes a longer look.
-pub(super) fn is_plain(bytes: &[u8]) -> bool {
-    let mut look = Look { bytes, at: 0 };
+/// Whether `text` is certainly one JSON value that every reader would read
+/// alike. `false` says that it takes a longer look.
+pub(super) fn is_plain(text: &str) -> bool {
+    let mut look = Look { text, at: 0 };
     look.value(DEPTH).is_some() && look.next().is_none()
 }
 
+/// The same for an object, whose members are found on the way.
+pub(super) fn plain_members(text: &str) -> Option<impl Iterator<Item = (&str, Raw<'_>)>> {
+    let mut look = Look { text, at: 0 };
+    look.next().filter(|it| *it == b'{')?;
+    let found = look.object(DEPTH)?;
+    let whole = look.next().is_none();
+    whole.then(|| found.all.into_iter().take(found.count))
+}
+
 struct Look<'a> {
-    bytes: &'a [u8],
+    text: &'a str,
     at: usize,
 }
 
+/// The members of an object.
+struct Found<'a> {
+    all: [(&'a str, Raw<'a>); MEMBERS],
+    count: usize,
+}
+
 impl<'a> Look<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes()
+    }
+
     /// The next byte that is no space.
     fn next(&mut self) -> Option<u8> {
         loop {
-            match *self.bytes.get(self.at)? {
+            match *self.bytes().get(self.at)? {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
                 byte => return Some(byte),
             }
@@ -33,8 +54,8 @@ impl<'a> Look<'a> {
 
     fn value(&mut self, left: usize) -> Option<()> {
         match self.next()? {
-            b'"' => self.text().map(drop),
-            b'{' => self.object(left.checked_sub(1)?),
+            b'"' => self.string().map(drop),
+            b'{' => self.object(left.checked_sub(1)?).map(drop),
             b'[' => self.list(left.checked_sub(1)?),
             b't' => self.word(b"true"),
             b'f' => self.word(b"false"),
@@ -43,29 +64,42 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn object(&mut self, left: usize) -> Option<()> {
-        let mut names: [&[u8]; MEMBERS] = [&[]; MEMBERS];
+    fn object(&mut self, left: usize) -> Option<Found<'a>> {
+        let mut found = Found {
+            all: [("", ""); MEMBERS],
+            count: 0,
+        };
         self.at += 1;
         if self.next()? == b'}' {
             self.at += 1;
-            return Some(());
+            return Some(found);
         }
-        for count in 0..MEMBERS {
-            self.next().filter(|it| *it == b'"')?;
-            let name = self.text()?;
-            let before = names.get(..count)?;
-            if name.contains(&b'\\') || before.contains(&name) {
+        loop {
+            let member = self.member(left)?;
+            let before = found.all.get(..found.count)?;
+            if before.iter().any(|(name, _)| *name == member.0) {
                 return None;
             }
-            *names.get_mut(count)? = name;
-            self.next().filter(|it| *it == b':')?;
-            self.at += 1;
-            self.value(left)?;
-            if self.goes_on(b'}')? {
-                return Some(());
+            *found.all.get_mut(found.count)? = member;
+            found.count += 1;
+            if self.ends(b'}')? {
+                return Some(found);
             }
         }
-        None
+    }
+
+    fn member(&mut self, left: usize) -> Option<(&'a str, Raw<'a>)> {
+        self.next().filter(|it| *it == b'"')?;
+        let name = self.string()?;
+        if name.contains('\\') {
+            return None;
+        }
+        self.next().filter(|it| *it == b':')?;
+        self.at += 1;
+        self.next()?;
+        let from = self.at;
+        self.value(left)?;
+        Some((name, self.text.get(from..self.at)?))
     }
 
     fn list(&mut self, left: usize) -> Option<()> {
@@ -76,14 +110,14 @@ impl<'a> Look<'a> {
         }
         loop {
             self.value(left)?;
-            if self.goes_on(b']')? {
+            if self.ends(b']')? {
                 return Some(());
             }
         }
     }
 
     /// Whether what stands here ends with `end`; otherwise it must go on.
-    fn goes_on(&mut self, end: u8) -> Option<bool> {
+    fn ends(&mut self, end: u8) -> Option<bool> {
         let next = self.next()?;
         self.at += 1;
         match next {
@@ -93,17 +127,17 @@ impl<'a> Look<'a> {
     }
 
     /// What stands between quotes.
-    fn text(&mut self) -> Option<&'a [u8]> {
+    fn string(&mut self) -> Option<&'a str> {
         let from = self.at + 1;
         let mut at = from;
         loop {
-            match run(self.bytes.get(at..)?) {
+            match run(self.bytes().get(at..)?) {
                 (length, b'"') => {
                     self.at = at + length + 1;
-                    return self.bytes.get(from..at + length);
+                    return self.text.get(from..at + length);
                 }
                 (length, b'\\') => {
-                    let escape = self.bytes.get(at + length + 1)?;
+                    let escape = self.bytes().get(at + length + 1)?;
                     b"\"\\/bfnrt".contains(escape).then_some(())?;
                     at += length + 2;
                 }
@@ -113,13 +147,13 @@ impl<'a> Look<'a> {
     }
 
     fn word(&mut self, word: &[u8]) -> Option<()> {
-        let rest = self.bytes.get(self.at..)?;
+        let rest = self.bytes().get(self.at..)?;
         self.at += word.len();
         rest.starts_with(word).then_some(())
     }
 
     fn number(&mut self) -> Option<()> {
-        let rest = self.bytes.get(self.at..)?;
+        let rest = self.bytes().get(self.at..)?;
         let sign = usize::from(rest.first() == Some(&b'-'));
         let rest = rest.get(sign..)?;
         let digits = rest.iter().take_while(|it| it.is_ascii_digit()).count();

@@ -154,10 +154,8 @@ impl Client {
 
     async fn open(&self) -> Result<Line, Error> {
         let stream = dial(&self.target, &self.tls).await?;
-        let made = http1::Builder::new()
-            .max_headers(100)
-            .handshake(TokioIo::new(stream))
-            .await;
+        // It takes 100 headers at most. Saying so would put them on the heap.
+        let made = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = made.map_err(|_| Error::Broken(self.target.authority()))?;
         Ok(Line {
             sender,

@@ -13,12 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     desk::Desk,
+    link::Received,
     log::Log,
     news::{News, answer_or_give, tell},
     open::Means,
 };
 use crate::{
-    mcp::{Id, Message, Request, RpcError, check, code, error, notification, raw_request},
+    mcp::{Id, Invalid, Message, Request, RpcError, code, notification, raw_request},
     queue,
     tasks::Tasks,
 };
@@ -31,7 +32,7 @@ pub(super) struct Channel {
     news: Arc<News>,
     desk: Desk,
     log: Arc<Log>,
-    answers: Mutex<AHashMap<i64, oneshot::Sender<String>>>,
+    answers: Mutex<AHashMap<i64, oneshot::Sender<Answer>>>,
     next: AtomicI64,
     cause: Mutex<Option<Error>>,
     /// The other side is gone.
@@ -42,13 +43,16 @@ pub(super) struct Channel {
     pub(super) closed: CancellationToken,
 }
 
+/// A result, or an error as it was sent.
+type Answer = Result<String, String>;
+
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
 pub(super) struct Call {
     channel: Arc<Channel>,
     id: i64,
     side: Option<mpsc::Receiver<String>>,
-    answer: oneshot::Receiver<String>,
+    answer: oneshot::Receiver<Answer>,
     done: bool,
 }
 
@@ -128,26 +132,28 @@ impl Channel {
 
     /// Takes one message from the other side.
     pub(super) fn take(&self, bytes: &[u8]) {
-        let Ok(text) = check(bytes) else {
+        let Ok((text, message)) = Message::take(bytes) else {
             self.log.received(&String::from_utf8_lossy(bytes));
             return self.unreadable(bytes);
         };
         self.log.received(text);
         if text.trim_start().starts_with('[') {
             let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-            return batch.iter().for_each(|it| self.take_one(it.get()));
+            let batch = batch.iter().map(|it| it.get());
+            return batch.for_each(|it| self.take_one(it, Message::read(it)));
         }
-        self.take_one(text);
+        self.take_one(text, message);
     }
 
-    fn take_one(&self, text: &str) {
-        match Message::read(text) {
+    fn take_one(&self, text: &str, message: Result<Message<'_>, Invalid>) {
+        match message {
             Err(_) => self.unreadable(text.as_bytes()),
             Ok(Message::Response(response)) => {
                 let Id::Number(id) = response.id else { return };
                 // An answer to nobody is late, or nonsense.
                 if let Some(waiting) = lock(&self.answers).remove(&id) {
-                    let _ = waiting.send(text.to_owned());
+                    let outcome = response.outcome.map(str::to_owned);
+                    let _ = waiting.send(outcome.map_err(str::to_owned));
                 }
             }
             Ok(Message::Notification { method, params }) => {
@@ -171,7 +177,7 @@ impl Channel {
         };
         if let Some(waiting) = lock(&self.answers).remove(&id) {
             let why = RpcError::new(code::INTERNAL, UNREADABLE);
-            let _ = waiting.send(error(Some(&Id::Number(id)), &why));
+            let _ = waiting.send(Err(json!(why).to_string()));
         }
     }
 
@@ -205,7 +211,7 @@ fn broken_answer(bytes: &[u8]) -> Option<i64> {
 
 impl Call {
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<String, Error> {
+    pub(super) async fn next(&mut self) -> Result<Received, Error> {
         let side = async {
             match &mut self.side {
                 Some(side) => side.recv().await,
@@ -214,10 +220,10 @@ impl Call {
         };
         tokio::select! {
             biased;
-            Some(text) = side => Ok(text),
+            Some(text) = side => Ok(Received::Message(text)),
             answer = &mut self.answer => {
                 self.done = true;
-                answer.map_err(|_| self.channel.why())
+                answer.map(Received::Answer).map_err(|_| self.channel.why())
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
     Error,
     channel::UNREADABLE,
     handshake::{client_info, read_error},
-    link::Ask,
+    link::{Ask, Received},
     open::Live,
     parked::{Parked, Waiting},
 };
@@ -131,15 +131,18 @@ async fn follow(
     peer: &Peer,
 ) -> Result<Result<Answer, RpcError>, Error> {
     loop {
-        let text = following.call.next().await?;
-        let message = Message::read(&text).map_err(|_| Error::Garbage(UNREADABLE.to_owned()))?;
-        match message {
-            Message::Response(response) => {
-                return Ok(match response.outcome {
-                    Ok(raw) => answered(live.session.version, following.turn.method, raw),
-                    Err(raw) => failed(&following.turn, read_error(raw), peer),
-                });
+        let text = match following.call.next().await? {
+            Received::Message(text) => text,
+            Received::Answer(Ok(raw)) => {
+                return Ok(answered(live.session.version, following.turn.method, raw));
             }
+            Received::Answer(Err(raw)) => {
+                return Ok(failed(&following.turn, read_error(&raw), peer));
+            }
+        };
+        match Message::read(&text).map_err(|_| Error::Garbage(UNREADABLE.to_owned()))? {
+            // Its answer does not come in this way.
+            Message::Response(_) => (),
             Message::Notification { method, params } => {
                 Box::pin(following.turn.pass(&method, params, &text, peer)).await;
             }
@@ -198,9 +201,9 @@ fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value
     Ok(BTreeMap::from([(ONLY.to_owned(), asked)]))
 }
 
-fn answered(version: Version, method: &str, raw: Raw<'_>) -> Result<Answer, RpcError> {
+fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcError> {
     let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL, why));
-    let Some(all) = members(raw) else {
+    let Some(all) = members(&raw) else {
         return garbage("the server's result is not an object");
     };
     let (mut kind, mut has_content) = (None, false);
@@ -214,18 +217,18 @@ fn answered(version: Version, method: &str, raw: Raw<'_>) -> Result<Answer, RpcE
     match kind.as_deref().filter(|_| version.is_modern()) {
         None | Some("complete") => {
             let result = match kind {
-                Some(_) => without(raw, &["resultType"]),
-                None => raw.into(),
+                Some(_) => without(&raw, &["resultType"]).into_owned(),
+                None => raw,
             };
             Ok(Answer::Complete(
                 match method == "tools/call" && !has_content {
                     true => with_content(&result),
-                    false => result.into_owned(),
+                    false => result,
                 },
             ))
         }
         Some("input_required") => {
-            let asked: Value = serde_json::from_str(raw).unwrap_or_default();
+            let asked: Value = serde_json::from_str(&raw).unwrap_or_default();
             let requests = asked["inputRequests"]
                 .as_object()
                 .cloned()

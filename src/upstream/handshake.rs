@@ -8,9 +8,9 @@ use tokio::time;
 use super::{
     Error,
     channel::UNREADABLE,
-    link::{Ask, Call, Link},
+    link::{Ask, Call, Link, Received},
 };
-use crate::mcp::{LogLevel, Message, RpcError, Version, code, key, notification};
+use crate::mcp::{LogLevel, RpcError, Version, code, key, notification};
 
 /// How long a server may think about a question that older ones do not know.
 const PROBE: Duration = Duration::from_secs(5);
@@ -137,11 +137,10 @@ async fn start(link: &Link, method: &'static str, params: &Value) -> Result<Call
 async fn finish(call: &mut Call) -> Result<Answered, Error> {
     let unreadable = || Error::Garbage(UNREADABLE.to_owned());
     loop {
-        let text = call.next().await?;
-        if let Ok(Message::Response(response)) = Message::read(&text) {
-            return Ok(match response.outcome {
-                Ok(raw) => Ok(serde_json::from_str(raw).map_err(|_| unreadable())?),
-                Err(raw) => Err(read_error(raw)),
+        if let Received::Answer(outcome) = call.next().await? {
+            return Ok(match outcome {
+                Ok(raw) => Ok(serde_json::from_str(&raw).map_err(|_| unreadable())?),
+                Err(raw) => Err(read_error(&raw)),
             });
         }
     }

@@ -20,6 +20,15 @@ pub(super) enum Call {
     Http(Box<http::Call>),
 }
 
+/// What comes back on a request.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// The answer: a result, or an error as it was sent.
+    Answer(Result<String, String>),
+    /// A message on the way.
+    Message(String),
+}
+
 /// A request to be sent.
 pub(super) struct Ask<'a> {
     pub(super) method: &'static str,
@@ -101,7 +110,7 @@ impl Drop for Link {
 
 impl Call {
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<String, Error> {
+    pub(super) async fn next(&mut self) -> Result<Received, Error> {
         match self {
             Self::Channel(call) => call.next().await,
             Self::Http(call) => call.next().await,

@@ -11,7 +11,7 @@ use tokio::{sync::Notify, time};
 use super::{
     Error,
     handshake::own_meta,
-    link::{Ask, Call},
+    link::{Ask, Call, Received},
     open::Live,
 };
 use crate::mcp::Message;
@@ -113,20 +113,17 @@ async fn start(live: &Live, wanted: &Map<String, Value>) -> Result<Call, Error> 
 
 async fn hear(live: &Live, call: &mut Call) -> Heard {
     loop {
-        let text = tokio::select! {
-            text = call.next() => text,
+        let received = tokio::select! {
+            received = call.next() => received,
             () = live.wanted.changed.notified() => return Heard::Other,
         };
-        let Ok(text) = text else { return Heard::Cut };
-        match Message::read(&text) {
-            Ok(Message::Notification { method, params }) => live.news.notified(&method, params),
-            Ok(Message::Response(response)) => {
-                return match response.outcome {
-                    Ok(_) => Heard::Cut,
-                    Err(_) => Heard::Refused,
-                };
-            }
-            Ok(Message::Request(_)) | Err(_) => (),
+        let text = match received {
+            Ok(Received::Message(text)) => text,
+            Ok(Received::Answer(Err(_))) => return Heard::Refused,
+            Ok(Received::Answer(Ok(_))) | Err(_) => return Heard::Cut,
+        };
+        if let Ok(Message::Notification { method, params }) = Message::read(&text) {
+            live.news.notified(&method, params);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Link, SESSION};
 use crate::{
     mcp::{Event, Id, Message, Reader, check, notification},
     outbound::Reply,
-    upstream::{Error, channel::UNREADABLE},
+    upstream::{Error, channel::UNREADABLE, link::Received},
 };
 
 /// How often a stream that was cut is resumed.
@@ -119,19 +119,18 @@ impl Call {
     }
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(in crate::upstream) async fn next(&mut self) -> Result<String, Error> {
-        let next = match &mut self.side {
+    pub(in crate::upstream) async fn next(&mut self) -> Result<Received, Error> {
+        match &mut self.side {
             None => self.own.next().await,
             Some(side) => tokio::select! {
                 biased;
-                Some(text) = side.messages.recv() => Ok(text),
+                Some(text) = side.messages.recv() => {
+                    self.own.pending.link.log.received(&text);
+                    Ok(Received::Message(text))
+                }
                 next = self.own.next() => next,
             },
-        };
-        if let Ok(text) = &next {
-            self.link().log.received(text);
         }
-        next
     }
 
     /// Answers a question of the server.
@@ -190,7 +189,7 @@ impl Own {
     }
 
     /// The next message on its own stream. Cancel-safe.
-    async fn next(&mut self) -> Result<String, Error> {
+    async fn next(&mut self) -> Result<Received, Error> {
         if self.events.is_none() {
             return self.whole().await;
         }
@@ -199,25 +198,24 @@ impl Own {
                 Box::pin(self.resume()).await?;
                 continue;
             };
-            match self.read(&event.data)? {
-                Read::Answer(text) => {
-                    self.pending.done = true;
-                    // Most streams end with the answer; then the connection is kept.
-                    let _end = self.reply.chunk().now_or_never();
-                    return Ok(text);
-                }
-                Read::Message(text) => return Ok(text),
-                Read::NotOurs => (),
+            let received = self.read(event.data.as_bytes())?;
+            if let Some(Received::Answer(_)) = &received {
+                self.pending.done = true;
+                // Most streams end with the answer; then the connection is kept.
+                let _end = self.reply.chunk().now_or_never();
+            }
+            if let Some(received) = received {
+                return Ok(received);
             }
         }
     }
 
-    async fn whole(&mut self) -> Result<String, Error> {
+    async fn whole(&mut self) -> Result<Received, Error> {
         let body = self.reply.text().await;
         self.pending.done = true;
-        match self.read_bytes(&body?)? {
-            Read::Answer(text) => Ok(text),
-            Read::Message(_) | Read::NotOurs => Err(Error::Garbage(UNREADABLE.to_owned())),
+        match self.read(&body?)? {
+            Some(answer @ Received::Answer(_)) => Ok(answer),
+            Some(Received::Message(_)) | None => Err(Error::Garbage(UNREADABLE.to_owned())),
         }
     }
 
@@ -226,20 +224,22 @@ impl Own {
         events.next(&mut self.reply).await
     }
 
-    fn read(&self, data: &str) -> Result<Read, Error> {
-        self.read_bytes(data.as_bytes())
-    }
-
-    fn read_bytes(&self, bytes: &[u8]) -> Result<Read, Error> {
+    /// A message; none if it answers somebody else.
+    fn read(&self, bytes: &[u8]) -> Result<Option<Received>, Error> {
         let garbage = || Error::Garbage(UNREADABLE.to_owned());
-        let text = check(bytes).map_err(|_| garbage())?;
-        Ok(match Message::read(text).map_err(|_| garbage())? {
+        let (text, message) = Message::take(bytes).map_err(|_| garbage())?;
+        let received = match message.map_err(|_| garbage())? {
             Message::Response(response) if response.id == Id::Number(self.pending.id) => {
-                Read::Answer(text.to_owned())
+                let outcome = response.outcome.map(str::to_owned);
+                Received::Answer(outcome.map_err(str::to_owned))
             }
-            Message::Response(_) => Read::NotOurs,
-            Message::Request(_) | Message::Notification { .. } => Read::Message(text.to_owned()),
-        })
+            Message::Response(_) => return Ok(None),
+            Message::Request(_) | Message::Notification { .. } => {
+                Received::Message(text.to_owned())
+            }
+        };
+        self.pending.link.log.received(text);
+        Ok(Some(received))
     }
 
     /// Opens the stream again where it was cut.
@@ -258,12 +258,6 @@ impl Own {
         self.reply = reply;
         Ok(())
     }
-}
-
-enum Read {
-    Answer(String),
-    Message(String),
-    NotOurs,
 }
 
 impl Events {
