@@ -131,9 +131,9 @@ impl Audit {
 }
 
 impl Item {
-    fn row(&self) -> AuditRow {
+    fn row(&self, origins: &mut Origins) -> AuditRow {
         match self {
-            Self::Call(record) => call(record),
+            Self::Call(record) => call(record, origins),
             Self::Change(row) => AuditRow::clone(row),
         }
     }
@@ -157,13 +157,13 @@ impl Change<'_> {
     }
 }
 
-fn call(record: &Record) -> AuditRow {
+fn call(record: &Record, origins: &mut Origins) -> AuditRow {
     let asked = &record.asked;
     AuditRow {
         id: 0,
         at: i64::try_from(record.at).unwrap_or(i64::MAX),
         principal: asked.principal.to_string(),
-        origin: origin(asked.from),
+        origin: origins.name(asked.from),
         client: asked.client.as_ref().map(ToString::to_string),
         action: "tools/call".to_owned(),
         target: asked.tool.to_string(),
@@ -221,7 +221,8 @@ impl Audit {
         // Those who wait for answers do not wait for this.
         let items = mem::take(batch);
         let prepared = tasks.blocking(move || {
-            let rows = items.iter().map(Item::row).collect();
+            let mut origins = Origins::default();
+            let rows = items.iter().map(|it| it.row(&mut origins)).collect();
             (items, rows)
         });
         let Some((items, rows)) = prepared.await else {
@@ -242,6 +243,19 @@ impl Audit {
         let done = self.store.shorten_audit(before, settings.max_records).await;
         if let Err(error) = done {
             warn!(%error, "old audit records could not be removed");
+        }
+    }
+}
+
+/// Remembers how the last one is written: many calls come from the same place.
+#[derive(Default)]
+struct Origins(Option<(Option<IpAddr>, String)>);
+
+impl Origins {
+    fn name(&mut self, from: Option<IpAddr>) -> String {
+        match &self.0 {
+            Some((last, name)) if *last == from => name.clone(),
+            _ => self.0.insert((from, origin(from))).1.clone(),
         }
     }
 }

@@ -138,8 +138,11 @@ fn is_secret_name(name: &str) -> bool {
 
 /// Letters and digits alone, however they are spelt.
 fn plain(text: &str) -> String {
-    let letters = text.chars().filter(char::is_ascii_alphanumeric);
-    letters.map(|c| c.to_ascii_lowercase()).collect()
+    let mut plain = String::with_capacity(text.len());
+    for byte in text.bytes().filter(u8::is_ascii_alphanumeric) {
+        plain.push(byte.to_ascii_lowercase().into());
+    }
+    plain
 }
 
 /// Appends `text` without secrets that are known by how they begin.

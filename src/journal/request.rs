@@ -25,6 +25,7 @@ static RUN: LazyLock<u64> = LazyLock::new(|| {
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) | 1
 });
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl RequestId {
@@ -75,8 +76,16 @@ impl RequestId {
 
 impl fmt::Display for RequestId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [high, low] = self.trace;
-        write!(out, "{high:016x}{low:016x}")
+        // By hand: it is written for every call.
+        let mut text = [0; 32];
+        for (half, digits) in self.trace.iter().zip(text.as_chunks_mut::<16>().0) {
+            let mut rest = *half;
+            for digit in digits.iter_mut().rev() {
+                *digit = DIGITS[(rest & 15) as usize];
+                rest >>= 4;
+            }
+        }
+        out.write_str(str::from_utf8(&text).unwrap_or_default())
     }
 }
 
