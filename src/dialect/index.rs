@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::{
     cursor::Cursor,
-    marker,
+    lines, marker,
     table::{FRAMES, HEADERS, Place, Role, STRUCTURE, THOUGHTS, TOKENS},
 };
 
@@ -25,9 +25,14 @@ struct Entry {
 struct Index {
     first: Vec<Vec<Entry>>,
     angle: Vec<Vec<Entry>>,
+    /// Beginnings of what only a line begins with, by their first byte.
+    lines: Vec<Vec<&'static str>>,
 }
 
 static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+
+/// How much space before a line's first word is looked over.
+const MAX_SPACE: usize = 16;
 
 /// The first bytes of bars.
 const BARS: [u8; 3] = [b'|', 0xef, 0xe2];
@@ -42,6 +47,24 @@ pub(super) const LINE: [bool; 256] = table(&[
     b'<', b'[', b']', b'`', b'{', b'>', b'*', b'A', b'F', b'T', b'a', b'c', b'f', b't', b' ',
     b'\t', b'\n', b'\r', 0x0b, 0x0c, 0xc2, 0xe1, 0xe2, 0xe3, 0xe6, 0xec,
 ]);
+
+/// Whether a line that begins with these bytes, or the next one that is not empty, may
+/// begin with something that only a line begins with.
+pub(super) fn may_open_line(bytes: &[u8]) -> bool {
+    let space = |b: &&u8| matches!(b, b' ' | b'\t' | b'\n' | b'\r');
+    // Not far: who asks may ask again at every one of them.
+    let near = bytes.iter().take(MAX_SPACE);
+    let rest = &bytes[near.take_while(space).count()..];
+    match rest {
+        [] => true,
+        [first, ..] if !LINE[*first as usize] => false,
+        [first, ..] if first.is_ascii_alphabetic() || matches!(first, b'*' | b'>') => {
+            let begins = |it: &&str| it.bytes().zip(rest).all(|(a, b)| a == *b);
+            INDEX.lines[*first as usize].iter().any(begins)
+        }
+        _ => true,
+    }
+}
 
 const fn table(bytes: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
@@ -100,6 +123,7 @@ impl Index {
         let mut index = Self {
             first: (0..256).map(|_| Vec::new()).collect(),
             angle: (0..256).map(|_| Vec::new()).collect(),
+            lines: (0..256).map(|_| Vec::new()).collect(),
         };
         for (at, frame) in FRAMES.iter().enumerate() {
             index.add(frame.opener, Role::Frame(at), frame.place);
@@ -120,11 +144,25 @@ impl Index {
         for pattern in TOKENS.iter().chain(closers) {
             index.add(pattern, Role::Token, Place::Anywhere);
         }
+        let labels = lines::THOUGHTS.iter().chain(&lines::ANSWERS);
+        for label in labels.chain(&[lines::TO_ALL]) {
+            index.add_line(label);
+        }
         index
+    }
+
+    /// Notes how something begins that stands at the beginning of a line.
+    fn add_line(&mut self, pattern: &'static str) {
+        let certain = pattern.split(['|', '_', '+', '~']).next();
+        let certain = certain.unwrap_or_default();
+        if let Some(first) = pattern.bytes().next() {
+            self.lines[first as usize].push(certain);
+        }
     }
 
     /// Adds a marker, unless it is known in a role that says more.
     fn add(&mut self, pattern: &'static str, role: Role, place: Place) {
+        self.add_line(pattern);
         let mut bytes = pattern.bytes();
         let first = bytes.next().unwrap_or_default();
         let second = bytes.next().unwrap_or_default();

@@ -28,6 +28,9 @@ pub(super) const THOUGHTS: [&str; 4] = ["Thought:", "**Thought:**", "생각:", "
 /// What opens its answer.
 pub(super) const ANSWERS: [&str; 3] = ["Final Answer:", "**Final Answer:**", "최종 답변:"];
 
+/// What opens text for everyone, up to its line's end.
+pub(super) const TO_ALL: &str = ">>>all";
+
 /// `Action: ⟨n⟩` and its input; or `Action:` and fenced JSON.
 pub(super) fn action(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
     let mut cursor = body;

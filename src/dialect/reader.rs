@@ -200,6 +200,13 @@ impl Reader {
     /// Lines of a code fence, up to the line that closes it.
     fn fence(&mut self, ticks: usize, end: End) -> Step {
         let rest = &self.buffer[self.at..];
+        // Lines before the first backtick are none that close it.
+        let tick = memchr::memchr(b'`', rest.as_bytes()).unwrap_or(rest.len());
+        if let Some(last) = memchr::memrchr(b'\n', &rest.as_bytes()[..tick]) {
+            self.line = true;
+            self.pass(last + 1);
+            return Step::On;
+        }
         if !self.line {
             let length = memchr::memchr(b'\n', rest.as_bytes());
             self.line = length.is_some();
@@ -265,8 +272,7 @@ impl Reader {
                 b'`' => self.code = !self.code,
                 b'\n' => {
                     self.code = false;
-                    let next = bytes.get(length + 1);
-                    if next.is_none_or(|b| index::LINE[*b as usize]) {
+                    if index::may_open_line(&bytes[length + 1..]) {
                         return length + 1;
                     }
                 }
