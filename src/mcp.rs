@@ -19,7 +19,7 @@ pub use error::{RpcError, code};
 pub use id::Id;
 pub use json::{BadJson, MAX_DEPTH, check};
 pub use lines::{Line, Lines};
-pub use members::{Raw, members, read_text, without};
+pub use members::{Member, Raw, joined, members, parts, read_text, without};
 pub use message::{
     Invalid, Message, Params, Request, Response, error, notification, raw_request, request, result,
 };

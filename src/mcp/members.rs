@@ -15,25 +15,38 @@ pub fn members(text: &str) -> Option<Members<'_>> {
 /// The object in checked text without the members of these names; everything
 /// else stays as it was written.
 pub fn without<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
-    let Some(mut all) = members(text) else {
+    let Some(all) = parts(text) else {
         return Cow::Borrowed(text);
     };
-    let (mut out, mut cut) = (String::with_capacity(text.len()), false);
-    while let Some(member) = all.next_member() {
-        if names.contains(&&*member.name) {
-            cut = true;
-            continue;
-        }
-        out.push(if out.is_empty() { '{' } else { ',' });
-        out.push_str(member.written);
-        out.push(':');
-        out.push_str(member.value);
-    }
-    out.push_str(if out.is_empty() { "{}" } else { "}" });
-    match cut {
-        true => Cow::Owned(out),
+    match all.iter().any(|it| names.contains(&&*it.name)) {
+        true => Cow::Owned(joined(all, names)),
         false => Cow::Borrowed(text),
     }
+}
+
+/// The members of an object in checked text, with what it takes to write them again.
+pub fn parts(text: &str) -> Option<Vec<Member<'_>>> {
+    let mut all = members(text)?;
+    let mut parts = Vec::with_capacity(8);
+    while let Some(member) = all.next_member() {
+        parts.push(member);
+    }
+    Some(parts)
+}
+
+/// An object of these members without those of these names.
+pub fn joined<'a>(all: impl IntoIterator<Item = Member<'a>>, names: &[&str]) -> String {
+    let mut out = String::with_capacity(256);
+    for member in all {
+        if !names.contains(&&*member.name) {
+            out.push(if out.is_empty() { '{' } else { ',' });
+            out.push_str(member.written);
+            out.push(':');
+            out.push_str(member.value);
+        }
+    }
+    out.push_str(if out.is_empty() { "{}" } else { "}" });
+    out
 }
 
 /// The text of a JSON string, borrowed unless it has escapes.
@@ -51,11 +64,15 @@ pub struct Members<'a> {
     rest: &'a str,
 }
 
-struct Member<'a> {
-    name: Cow<'a, str>,
+/// A member of an object.
+#[derive(Debug)]
+pub struct Member<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
     /// The name as JSON.
     written: &'a str,
-    value: Raw<'a>,
+    /// Its value.
+    pub value: Raw<'a>,
 }
 
 impl<'a> Members<'a> {

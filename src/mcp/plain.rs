@@ -13,31 +13,35 @@ const DIGITS: usize = 15;
 /// Whether `text` is certainly one JSON value that every reader would read
 /// alike. `false` says that it takes a longer look.
 pub(super) fn is_plain(text: &str) -> bool {
-    let mut look = Look { text, at: 0 };
+    let mut look = Look::new(text);
     look.value(DEPTH).is_some() && look.next().is_none()
 }
 
 /// The same for an object, whose members are found on the way.
 pub(super) fn plain_members(text: &str) -> Option<impl Iterator<Item = (&str, Raw<'_>)>> {
-    let mut look = Look { text, at: 0 };
+    let mut look = Look::new(text);
     look.next().filter(|it| *it == b'{')?;
-    let found = look.object(DEPTH)?;
-    let whole = look.next().is_none();
-    whole.then(|| found.all.into_iter().take(found.count))
+    let mut found = Vec::with_capacity(MEMBERS / 2);
+    look.object(DEPTH, |name, value| found.push((name, value)))?;
+    look.next().is_none().then(|| found.into_iter())
 }
 
 struct Look<'a> {
     text: &'a str,
     at: usize,
-}
-
-/// The members of an object.
-struct Found<'a> {
-    all: [(&'a str, Raw<'a>); MEMBERS],
-    count: usize,
+    /// The names of the objects that are open, the outer ones first.
+    names: Vec<&'a str>,
 }
 
 impl<'a> Look<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            names: Vec::with_capacity(MEMBERS),
+        }
+    }
+
     fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
@@ -55,7 +59,7 @@ impl<'a> Look<'a> {
     fn value(&mut self, left: usize) -> Option<()> {
         match self.next()? {
             b'"' => self.string().map(drop),
-            b'{' => self.object(left.checked_sub(1)?).map(drop),
+            b'{' => self.object(left.checked_sub(1)?, |_, _| ()),
             b'[' => self.list(left.checked_sub(1)?),
             b't' => self.word(b"true"),
             b'f' => self.word(b"false"),
@@ -64,42 +68,38 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn object(&mut self, left: usize) -> Option<Found<'a>> {
-        let mut found = Found {
-            all: [("", ""); MEMBERS],
-            count: 0,
-        };
+    fn object(&mut self, left: usize, mut found: impl FnMut(&'a str, Raw<'a>)) -> Option<()> {
+        let outer = self.names.len();
         self.at += 1;
         if self.next()? == b'}' {
             self.at += 1;
-            return Some(found);
+            return Some(());
         }
         loop {
-            let member = self.member(left)?;
-            let before = found.all.get(..found.count)?;
-            if before.iter().any(|(name, _)| *name == member.0) {
+            let name = self.name()?;
+            let before = self.names.get(outer..)?;
+            if before.len() == MEMBERS || before.contains(&name) {
                 return None;
             }
-            *found.all.get_mut(found.count)? = member;
-            found.count += 1;
+            self.names.push(name);
+            let from = self.at;
+            self.value(left)?;
+            found(name, self.text.get(from..self.at)?);
             if self.ends(b'}')? {
-                return Some(found);
+                self.names.truncate(outer);
+                return Some(());
             }
         }
     }
 
-    fn member(&mut self, left: usize) -> Option<(&'a str, Raw<'a>)> {
+    /// A name, up to the value behind it.
+    fn name(&mut self) -> Option<&'a str> {
         self.next().filter(|it| *it == b'"')?;
-        let name = self.string()?;
-        if name.contains('\\') {
-            return None;
-        }
+        let name = self.string().filter(|it| !it.contains('\\'))?;
         self.next().filter(|it| *it == b':')?;
         self.at += 1;
         self.next()?;
-        let from = self.at;
-        self.value(left)?;
-        Some((name, self.text.get(from..self.at)?))
+        Some(name)
     }
 
     fn list(&mut self, left: usize) -> Option<()> {
@@ -128,20 +128,20 @@ impl<'a> Look<'a> {
 
     /// What stands between quotes.
     fn string(&mut self) -> Option<&'a str> {
+        let bytes = self.bytes();
         let from = self.at + 1;
         let mut at = from;
         loop {
-            match run(self.bytes().get(at..)?) {
-                (length, b'"') => {
-                    self.at = at + length + 1;
-                    return self.text.get(from..at + length);
-                }
-                (length, b'\\') => {
-                    let escape = self.bytes().get(at + length + 1)?;
-                    b"\"\\/bfnrt".contains(escape).then_some(())?;
-                    at += length + 2;
-                }
-                _ => return None,
+            let byte = *bytes.get(at)?;
+            if !MEANS[usize::from(byte)] {
+                at += 1;
+            } else if byte == b'"' {
+                self.at = at + 1;
+                return self.text.get(from..at);
+            } else if byte == b'\\' && b"\"\\/bfnrt".contains(bytes.get(at + 1)?) {
+                at += 2;
+            } else {
+                return None;
             }
         }
     }
@@ -176,10 +176,3 @@ static MEANS: [bool; 256] = {
     all[b'\\' as usize] = true;
     all
 };
-
-/// How many bytes stand before one that means something in a text, and that one.
-fn run(bytes: &[u8]) -> (usize, u8) {
-    let found = bytes.iter().enumerate();
-    let mut found = found.filter(|(_, it)| MEANS[usize::from(**it)]);
-    found.next().map_or((bytes.len(), 0), |(at, it)| (at, *it))
-}

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     mcp::{
-        Id, LogLevel, Message, Params, Raw, Request, RpcError, Version, code, error, key, members,
-        read_text, result, without,
+        Id, LogLevel, Message, Params, Raw, Request, RpcError, Version, code, error, joined, key,
+        members, parts, read_text, result, without,
     },
     tool::{Answer, InputRequired, Peer},
 };
@@ -203,22 +203,17 @@ fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value
 
 fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcError> {
     let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL, why));
-    let Some(all) = members(&raw) else {
+    let Some(all) = parts(&raw) else {
         return garbage("the server's result is not an object");
     };
-    let (mut kind, mut has_content) = (None, false);
-    for (name, value) in all {
-        match &*name {
-            "resultType" => kind = read_text(value),
-            "content" => has_content = value.starts_with('['),
-            _ => (),
-        }
-    }
+    let value = |name: &str| all.iter().find(|it| it.name == name).map(|it| it.value);
+    let kind = value("resultType").and_then(read_text);
+    let has_content = value("content").is_some_and(|it| it.starts_with('['));
     match kind.as_deref().filter(|_| version.is_modern()) {
         None | Some("complete") => {
-            let result = match kind {
-                Some(_) => without(&raw, &["resultType"]).into_owned(),
-                None => raw,
+            let result = match kind.is_some() {
+                true => joined(all, &["resultType"]),
+                false => raw,
             };
             Ok(Answer::Complete(
                 match method == "tools/call" && !has_content {
