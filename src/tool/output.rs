@@ -1,6 +1,6 @@
 //! Results of tools: making them, bounding them, and reading them as text.
 
-use std::sync::LazyLock;
+use std::{mem, sync::LazyLock};
 
 use memchr::memmem::Finder;
 use serde::Serialize;
@@ -65,7 +65,14 @@ pub fn written(text: &str, structure: &str, is_error: bool) -> String {
 
 /// A text as JSON. May be long: no [`Value`] is made of it.
 fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("a text is JSON")
+    if text.bytes().any(|it| it < b' ') {
+        return serde_json::to_string(text).expect("a text is JSON");
+    }
+    let mut quoted = String::with_capacity(text.len() + text.len() / 4 + 2);
+    quoted.push('"');
+    push_escaped(&mut quoted, text);
+    quoted.push('"');
+    quoted
 }
 
 /// A result with this text, and this JSON in a structure as `result`; twice the
@@ -86,15 +93,18 @@ pub fn text_only(text: &str, is_error: bool) -> String {
 }
 
 /// Appends JSON as the inside of a string. It has no control characters, so
-/// quotes and backslashes are all there is to escape.
+/// quotes and backslashes are all there is to escape. They are so many that
+/// searching for them takes longer than looking at every byte.
 fn push_escaped(text: &mut String, json: &str) {
-    let mut done = 0;
-    for at in memchr::memchr2_iter(b'"', b'\\', json.as_bytes()) {
-        text.push_str(&json[done..at]);
-        text.push('\\');
-        done = at;
+    let mut bytes = mem::take(text).into_bytes();
+    bytes.reserve(json.len() + json.len() / 4);
+    for byte in json.bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            bytes.push(b'\\');
+        }
+        bytes.push(byte);
     }
-    text.push_str(&json[done..]);
+    *text = String::from_utf8(bytes).expect("what was text is, with backslashes in it");
 }
 
 /// Cuts a result to `limit` bytes: text is kept as far as it goes, with a note
@@ -192,6 +202,13 @@ mod tests {
             serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"]);
         assert_eq!(result["isError"], false);
+    }
+
+    #[test]
+    fn every_text_is_quoted_as_a_library_would() {
+        for text in ["", "가 \"나\" \\ /", "{\"a\":\"b\\\"c\"}", "a\n\u{1}\u{7f}"] {
+            assert_eq!(quoted(text), serde_json::to_string(text).unwrap());
+        }
     }
 
     #[test]

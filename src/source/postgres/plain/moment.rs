@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use super::number::padded;
+
 /// Days from the first of March of the year 0, the one before 1 AD, to the first of 2000.
 const TO_2000: i64 = 730_425;
 /// In 400 years; then the calendar begins again.
@@ -41,7 +43,10 @@ fn moment(bytes: &[u8], zone: &str, out: &mut Vec<u8>) -> Option<()> {
     let era = quoted_day(micros.div_euclid(DAY), out)?;
     out.push(b'T');
     clock(micros.rem_euclid(DAY), out)?;
-    write!(out, "{zone}{era}\"").ok()
+    for part in [zone, era, "\""] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    Some(())
 }
 
 fn endless(is_future: bool, out: &mut Vec<u8>) -> Option<()> {
@@ -66,7 +71,17 @@ fn quoted_day(days: i64, out: &mut Vec<u8>) -> Option<&'static str> {
     } else {
         (1 - year, " BC")
     };
-    write!(out, "\"{year:04}-{month:02}-{day:02}").ok()?;
+    match year {
+        ..10_000 => {
+            out.push(b'"');
+            padded::<4>(year, out);
+        }
+        _ => write!(out, "\"{year}").ok()?,
+    }
+    for part in [month, day] {
+        out.push(b'-');
+        padded::<2>(part, out);
+    }
     Some(era)
 }
 
@@ -74,10 +89,15 @@ fn quoted_day(days: i64, out: &mut Vec<u8>) -> Option<&'static str> {
 fn clock(micros: i64, out: &mut Vec<u8>) -> Option<()> {
     let seconds = micros / 1_000_000;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    write!(out, "{hour:02}:{minute:02}:{second:02}").ok()?;
+    padded::<2>(hour, out);
+    for part in [minute, second] {
+        out.push(b':');
+        padded::<2>(part, out);
+    }
     let fraction = micros % 1_000_000;
     if fraction != 0 {
-        write!(out, ".{fraction:06}").ok()?;
+        out.push(b'.');
+        padded::<6>(fraction, out);
         while out.last() == Some(&b'0') {
             out.pop();
         }

@@ -3,16 +3,33 @@
 use std::io::Write;
 
 pub(super) fn int2(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    write!(out, "{}", i16::from_be_bytes(bytes.try_into().ok()?)).ok()
+    whole(i16::from_be_bytes(bytes.try_into().ok()?), out)
 }
 
 pub(super) fn int4(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    write!(out, "{}", i32::from_be_bytes(bytes.try_into().ok()?)).ok()
+    whole(i32::from_be_bytes(bytes.try_into().ok()?), out)
 }
 
 pub(super) fn int8(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    write!(out, "{}", i64::from_be_bytes(bytes.try_into().ok()?)).ok()
+    whole(i64::from_be_bytes(bytes.try_into().ok()?), out)
 }
+
+fn whole(number: impl itoa::Integer, out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    Some(())
+}
+
+/// Adds so many digits of a number, with zeros before them.
+pub(super) fn padded<const N: usize>(mut number: i64, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit = DIGITS[usize::try_from(number % 10).unwrap_or(0)];
+        number /= 10;
+    }
+    out.extend_from_slice(&digits);
+}
+
+const DIGITS: &[u8; 10] = b"0123456789";
 
 pub(super) fn float4(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     float(f32::from_be_bytes(bytes.try_into().ok()?), 6, 22, out)
@@ -93,12 +110,12 @@ pub(super) fn numeric(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (groups, _) = groups.as_chunks();
     let group = |at: i32| {
         let found = usize::try_from(at).ok().and_then(|it| groups.get(it));
-        found.map_or(0, |it| u16::from_be_bytes(*it))
+        found.map_or(0, |it| i64::from(u16::from_be_bytes(*it)))
     };
     let last = i32::from(weight);
-    write!(out, "{}", if last < 0 { 0 } else { group(0) }).ok()?;
+    whole(if last < 0 { 0 } else { group(0) }, out)?;
     for at in 1..=last {
-        write!(out, "{:04}", group(at)).ok()?;
+        padded::<4>(group(at), out);
     }
     if shown == 0 {
         return Some(());
@@ -107,7 +124,7 @@ pub(super) fn numeric(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let end = out.len() + shown;
     let mut at = last + 1;
     while out.len() < end {
-        write!(out, "{:04}", group(at)).ok()?;
+        padded::<4>(group(at), out);
         at += 1;
     }
     out.truncate(end);
