@@ -58,10 +58,10 @@ impl Plain {
     /// The query with `name` for itself, and what looks at the length of its rows.
     pub(super) fn query(&self, asked: &Asked<'_>, name: &str) -> String {
         let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.bytes);
-        let lengths: Vec<String> = self
-            .texts()
-            .map(|it| format!("COALESCE(pg_catalog.octet_length({name}.{it}::pg_catalog.text), 0)::pg_catalog.int8"))
-            .collect();
+        let length = |it: String| {
+            format!("COALESCE(pg_catalog.octet_length({name}.{it}), 0)::pg_catalog.int8")
+        };
+        let lengths: Vec<String> = self.texts().map(length).collect();
         let length = lengths.join(" OPERATOR(pg_catalog.+) ");
         let fits = match lengths.is_empty() {
             true => String::new(),
@@ -74,12 +74,18 @@ impl Plain {
         format!("SELECT {name}.*{fits} FROM (\n{sql}\n) AS {name} LIMIT {most}")
     }
 
-    /// The quoted names of the columns whose values may be of any length.
+    /// The columns whose values may be of any length, as something that has one.
     fn texts(&self) -> impl Iterator<Item = String> {
-        let long = |it: &Type| [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::JSON].contains(it);
         let both = self.names.iter().zip(&self.types);
-        both.filter(move |(_, kind)| long(kind))
-            .map(|(name, _)| format!("\"{}\"", name.replace('"', "\"\"")))
+        both.filter_map(|(name, kind)| {
+            let name = format!("\"{}\"", name.replace('"', "\"\""));
+            match *kind {
+                // As a text, one of fixed length would lose the spaces at its end.
+                Type::TEXT | Type::VARCHAR | Type::BPCHAR => Some(name),
+                Type::JSON => Some(format!("{name}::pg_catalog.text")),
+                _ => None,
+            }
+        })
     }
 
     /// A row as a JSON object, `made` there; none if the server sent what it should not.

@@ -183,7 +183,8 @@ async fn values(source: &Source) {
         ..Limits::default()
     };
     let long = "SELECT repeat('x', 20000) AS t, 1 AS n";
-    for sql in ["SELECT * FROM many", long, "SELECT * FROM many", long] {
+    let blank = "SELECT ''::char(20000) AS t";
+    for sql in ["SELECT * FROM many", long, blank].repeat(2) {
         let cut = source
             .query(sql, &Parameters::default(), bytes)
             .await
