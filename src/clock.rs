@@ -23,10 +23,17 @@ pub fn text(milliseconds: i64) -> String {
 }
 
 /// The day, counted from 1970-01-01, as `2026-11-16`.
+pub fn date(day: i64) -> String {
+    let (year, month, day) = civil(day);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of the month of a day, counted from 1970-01-01. The year
+/// before the first is 0.
 ///
 /// Counts in cycles of 400 years that begin in March, so that the leap day is
 /// the last of its year.
-pub fn date(day: i64) -> String {
+pub fn civil(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let (cycle, of_cycle) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
@@ -34,8 +41,7 @@ pub fn date(day: i64) -> String {
     let from_march = (5 * of_year + 2) / 153;
     let of_month = of_year - (153 * from_march + 2) / 5 + 1;
     let month = (from_march + 2) % 12 + 1;
-    let year = cycle * 400 + year + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{of_month:02}")
+    (cycle * 400 + year + i64::from(month <= 2), month, of_month)
 }
 
 #[cfg(test)]

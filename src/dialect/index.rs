@@ -145,7 +145,7 @@ impl Index {
             index.add(pattern, Role::Token, Place::Anywhere);
         }
         let labels = lines::THOUGHTS.iter().chain(&lines::ANSWERS);
-        for label in labels.chain(&[lines::TO_ALL]) {
+        for label in labels.chain(&lines::TO_ALL) {
             index.add_line(label);
         }
         index

@@ -28,8 +28,8 @@ pub(super) const THOUGHTS: [&str; 4] = ["Thought:", "**Thought:**", "생각:", "
 /// What opens its answer.
 pub(super) const ANSWERS: [&str; 3] = ["Final Answer:", "**Final Answer:**", "최종 답변:"];
 
-/// What opens text for everyone, up to its line's end.
-pub(super) const TO_ALL: &str = ">>>all";
+/// Lines that open text for everyone.
+pub(super) const TO_ALL: [&str; 2] = [">>>all\n", ">>>all\r\n"];
 
 /// `Action: ⟨n⟩` and its input; or `Action:` and fenced JSON.
 pub(super) fn action(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {

@@ -333,9 +333,7 @@ impl Reader {
             .then(|| lines::ANSWERS.iter().find(|it| cursor.starts(it)))
             .flatten();
         let thought = self.fresh && lines::THOUGHTS.iter().any(|it| cursor.starts(it));
-        let all = [">>>all\n", ">>>all\r\n"]
-            .iter()
-            .find(|it| cursor.starts(it));
+        let all = lines::TO_ALL.iter().find(|it| cursor.starts(it));
         let fence = cursor.starts("```");
         if touched.get() && end == End::Open {
             return Some(Step::Wait);

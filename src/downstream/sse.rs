@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     access::Principal,
-    mcp::{Invalid, Message, check, event},
+    mcp::{Invalid, Message, event},
     tool::Caller,
 };
 
@@ -54,11 +54,11 @@ pub fn post(
             "this session is over or never was; GET /sse again",
         );
     };
-    let text = match check(body) {
-        Ok(text) => text,
+    let message = match Message::take(body) {
+        Ok((_, message)) => message,
         Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
-    match Message::read(text) {
+    match message {
         Err(Invalid { id, error }) => {
             return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }

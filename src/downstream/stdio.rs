@@ -9,7 +9,7 @@ use super::{
     session::Session, sessions::detached, sse,
 };
 use crate::{
-    mcp::{Invalid, Line, Lines, Message, Params, RpcError, check, code, error, names_version},
+    mcp::{Invalid, Line, Lines, Message, Params, RpcError, code, error, names_version},
     tool::Caller,
 };
 
@@ -104,16 +104,14 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
             None,
             &RpcError::new(code::PARSE, "the line is longer than 16 MiB"),
         ),
-        Line::Whole(bytes) => match check(bytes) {
+        Line::Whole(bytes) => match Message::take(bytes) {
             Err(bad) => error(None, &bad.into()),
-            Ok(text) => match Message::read(text) {
-                Err(Invalid { id, error: why }) => error(id.as_ref(), &why),
-                Ok(Message::Request(request)) => {
-                    let owned = Owned::new(&request);
-                    return answer(engine, session, owned, names_version(&request));
-                }
-                Ok(message) => return take(session, &message),
-            },
+            Ok((_, Err(Invalid { id, error: why }))) => error(id.as_ref(), &why),
+            Ok((_, Ok(Message::Request(request)))) => {
+                let owned = Owned::new(&request);
+                return answer(engine, session, owned, names_version(&request));
+            }
+            Ok((_, Ok(message))) => return take(session, &message),
         },
     };
     // A client that reads nothing ends the session in `write`.

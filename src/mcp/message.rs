@@ -87,6 +87,13 @@ impl<'a> Message<'a> {
     }
 }
 
+impl Response<'_> {
+    /// The outcome with its own copy of the text.
+    pub fn owned_outcome(&self) -> Result<String, String> {
+        self.outcome.map(str::to_owned).map_err(str::to_owned)
+    }
+}
+
 impl<'a> Envelope<'a> {
     fn open(self) -> Result<Message<'a>, Invalid> {
         let id = self.id.map(Id::read);

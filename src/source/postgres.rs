@@ -205,7 +205,7 @@ impl Inner {
 
     fn learn(&self, asked: &Asked<'_>, shape: Shape, catalogue: Arc<Catalogue>, locked: Vec<Oid>) {
         let known = Known {
-            plain: Plain::of(&shape.columns, &shape.types, catalogue.is_utc),
+            plain: Plain::of(&shape, catalogue.is_utc),
             shape,
             given: asked.given(),
             catalogue,

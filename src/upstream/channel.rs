@@ -152,8 +152,7 @@ impl Channel {
                 let Id::Number(id) = response.id else { return };
                 // An answer to nobody is late, or nonsense.
                 if let Some(waiting) = lock(&self.answers).remove(&id) {
-                    let outcome = response.outcome.map(str::to_owned);
-                    let _ = waiting.send(outcome.map_err(str::to_owned));
+                    let _ = waiting.send(response.owned_outcome());
                 }
             }
             Ok(Message::Notification { method, params }) => {

@@ -60,13 +60,11 @@ impl Shape {
     /// out by the server.
     pub(super) fn as_json(&self, asked: &Asked<'_>) -> String {
         let query = self.query_name();
-        let names = self
-            .columns
-            .iter()
-            .map(|it| format!("\"{}\"", it.replace('"', "\"\"")));
-        let names: Vec<String> = names.collect();
         let names = match self.renamed {
-            true => format!("({})", names.join(",")),
+            true => {
+                let names: Vec<String> = self.columns.iter().map(|it| identifier(it)).collect();
+                format!("({})", names.join(","))
+            }
             false => String::new(),
         };
         let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.bytes);
@@ -85,4 +83,9 @@ impl Shape {
         }
         name
     }
+}
+
+/// A name as SQL has it.
+pub(super) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

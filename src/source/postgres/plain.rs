@@ -11,7 +11,7 @@ use tokio_postgres::{
     types::{FromSql, Type},
 };
 
-use super::asked::Asked;
+use super::asked::{Asked, Shape, identifier};
 
 /// How a value becomes JSON.
 type Write = fn(&[u8], &mut Vec<u8>) -> Option<()>;
@@ -20,11 +20,10 @@ type Write = fn(&[u8], &mut Vec<u8>) -> Option<()>;
 /// whole answer may be fails.
 const FITS: &str = "_fits";
 
-/// The columns of a statement, all of types that are known here.
+/// How the rows of a statement are written, whose columns are all of types that are
+/// known here.
 #[derive(Debug)]
 pub(super) struct Plain {
-    names: Vec<String>,
-    types: Vec<Type>,
     /// `{"first":`, `,"second":` and so on.
     keys: Vec<Vec<u8>>,
     writers: Vec<Write>,
@@ -33,58 +32,11 @@ pub(super) struct Plain {
 impl Plain {
     /// None if a column is of another type. Moments with a zone are known as the
     /// server shows them in UTC.
-    pub(super) fn of(names: &[String], types: &[Type], is_utc: bool) -> Option<Self> {
-        let writers = types.iter().map(|it| writer(it, is_utc));
+    pub(super) fn of(shape: &Shape, is_utc: bool) -> Option<Self> {
+        let writers = shape.types.iter().map(|it| writer(it, is_utc));
         Some(Self {
             writers: writers.collect::<Option<_>>()?,
-            keys: keys(names)?,
-            names: names.to_vec(),
-            types: types.to_vec(),
-        })
-    }
-
-    /// Whether a statement that was prepared from [`Self::query`] has the columns
-    /// that the query had. Once it is prepared, the server sees to that.
-    pub(super) fn is_of(&self, columns: &[Column]) -> bool {
-        let Some((own, added)) = columns.split_at_checked(self.names.len()) else {
-            return false;
-        };
-        let expected = self.names.iter().map(String::as_str).zip(&self.types);
-        let fits = self.texts().next().map(|_| FITS);
-        own.iter().map(|it| (it.name(), it.type_())).eq(expected)
-            && added.iter().map(Column::name).eq(fits)
-    }
-
-    /// The query with `name` for itself, and what looks at the length of its rows.
-    pub(super) fn query(&self, asked: &Asked<'_>, name: &str) -> String {
-        let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.bytes);
-        let length = |it: String| {
-            format!("COALESCE(pg_catalog.octet_length({name}.{it}), 0)::pg_catalog.int8")
-        };
-        let lengths: Vec<String> = self.texts().map(length).collect();
-        let length = lengths.join(" OPERATOR(pg_catalog.+) ");
-        let fits = match lengths.is_empty() {
-            true => String::new(),
-            // No query of common sense fails in this way.
-            false => format!(
-                ", CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
-                 pg_catalog.width_bucket({length}, 0, 0, 0) END AS {FITS}"
-            ),
-        };
-        format!("SELECT {name}.*{fits} FROM (\n{sql}\n) AS {name} LIMIT {most}")
-    }
-
-    /// The columns whose values may be of any length, as something that has one.
-    fn texts(&self) -> impl Iterator<Item = String> {
-        let both = self.names.iter().zip(&self.types);
-        both.filter_map(|(name, kind)| {
-            let name = format!("\"{}\"", name.replace('"', "\"\""));
-            match *kind {
-                // As a text, one of fixed length would lose the spaces at its end.
-                Type::TEXT | Type::VARCHAR | Type::BPCHAR => Some(name),
-                Type::JSON => Some(format!("{name}::pg_catalog.text")),
-                _ => None,
-            }
+            keys: keys(&shape.columns)?,
         })
     }
 
@@ -101,6 +53,48 @@ impl Plain {
         made.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
         str::from_utf8(made).ok()
     }
+}
+
+/// The query of this shape with what looks at the length of its rows.
+pub(super) fn query(shape: &Shape, asked: &Asked<'_>) -> String {
+    let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.bytes);
+    let name = shape.query_name();
+    let length =
+        |it: String| format!("COALESCE(pg_catalog.octet_length({name}.{it}), 0)::pg_catalog.int8");
+    let lengths: Vec<String> = texts(shape).map(length).collect();
+    let length = lengths.join(" OPERATOR(pg_catalog.+) ");
+    let fits = match lengths.is_empty() {
+        true => String::new(),
+        // No query of common sense fails in this way.
+        false => format!(
+            ", CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
+             pg_catalog.width_bucket({length}, 0, 0, 0) END AS {FITS}"
+        ),
+    };
+    format!("SELECT {name}.*{fits} FROM (\n{sql}\n) AS {name} LIMIT {most}")
+}
+
+/// Whether a statement that was prepared from [`query`] has the columns that the query
+/// had. Once it is prepared, the server sees to that.
+pub(super) fn is_of(shape: &Shape, columns: &[Column]) -> bool {
+    let Some((own, added)) = columns.split_at_checked(shape.columns.len()) else {
+        return false;
+    };
+    let expected = shape.columns.iter().map(String::as_str).zip(&shape.types);
+    let fits = texts(shape).next().map(|_| FITS);
+    own.iter().map(|it| (it.name(), it.type_())).eq(expected)
+        && added.iter().map(Column::name).eq(fits)
+}
+
+/// The columns whose values may be of any length, as something that has one.
+fn texts(shape: &Shape) -> impl Iterator<Item = String> {
+    let both = shape.columns.iter().zip(&shape.types);
+    both.filter_map(|(name, kind)| match *kind {
+        // As a text, one of fixed length would lose the spaces at its end.
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR => Some(identifier(name)),
+        Type::JSON => Some(format!("{}::pg_catalog.text", identifier(name))),
+        _ => None,
+    })
 }
 
 /// A value as it was sent.
@@ -147,14 +141,11 @@ fn writer(kind: &Type, is_utc: bool) -> Option<Write> {
 }
 
 fn truth(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    json(
-        if *bytes.first()? == 0 {
-            b"false"
-        } else {
-            b"true"
-        },
-        out,
-    )
+    let word: &[u8] = match *bytes.first()? {
+        0 => b"false",
+        _ => b"true",
+    };
+    json(word, out)
 }
 
 fn text(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {

@@ -12,7 +12,7 @@ use super::{
     asked::{Asked, Shape},
     catalogue::Oid,
     error,
-    plain::Plain,
+    plain::{self, Plain},
     value::own_type,
 };
 use crate::{
@@ -109,7 +109,7 @@ impl Session {
         let look = look.await.map_err(error::own)?;
         let plain = known.plain.as_ref();
         let sql = match plain {
-            Some(plain) => plain.query(asked, &known.shape.query_name()),
+            Some(_) => plain::query(&known.shape, asked),
             None => known.shape.as_json(asked),
         };
         let statement = self
@@ -117,7 +117,7 @@ impl Session {
             .prepare_typed_cached(&sql, &known.shape.parameters)
             .await
             .map_err(error::prepared)?;
-        if plain.is_some_and(|it| !it.is_of(statement.columns())) {
+        if plain.is_some() && !plain::is_of(&known.shape, statement.columns()) {
             return Ok(None);
         }
         let begin = begin(asked);

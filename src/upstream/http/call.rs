@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, time};
 
 use super::{Link, SESSION};
 use crate::{
-    mcp::{Event, Id, Message, Reader, check, notification},
+    mcp::{Event, Id, Message, Reader, notification},
     outbound::Reply,
     upstream::{Error, channel::UNREADABLE, link::Received},
 };
@@ -173,8 +173,11 @@ impl Own {
         let Ok(body) = self.reply.text().await else {
             return false;
         };
-        let Ok(text) = check(&body) else { return false };
-        let is_ours = matches!(Message::read(text), Ok(Message::Response(it)) if it.id == Id::Number(self.pending.id));
+        let Ok((text, message)) = Message::take(&body) else {
+            return false;
+        };
+        let is_ours =
+            matches!(message, Ok(Message::Response(it)) if it.id == Id::Number(self.pending.id));
         if is_ours {
             let event = Event {
                 data: text.to_owned(),
@@ -230,8 +233,7 @@ impl Own {
         let (text, message) = Message::take(bytes).map_err(|_| garbage())?;
         let received = match message.map_err(|_| garbage())? {
             Message::Response(response) if response.id == Id::Number(self.pending.id) => {
-                let outcome = response.outcome.map(str::to_owned);
-                Received::Answer(outcome.map_err(str::to_owned))
+                Received::Answer(response.owned_outcome())
             }
             Message::Response(_) => return Ok(None),
             Message::Request(_) | Message::Notification { .. } => {

@@ -8,7 +8,7 @@ use tokio_util::sync::DropGuard;
 
 use super::{Link, call::Events};
 use crate::{
-    mcp::{Message, check},
+    mcp::Message,
     upstream::{
         Error,
         news::{answer_or_give, tell},
@@ -62,10 +62,10 @@ async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
 }
 
 fn hear(link: &Arc<Link>, data: &str) {
-    let Ok(text) = check(data.as_bytes()) else {
+    let Ok((text, message)) = Message::take(data.as_bytes()) else {
         return;
     };
-    match Message::read(text) {
+    match message {
         Ok(Message::Notification { method, params }) => {
             tell(&link.desk, &link.news, &method, params, text);
         }

@@ -3,11 +3,10 @@
 use std::io::Write;
 
 use super::number::padded;
+use crate::clock::civil;
 
-/// Days from the first of March of the year 0, the one before 1 AD, to the first of 2000.
-const TO_2000: i64 = 730_425;
-/// In 400 years; then the calendar begins again.
-const DAYS: i64 = 146_097;
+/// Days from 1970 to 2000, from where the server counts.
+const TO_2000: i64 = 10_957;
 const DAY: i64 = 86_400_000_000;
 
 pub(super) fn date(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -57,15 +56,7 @@ fn endless(is_future: bool, out: &mut Vec<u8>) -> Option<()> {
 /// Writes a quote and the day that is so many after the first of 2000; gives what
 /// stands at the end for a year before the first.
 fn quoted_day(days: i64, out: &mut Vec<u8>) -> Option<&'static str> {
-    // Years that begin in March have their odd day at their end.
-    let days = days + TO_2000;
-    let (cycle, day) = (days.div_euclid(DAYS), days.rem_euclid(DAYS));
-    let year = (day - day / 1460 + day / 36524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let march = (5 * day + 2) / 153;
-    let day = day - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = cycle * 400 + year + i64::from(month < 3);
+    let (year, month, day) = civil(TO_2000 + days);
     let (year, era) = if year > 0 {
         (year, "")
     } else {
