@@ -6,10 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +18,7 @@ use axum::{
 };
 use futures_util::stream;
 use tokio::{
-    sync::{Notify, broadcast},
+    sync::{broadcast, watch},
     time,
 };
 use tokio_util::sync::CancellationToken;
@@ -48,9 +45,15 @@ pub struct Events {
     kept: Mutex<Kept>,
     /// Tells this run of the hub from others.
     run: String,
-    streams: AtomicUsize,
-    pub(super) joined: Notify,
+    open: watch::Sender<Open>,
     stop: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    pages: usize,
+    /// The number of the newest call when the first of them was opened.
+    since: u64,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +78,7 @@ impl Events {
             sender: broadcast::Sender::new(KEPT),
             kept: Mutex::default(),
             run: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned(),
-            streams: AtomicUsize::new(0),
-            joined: Notify::new(),
+            open: watch::Sender::default(),
             stop: tasks.stop(),
         })
     }
@@ -101,7 +103,31 @@ impl Events {
 
     /// Whether any page is open.
     pub fn is_heard(&self) -> bool {
-        self.sender.receiver_count() > 0
+        self.open.borrow().pages > 0
+    }
+
+    /// Resolves for everyone who waits when a page is open, with the number of
+    /// the last call before it.
+    pub(super) async fn opened(&self) -> u64 {
+        let mut open = self.open.subscribe();
+        let opened = open.wait_for(|it| it.pages > 0).await;
+        opened.map_or(0, |it| it.since)
+    }
+
+    /// One more page, opened after call `last`; `false` if there are too many.
+    fn join(&self, last: u64) -> bool {
+        self.open.send_if_modified(|open| {
+            let free = open.pages < MAX_STREAMS;
+            if open.pages == 0 {
+                open.since = last;
+            }
+            open.pages += usize::from(free);
+            free
+        })
+    }
+
+    fn leave(&self) {
+        self.open.send_modify(|open| open.pages -= 1);
     }
 
     /// What came after `last`; `None` if that is not known any more.
@@ -145,7 +171,7 @@ struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.hub.events.streams.fetch_sub(1, Relaxed);
+        self.hub.events.leave();
     }
 }
 
@@ -154,8 +180,7 @@ pub(in crate::api) async fn stream(State(hub): State<Arc<Hub>>, request: Request
     let Some(principal) = request.extensions().get::<Principal>().cloned() else {
         return reply::refuse(StatusCode::UNAUTHORIZED, "nobody asks");
     };
-    if hub.events.streams.fetch_add(1, Relaxed) >= MAX_STREAMS {
-        hub.events.streams.fetch_sub(1, Relaxed);
+    if !hub.events.join(hub.engine.catalog().journal().last()) {
         let why = "too many pages are open; close one";
         return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, why);
     }
@@ -171,7 +196,6 @@ pub(in crate::api) async fn stream(State(hub): State<Arc<Hub>>, request: Request
         sent: 0,
     };
     page.begin(last.as_deref());
-    page.hub.events.joined.notify_one();
     let body = stream::unfold(page, |mut page| async {
         let text = page.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), page))
@@ -264,5 +288,24 @@ impl Stream {
 
     fn journal(&self) -> &Journal {
         self.hub.engine.catalog().journal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn everyone_who_waits_hears_of_every_page_after_the_last_was_closed() {
+        let events = Events::new(&Tasks::default());
+        for call in [7, 9] {
+            let waiting = async { tokio::join!(events.opened(), events.opened()) };
+            let (heard, joined) = tokio::join!(waiting, async { events.join(call) });
+            assert!(joined && events.join(call + 1) && events.is_heard());
+            assert_eq!(heard, (call, call));
+            events.leave();
+            events.leave();
+            assert!(!events.is_heard());
+        }
     }
 }

@@ -75,11 +75,8 @@ pub async fn pump(hub: Arc<Hub>, stop: CancellationToken) {
 async fn calls_told(hub: &Hub) {
     let journal = hub.engine.catalog().journal();
     loop {
-        while !hub.events.is_heard() {
-            hub.events.joined.notified().await;
-        }
+        let mut seen = hub.events.opened().await;
         let listening = journal.listen();
-        let mut seen = journal.last();
         while hub.events.is_heard() {
             if time::timeout(TICK, listening.more(seen)).await.is_err() {
                 continue;
@@ -122,7 +119,9 @@ async fn servers_told(hub: &Hub) {
         let looked_at = async {
             match hub.events.is_heard() {
                 true => time::sleep(TICK).await,
-                false => hub.events.joined.notified().await,
+                false => {
+                    hub.events.opened().await;
+                }
             }
         };
         tokio::select! {
