@@ -5,7 +5,7 @@ mod redact;
 
 use std::{
     future::ready,
-    mem,
+    iter,
     net::IpAddr,
     sync::{
         Arc,
@@ -102,9 +102,7 @@ impl Audit {
 
     /// Notes a change; it is on disk when this returns.
     pub async fn record(&self, change: &Change<'_>) -> Result<(), store::Error> {
-        self.store
-            .add_audit([change.row()].into_iter().collect())
-            .await
+        self.store.add_audit([change.row()]).await
     }
 
     /// Notes a change that was refused, when there is time.
@@ -183,15 +181,16 @@ async fn keep(
 ) {
     let stop = tasks.stop();
     let mut tidied = time::Instant::now();
-    let mut batch = Vec::new();
+    let mut batch: Arc<Vec<Item>> = Arc::default();
     loop {
+        let mut new = Vec::new();
         tokio::select! {
-            _ = items.recv_many(&mut batch, BATCH), if batch.is_empty() => (),
+            _ = items.recv_many(&mut new, BATCH), if batch.is_empty() => batch = Arc::new(new),
             () = ready(()), if !batch.is_empty() => (),
             () = stop.cancelled() => break,
             () = time::sleep(TIDY) => (),
         }
-        if !audit.write(&mut batch, &tasks).await {
+        if !audit.write(&mut batch).await {
             // What waits meanwhile is bounded.
             let _stopped = time::timeout(AGAIN, stop.cancelled()).await;
         }
@@ -204,35 +203,29 @@ async fn keep(
             let _stopped = time::timeout(SOON, stop.cancelled()).await;
         }
     }
-    while let Ok(item) = items.try_recv() {
-        batch.push(item);
-    }
-    if !audit.write(&mut batch, &tasks).await {
-        warn!("{} audit records could not be written", batch.len());
+    let last = iter::from_fn(|| items.try_recv().ok());
+    for mut batch in [batch, Arc::new(last.collect())] {
+        if !audit.write(&mut batch).await {
+            warn!("{} audit records could not be written", batch.len());
+        }
     }
 }
 
 impl Audit {
     /// Writes all of them; if that fails they are kept for the next time.
-    async fn write(&self, batch: &mut Vec<Item>, tasks: &Tasks) -> bool {
+    async fn write(&self, batch: &mut Arc<Vec<Item>>) -> bool {
         if batch.is_empty() {
             return true;
         }
-        // Those who wait for answers do not wait for this.
-        let items = mem::take(batch);
-        let prepared = tasks.blocking(move || {
-            let mut origins = Origins::default();
-            let rows = items.iter().map(|it| it.row(&mut origins)).collect();
-            (items, rows)
-        });
-        let Some((items, rows)) = prepared.await else {
-            return false;
-        };
+        let (items, mut origins) = (Arc::clone(batch), Origins::default());
+        let rows = (0..items.len()).map(move |at| items[at].row(&mut origins));
         match self.store.add_audit(rows).await {
-            Ok(()) => true,
+            Ok(()) => {
+                *batch = Arc::default();
+                true
+            }
             Err(error) => {
-                warn!(%error, "{} audit records wait until the store takes them", items.len());
-                *batch = items;
+                warn!(%error, "{} audit records wait until the store takes them", batch.len());
                 false
             }
         }

@@ -25,7 +25,7 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use value::{Row, Statement, Value};
 
-pub use audit::{AuditFilter, AuditRow, AuditRows};
+pub use audit::{AuditFilter, AuditRow};
 pub use console::SessionRow;
 pub use custom::{CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use limits::LimitRow;
@@ -165,13 +165,11 @@ impl Store {
     }
 
     /// Runs all of `work`, or nothing; `whole` says what that is.
-    async fn run_all(
-        &self,
-        whole: Statement,
-        work: Vec<(Statement, Vec<Value>)>,
-    ) -> Result<(), Error> {
+    async fn run_all<W>(&self, whole: Statement, work: W) -> Result<(), Error>
+    where
+        W: IntoIterator<Item = (Statement, Vec<Value>), IntoIter: Send + 'static>,
+    {
         let work = work.into_iter().map(|(it, values)| (it.sql, values));
-        let work = work.collect();
         let done = match &self.back_end {
             BackEnd::Sqlite(it) => it.run_all(work).await,
             BackEnd::Postgres(it) => it.run_all(work).await,

@@ -1,6 +1,6 @@
 //! Who did what: rows are added, and the oldest go; none is changed.
 
-use std::sync::LazyLock;
+use std::{iter, sync::LazyLock};
 
 use super::{Cause, Error, Row, Statement, Store, Value};
 
@@ -29,26 +29,6 @@ pub struct AuditRow {
     pub took: i64,
     /// Its request.
     pub request: String,
-}
-
-/// Rows as they go into the store.
-#[derive(Debug)]
-pub struct AuditRows(Vec<(Statement, Vec<Value>)>);
-
-impl FromIterator<AuditRow> for AuditRows {
-    fn from_iter<T: IntoIterator<Item = AuditRow>>(rows: T) -> Self {
-        let [one, group] = ADD.each_ref().map(|sql| add(sql));
-        let mut rows = rows.into_iter().map(AuditRow::values);
-        let mut work = Vec::new();
-        loop {
-            let some: Vec<_> = rows.by_ref().take(GROUP).collect();
-            if some.len() < GROUP {
-                work.extend(some.into_iter().map(|it| (one, it.into())));
-                return Self(work);
-            }
-            work.push((group, some.into_iter().flatten().collect()));
-        }
-    }
 }
 
 /// Which rows are wanted; what is absent does not matter.
@@ -102,9 +82,14 @@ const SHORTEN: Statement = Statement {
 };
 
 impl Store {
-    /// Adds all of `rows`, or none. They are on disk when this returns.
-    pub async fn add_audit(&self, rows: AuditRows) -> Result<(), Error> {
-        self.run_all(add(&ADD[0]), rows.0).await
+    /// Adds all of `rows`, or none. They are on disk when this returns. Each is made
+    /// when its turn comes, on a thread that may block where there is one.
+    pub async fn add_audit(
+        &self,
+        rows: impl IntoIterator<Item = AuditRow, IntoIter: Send + 'static>,
+    ) -> Result<(), Error> {
+        let whole = add(&ADD[0]);
+        self.run_all(whole, in_groups(rows.into_iter())).await
     }
 
     /// The newest rows that fit, newest first.
@@ -148,6 +133,26 @@ impl AuditRow {
     }
 }
 
+/// As many at a time as there are, the rest one by one.
+fn in_groups(
+    rows: impl Iterator<Item = AuditRow>,
+) -> impl Iterator<Item = (Statement, Vec<Value>)> {
+    let [one, group] = ADD.each_ref().map(|sql| add(sql));
+    let mut rows = rows.flat_map(AuditRow::values).fuse();
+    let mut rest = Vec::new().into_iter();
+    iter::from_fn(move || {
+        if rest.len() == 0 {
+            let some: Vec<Value> = rows.by_ref().take(GROUP * COLUMNS).collect();
+            if some.len() == GROUP * COLUMNS {
+                return Some((group, some));
+            }
+            rest = some.into_iter();
+        }
+        let row: Vec<Value> = rest.by_ref().take(COLUMNS).collect();
+        (!row.is_empty()).then_some((one, row))
+    })
+}
+
 fn add(sql: &'static str) -> Statement {
     let attempted = "write the audit records";
     Statement { attempted, sql }
@@ -185,5 +190,26 @@ impl TryFrom<Row> for AuditRow {
             took: row.take()?,
             request: row.take()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_keep_every_row_in_order() {
+        for count in [0, 1, GROUP - 1, GROUP, GROUP + 1, 3 * GROUP + 2] {
+            let rows = (0..).take(count).map(|at| AuditRow {
+                at,
+                ..AuditRow::default()
+            });
+            let work: Vec<_> = in_groups(rows).collect();
+            let values = work.iter().flat_map(|(_, values)| values);
+            let times: Vec<_> = values.step_by(COLUMNS).cloned().collect();
+            let expected: Vec<_> = (0..).take(count).map(Value::Integer).collect();
+            assert!(times == expected, "{count} rows");
+            assert_eq!(work.len(), count / GROUP + count % GROUP);
+        }
     }
 }

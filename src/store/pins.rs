@@ -1,6 +1,6 @@
 //! Definitions of tools that were accepted.
 
-use super::{Cause, Error, Row, Statement, Store};
+use super::{Cause, Error, Row, Statement, Store, Value};
 use crate::clock;
 
 /// An accepted definition.
@@ -49,7 +49,8 @@ impl Store {
             ];
             (PUT, values)
         };
-        self.run_all(PUT, rows.into_iter().map(put).collect()).await
+        let work: Vec<(_, Vec<Value>)> = rows.into_iter().map(put).collect();
+        self.run_all(PUT, work).await
     }
 
     /// Forgets everything of `server`.

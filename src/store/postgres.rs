@@ -57,12 +57,15 @@ impl Postgres {
     }
 
     /// Runs all of them, or none.
-    pub(super) async fn run_all(&self, work: Vec<(&'static str, Vec<Value>)>) -> Result<(), Cause> {
+    pub(super) async fn run_all(
+        &self,
+        work: impl Iterator<Item = (&'static str, Vec<Value>)> + Send,
+    ) -> Result<(), Cause> {
         let mut client = self.turn().await?;
         let all = async {
             let transaction = client.transaction().await?;
-            for (sql, values) in &work {
-                run(&transaction, sql, values).await?;
+            for (sql, values) in work {
+                run(&transaction, sql, &values).await?;
             }
             Ok(transaction.commit().await?)
         };

@@ -56,17 +56,17 @@ impl Sqlite {
         blocking(move || run(&connection, sql, &values)).await
     }
 
-    /// Runs all of them, or none.
-    pub(super) async fn run_all(&self, work: Vec<(&'static str, Vec<Value>)>) -> Result<(), Cause> {
+    /// Runs all of them, or none. They are made where they run, one after the other.
+    pub(super) async fn run_all(
+        &self,
+        work: impl Iterator<Item = (&'static str, Vec<Value>)> + Send + 'static,
+    ) -> Result<(), Cause> {
         let mut connection = self.turn().await?;
         blocking(move || {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for alike in work.chunk_by(|one, next| one.0 == next.0) {
-                let mut statement = transaction.prepare_cached(alike[0].0)?;
-                for (_, values) in alike {
-                    read(&mut statement, values)?;
-                }
+            for (sql, values) in work {
+                run(&transaction, sql, &values)?;
             }
             Ok(transaction.commit()?)
         })

@@ -110,7 +110,7 @@ async fn records_are_not_changed_and_old_ones_go() {
         principal: "p".to_owned(),
         ..maru::store::AuditRow::default()
     };
-    store.add_audit((0..20).map(row).collect()).await.unwrap();
+    store.add_audit((0..20).map(row)).await.unwrap();
     store.shorten_audit(5, 10).await.unwrap();
     let filter = AuditFilter {
         limit: 100,
