@@ -24,6 +24,7 @@ use crate::{
     audit::Audit,
     config::{Config, Row, Secret, environment},
     downstream::Engine,
+    lanes::Lanes,
     llm::Gateway,
     outbound::{Policy, Tls},
     retrieval::Index,
@@ -88,6 +89,8 @@ pub struct Running {
     /// Signs the admin in to the console, once.
     pub console_code: Token,
     core: Core,
+    /// Serve connections.
+    _lanes: Arc<Lanes>,
     /// Holds the lock.
     _hub_file: File,
 }
@@ -307,12 +310,13 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
     core.tasks.spawn(pump);
     let guarded = Guarded::new(hub);
     local::listen_http(directory, guarded.clone(), &core.tasks);
+    let lanes = Arc::new(Lanes::start(&core.tasks).context("cannot start threads")?);
     let serving = api::serve(
         listener,
         tls,
         guarded,
         config.limits.max_connections,
-        core.tasks.clone(),
+        (Arc::clone(&lanes), core.tasks.clone()),
     );
     core.tasks.spawn(serving);
     local::listen(directory, &core.engine, &core.tasks);
@@ -325,6 +329,7 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         admin,
         console_code,
         core,
+        _lanes: lanes,
         _hub_file: hub_file,
     })
 }

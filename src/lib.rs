@@ -15,6 +15,7 @@ pub mod dialect;
 pub mod downstream;
 pub mod expression;
 pub mod journal;
+pub mod lanes;
 pub mod llm;
 pub mod mcp;
 pub mod outbound;

@@ -5,6 +5,7 @@
 
 mod client;
 mod dial;
+mod joined;
 mod policy;
 mod target;
 
@@ -12,6 +13,7 @@ use thiserror::Error;
 
 pub use client::{Client, Reply};
 pub use dial::Tls;
+pub use joined::Joined;
 pub use policy::Policy;
 pub use target::Target;
 

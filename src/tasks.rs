@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use tokio::time;
+use tokio::{runtime::Handle, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Spawner and shutdown signal shared by every long-lived task.
@@ -16,6 +16,11 @@ impl Tasks {
     /// Spawns `task`; `close` waits for it.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn(task);
+    }
+
+    /// Spawns `task` on `runtime`; `close` waits for it.
+    pub fn spawn_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn_on(task, runtime);
     }
 
     /// Runs `work` on a thread that may block; `close` waits for it.

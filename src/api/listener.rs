@@ -1,6 +1,6 @@
 //! Accepting connections, each bounded, until shutdown.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, net, pin::pin, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Guarded;
-use crate::tasks::Tasks;
+use crate::{lanes::Lanes, outbound::Joined, tasks::Tasks};
 
 const HEADER_BYTES: usize = 32 << 10;
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ pub async fn serve(
     tls: Option<TlsAcceptor>,
     service: Guarded,
     max_connections: usize,
-    tasks: Tasks,
+    (lanes, tasks): (Arc<Lanes>, Tasks),
 ) {
     let stop = tasks.stop();
     let room = Arc::new(Semaphore::new(max_connections));
@@ -39,8 +39,8 @@ pub async fn serve(
         };
         if let Some(((stream, from), permit)) = accepted {
             let service = service.seen_from(from.ip());
-            let connection = tcp(stream, tls.clone(), service, tasks.clone());
-            tasks.spawn(async move {
+            let connection = tcp(stream.into_std(), tls.clone(), service, tasks.clone());
+            lanes.spawn(&tasks, async move {
                 connection.await;
                 drop(permit);
             });
@@ -84,7 +84,17 @@ async fn accept<T>(
     }
 }
 
-async fn tcp(stream: TcpStream, tls: Option<TlsAcceptor>, service: Guarded, tasks: Tasks) {
+/// Serves `stream`, which was accepted on another thread.
+async fn tcp(
+    stream: io::Result<net::TcpStream>,
+    tls: Option<TlsAcceptor>,
+    service: Guarded,
+    tasks: Tasks,
+) {
+    let stream = match stream.and_then(TcpStream::from_std) {
+        Ok(stream) => stream,
+        Err(error) => return warn!(%error, "could not take a connection over"),
+    };
     // Without it an event waits for the acknowledgement of the one before.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "could not set TCP_NODELAY");
@@ -108,7 +118,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Joined(stream)), service);
     let mut served = pin!(served);
     let stop = tasks.stop();
     let done = tokio::select! {

@@ -1,6 +1,6 @@
 //! `maru serve` and `maru stdio`.
 
-use std::{future::Future, num::NonZero, process::ExitCode};
+use std::{future::Future, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use tokio::{
@@ -64,12 +64,10 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
 
 /// Runs to the end and leaves threads that still block, such as one reading stdin.
 ///
-/// One core is left to what maru talks to on the same machine: with a thread on
-/// every core, threads stand in each other's way and a call costs a third more.
+/// One thread does what there is to wait for; the hub has more of them, its
+/// [`lanes`](crate::lanes).
 pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads((cores - 1).max(1))
+    let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;

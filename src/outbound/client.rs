@@ -25,10 +25,12 @@ use tokio::{
 };
 
 use super::{
-    Error, Target, Tls,
+    Error, Joined, Target, Tls,
     dial::{Stream, dial},
 };
+use crate::lanes::{here, others_first};
 
+/// Connections that a lane keeps.
 const MAX_IDLE: usize = 64;
 const MAX_IN_FLIGHT: usize = 1024;
 /// Servers close idle connections too; this is below what most of them wait.
@@ -68,9 +70,11 @@ struct Line {
     /// `None` once it has ended; dropping it tells whoever still waits for it.
     connection: Option<Moving>,
     used: Instant,
+    /// The lane whose poller watches it.
+    lane: usize,
 }
 
-type Moving = Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>;
+type Moving = Pin<Box<Connection<TokioIo<Joined<Stream>>, Full<Bytes>>>>;
 
 impl Client {
     /// A client of the origin of `target`.
@@ -113,6 +117,7 @@ impl Client {
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Line, Response<Incoming>), Error> {
+        others_first().await;
         while let Some(mut line) = self.take() {
             let answer = line.sender.try_send_request(request);
             let mut failed = match drive(&mut line.connection, answer).await {
@@ -141,7 +146,7 @@ impl Client {
     /// A kept connection that the other side has not closed, as far as we know.
     fn take(&self) -> Option<Line> {
         loop {
-            let mut line = self.lock().pop()?;
+            let mut line = self.pop()?;
             // Only a look: whoever uses the connection waits on it.
             let mut quiet = Context::from_waker(Waker::noop());
             let is_open = |it: &mut Moving| it.as_mut().poll(&mut quiet).is_pending();
@@ -152,22 +157,32 @@ impl Client {
         }
     }
 
+    /// The connection of this lane that was used last.
+    fn pop(&self) -> Option<Line> {
+        let mut idle = self.lock();
+        let last = idle.iter().rposition(|it| it.lane == here())?;
+        Some(idle.swap_remove(last))
+    }
+
     async fn open(&self) -> Result<Line, Error> {
         let stream = dial(&self.target, &self.tls).await?;
         // It takes 100 headers at most. Saying so would put them on the heap.
-        let made = http1::Builder::new().handshake(TokioIo::new(stream)).await;
+        let stream = TokioIo::new(Joined(stream));
+        let made = http1::Builder::new().handshake(stream).await;
         let (sender, connection) = made.map_err(|_| Error::Broken(self.target.authority()))?;
         Ok(Line {
             sender,
             connection: Some(Box::pin(connection)),
             used: Instant::now(),
+            lane: here(),
         })
     }
 
     fn give_back(&self, mut line: Line) {
         line.used = Instant::now();
         let mut idle = self.lock();
-        if line.connection.is_some() && idle.len() < MAX_IDLE {
+        let kept = idle.iter().filter(|it| it.lane == line.lane).count();
+        if line.connection.is_some() && kept < MAX_IDLE {
             idle.push(line);
         }
     }

@@ -9,6 +9,7 @@ use std::{
 const ROOMS: &[&str] = &[
     "clock",
     "tasks",
+    "lanes",
     "queue",
     "config",
     "mcp",
