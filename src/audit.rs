@@ -15,6 +15,7 @@ use std::{
 };
 
 use tokio::{sync::mpsc, time};
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
@@ -91,12 +92,8 @@ impl Audit {
                 told.push(Item::Call(Arc::clone(record)));
             }));
         }
-        tasks.spawn(keep(
-            Arc::clone(&audit),
-            items,
-            settings.clone(),
-            tasks.clone(),
-        ));
+        let keep = keep(Arc::clone(&audit), items, settings.clone(), tasks.stop());
+        tasks.spawn(keep);
         audit
     }
 
@@ -177,9 +174,8 @@ async fn keep(
     audit: Arc<Audit>,
     mut items: mpsc::Receiver<Item>,
     settings: config::Audit,
-    tasks: Tasks,
+    stop: CancellationToken,
 ) {
-    let stop = tasks.stop();
     let mut tidied = time::Instant::now();
     let mut batch: Arc<Vec<Item>> = Arc::default();
     loop {

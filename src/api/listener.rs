@@ -84,7 +84,7 @@ async fn accept<T>(
     }
 }
 
-/// Serves `stream`, which was accepted on another thread.
+/// Serves `stream`, which may have been accepted on another thread.
 async fn tcp(
     stream: io::Result<net::TcpStream>,
     tls: Option<TlsAcceptor>,

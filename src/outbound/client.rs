@@ -161,7 +161,7 @@ impl Client {
     fn pop(&self) -> Option<Line> {
         let mut idle = self.lock();
         let last = idle.iter().rposition(|it| it.lane == here())?;
-        Some(idle.swap_remove(last))
+        Some(idle.remove(last))
     }
 
     async fn open(&self) -> Result<Line, Error> {

@@ -8,8 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What fits is copied: head and body of most messages are smaller than what
-/// writing two parts costs.
+/// What fits is copied, as most messages do: that costs less than writing two parts.
 const SMALL: usize = 4096;
 
 /// A stream to which the parts of a small message are written together. Large ones
