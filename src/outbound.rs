@@ -6,8 +6,10 @@
 mod client;
 mod dial;
 mod joined;
+mod line;
 mod policy;
 mod target;
+mod words;
 
 use thiserror::Error;
 
@@ -16,6 +18,7 @@ pub use dial::Tls;
 pub use joined::Joined;
 pub use policy::Policy;
 pub use target::Target;
+pub use words::Request;
 
 /// Why nothing came back.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -12,8 +12,11 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{Request, body::Bytes, header};
+use hyper::{
+    HeaderMap, Method,
+    body::Bytes,
+    header::{self, HeaderName, HeaderValue},
+};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time};
 use tracing::warn;
@@ -21,7 +24,7 @@ use tracing::warn;
 use crate::{
     config::{Secret, Telemetry as Settings},
     journal::{Journal, Outcome, Record},
-    outbound::{Client, Policy, Tls},
+    outbound::{Client, Policy, Request, Tls},
     tasks::Tasks,
 };
 
@@ -100,18 +103,17 @@ async fn send_all(collector: Collector, mut records: mpsc::Receiver<Arc<Record>>
 
 impl Collector {
     async fn send(&self, batch: &[Arc<Record>]) -> Result<(), String> {
-        let mut request = Request::post(&self.path)
-            .header(header::HOST, self.client.target().authority())
-            .header(header::CONTENT_TYPE, "application/json");
-        for (name, value) in &self.headers {
-            request = request.header(name, value.reveal());
-        }
-        let body = Full::new(Bytes::from(spans(batch).to_string()));
-        let request = request
-            .body(body)
-            .map_err(|_| "a header of telemetry.headers cannot be sent")?;
+        let unusable = "a header of telemetry.headers cannot be sent";
+        let body = Bytes::from(spans(batch).to_string());
+        let request = Request {
+            method: &Method::POST,
+            uri: &self.path.parse().map_err(|_| "the path is not valid")?,
+            headers: &self.headers().ok_or(unusable)?,
+            more: &[],
+            body: &body,
+        };
         let answer = time::timeout(PATIENCE, async {
-            let mut reply = self.client.send(request).await?;
+            let mut reply = self.client.send(&request).await?;
             let status = reply.status;
             reply.text().await?;
             Ok::<_, crate::outbound::Error>(status)
@@ -122,6 +124,21 @@ impl Collector {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no answer within {PATIENCE:?}")),
         }
+    }
+
+    fn headers(&self) -> Option<HeaderMap> {
+        let host = self.client.target().authority();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::try_from(host).ok()?);
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        for (name, value) in &self.headers {
+            let name = HeaderName::try_from(name).ok()?;
+            headers.append(name, HeaderValue::from_str(value.reveal()).ok()?);
+        }
+        Some(headers)
     }
 }
 

@@ -8,8 +8,11 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{Request, body::Bytes, header};
+use hyper::{
+    HeaderMap, Method,
+    body::Bytes,
+    header::{self, HeaderValue},
+};
 use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
@@ -24,7 +27,7 @@ use super::{
 };
 use crate::{
     clock, config,
-    outbound::{Client, Policy, Tls},
+    outbound::{Client, Policy, Request, Tls},
 };
 
 /// How long the issuer may take to send its keys.
@@ -199,15 +202,20 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn fetch(client: &Arc<Client>, path: &str) -> Result<Vec<u8>, String> {
-    let request = Request::get(path)
-        .header(header::HOST, client.target().authority())
-        .header(header::ACCEPT, "application/json")
-        .body(Full::<Bytes>::default())
-        .map_err(|error| error.to_string())?;
-    let mut reply = client
-        .send(request)
-        .await
-        .map_err(|error| error.to_string())?;
+    let unusable = |_| "the address of the issuer cannot be asked for".to_owned();
+    let host = HeaderValue::try_from(client.target().authority());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, host.map_err(|_| unusable(()))?);
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let request = Request {
+        method: &Method::GET,
+        uri: &path.parse().map_err(|_| unusable(()))?,
+        headers: &headers,
+        more: &[],
+        body: &Bytes::new(),
+    };
+    let sent = client.send(&request).await;
+    let mut reply = sent.map_err(|error| error.to_string())?;
     match reply.status.as_u16() {
         200 => reply
             .text()

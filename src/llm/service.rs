@@ -3,9 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request,
+    HeaderMap, Method,
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     config::Secret,
-    outbound::{self, Client, Policy, Reply, Tls},
+    outbound::{self, Client, Policy, Reply, Request, Tls},
     tasks::within,
 };
 
@@ -100,23 +99,27 @@ impl Service {
         path: &str,
         body: Bytes,
     ) -> Result<Reply, outbound::Error> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = format!("{}{path}", self.base).parse().map_err(|_| {
+        let uri = format!("{}{path}", self.base).parse().map_err(|_| {
             outbound::Error::Refused(
                 "the name of the model cannot be part of an address".to_owned(),
             )
         })?;
-        request.headers_mut().clone_from(&self.headers);
-        self.client.send(request).await
+        let request = Request {
+            method: &method,
+            uri: &uri,
+            headers: &self.headers,
+            more: &[],
+            body: &body,
+        };
+        self.client.send(&request).await
     }
 }
 
 impl Refusal {
     /// Reads what little of an error may be passed on.
     pub(super) async fn read(mut reply: Reply) -> Self {
-        let seconds = reply.headers.get(RETRY_AFTER);
-        let seconds = seconds.and_then(|it| it.to_str().ok()?.parse::<f64>().ok());
+        let seconds = reply.header(&RETRY_AFTER);
+        let seconds = seconds.and_then(|it| it.parse::<f64>().ok());
         let retry_after = seconds
             .filter(|it| (0.0..1e6).contains(it))
             .map(Duration::from_secs_f64);

@@ -71,8 +71,7 @@ pub(super) struct Parts {
 impl Stream {
     /// Fails if the backend answers with neither JSON nor events.
     pub(super) fn new(parts: Parts) -> Result<Self, Error> {
-        let kind = parts.reply.headers.get(CONTENT_TYPE);
-        let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let kind = parts.reply.header(&CONTENT_TYPE).unwrap_or_default();
         let events = match kind.split(';').next().unwrap_or_default().trim() {
             "text/event-stream" => Some(Events::default()),
             "application/json" | "" => None,

@@ -1,6 +1,7 @@
 //! Writing small messages in one piece.
 
 use std::{
+    cell::RefCell,
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll},
@@ -10,6 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What fits is copied, as most messages do: that costs less than writing two parts.
 const SMALL: usize = 4096;
+
+thread_local! {
+    static WHOLE: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SMALL));
+}
 
 /// A stream to which the parts of a small message are written together. Large ones
 /// are not copied.
@@ -40,11 +45,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Joined<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut whole = [0; SMALL];
-        match join(parts, &mut whole) {
-            Some(joined) => Pin::new(&mut self.0).poll_write(context, joined),
-            None => Pin::new(&mut self.0).poll_write_vectored(context, parts),
-        }
+        let stream = Pin::new(&mut self.0);
+        WHOLE.with_borrow_mut(|whole| match join(parts, whole) {
+            true => stream.poll_write(context, whole),
+            false => stream.poll_write_vectored(context, parts),
+        })
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -60,14 +65,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Joined<S> {
     }
 }
 
-/// The parts behind each other in `whole`, if they fit.
-fn join<'a>(parts: &[IoSlice<'_>], whole: &'a mut [u8; SMALL]) -> Option<&'a [u8]> {
-    let mut end = 0;
+/// Puts the parts behind each other into `whole`, if they are small.
+fn join(parts: &[IoSlice<'_>], whole: &mut Vec<u8>) -> bool {
+    whole.clear();
     for part in parts {
-        whole.get_mut(end..end + part.len())?.copy_from_slice(part);
-        end += part.len();
+        if whole.len() + part.len() > SMALL {
+            return false;
+        }
+        whole.extend_from_slice(part);
     }
-    Some(&whole[..end])
+    true
 }
 
 #[cfg(test)]
@@ -77,11 +84,11 @@ mod tests {
     #[test]
     fn only_small_messages_are_copied() {
         let (head, body) = ([1; 100], [2; SMALL]);
-        let mut whole = [0; SMALL];
+        let mut whole = Vec::new();
         let fits = [IoSlice::new(&head), IoSlice::new(&body[..SMALL - 100])];
-        let joined = join(&fits, &mut whole).unwrap();
-        assert_eq!((joined.len(), joined[99], joined[100]), (SMALL, 1, 2));
+        assert!(join(&fits, &mut whole));
+        assert_eq!((whole.len(), whole[99], whole[100]), (SMALL, 1, 2));
         let large = [IoSlice::new(&head), IoSlice::new(&body[..SMALL - 99])];
-        assert_eq!(join(&large, &mut whole), None);
+        assert!(!join(&large, &mut whole));
     }
 }

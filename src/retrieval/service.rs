@@ -3,9 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request, StatusCode,
+    HeaderMap, Method, StatusCode,
     body::Bytes,
     header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
@@ -15,7 +14,7 @@ use tokio::time::{self, Instant};
 use super::Error;
 use crate::{
     config::Secret,
-    outbound::{self, Client, Policy, Target, Tls},
+    outbound::{self, Client, Policy, Request, Target, Tls},
     tasks::within,
 };
 
@@ -157,17 +156,17 @@ impl Service {
     }
 
     async fn once(&self, ask: &Ask) -> Result<Answer, outbound::Error> {
-        let mut request = Request::new(Full::new(ask.body.clone()));
-        *request.method_mut() = ask.method.clone();
-        *request.uri_mut() = ask
-            .path
-            .parse()
-            .map_err(|_| outbound::Error::Refused("the path is not valid".to_owned()))?;
-        request.headers_mut().clone_from(&self.headers);
-        let mut reply = self.client.send(request).await?;
+        let invalid = |_| outbound::Error::Refused("the path is not valid".to_owned());
+        let request = Request {
+            method: &ask.method,
+            uri: &ask.path.parse().map_err(invalid)?,
+            headers: &self.headers,
+            more: &[],
+            body: &ask.body,
+        };
+        let mut reply = self.client.send(&request).await?;
         let body = reply.text().await?;
-        let seconds = reply.headers.get(RETRY_AFTER);
-        let seconds = seconds.and_then(|it| it.to_str().ok()?.parse().ok());
+        let seconds = reply.header(&RETRY_AFTER).and_then(|it| it.parse().ok());
         Ok(Answer {
             status: reply.status,
             body,

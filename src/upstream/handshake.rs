@@ -94,7 +94,7 @@ pub(super) async fn initialize(link: &Link) -> Result<Session, Error> {
         ))
     })?;
     if let Call::Http(call) = &call {
-        call.link().agree(version, call.session());
+        call.link().agree(version, call.session().as_ref());
     }
     link.send(notification("notifications/initialized", &json!({})))
         .await?;

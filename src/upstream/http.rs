@@ -12,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request, StatusCode, Uri,
+    HeaderMap, Method, StatusCode, Uri,
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
@@ -24,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, desk::Desk, link::Ask, log::Log, news::News, open::Means, traces::Traces};
 use crate::{
     mcp::{Id, Version, header_text, raw_request},
-    outbound::{Client, Reply, Target},
+    outbound::{Client, Reply, Request, Target},
     tasks::Tasks,
 };
 
@@ -127,30 +126,14 @@ impl Link {
         let id = self.next.fetch_add(1, Relaxed);
         let text = raw_request(&Id::Number(id), ask.method, &(ask.params)(id));
         self.log.sent(&text);
-        let mut headers = self.headers();
-        if self.version().is_modern() && ask.method != "initialize" {
-            headers.insert(
-                &VERSION,
-                HeaderValue::from_static(Version::V2026_07_28.as_str()),
-            );
-            headers.insert(&METHOD, HeaderValue::from_static(ask.method));
-            if let Some(name) = ask
-                .name
-                .and_then(|name| HeaderValue::from_str(&header_text(name)).ok())
-            {
-                headers.insert(&NAME, name);
-            }
-            for (name, value) in ask.mirrors {
-                let name = HeaderName::try_from(format!("mcp-param-{name}"));
-                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&header_text(value))) {
-                    headers.insert(name, value);
-                }
-            }
-        }
+        let more = match self.version().is_modern() && ask.method != "initialize" {
+            true => self.mirrors(ask),
+            false => Vec::new(),
+        };
         let owner = ask.owner.filter(|_| !self.version().is_modern());
         let side = owner.map(|owner| Seated::new(self, id, owner));
         let mut pending = Pending::new(self, id, ask.method);
-        match self.request(Method::POST, headers, text).await {
+        match self.post(&more, text).await {
             Ok(reply) => Call::new(pending, reply, side).await,
             Err(why) => {
                 pending.done = true;
@@ -163,7 +146,7 @@ impl Link {
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
         self.log.sent(&text);
         let exchange = async {
-            let mut reply = self.request(Method::POST, self.headers(), text).await?;
+            let mut reply = self.post(&[], text).await?;
             self.refusal(&reply)?;
             reply.text().await.map_err(Error::from)
         };
@@ -183,23 +166,43 @@ impl Link {
         });
     }
 
-    fn headers(&self) -> HeaderMap {
-        self.agreed
-            .get()
-            .map_or(&self.base, |it| &it.headers)
-            .clone()
+    fn headers(&self) -> &HeaderMap {
+        self.agreed.get().map_or(&self.base, |it| &it.headers)
     }
 
-    async fn request(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        body: String,
-    ) -> Result<Reply, Error> {
-        let mut request = Request::new(Full::new(Bytes::from(body)));
-        *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = headers;
+    /// What a request of 2026-07-28 says in its headers once more.
+    fn mirrors(&self, ask: &Ask<'_>) -> Vec<(HeaderName, HeaderValue)> {
+        let mut more = Vec::with_capacity(3 + ask.mirrors.len());
+        if self.agreed.get().is_none() {
+            let version = HeaderValue::from_static(Version::V2026_07_28.as_str());
+            more.push((VERSION.clone(), version));
+        }
+        more.push((METHOD.clone(), HeaderValue::from_static(ask.method)));
+        let value = |text: &str| HeaderValue::from_str(&header_text(text)).ok();
+        if let Some(name) = ask.name.and_then(value) {
+            more.push((NAME.clone(), name));
+        }
+        for (name, text) in ask.mirrors {
+            let name = HeaderName::try_from(format!("mcp-param-{name}"));
+            if let (Ok(name), Some(value)) = (name, value(text)) {
+                more.push((name, value));
+            }
+        }
+        more
+    }
+
+    async fn post(&self, more: &[(HeaderName, HeaderValue)], body: String) -> Result<Reply, Error> {
+        self.request(&Request {
+            method: &Method::POST,
+            uri: &self.uri,
+            headers: self.headers(),
+            more,
+            body: &Bytes::from(body),
+        })
+        .await
+    }
+
+    async fn request(&self, request: &Request<'_>) -> Result<Reply, Error> {
         let reply = self.client.send(request).await?;
         if !reply.status.is_success() {
             self.log
@@ -210,13 +213,20 @@ impl Link {
 
     /// Opens the stream of events that come after `last`, or from now on.
     async fn listen_after(&self, last: Option<&str>) -> Result<Reply, Error> {
-        let mut headers = self.headers();
+        let mut headers = self.headers().clone();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
             headers.insert(&LAST_EVENT, last);
         }
-        self.request(Method::GET, headers, String::new()).await
+        self.request(&Request {
+            method: &Method::GET,
+            uri: &self.uri,
+            headers: &headers,
+            more: &[],
+            body: &Bytes::new(),
+        })
+        .await
     }
 
     /// What the status says; a missing session is told apart.
@@ -260,9 +270,15 @@ impl Link {
         }
         let (link, trace) = (Arc::clone(self), self.traces.leave());
         self.tasks.spawn(async move {
-            let goodbye = link.request(Method::DELETE, link.headers(), String::new());
+            let goodbye = Request {
+                method: &Method::DELETE,
+                uri: &link.uri,
+                headers: link.headers(),
+                more: &[],
+                body: &Bytes::new(),
+            };
             // Who does not hear it ends the session by itself.
-            let _ = time::timeout(Duration::from_secs(2), goodbye).await;
+            let _ = time::timeout(Duration::from_secs(2), link.request(&goodbye)).await;
             drop(trace);
         });
     }

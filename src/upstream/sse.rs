@@ -2,9 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request,
+    HeaderMap, Method,
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     mcp::{Event, Reader},
-    outbound::{Client, Reply, Target},
+    outbound::{Client, Reply, Request, Target},
     queue,
 };
 
@@ -34,19 +33,18 @@ pub(super) async fn open(
     means: &Means,
 ) -> Result<Arc<Channel>, Error> {
     let tasks = &means.tasks;
-    let mut request = Request::new(Full::default());
-    *request.uri_mut() = path(client.target())?;
-    *request.headers_mut() = with_headers(client.target(), &headers);
-    request
-        .headers_mut()
-        .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    let reply = client.send(request).await?;
+    let mut all = with_headers(client.target(), &headers);
+    all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let request = Request {
+        method: &Method::GET,
+        uri: &path(client.target())?,
+        headers: &all,
+        more: &[],
+        body: &Bytes::new(),
+    };
+    let reply = client.send(&request).await?;
     refusal(&reply)?;
-    let kind = reply
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|it| it.to_str().ok())
-        .unwrap_or_default();
+    let kind = reply.header(&CONTENT_TYPE).unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         return Err(Error::Refused("the address gives no event stream; if it is a Streamable HTTP server, use transport HTTP".to_owned()));
     }
@@ -134,16 +132,18 @@ async fn write(poster: Poster, mut outgoing: queue::Receiver, channel: Arc<Chann
 
 impl Poster {
     async fn post(&self, text: String) -> Result<(), Error> {
-        let mut request = Request::new(Full::new(Bytes::from(text)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = path(&self.target)?;
-        *request.headers_mut() = with_headers(&self.target, &self.headers);
-        request
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut headers = with_headers(&self.target, &self.headers);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let request = Request {
+            method: &Method::POST,
+            uri: &path(&self.target)?,
+            headers: &headers,
+            more: &[],
+            body: &Bytes::from(text),
+        };
         let limit = Duration::from_secs(30);
         let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
-        let mut reply = time::timeout(limit, self.client.send(request))
+        let mut reply = time::timeout(limit, self.client.send(&request))
             .await
             .map_err(late)??;
         refusal(&reply)?;

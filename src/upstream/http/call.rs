@@ -109,8 +109,8 @@ impl Call {
     }
 
     /// The session that the server opened with this answer.
-    pub(in crate::upstream) fn session(&self) -> Option<&HeaderValue> {
-        self.own.reply.headers.get(&SESSION)
+    pub(in crate::upstream) fn session(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(self.own.reply.header(&SESSION)?).ok()
     }
 
     /// The link it runs on.
@@ -143,13 +143,12 @@ impl Own {
     /// Looks at status and kind of the answer.
     async fn open(&mut self) -> Result<(), Error> {
         let garbage = |why: &str| Err(Error::Garbage(why.to_owned()));
-        if self.reply.headers.contains_key(CONTENT_ENCODING) {
+        if self.reply.header(&CONTENT_ENCODING).is_some() {
             return garbage("the server sent a compressed answer, which nobody asked for");
         }
-        let kind = self.reply.headers.get(CONTENT_TYPE);
-        let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
-        let is_json = kind.starts_with(b"application/json");
-        let is_stream = kind.starts_with(b"text/event-stream");
+        let kind = self.reply.header(&CONTENT_TYPE).unwrap_or_default();
+        let is_json = kind.starts_with("application/json");
+        let is_stream = kind.starts_with("text/event-stream");
         if !self.reply.status.is_success() {
             let refused = self.pending.link.refusal(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
