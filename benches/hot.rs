@@ -19,7 +19,7 @@ use maru::{
     mcp::{Message, Params, check, event},
     source::{Sqlite, write_sample},
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, Peer, Scope, builtin, output},
+    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, Scope, builtin, output},
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -98,7 +98,7 @@ fn calls(c: &mut Criterion) {
                 &caller,
                 "get_employee_info",
                 Arc::clone(&arguments),
-                Peer::default(),
+                Arc::default(),
             )
         });
     });

@@ -21,7 +21,8 @@ pub use json::{BadJson, MAX_DEPTH, check};
 pub use lines::{Line, Lines};
 pub use members::{Member, Raw, joined, members, parts, read_text, without};
 pub use message::{
-    Invalid, Message, Params, Request, Response, error, notification, raw_request, request, result,
+    Invalid, Message, Params, Request, Response, error, notification, push_text, raw_request,
+    request, result,
 };
 pub use meta::{LogLevel, Meta, header_text, key, names_version};
 pub use sse::{Event, Reader, event, one_line};

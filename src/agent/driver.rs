@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     llm::{self, Answer, Call, ChatRequest, Choice, Message, Role},
-    tool::{self, Caller, OWN_SERVER, Peer, Scope, output},
+    tool::{self, Caller, OWN_SERVER, Scope, output},
 };
 
 /// How often a broken call is asked for again.
@@ -347,7 +347,7 @@ impl<'a> Driver<'a> {
         let asked =
             self.agent
                 .catalog
-                .call(&caller, &tool.name, Arc::new(arguments), Peer::default());
+                .call(&caller, &tool.name, Arc::new(arguments), Arc::default());
         match time::timeout(limit, asked).await {
             Err(_) => Err(format!(
                 "{} did not answer within {limit:?}",

@@ -126,7 +126,12 @@ pub(super) async fn call(
     let started = Instant::now();
     let catalog = hub.engine.catalog();
     let answer = catalog
-        .call(&caller, &name, Arc::new(Input::from(arguments)), peer)
+        .call(
+            &caller,
+            &name,
+            Arc::new(Input::from(arguments)),
+            peer.into(),
+        )
         .await;
     let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
     let done = match answer {

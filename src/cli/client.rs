@@ -23,7 +23,7 @@ use crate::{
     app::{Core, HTTP_SOCKET, running_hub},
     config::{Loaded, Origin},
     mcp::{Event, Reader, Version, header_text, key},
-    tool::{Answer, Caller, Peer, Scope},
+    tool::{Answer, Caller, Scope},
 };
 
 /// Someone who lists and calls tools.
@@ -102,7 +102,7 @@ impl Client {
                 Ok(
                     match core
                         .catalog
-                        .call(&caller, name, Arc::new(arguments.into()), Peer::default())
+                        .call(&caller, name, Arc::new(arguments.into()), Arc::default())
                         .await
                     {
                         Ok(Answer::Complete(result)) => Outcome::Result(result),

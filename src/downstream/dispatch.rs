@@ -236,7 +236,7 @@ impl Engine {
             name: &key,
             arguments: params.arguments.unwrap_or("{}"),
         };
-        let mut peer = Peer {
+        let mut peer = Arc::new(Peer {
             owner: context.caller.principal.shared_name(),
             client: context.client.cloned(),
             request: RequestId::of_meta(params.raw_meta()),
@@ -247,9 +247,9 @@ impl Engine {
             capabilities: Arc::clone(context.capabilities),
             inputs: self.inputs(&bound, params)?,
             meta: params.raw_meta().map(Arc::from),
-        };
+        });
         for _ in 0..rounds::MAX {
-            let (caller, again) = (context.caller, peer.clone());
+            let (caller, again) = (context.caller, Arc::clone(&peer));
             let answer = match method {
                 "tools/call" => {
                     self.catalog
@@ -272,7 +272,8 @@ impl Engine {
                 }
                 (Answer::InputRequired(needed), Some(session)) => {
                     // On its own: it would make the future of every call larger.
-                    peer.inputs = Box::pin(rounds::collect(context, session, needed)).await?;
+                    let inputs = Box::pin(rounds::collect(context, session, needed)).await?;
+                    Arc::make_mut(&mut peer).inputs = inputs;
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::{
     json::{BadJson, read_utf8, walk},
     members::{Raw, members, read_text},
     one_line,
-    plain::plain_members,
+    plain::is_plain_object,
 };
 
 /// One message, borrowing from the text it was read from.
@@ -72,9 +72,10 @@ impl<'a> Message<'a> {
     /// one go if they are plain.
     pub fn take(bytes: &'a [u8]) -> Result<(&'a str, Result<Self, Invalid>), BadJson> {
         let text = read_utf8(bytes)?;
-        let message = match plain_members(text) {
-            Some(members) => Envelope::of(members).open(),
-            None => Self::read(walk(text)?),
+        let mut envelope = Envelope::default();
+        let message = match is_plain_object(text, |name, raw| envelope.put(name, raw)) {
+            true => envelope.open(),
+            false => Self::read(walk(text)?),
         };
         Ok((text, message))
     }
@@ -83,7 +84,11 @@ impl<'a> Message<'a> {
     pub fn read(text: &'a str) -> Result<Self, Invalid> {
         let members =
             members(text).ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
-        Envelope::of(members).open()
+        let mut envelope = Envelope::default();
+        for (name, raw) in members {
+            envelope.put(&name, raw);
+        }
+        envelope.open()
     }
 }
 
@@ -115,20 +120,16 @@ impl Message<'_> {
 }
 
 impl<'a> Envelope<'a> {
-    fn of(members: impl Iterator<Item = (impl AsRef<str>, Raw<'a>)>) -> Self {
-        let mut envelope = Self::default();
-        for (name, raw) in members {
-            match name.as_ref() {
-                "jsonrpc" => envelope.jsonrpc = Some(raw),
-                "id" => envelope.id = Some(raw),
-                "method" => envelope.method = Some(raw),
-                "params" => envelope.params = Some(raw),
-                "result" => envelope.result = Some(raw),
-                "error" => envelope.error = Some(raw),
-                _unknown => (),
-            }
+    fn put(&mut self, name: &str, raw: Raw<'a>) {
+        match name {
+            "jsonrpc" => self.jsonrpc = Some(raw),
+            "id" => self.id = Some(raw),
+            "method" => self.method = Some(raw),
+            "params" => self.params = Some(raw),
+            "result" => self.result = Some(raw),
+            "error" => self.error = Some(raw),
+            _unknown => (),
         }
-        envelope
     }
 
     /// `id` is absent, unreadable or read.
@@ -273,7 +274,7 @@ impl<'a> Params<'a> {
 pub fn result(id: &Id, raw: &str) -> String {
     let mut text = String::with_capacity(raw.len() + 64);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
-    push_json(&mut text, id);
+    push_id(&mut text, id);
     text.push_str(",\"result\":");
     text.push_str(raw);
     text.push('}');
@@ -308,13 +309,33 @@ pub fn request(id: &Id, method: &str, params: &impl Serialize) -> String {
 pub fn raw_request(id: &Id, method: &str, params: &str) -> String {
     let mut text = String::with_capacity(params.len() + 96);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
-    push_json(&mut text, id);
+    push_id(&mut text, id);
     text.push_str(",\"method\":\"");
     text.push_str(method);
     text.push_str("\",\"params\":");
     text.push_str(params);
     text.push('}');
     one_line(text)
+}
+
+fn push_id(text: &mut String, id: &Id) {
+    match id {
+        Id::Number(number) => text.push_str(itoa::Buffer::new().format(*number)),
+        Id::Text(id) => push_text(text, id),
+    }
+}
+
+/// Adds `value` to `text` as JSON.
+pub fn push_text(text: &mut String, value: &str) {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_-./:".contains(&it);
+    match value.bytes().all(is_plain) {
+        true => {
+            text.push('"');
+            text.push_str(value);
+            text.push('"');
+        }
+        false => push_json(text, &value),
+    }
 }
 
 fn push_json(text: &mut String, value: &impl Serialize) {

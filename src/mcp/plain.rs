@@ -17,13 +17,12 @@ pub(super) fn is_plain(text: &str) -> bool {
     look.value(DEPTH).is_some() && look.next().is_none()
 }
 
-/// The same for an object, whose members are found on the way.
-pub(super) fn plain_members(text: &str) -> Option<impl Iterator<Item = (&str, Raw<'_>)>> {
+/// The same for an object, whose members are told on the way; they mean nothing if
+/// it turns out not to be plain.
+pub(super) fn is_plain_object<'a>(text: &'a str, member: impl FnMut(&'a str, Raw<'a>)) -> bool {
     let mut look = Look::new(text);
-    look.next().filter(|it| *it == b'{')?;
-    let mut found = Vec::with_capacity(MEMBERS / 2);
-    look.object(DEPTH, |name, value| found.push((name, value)))?;
-    look.next().is_none().then(|| found.into_iter())
+    let is_object = look.next() == Some(b'{');
+    is_object && look.object(DEPTH, member).is_some() && look.next().is_none()
 }
 
 struct Look<'a> {
@@ -95,7 +94,7 @@ impl<'a> Look<'a> {
     /// A name, up to the value behind it.
     fn name(&mut self) -> Option<&'a str> {
         self.next().filter(|it| *it == b'"')?;
-        let name = self.string().filter(|it| !it.contains('\\'))?;
+        let (name, _) = self.string().filter(|(_, escapes)| !escapes)?;
         self.next().filter(|it| *it == b':')?;
         self.at += 1;
         self.next()?;
@@ -126,22 +125,24 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What stands between quotes.
-    fn string(&mut self) -> Option<&'a str> {
+    /// What stands between quotes, and whether it has escapes.
+    fn string(&mut self) -> Option<(&'a str, bool)> {
         let bytes = self.bytes();
         let from = self.at + 1;
         let mut at = from;
+        let mut escapes = false;
         loop {
-            let byte = *bytes.get(at)?;
-            if !MEANS[usize::from(byte)] {
-                at += 1;
-            } else if byte == b'"' {
-                self.at = at + 1;
-                return self.text.get(from..at);
-            } else if byte == b'\\' && b"\"\\/bfnrt".contains(bytes.get(at + 1)?) {
-                at += 2;
-            } else {
-                return None;
+            at += quiet(bytes.get(at..)?);
+            match bytes.get(at)? {
+                b'"' => {
+                    self.at = at + 1;
+                    return Some((self.text.get(from..at)?, escapes));
+                }
+                b'\\' if b"\"\\/bfnrt".contains(bytes.get(at + 1)?) => {
+                    at += 2;
+                    escapes = true;
+                }
+                _ => return None,
             }
         }
     }
@@ -161,6 +162,33 @@ impl<'a> Look<'a> {
         let goes_on = matches!(rest.get(digits), Some(b'.' | b'e' | b'E'));
         self.at += sign + digits;
         ((1..=DIGITS).contains(&digits) && !leads_with_zero && !goes_on).then_some(())
+    }
+}
+
+/// How many bytes at the start mean nothing in a text, found eight at a time.
+pub(super) fn quiet(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        match first_meaning(u64::from_le_bytes(*eight)) {
+            None => at += 8,
+            Some(first) => return at + first,
+        }
+    }
+    let means_nothing = |it: &&u8| !MEANS[usize::from(**it)];
+    at + bytes.iter().skip(at).take_while(means_nothing).count()
+}
+
+/// The first of eight bytes that means something: a quote, a backslash, or one below
+/// a space. A borrow may mark bytes behind it, never before it.
+fn first_meaning(eight: u64) -> Option<usize> {
+    const EACH: u64 = u64::MAX / 255;
+    let zero = |it: u64| it.wrapping_sub(EACH) & !it;
+    let quote = zero(eight ^ (EACH * b'"' as u64));
+    let backslash = zero(eight ^ (EACH * b'\\' as u64));
+    let control = eight.wrapping_sub(EACH * b' ' as u64) & !eight;
+    match (quote | backslash | control) & (EACH * 128) {
+        0 => None,
+        found => Some(found.trailing_zeros() as usize / 8),
     }
 }
 

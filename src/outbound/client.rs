@@ -40,9 +40,12 @@ const MAX_BODY: usize = 16 << 20;
 pub struct Client {
     target: Target,
     tls: Tls,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Idle>,
     room: Arc<Semaphore>,
 }
+
+/// Boxed, because every request moves its line about.
+type Idle = Vec<Box<Line>>;
 
 /// An answer whose body may still be coming.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ pub struct Reply {
     read: Vec<u8>,
     /// Its first piece; most bodies are one, which needs no copy.
     first: Bytes,
-    line: Option<Line>,
+    line: Option<Box<Line>>,
     client: Arc<Client>,
     _permit: OwnedSemaphorePermit,
 }
@@ -94,7 +97,7 @@ impl Client {
 
     /// Sends on a kept connection if there is one. The other side may have closed
     /// it meanwhile; a request that never left goes on the next.
-    async fn exchange(&self, request: Written) -> Result<(Line, Head), Error> {
+    async fn exchange(&self, request: Written) -> Result<(Box<Line>, Head), Error> {
         others_first().await;
         while let Some(mut line) = self.take() {
             match line.ask(&request).await {
@@ -107,8 +110,8 @@ impl Client {
         Box::pin(self.exchange_anew(request)).await
     }
 
-    async fn exchange_anew(&self, request: Written) -> Result<(Line, Head), Error> {
-        let mut line = Line::new(dial(&self.target, &self.tls).await?);
+    async fn exchange_anew(&self, request: Written) -> Result<(Box<Line>, Head), Error> {
+        let mut line = Box::new(Line::new(dial(&self.target, &self.tls).await?));
         match line.ask(&request).await {
             Ok(head) => Ok((line, head)),
             Err(_) => Err(self.broken()),
@@ -120,7 +123,7 @@ impl Client {
     }
 
     /// A kept connection that the other side has not closed, as far as we know.
-    fn take(&self) -> Option<Line> {
+    fn take(&self) -> Option<Box<Line>> {
         loop {
             let mut line = self.pop()?;
             if line.used.elapsed() <= IDLE && line.is_quiet() {
@@ -130,14 +133,16 @@ impl Client {
     }
 
     /// The connection of this lane that was used last.
-    fn pop(&self) -> Option<Line> {
+    fn pop(&self) -> Option<Box<Line>> {
         let mut idle = self.lock();
         let last = idle.iter().rposition(|it| it.lane == here())?;
         Some(idle.remove(last))
     }
 
-    fn give_back(&self, line: Line) {
-        let Some(line) = line.rested() else { return };
+    fn give_back(&self, mut line: Box<Line>) {
+        if !line.rests() {
+            return;
+        }
         let mut idle = self.lock();
         let kept = idle.iter().filter(|it| it.lane == line.lane).count();
         if kept < MAX_IDLE {
@@ -145,7 +150,7 @@ impl Client {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+    fn lock(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

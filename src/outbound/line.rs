@@ -189,16 +189,16 @@ impl Line {
         Poll::Ready(Ok(read))
     }
 
-    /// The line at rest, if another request can follow.
-    pub(super) fn rested(mut self) -> Option<Self> {
+    /// Whether another request can follow; gives back what only this one needed.
+    pub(super) fn rests(&mut self) -> bool {
         if !self.rest.keeps || self.rest.body != Body::Length(0) || !self.buffer.is_empty() {
-            return None;
+            return false;
         }
         if self.room > READ {
             (self.room, self.buffer) = (READ, BytesMut::new());
         }
         self.used = Instant::now();
-        Some(self)
+        true
     }
 }
 

@@ -191,7 +191,7 @@ impl Catalog {
         caller: &Caller,
         name: &str,
         arguments: Arc<Input>,
-        peer: Peer,
+        peer: Arc<Peer>,
     ) -> Result<Answer, RpcError> {
         let mut asked = Asked {
             tool: Arc::clone(&NOBODY),
@@ -226,7 +226,7 @@ impl Catalog {
             started.finish(Outcome::Refused, &answer);
             return Ok(Answer::Complete(answer));
         }
-        let log = peer.log_level.map(|_| (peer.clone(), Instant::now()));
+        let log = peer.log_level.map(|_| (Arc::clone(&peer), Instant::now()));
         started.passed_on();
         let answer = self
             .ask(caller, &offer, Action::Call(arguments), peer)
@@ -299,7 +299,7 @@ impl Catalog {
         caller: &Caller,
         name: &str,
         arguments: Arc<Input>,
-        peer: Peer,
+        peer: Arc<Peer>,
     ) -> Result<Answer, RpcError> {
         caller.check_role()?;
         let snapshot = self.snapshot();
@@ -317,7 +317,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         uri: &str,
-        peer: Peer,
+        peer: Arc<Peer>,
     ) -> Result<Answer, RpcError> {
         caller.check_role()?;
         let snapshot = self.snapshot();
@@ -339,7 +339,7 @@ impl Catalog {
         let view = snapshot.seen(caller)?;
         let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
         let offer = offer.ok_or_else(|| RpcError::params("no such prompt or resource template"))?;
-        self.ask_or_fail(caller, offer, action, Peer::default())
+        self.ask_or_fail(caller, offer, action, Arc::default())
             .await
     }
 
@@ -348,7 +348,7 @@ impl Catalog {
         caller: &Caller,
         offer: &Offer,
         action: Action,
-        peer: Peer,
+        peer: Arc<Peer>,
     ) -> Result<Answer, RpcError> {
         let answer = self.ask(caller, offer, action, peer).await;
         answer
@@ -361,7 +361,7 @@ impl Catalog {
         caller: &Caller,
         offer: &Offer,
         action: Action,
-        peer: Peer,
+        peer: Arc<Peer>,
     ) -> Result<Result<Answer, RpcError>, String> {
         // A server that waits is told; our own tools do not wait.
         if let Some(why) = peer

@@ -64,7 +64,7 @@ pub struct Ask {
     /// What to do.
     pub action: Action,
     /// The way back to who asks, while the answer is being made.
-    pub peer: Peer,
+    pub peer: Arc<Peer>,
     /// Who asks.
     pub principal: Principal,
 }

@@ -14,7 +14,10 @@ use super::{
     shared::Shared,
     trust::Definition,
 };
-use crate::tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors};
+use crate::{
+    mcp::push_text,
+    tool::{Action, Ask, Handler, Kind, Mirror, Offer, Watching, mirrors},
+};
 
 /// The most that one server may list of a kind.
 const MAX: usize = 2000;
@@ -202,7 +205,14 @@ fn handler(shared: Arc<Shared>, kind: Kind, key: Arc<str>, mirrors: Arc<[Mirror]
 
 /// The request that an action is on the server itself.
 fn question<'a>(kind: Kind, key: &'a str, mirrors: &[Mirror], action: &'a Action) -> Question<'a> {
-    let name = Value::from(key);
+    let named = |arguments: &str| {
+        let mut params = String::with_capacity(key.len() + arguments.len() + 32);
+        params.push_str("\"name\":");
+        push_text(&mut params, key);
+        params.push_str(",\"arguments\":");
+        params.push_str(arguments);
+        params
+    };
     let plain = |method, key, params| Question {
         method,
         key,
@@ -213,17 +223,13 @@ fn question<'a>(kind: Kind, key: &'a str, mirrors: &[Mirror], action: &'a Action
         Action::Call(arguments) => Question {
             method: "tools/call",
             key,
-            params: format!("\"name\":{name},\"arguments\":{}", arguments.text()),
+            params: named(arguments.text()),
             mirrors: mirrors
                 .iter()
                 .filter_map(|it| Some((it.header.clone(), it.value(arguments)?)))
                 .collect(),
         },
-        Action::Get(arguments) => plain(
-            "prompts/get",
-            key,
-            format!("\"name\":{name},\"arguments\":{}", arguments.text()),
-        ),
+        Action::Get(arguments) => plain("prompts/get", key, named(arguments.text())),
         Action::Read(uri) => plain(
             "resources/read",
             uri.as_str(),

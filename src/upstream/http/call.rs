@@ -31,7 +31,8 @@ struct Own {
     pending: Pending,
     reply: Reply,
     /// Reads events, if that is how the answer comes.
-    events: Option<Events>,
+    /// Boxed: most answers come without, and all are moved about.
+    events: Option<Box<Events>>,
     resumed: usize,
 }
 
@@ -160,7 +161,7 @@ impl Own {
         match (is_json, is_stream) {
             (true, _) => Ok(()),
             (_, true) => {
-                self.events = Some(Events::default());
+                self.events = Some(Box::default());
                 Ok(())
             }
             _ => garbage("the server answered with neither JSON nor an event stream"),
@@ -182,10 +183,10 @@ impl Own {
                 data: text.to_owned(),
                 ..Event::default()
             };
-            self.events = Some(Events {
+            self.events = Some(Box::new(Events {
                 ready: VecDeque::from([event]),
                 ..Events::default()
-            });
+            }));
         }
         is_ours
     }

@@ -140,12 +140,12 @@ impl Hub {
     }
 
     async fn ask_once(&self, ask: &Ask, inputs: Inputs) -> Result<Answer, RpcError> {
-        let peer = Peer {
+        let peer = Arc::new(Peer {
             version: self.version,
             capabilities: Arc::new(answers::capabilities()),
             inputs,
             ..Peer::default()
-        };
+        });
         let (catalog, caller) = (&self.catalog, &self.caller);
         let input = |arguments: &Value| Arc::new(arguments.clone().into());
         match ask {
