@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::{mem::MaybeUninit, ops::Range};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use httparse::{EMPTY_HEADER, Header, Response, Status};
+use httparse::{Header, ParserConfig, Response, Status};
 use hyper::{
     HeaderMap, Method, StatusCode, Uri,
     header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING},
@@ -146,9 +146,15 @@ impl Head {
     }
 
     fn parse(buffer: &mut BytesMut) -> Result<Option<(Self, Rest)>, Malformed> {
-        let mut headers = [EMPTY_HEADER; MAX_HEADERS];
-        let mut response = Response::new(&mut headers);
-        let end = match response.parse(buffer).map_err(|_| Malformed)? {
+        // Room that is not cleared first: most answers need little of it.
+        let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut response = Response::new(&mut []);
+        let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            buffer,
+            &mut room,
+        );
+        let end = match parsed.map_err(|_| Malformed)? {
             Status::Complete(end) => end,
             Status::Partial => return Ok(None),
         };
