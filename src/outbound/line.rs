@@ -96,12 +96,12 @@ impl Line {
         self.poll_fill(&mut quiet).is_pending()
     }
 
-    /// Sends a request and waits for the head of its answer, which may come before
-    /// everything is sent.
+    /// Sends a request and waits for the head of its answer. A refusal may come before
+    /// everything is sent; then the rest is not.
     pub(super) async fn ask(&mut self, request: &Written) -> Result<Head, Failure> {
         let (mut sent, mut known) = (0, 0);
-        let mut writes = true;
-        let head = poll_fn(|context| {
+        let (mut writes, mut begun) = (true, None);
+        let answer = poll_fn(|context| {
             if writes {
                 match self.poll_write(context, request, &mut sent) {
                     Poll::Pending => (),
@@ -110,9 +110,17 @@ impl Line {
                     Poll::Ready(Ok(()) | Err(_)) => writes = false,
                 }
             }
-            self.poll_head(context, &mut known)
+            let (head, rest) = match begun.take() {
+                Some(begun) => begun,
+                None => ready!(self.poll_head(context, &mut known))?,
+            };
+            if writes && head.status.is_success() {
+                begun = Some((head, rest));
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok((head, rest)))
         });
-        let (head, rest) = head.await?;
+        let (head, rest) = answer.await?;
         self.rest = rest;
         // Behind a request that was not sent whole there is no other.
         self.rest.keeps &= sent == request.head.len() + request.body.len();

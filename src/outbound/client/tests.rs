@@ -176,3 +176,25 @@ async fn large_answer_comes_whole() {
     assert_eq!(text(&client).await.unwrap(), whole);
     assert_eq!(client.lock().len(), 1);
 }
+
+#[tokio::test]
+async fn answer_that_begins_early_does_not_cut_the_request_off() {
+    let (client, listener) = listen().await;
+    let body = Bytes::from(vec![b'x'; 20 << 20]);
+    let length = body.len();
+    Tasks::default().spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut read = Vec::new();
+        stream.read_buf(&mut read).await.unwrap();
+        let (head, rest) = OK.split_at(OK.len() - 2);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        while read.len() < length {
+            assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
+        }
+        stream.write_all(rest.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let mut reply = ask(&client, &body).await.unwrap();
+    assert_eq!(reply.text().await.unwrap(), "ok");
+    assert_eq!(client.lock().len(), 1);
+}
