@@ -202,14 +202,14 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn fetch(client: &Arc<Client>, path: &str) -> Result<Vec<u8>, String> {
-    let unusable = |_| "the address of the issuer cannot be asked for".to_owned();
+    let unusable = || "the address of the issuer cannot be asked for".to_owned();
     let host = HeaderValue::try_from(client.target().authority());
     let mut headers = HeaderMap::new();
-    headers.insert(header::HOST, host.map_err(|_| unusable(()))?);
+    headers.insert(header::HOST, host.map_err(|_| unusable())?);
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let request = Request {
         method: &Method::GET,
-        uri: &path.parse().map_err(|_| unusable(()))?,
+        uri: &path.parse().map_err(|_| unusable())?,
         headers: &headers,
         more: &[],
         body: &Bytes::new(),

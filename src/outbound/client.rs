@@ -4,7 +4,7 @@
 //! hyper's client does more than is needed here: its connection is a machine of its
 //! own, handed requests through one channel and answers through another, and every
 //! header becomes an entry of a table. Of a call that is passed on it took a fifth of
-//! the instructions; `words` and `line` take a fourth of that.
+//! the instructions; `words` and `line` take a third of that.
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ use super::*;
 use crate::{outbound::Policy, tasks::Tasks};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+/// More than what is on the way between two sockets.
+const LARGE: usize = 20 << 20;
 
 async fn listen() -> (Arc<Client>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -63,6 +65,10 @@ async fn ask(client: &Arc<Client>, body: &Bytes) -> Result<Reply, Error> {
         body,
     };
     client.send(&request).await
+}
+
+fn large() -> Bytes {
+    vec![b'x'; LARGE].into()
 }
 
 async fn text(client: &Arc<Client>) -> Result<Bytes, Error> {
@@ -128,27 +134,25 @@ async fn body_without_a_length_goes_to_the_end() {
 async fn large_request_is_sent_whole_and_a_refusal_is_heard_before_its_end() {
     const REFUSED: &str = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
     let (client, listener) = listen().await;
-    let body = Bytes::from(vec![b'x'; 20 << 20]);
-    let length = body.len();
     Tasks::default().spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut read = Vec::new();
-        while read.len() < length {
+        while read.len() < LARGE {
             stream.read_buf(&mut read).await.unwrap();
         }
         stream.write_all(OK.as_bytes()).await.unwrap();
         // The second request is refused when its head is read.
         let end = |it: &[u8]| it.windows(4).position(|it| it == b"\r\n\r\n");
-        let whole = end(&read).unwrap() + 4 + length;
+        let whole = end(&read).unwrap() + 4 + LARGE;
         while read.len() < whole + 100 {
             stream.read_buf(&mut read).await.unwrap();
         }
         stream.write_all(REFUSED.as_bytes()).await.unwrap();
         std::future::pending::<()>().await;
     });
-    let mut reply = ask(&client, &body).await.unwrap();
+    let mut reply = ask(&client, &large()).await.unwrap();
     assert_eq!(reply.text().await.unwrap(), "ok");
-    let mut reply = ask(&client, &body).await.unwrap();
+    let mut reply = ask(&client, &large()).await.unwrap();
     assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(reply.text().await.unwrap(), "");
     assert!(client.lock().is_empty());
@@ -180,21 +184,19 @@ async fn large_answer_comes_whole() {
 #[tokio::test]
 async fn answer_that_begins_early_does_not_cut_the_request_off() {
     let (client, listener) = listen().await;
-    let body = Bytes::from(vec![b'x'; 20 << 20]);
-    let length = body.len();
     Tasks::default().spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut read = Vec::new();
         stream.read_buf(&mut read).await.unwrap();
         let (head, rest) = OK.split_at(OK.len() - 2);
         stream.write_all(head.as_bytes()).await.unwrap();
-        while read.len() < length {
+        while read.len() < LARGE {
             assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
         }
         stream.write_all(rest.as_bytes()).await.unwrap();
         std::future::pending::<()>().await;
     });
-    let mut reply = ask(&client, &body).await.unwrap();
+    let mut reply = ask(&client, &large()).await.unwrap();
     assert_eq!(reply.text().await.unwrap(), "ok");
     assert_eq!(client.lock().len(), 1);
 }
