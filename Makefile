@@ -10,7 +10,7 @@ test: lint
 
 lint:
 	cargo fmt --check
-	cargo clippy --all-targets --quiet -- --deny warnings
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 
 docs:
 	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md
@@ -21,10 +21,10 @@ bench:
 	scripts/bench-data
 	scripts/bench-chat
 
-# Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls;
-# then every fault of servers and models five times.
+# Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls,
+# floods; then every fault of servers and models five times.
 soak:
-	cargo build --release --quiet
+	cargo build --release --quiet --package maru --package fixture-server
 	scripts/soak
 	CLIENT_TOOLS="$$(scripts/tools)" cargo nextest run --stress-count 5 faults:: openai::evil
 

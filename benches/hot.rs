@@ -19,7 +19,7 @@ use maru::{
     mcp::{Message, Params, check, event},
     source::{Sqlite, write_sample},
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, Scope, builtin, output},
+    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, ResultSizes, Scope, builtin, output},
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -83,7 +83,10 @@ fn calls(c: &mut Criterion) {
     write_sample(&path).expect("sample data");
     let tasks = Tasks::default();
     let source = Sqlite::open(&path, &tasks).expect("the sample data");
-    let catalog = Arc::new(Catalog::new(Duration::from_secs(30), 8 << 20));
+    let catalog = Arc::new(Catalog::new(
+        Duration::from_secs(30),
+        ResultSizes::of_bytes(8 << 20),
+    ));
     let mut offers = builtin::samples(&source);
     offers.extend((0..1000).map(|at| echo(&format!("echo_{at:04}"))));
     offers.push(echo("echo"));

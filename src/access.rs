@@ -12,7 +12,10 @@ mod tokens;
 
 use std::{
     collections::HashMap,
-    sync::{PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use thiserror::Error;
@@ -22,11 +25,11 @@ use crate::{
     store::{self, Store},
 };
 
-pub use admin::{ADMIN, admin_token};
+pub use admin::{ADMIN, ADMIN_TOKEN_FILE, admin_token};
 pub use grants::Grants;
 pub use oauth::OAuth;
 pub use principal::{Principal, Role};
-pub use session::{SIGNED_IN, Sessions};
+pub use session::{CODE_LIFETIME, SIGNED_IN, Sessions};
 pub use token::Token;
 pub use tokens::{Draft, Issued, Refused};
 
@@ -57,9 +60,9 @@ pub enum Denied {
 pub struct Access {
     store: Store,
     tokens: RwLock<HashMap<[u8; 32], Known>>,
-    require_token: bool,
+    require_token: AtomicBool,
     local: Principal,
-    oauth: Option<OAuth>,
+    oauth: RwLock<Option<Arc<OAuth>>>,
 }
 
 #[derive(Debug)]
@@ -78,9 +81,9 @@ impl Access {
         let access = Self {
             store,
             tokens: RwLock::default(),
-            require_token,
+            require_token: AtomicBool::new(require_token),
             local: Principal::local(),
-            oauth,
+            oauth: RwLock::new(oauth.map(Arc::new)),
         };
         access.reload().await?;
         Ok(access)
@@ -89,28 +92,37 @@ impl Access {
     /// Who sent this `Authorization` header. A wrong token is never taken for none.
     pub fn identify(&self, authorization: Option<&[u8]>) -> Result<Principal, Denied> {
         match authorization {
-            None if self.require_token => Err(Denied::Missing),
+            None if self.require_token.load(Relaxed) => Err(Denied::Missing),
             None => Ok(self.local.clone()),
             Some(header) => self.known(&bearer(header).ok_or(Denied::Unknown)?),
         }
     }
 
     /// Who may be asked for tokens instead of us.
-    pub fn oauth(&self) -> Option<&OAuth> {
-        self.oauth.as_ref()
+    pub fn oauth(&self) -> Option<Arc<OAuth>> {
+        let oauth = self.oauth.read().unwrap_or_else(PoisonError::into_inner);
+        oauth.clone()
+    }
+
+    /// Uses these settings from now on.
+    pub fn configure(&self, require_token: bool, oauth: Option<Arc<OAuth>>) {
+        self.require_token.store(require_token, Relaxed);
+        *self.oauth.write().unwrap_or_else(PoisonError::into_inner) = oauth;
     }
 
     fn known(&self, token: &Token) -> Result<Principal, Denied> {
         let hash = token.hash();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         // A lookup by digest gives nothing away through its timing.
-        match (tokens.get(&hash), &self.oauth) {
-            (Some(known), _) if known.expires_at.is_some_and(|it| it <= clock::now()) => {
+        match tokens.get(&hash) {
+            Some(known) if known.expires_at.is_some_and(|it| it <= clock::now()) => {
                 Err(Denied::Expired)
             }
-            (Some(known), _) => Ok(known.principal.clone()),
-            (None, Some(oauth)) => oauth.identify(token, hash),
-            (None, None) => Err(Denied::Unknown),
+            Some(known) => Ok(known.principal.clone()),
+            None => match self.oauth() {
+                Some(oauth) => oauth.identify(token, hash),
+                None => Err(Denied::Unknown),
+            },
         }
     }
 }

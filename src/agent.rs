@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use crate::{
     access::Principal,
     config,
-    llm::{self, Gateway, Message},
+    llm::{self, Message, Models},
     retrieval::Embedder,
     store::Store,
     tasks::Tasks,
@@ -44,7 +44,7 @@ pub use tool::{Slot, ask_agent};
 /// Runs the loop. One for the whole hub.
 #[derive(Debug)]
 pub struct Agent {
-    gateway: Arc<Gateway>,
+    models: Arc<Models>,
     catalog: Arc<Catalog>,
     servers: Arc<Manager>,
     embedder: Embedder,
@@ -59,7 +59,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct Parts {
     /// Asks models.
-    pub gateway: Arc<Gateway>,
+    pub models: Arc<Models>,
     /// Calls tools.
     pub catalog: Arc<Catalog>,
     /// Knows the servers behind the tools.
@@ -124,7 +124,7 @@ impl Agent {
     pub fn new(parts: Parts) -> Arc<Self> {
         let most = parts.settings.max_runs;
         Arc::new(Self {
-            gateway: parts.gateway,
+            models: parts.models,
             catalog: parts.catalog,
             servers: parts.servers,
             embedder: parts.embedder,

@@ -1,10 +1,12 @@
 //! HTTP: one port, one router, one gate in front of it.
 
+mod admission;
 mod audit;
 mod body;
 mod calls;
 mod console;
 mod custom;
+mod framing;
 mod gate;
 mod generate;
 mod health;
@@ -26,7 +28,10 @@ mod tls;
 mod tokens;
 mod tools;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
@@ -36,20 +41,22 @@ use crate::{
     audit::Audit,
     config::{Chat, Row},
     downstream::Engine,
-    llm::Gateway,
+    llm::Models,
     store::Store,
     tool::{Quota, builtin::Data, custom::Workshop},
     upstream::Manager,
 };
 
+pub use admission::Admission;
 pub use audit::TurnedAway;
 pub use console::{Events, pump};
 
 pub use gate::Gate;
-pub use listener::{serve, serve_local};
+pub use health::Readiness;
+pub use listener::{Serving, serve, serve_local};
 pub use router::Guarded;
 pub use routes::{Rule, rules};
-pub use tls::acceptor;
+pub use tls::{Acceptor, Certificates, acceptor};
 
 /// What the routes need.
 #[derive(Debug)]
@@ -65,36 +72,62 @@ pub struct Hub {
     /// Knows how often tools may be called.
     pub quota: Arc<Quota>,
     /// Knows the models.
-    pub models: Arc<Gateway>,
+    pub models: Arc<Models>,
     /// Lets models use tools.
     pub agent: Arc<Agent>,
-    /// How calls reach clients of the OpenAI door.
-    pub chat: Chat,
     /// Knows who is asking.
     pub access: Arc<Access>,
     /// Keeps who did what.
     pub audit: Arc<Audit>,
     /// Counts who was not let in.
     pub turned_away: TurnedAway,
-    /// Knows which hosts and origins are ours.
-    pub gate: Gate,
+    /// What can change while the hub runs.
+    pub changeable: RwLock<Changeable>,
     /// Largest request body, in bytes.
-    pub max_body_bytes: usize,
+    pub max_body_bytes: AtomicUsize,
+    /// Whether browsers reach the hub over encrypted connections.
+    pub is_encrypted: bool,
+    /// Whether browsers are told to use no other (HSTS).
+    pub sends_hsts: bool,
     /// Knows which browsers are signed in.
     pub sessions: Sessions,
     /// Tells open pages what happens.
     pub events: Arc<Events>,
     /// Keeps what pages change.
     pub store: Store,
-    /// Every setting, its value and who set it.
-    pub settings: Vec<Row>,
     /// Where we listen.
     pub port: u16,
+    /// Tells probes whether the hub takes requests.
+    pub readiness: Arc<Readiness>,
     /// Held while tools are switched.
     pub switching: tokio::sync::Mutex<()>,
 }
 
+/// What of the settings the routes need and a reload replaces.
+#[derive(Debug)]
+pub struct Changeable {
+    /// Knows which hosts and origins are ours.
+    pub gate: Gate,
+    /// How calls reach clients of `/v1/chat/completions`.
+    pub chat: Arc<Chat>,
+    /// Every setting, its value and who set it.
+    pub settings: Arc<Vec<Row>>,
+}
+
 impl Hub {
+    fn chat(&self) -> Arc<Chat> {
+        Arc::clone(&self.changeable().chat)
+    }
+
+    fn changeable(&self) -> RwLockReadGuard<'_, Changeable> {
+        let lock = self.changeable.read();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes.load(Relaxed)
+    }
+
     /// Who sent a request: by its token, or by the cookie of a signed-in browser.
     fn identify(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         let token = headers.get(header::AUTHORIZATION);

@@ -1,31 +1,36 @@
 //! What is built, in which order it starts, and how it stops.
 
 mod data;
+mod directory;
 mod local;
+mod reload;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{ErrorKind, Write as _},
     net::SocketAddr,
-    os::unix::fs::DirBuilderExt as _,
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::{net::TcpListener, time};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     access::{Access, OAuth, Sessions, Token, admin_token},
     agent::{Agent, Parts, ask_agent},
-    api::{self, Events, Gate, Guarded, TurnedAway},
+    api::{
+        self, Admission, Certificates, Changeable, Events, Gate, Guarded, Readiness, Serving,
+        TurnedAway,
+    },
     audit::Audit,
-    config::{Config, Row, Secret, environment},
+    config::{Config, Loaded, Secret, environment, rows},
     downstream::Engine,
     lanes::Lanes,
-    llm::Gateway,
+    llm::{Gateway, Models},
     outbound::{Policy, Tls},
     retrieval::Index,
     source::{Sqlite, write_sample},
@@ -33,13 +38,14 @@ use crate::{
     tasks::Tasks,
     telemetry,
     tool::{
-        Catalog, Quota, Switches,
+        Catalog, Quota, ResultSizes, Switches,
         builtin::{self, Data},
         custom::Workshop,
     },
-    upstream::{Draft, Manager, Rules, Settings, Start},
+    upstream::{Draft, Manager, ProgramRules, Rules, Settings, Start},
 };
 
+use directory::{Files, Traceless};
 pub use local::{HTTP_SOCKET, join};
 
 /// File of the data directory that says where its hub listens; locked by the
@@ -64,7 +70,7 @@ pub struct Core {
     /// The servers whose tools are offered too.
     pub servers: Arc<Manager>,
     /// The models that clients may ask for.
-    pub models: Arc<Gateway>,
+    pub models: Arc<Models>,
     /// Lets them use tools.
     pub agent: Arc<Agent>,
     /// Spawns and stops what clients see.
@@ -77,6 +83,8 @@ pub struct Core {
     audit: Arc<Audit>,
     store: Store,
     config: Config,
+    /// Removed at the end where nothing is kept.
+    _files: Files,
 }
 
 /// A hub that serves.
@@ -86,34 +94,46 @@ pub struct Running {
     pub address: SocketAddr,
     /// Signs the admin in.
     pub admin: Token,
-    /// Signs the admin in to the console, once.
-    pub console_code: Token,
     core: Core,
+    readiness: Arc<Readiness>,
+    hub: Arc<api::Hub>,
+    certificates: Arc<Certificates>,
+    admission: Arc<Admission>,
+    /// Ends the task that reads the issuer's keys.
+    key_refresh: Mutex<CancellationToken>,
+    /// The settings that the hub was started with.
+    started: Arc<Loaded>,
+    /// The settings in force since the last reload.
+    current: tokio::sync::Mutex<Arc<Loaded>>,
     /// Serve connections.
     _lanes: Arc<Lanes>,
     /// Holds the lock.
     _hub_file: File,
+    /// Removes what was made where nothing is kept; last.
+    _traceless: Option<Traceless>,
 }
 
 impl Core {
     /// Opens the data directory, builds the catalog and begins to connect
     /// servers. `own_port`: where this very process listens.
     pub async fn open(config: Config, own_port: Option<u16>) -> Result<Self> {
-        make_directory(&config.data_dir)?;
+        directory::prepare(&config.data_dir)?;
+        let files = Files::of(&config)?;
         let store = open_store(&config).await?;
         let (tasks, back) = (Tasks::default(), Tasks::default());
         let limits = &config.limits;
-        let catalog = Arc::new(Catalog::new(limits.tool_timeout(), limits.max_result_bytes));
+        let sizes = ResultSizes::from(&config);
+        let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
         let mut offers = Vec::new();
         if config.sample_data {
-            let path = config.data_dir.join(SAMPLE_FILE);
+            let path = files.path(SAMPLE_FILE);
             let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
             let source = opened
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
             offers.extend(builtin::samples(&source));
         }
         let policy = policy(&config, own_port);
-        let data = data::open(&config, &policy, &tasks).await?;
+        let data = data::open(&config, &files, &policy, &tasks).await?;
         offers.extend(builtin::data(&data));
         let off = store.tools_off().await?;
         catalog.switch(Switches::from_iter(off));
@@ -133,7 +153,7 @@ impl Core {
             Arc::new(Quota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
         let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
-        let models = Arc::new(models);
+        let models = Arc::new(Models::new(models));
         let journal = catalog.journal();
         let audit = Audit::start(store.clone(), &config.audit, journal, &back);
         let collector = config
@@ -146,7 +166,7 @@ impl Core {
             .map_err(anyhow::Error::msg)?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let agent = Agent::new(Parts {
-            gateway: Arc::clone(&models),
+            models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
             servers: Arc::clone(&servers),
             embedder: data.index.embedder().clone(),
@@ -155,7 +175,7 @@ impl Core {
             tasks: tasks.clone(),
         });
         slot.fill(&agent);
-        let engine = Engine::start(Arc::clone(&catalog), limits.clone(), &tasks);
+        let engine = Engine::start(Arc::clone(&catalog), *limits, &tasks);
         Ok(Self {
             catalog,
             engine,
@@ -170,12 +190,13 @@ impl Core {
             audit,
             store,
             config,
+            _files: files,
         })
     }
 
     /// Ends everything, within the grace period.
     pub async fn close(self) {
-        let drain = self.config.limits.drain();
+        let drain = self.engine.limits().drain();
         if time::timeout(drain, self.tasks.close()).await.is_err() {
             warn!("not everything ended within {drain:?}; the rest is dropped");
         }
@@ -187,8 +208,9 @@ impl Core {
 
 /// The index of documents, for the command line.
 pub async fn open_index(config: &Config) -> Result<Index> {
-    make_directory(&config.data_dir)?;
-    data::open_index(config, &policy(config, None)).await
+    directory::prepare(&config.data_dir)?;
+    let files = Files::kept(&config.data_dir);
+    data::open_index(config, &files, &policy(config, None)).await
 }
 
 fn policy(config: &Config, own_port: Option<u16>) -> Policy {
@@ -201,11 +223,18 @@ fn policy(config: &Config, own_port: Option<u16>) -> Policy {
 
 async fn open_store(config: &Config) -> Result<Store> {
     let store = match config.store_url.as_ref().map(Secret::reveal) {
-        None => Store::open(&config.data_dir.join(STORE_FILE)).await?,
+        None => {
+            let path = config.data_dir.join(STORE_FILE);
+            directory::make_file(&path)
+                .with_context(|| format!("cannot make the database {}", path.display()))?;
+            Store::open(&path).await?
+        }
         Some("memory") => Store::in_memory().await?,
         Some(url) => Store::connect(url).await?,
     };
     let path = match &config.seal_key_file {
+        // What is in memory needs no seal, and its key would stay behind.
+        _ if config.keeps_nothing() => return Ok(store),
         Some(path) => path.clone(),
         // A hub elsewhere, or one whose data directory is gone, must read it too.
         None if store.is_shared() => {
@@ -229,20 +258,26 @@ async fn open_servers(
     tasks: &Tasks,
 ) -> Result<Arc<Manager>> {
     let mcp = &config.mcp;
+    let environment: Vec<_> = environment().into_iter().collect();
+    let path = environment.iter().find(|(name, _)| name == "PATH");
+    let search_path = path.map_or_else(String::new, |(_, value)| value.clone());
+    let mut policy = policy;
+    policy.allow_local(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
     let settings = Settings::new(
         mcp,
         (Arc::clone(catalog), store.clone()),
         policy.clone(),
-        environment(),
+        environment,
         tasks.clone(),
     )
-    .guarded_by(config.warden.clone());
+    .guarded_by(config.warden.clone())
+    .limited_by(&config.limits);
     let beside = config.directory.as_ref().unwrap_or(&config.data_dir);
     Manager::start(Start {
         store: store.clone(),
         rules: Rules {
             names: mcp.security.allowed_server_names.clone(),
-            commands: mcp.security.allowed_commands.clone(),
+            programs: ProgramRules::new(mcp, !config.is_local(), &search_path),
             programs_refused: !config.is_local() && !config.allow_stdio_over_http,
             policy,
         },
@@ -250,6 +285,7 @@ async fn open_servers(
         max_servers: mcp.security.max_servers,
         seeds: mcp.servers.iter().map(Draft::from).collect(),
         registry: &beside.join(REGISTRY_FILE),
+        writes_registry: !config.keeps_nothing(),
     })
     .await
 }
@@ -265,13 +301,18 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<Running> {
-    start_explained(config, Vec::new()).await
+    start_loaded(Loaded::from(config)).await
 }
 
-/// The same; `settings` says where each value comes from.
-pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Running> {
-    make_directory(&config.data_dir)?;
-    let tls = api::acceptor(&config.tls)?;
+/// Starts a hub with settings that know where each value comes from.
+pub async fn start_loaded(loaded: Loaded) -> Result<Running> {
+    let loaded = Arc::new(loaded);
+    let config = loaded.config.clone();
+    let traceless = config
+        .keeps_nothing()
+        .then(|| Traceless::note(&config.data_dir));
+    directory::prepare(&config.data_dir)?;
+    let certificates = Certificates::load(&config.tls)?;
     let hub_file = lock(&config.data_dir)?;
     let listener = bind(config.listen).await?;
     let address = listener
@@ -284,7 +325,7 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
     let sessions = Sessions::load(&core.store).await?;
-    let console_code = sessions.code(admin.hash());
+    let readiness = Arc::new(Readiness::default());
     let hub = Arc::new(api::Hub {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
@@ -293,32 +334,44 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
         agent: Arc::clone(&core.agent),
-        chat: config.chat.clone(),
         audit: Arc::clone(&core.audit),
         turned_away: TurnedAway::default(),
         access: access(config, &core.store, &core.tasks).await?,
-        gate: Gate::new(address, !config.is_local(), &config.http),
-        max_body_bytes: config.limits.max_body_bytes,
+        changeable: RwLock::new(Changeable {
+            gate: Gate::new(address, !config.is_local(), &config.http),
+            chat: Arc::new(config.chat.clone()),
+            settings: Arc::new(rows(&loaded)),
+        }),
+        max_body_bytes: AtomicUsize::new(config.limits.max_body_bytes),
+        is_encrypted: config.tls.certificate.is_some() || config.behind_tls_proxy,
+        sends_hsts: config.tls.certificate.is_some(),
         sessions,
         events: Events::new(&core.tasks),
         store: core.store.clone(),
-        settings,
         port: address.port(),
+        readiness: Arc::clone(&readiness),
         switching: tokio::sync::Mutex::default(),
     });
     let pump = api::pump(Arc::clone(&hub), core.tasks.stop());
     core.tasks.spawn(pump);
-    let guarded = Guarded::new(hub);
+    let key_refresh = keep_keys_fresh(&hub.access, &core.tasks);
+    let guarded = Guarded::new(Arc::clone(&hub));
     local::listen_http(directory, guarded.clone(), &core.tasks);
     let lanes = Arc::new(Lanes::start(&core.tasks).context("cannot start threads")?);
-    let serving = api::serve(
+    // Behind a proxy every client has its address.
+    let admission = Admission::new(config.limits.max_connections, !config.behind_tls_proxy);
+    core.tasks.spawn(api::serve(
         listener,
-        tls,
-        guarded,
-        config.limits.max_connections,
-        (Arc::clone(&lanes), core.tasks.clone()),
-    );
-    core.tasks.spawn(serving);
+        Serving {
+            service: guarded,
+            certificates: Arc::clone(&certificates),
+            admission: Arc::clone(&admission),
+            lanes: Arc::clone(&lanes),
+            tasks: core.tasks.clone(),
+        },
+    ));
+    let watching = Arc::clone(&certificates).watch(core.tasks.stop());
+    core.tasks.spawn(watching);
     local::listen(directory, &core.engine, &core.tasks);
     (&hub_file)
         .write_all(address.to_string().as_bytes())
@@ -327,19 +380,23 @@ pub async fn start_explained(config: Config, settings: Vec<Row>) -> Result<Runni
     Ok(Running {
         address,
         admin,
-        console_code,
         core,
+        readiness,
+        hub,
+        certificates,
+        admission,
+        key_refresh: Mutex::new(key_refresh),
+        current: tokio::sync::Mutex::new(Arc::clone(&loaded)),
+        started: loaded,
         _lanes: lanes,
         _hub_file: hub_file,
+        _traceless: traceless,
     })
 }
 
 /// Who may come in. Tokens may be changed by another hub on the same database.
 async fn access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<Access>> {
-    let settings = &config.oauth;
-    let place = settings.jwks_url.as_deref().unwrap_or_default();
-    let oauth = OAuth::new(settings, &data::listing_url(&policy(config, None), place));
-    let oauth = oauth.map_err(anyhow::Error::msg)?;
+    let oauth = oauth(config)?;
     let access = Access::load(store.clone(), config.needs_token(), oauth).await?;
     let access = Arc::new(access);
     if let Some(oauth) = access.oauth() {
@@ -358,7 +415,28 @@ async fn access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<Acc
     Ok(access)
 }
 
+fn oauth(config: &Config) -> Result<Option<OAuth>> {
+    let settings = &config.oauth;
+    let place = settings.jwks_url.as_deref().unwrap_or_default();
+    let oauth = OAuth::new(settings, &data::listing_url(&policy(config, None), place));
+    oauth.map_err(anyhow::Error::msg)
+}
+
+/// Reads the keys of the issuer again and again, until what it gives is cancelled.
+fn keep_keys_fresh(access: &Access, tasks: &Tasks) -> CancellationToken {
+    let stop = tasks.stop().child_token();
+    if let Some(oauth) = access.oauth() {
+        tasks.spawn(oauth.keep_fresh(stop.clone()));
+    }
+    stop
+}
+
 impl Running {
+    /// A code that signs the admin in to the console, once, within ten minutes.
+    pub fn console_code(&self) -> Token {
+        self.hub.sessions.code(self.admin.hash())
+    }
+
     /// What is on offer.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.core.catalog
@@ -374,9 +452,12 @@ impl Running {
         &self.core.servers
     }
 
-    /// Stops accepting, lets requests finish, closes everything; bounded.
+    /// Tells probes of `/readyz`, then stops accepting, lets requests finish and closes
+    /// everything; bounded.
     pub async fn stop(self) {
         info!("stopping");
+        let notice = self.core.config.limits.drain_notice();
+        self.readiness.drain(notice).await;
         self.core.close().await;
     }
 }
@@ -397,27 +478,6 @@ fn lock(data_dir: &Path) -> Result<File> {
     }
     file.set_len(0)?;
     Ok(file)
-}
-
-fn make_directory(path: &Path) -> Result<()> {
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path);
-    let probe = path.join(".writable");
-    made.and_then(|()| fs::write(&probe, ""))
-        .and_then(|()| fs::remove_file(&probe))
-        .map_err(|error| {
-            anyhow!(
-                "cannot write to the data directory {}: {}; choose another with --data-dir DIR",
-                path.display(),
-                match error.kind() {
-                    ErrorKind::AlreadyExists | ErrorKind::NotADirectory =>
-                        "it is a file".to_owned(),
-                    kind => kind.to_string(),
-                }
-            )
-        })
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener> {

@@ -38,6 +38,8 @@ const SOON: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(5);
 /// How often old records are removed.
 const TIDY: Duration = Duration::from_secs(60);
+/// After which time a change that was begun has ended, whoever made it: milliseconds.
+const ENDED: i64 = 3_600_000;
 /// Characters of arguments that are kept.
 const ARGUMENTS: usize = 1000;
 
@@ -97,9 +99,21 @@ impl Audit {
         audit
     }
 
-    /// Notes a change; it is on disk when this returns.
-    pub async fn record(&self, change: &Change<'_>) -> Result<(), store::Error> {
-        self.store.add_audit([change.row()]).await
+    /// Notes a change before it is made: what cannot be noted is not to be made. It is
+    /// on disk when this returns.
+    pub async fn begin(&self, change: &Change<'_>) -> Result<(), store::Error> {
+        self.store.begin_change(&change.row()).await
+    }
+
+    /// Records how a change that was begun has ended. That it was made is noted
+    /// already, so a store that fails now does not take it back: the record is
+    /// written when the store is there again.
+    pub async fn end(&self, change: &Change<'_>) {
+        let row = change.row();
+        if let Err(error) = self.store.end_change(row.clone()).await {
+            warn!(%error, "how a change ended is recorded when the store takes it");
+            self.push(Item::Change(Box::new(row)));
+        }
     }
 
     /// Notes a change that was refused, when there is time.
@@ -176,6 +190,10 @@ async fn keep(
     settings: config::Audit,
     stop: CancellationToken,
 ) {
+    // Nobody else changes a store that is not shared: what is open was left by a hub
+    // that was killed.
+    let left = if audit.store.is_shared() { ENDED } else { 0 };
+    audit.settle(clock::now() - left).await;
     let mut tidied = time::Instant::now();
     let mut batch: Arc<Vec<Item>> = Arc::default();
     loop {
@@ -193,6 +211,7 @@ async fn keep(
         if tidied.elapsed() >= TIDY {
             tidied = time::Instant::now();
             audit.shorten(&settings).await;
+            audit.settle(clock::now() - ENDED).await;
         }
         // Others come meanwhile, and go together.
         if items.len() < BATCH {
@@ -224,6 +243,12 @@ impl Audit {
                 warn!(%error, "{} audit records wait until the store takes them", batch.len());
                 false
             }
+        }
+    }
+
+    async fn settle(&self, before: i64) {
+        if let Err(error) = self.store.settle_changes(before).await {
+            warn!(%error, "changes that were begun could not be looked through");
         }
     }
 

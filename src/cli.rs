@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod console;
 mod index;
+mod log;
 mod models;
 mod out;
 mod serve;
@@ -76,6 +77,8 @@ enum Command {
     Child {
         /// The hub's process id
         hub: u32,
+        #[command(flatten)]
+        bounds: warden::Bounds,
         /// The program and its arguments
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
@@ -113,14 +116,19 @@ pub fn run() -> ExitCode {
 impl Cli {
     fn run(self) -> Result<ExitCode> {
         // Before anything else is read: it runs in the environment of a server.
-        if let Some(Command::Child { hub, command }) = &self.command {
-            return Ok(ExitCode::from(warden::run(*hub, command)?));
+        if let Some(Command::Child {
+            hub,
+            bounds,
+            command,
+        }) = &self.command
+        {
+            return Ok(ExitCode::from(warden::run(*hub, bounds, command)?));
         }
-        let mut loaded = self.settings.load()?;
-        // Also when the file was replaced since: this very program.
-        loaded.config.warden = Some(PathBuf::from("/proc/self/exe")).filter(|it| it.exists());
+        // What a program leaves behind by killing its warden comes to us.
+        warden::adopt_orphans();
+        let loaded = self.settings.load()?;
         match self.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve::hub(loaded),
+            Command::Serve => serve::hub(loaded, || self.settings.load()),
             Command::Stdio => serve::stdio(loaded.config),
             Command::Tools(options) => tools::run(loaded, &options),
             Command::Call(options) => call::run(loaded, &options),
@@ -152,6 +160,9 @@ impl Settings {
             environment: environment(),
             flags,
         };
-        Ok(load(&given)?)
+        let mut loaded = load(&given)?;
+        // Also when the file was replaced since: this very program.
+        loaded.config.warden = Some(PathBuf::from("/proc/self/exe")).filter(|it| it.exists());
+        Ok(loaded)
     }
 }

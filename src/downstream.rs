@@ -19,7 +19,7 @@ pub mod sse;
 pub mod stdio;
 mod streams;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{
     config::Limits,
@@ -36,7 +36,7 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     sessions: Sessions,
     tasks: Tasks,
-    limits: Limits,
+    limits: RwLock<Limits>,
     seal: Seal,
 }
 
@@ -45,19 +45,20 @@ impl Engine {
     pub fn start(catalog: Arc<Catalog>, limits: Limits, tasks: &Tasks) -> Arc<Self> {
         let engine = Arc::new(Self {
             catalog,
-            sessions: Sessions::new(limits.max_sessions),
+            sessions: Sessions::default(),
             tasks: tasks.clone(),
-            limits,
+            limits: RwLock::new(limits),
             seal: Seal::new(),
         });
-        let idle = engine.limits.session_idle();
         let reaped = Arc::clone(&engine);
         let stop = tasks.stop();
         tasks.spawn(async move {
-            while tokio::time::timeout(idle / 10, stop.cancelled())
-                .await
-                .is_err()
-            {
+            loop {
+                let idle = reaped.limits().session_idle();
+                let stopped = tokio::time::timeout(idle / 10, stop.cancelled()).await;
+                if stopped.is_ok() {
+                    break;
+                }
                 reaped.sessions.end_idle(idle);
             }
             reaped.sessions.wind_up().await;
@@ -66,8 +67,17 @@ impl Engine {
     }
 
     fn open_session(&self, caller: Caller) -> Result<Arc<Session>, Full> {
-        let limit = self.limits.max_calls_per_session;
-        self.sessions.open(caller, limit, &self.catalog)
+        self.sessions.open(caller, &self.limits(), &self.catalog)
+    }
+
+    /// What bounds requests, sessions and calls now.
+    pub fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bounds what comes from now on by `limits`.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// Ends the sessions of someone whose token was taken back.

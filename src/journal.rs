@@ -5,7 +5,6 @@
 //! Nothing is written as JSON and nothing is masked until somebody looks.
 
 mod clients;
-mod mask;
 mod record;
 mod request;
 mod ring;
@@ -22,8 +21,8 @@ use tokio::{sync::Notify, time::Instant};
 use crate::clock;
 use ring::Ring;
 
+pub use crate::config::masked;
 pub use clients::{Clients, Seen, label};
-pub use mask::masked;
 pub use record::{Asked, Outcome, Record};
 pub use request::RequestId;
 pub use stats::{Minute, Series, Stats, Summary};

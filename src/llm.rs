@@ -12,6 +12,7 @@ mod gemini;
 mod history;
 mod lines;
 mod listing;
+mod models;
 mod names;
 mod openai;
 mod prompt;
@@ -31,6 +32,7 @@ pub use chat::{
 };
 pub use gateway::{Gateway, ModelStatus, Wanted};
 pub use listing::Model;
+pub use models::Models;
 pub use stream::Stream;
 
 /// Why there is no answer, or no more of it. Quotes neither what a backend said

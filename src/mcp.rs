@@ -25,5 +25,5 @@ pub use message::{
     request, result,
 };
 pub use meta::{LogLevel, Meta, header_text, key, names_version};
-pub use sse::{Event, Reader, event, one_line};
+pub use sse::{Event, EventTooLarge, IgnoredLines, Reader, event, one_line};
 pub use version::Version;

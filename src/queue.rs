@@ -27,6 +27,15 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 #[error("the reader of this queue is gone")]
 pub struct Gone;
 
+/// Why a message was not queued at once.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TrySendError {
+    /// There is no room now; the message comes back.
+    Full(String),
+    /// Nobody will read it.
+    Gone(Gone),
+}
+
 /// The writing end; clones write to the same reader.
 #[derive(Clone, Debug)]
 pub struct Sender(Arc<Senders>);
@@ -109,6 +118,17 @@ impl Sender {
         }
         drop(waiting);
         Ok(())
+    }
+}
+
+impl Sender {
+    /// Queues `text` if there is room now; gives it back if there is none.
+    pub fn try_send(&self, text: String) -> Result<(), TrySendError> {
+        match self.0.0.push(text, Turn::First) {
+            Ok(None) => Ok(()),
+            Ok(Some(text)) => Err(TrySendError::Full(text)),
+            Err(gone) => Err(TrySendError::Gone(gone)),
+        }
     }
 }
 

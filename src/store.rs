@@ -89,6 +89,11 @@ pub enum Cause {
     Stopping,
 }
 
+const PING: Statement = Statement {
+    attempted: "answer",
+    sql: "SELECT name FROM token LIMIT 1",
+};
+
 /// A handle to the state; clones share its connections. What was acknowledged
 /// is on disk, unless the state is in memory.
 #[derive(Clone, Debug)]
@@ -137,6 +142,25 @@ impl Store {
         matches!(self.back_end, BackEnd::Postgres(_))
     }
 
+    /// Whether the store answers.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.run(PING, Vec::new()).await.map(drop)
+    }
+
+    /// Prepares every statement and checks that its parameters and columns have types
+    /// that a `Value` has; returns how many there are.
+    pub async fn check_statements(&self) -> Result<usize, Error> {
+        let all = statements();
+        for statement in &all {
+            let checked = match &self.back_end {
+                BackEnd::Sqlite(it) => it.check(statement.sql).await,
+                BackEnd::Postgres(it) => it.check(statement.sql).await,
+            };
+            checked.map_err(|cause| statement.failed(cause))?;
+        }
+        Ok(all.len())
+    }
+
     fn new(place: String, opened: Result<BackEnd, Cause>) -> Result<Self, Error> {
         match opened {
             Ok(back_end) => Ok(Self {
@@ -183,5 +207,44 @@ impl Store {
             BackEnd::Postgres(it) => it.run(statement.sql, values).await,
         };
         answer.map_err(|cause| statement.failed(cause))
+    }
+}
+
+/// Every statement that both back ends run.
+fn statements() -> Vec<Statement> {
+    let files = [
+        audit::ALL,
+        console::ALL,
+        custom::ALL,
+        limits::ALL,
+        pins::ALL,
+        runs::ALL,
+        servers::ALL,
+        tokens::ALL,
+    ];
+    let mut all = files.concat();
+    all.push(PING);
+    all.extend(audit::insertions());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// A statement that is missing in `ALL` would not be checked on PostgreSQL.
+    #[test]
+    fn every_statement_is_listed() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
+        let files = fs::read_dir(folder).unwrap().flatten();
+        let texts = files.filter_map(|it| fs::read_to_string(it.path()).ok());
+        let declared: usize = texts
+            .map(|it| it.matches(": Statement = Statement {").count())
+            .sum();
+        // Those that are made, and the one of this file.
+        let listed = statements().len() - audit::insertions().count() - 1;
+        assert_eq!(listed, declared);
     }
 }

@@ -44,6 +44,39 @@ impl Tasks {
     }
 }
 
+/// Bytes of work after which a task that reads from one peer lets others go on.
+const SLICE_BYTES: usize = 32 << 10;
+/// What a message costs beside its bytes, however short it is.
+const MESSAGE_COST: usize = 256;
+
+/// Work on the messages of one peer, cut into slices so that a peer that floods
+/// cannot hold the thread: other tasks of the thread wait for one slice at most.
+#[derive(Debug)]
+pub struct WorkSlice {
+    left: usize,
+}
+
+impl Default for WorkSlice {
+    fn default() -> Self {
+        Self { left: SLICE_BYTES }
+    }
+}
+
+impl WorkSlice {
+    /// Counts a message of `bytes` bytes; gives way when the slice is used up.
+    pub async fn spend(&mut self, bytes: usize) {
+        match self.left.checked_sub(bytes.saturating_add(MESSAGE_COST)) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = SLICE_BYTES;
+                // Not `wake_by_ref`: tokio looks at sockets only every 61 polls while
+                // a task is ready, and `yield_now` comes back after such a look.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
 /// What `work` gives, or `None` if that takes longer than `limit`. Work that is
 /// done at once needs no clock.
 pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub mod builtin;
+mod caller;
 mod catalog;
 pub mod custom;
 mod mirror;
@@ -16,13 +17,15 @@ mod switches;
 mod unknown;
 mod view;
 
-pub use catalog::{Caller, Catalog, Scope, Snapshot, Waker};
+pub use caller::{Caller, Scope};
+pub use catalog::{Catalog, Snapshot, Waker};
 pub use mirror::{Mirror, mirrors};
 pub use name::public;
 pub use offer::{
     Action, Answer, Ask, Handler, Input, InputRequired, Kind, OWN_SERVER, Offer, Watcher, Watching,
 };
-pub use peer::{Inputs, Peer};
+pub use output::ResultSizes;
+pub use peer::{ClientConnection, Inputs, Peer};
 pub use quota::{Quota, Target, TooMany};
 pub use seen::{Seen, may_use};
 pub use switches::Switches;

@@ -5,14 +5,16 @@
 //! is. What differs between protocol versions is in [`handshake`] and
 //! [`forward`].
 
+mod budget;
+mod cgroup;
 mod channel;
 mod command;
 mod connection;
-mod desk;
 mod draft;
 mod forward;
 mod handshake;
 mod http;
+mod in_flight;
 mod lifecycle;
 mod link;
 mod listen;
@@ -24,28 +26,37 @@ mod offers;
 mod open;
 mod parked;
 mod pins;
+mod processes;
+mod programs;
 mod registry;
 mod repair;
+mod route;
 mod row;
 mod server;
+mod settings;
 mod shared;
 mod sse;
 mod stdio;
 mod traces;
+mod transport;
 mod trust;
+mod unmask;
 pub mod warden;
 
 use thiserror::Error;
 
-pub use connection::Settings;
-pub use draft::{Draft, Named, from_clients};
+pub use command::ProgramRules;
+pub use draft::{Draft, Named, from_import};
 pub use lifecycle::State;
 pub use log::{Entry, EntryKind};
 pub use look::Trial;
 pub use manager::{Manager, Start, Unchanged, View};
 pub use offers::Withheld;
-pub use server::{Invalid, MASK, Origin, Program, Remote, Rules, Server, ServerName, Transport};
+pub use programs::{ProgramLimits, ProgramUsage, ProgramView};
+pub use server::{Invalid, Origin, Rules, Server, ServerName};
+pub use settings::Settings;
 pub use shared::{Handle, Status};
+pub use transport::{Program, Remote, Transport};
 pub use trust::Trust;
 
 /// Why a server did not answer. The text is for people and holds nothing that
@@ -93,6 +104,12 @@ impl Error {
             } => format!("{how}: {said}"),
             other => other.to_string(),
         }
+    }
+}
+
+impl From<crate::mcp::EventTooLarge> for Error {
+    fn from(why: crate::mcp::EventTooLarge) -> Self {
+        Self::Garbage(format!("the server sent {why}"))
     }
 }
 

@@ -1,24 +1,36 @@
 //! The admin token of a data directory: in a file for its owner, hashed in the store.
 
 use std::{
-    fs::{self, OpenOptions},
+    collections::HashSet,
+    fs::{self, OpenOptions, Permissions},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
+
+use tracing::warn;
 
 use super::Token;
 use crate::store::{Store, TokenRow};
 
 /// The name of the admin's own token.
 pub const ADMIN: &str = "admin";
-const FILE: &str = "admin-token";
+/// The file of the data directory that holds it.
+pub const ADMIN_TOKEN_FILE: &str = "admin-token";
+/// Characters of a token that somebody chose.
+const MIN_LENGTH: usize = 20;
+/// Different characters of a token that somebody chose.
+const MIN_DIFFERENT: usize = 8;
 
 /// The token in `directory`, made on first use, and known to `store`.
 pub async fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
-    let path = directory.join(FILE);
+    let path = directory.join(ADMIN_TOKEN_FILE);
     let token = match fs::read_to_string(&path) {
-        Ok(text) if !text.trim().is_empty() => Token::from(text.trim()),
+        Ok(text) if !text.trim().is_empty() => {
+            check_strength(text.trim())?;
+            make_private(&path)?;
+            Token::from(text.trim())
+        }
         Ok(_empty) => make(&path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(&path)?,
         Err(error) => return Err(error),
@@ -26,6 +38,30 @@ pub async fn admin_token(directory: &Path, store: &Store) -> io::Result<Token> {
     let row = TokenRow::new(ADMIN, ADMIN, token.hash());
     store.put_token(&row).await.map_err(io::Error::other)?;
     Ok(token)
+}
+
+fn check_strength(token: &str) -> io::Result<()> {
+    let different: HashSet<char> = token.chars().collect();
+    if token.chars().count() >= MIN_LENGTH && different.len() >= MIN_DIFFERENT {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the token in {ADMIN_TOKEN_FILE} could be guessed; write one of {MIN_LENGTH} random characters or more there, or remove the file and maru makes one"
+    )))
+}
+
+/// Takes the rights of others away; says so where they had any.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
+    warn!(
+        "others could read the admin token in {}; now only its owner can. If somebody may have read it, remove the file and start again: maru makes a new one",
+        path.display()
+    );
+    Ok(())
 }
 
 fn make(path: &Path) -> io::Result<Token> {

@@ -18,6 +18,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
@@ -45,6 +46,10 @@ pub struct OAuth {
     scopes: [(Role, Vec<String>); 3],
     place: Place,
     keys: RwLock<Arc<Keys>>,
+    /// When the keys were read; absent, there are none.
+    read_at: Mutex<Option<Instant>>,
+    refresh_interval: Duration,
+    max_key_age: Duration,
     checked: Mutex<HashMap<[u8; 32], (Principal, i64)>>,
     /// One look for new keys at a time.
     turn: Semaphore,
@@ -84,6 +89,9 @@ impl OAuth {
             ],
             place,
             keys: RwLock::default(),
+            read_at: Mutex::default(),
+            refresh_interval: Duration::from_millis(settings.jwks_refresh_ms),
+            max_key_age: Duration::from_millis(settings.jwks_max_age_ms),
             checked: Mutex::default(),
             turn: Semaphore::new(1),
             looked: Mutex::default(),
@@ -120,6 +128,10 @@ impl OAuth {
     /// Whose token this is. The error `UnknownKey` may pass after [`refresh`](Self::refresh).
     pub(super) fn identify(&self, token: &Token, hash: [u8; 32]) -> Result<Principal, Denied> {
         let now = clock::now() / 1000;
+        // Nobody knows any more whether they were withdrawn.
+        if lock(&self.read_at).is_none_or(|it| it.elapsed() > self.max_key_age) {
+            return Err(Denied::UnknownKey);
+        }
         if let Some((principal, until)) = self.checked().get(&hash)
             && *until > now
         {
@@ -136,17 +148,37 @@ impl OAuth {
         };
         let claims = jwt::read(token.reveal(), &keys, &expected)?;
         let principal = self.principal(&claims)?;
-        self.remember(hash, &principal, claims.expires, now);
+        self.remember(hash, &keys, (principal.clone(), claims.expires));
         Ok(principal)
+    }
+
+    /// Reads the keys again and again, so that one which was withdrawn is not trusted
+    /// for longer than the interval, until `stop`.
+    pub async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
+        while timeout(self.refresh_interval, stop.cancelled())
+            .await
+            .is_err()
+        {
+            self.read_keys(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads the keys again now.
+    pub async fn reload(&self) {
+        self.read_keys(Duration::ZERO).await;
     }
 
     /// Looks for new keys, unless somebody just did.
     pub async fn refresh(&self) {
+        self.read_keys(AGAIN).await;
+    }
+
+    /// Reads the keys, unless that was tried less than `recent` ago.
+    async fn read_keys(&self, recent: Duration) {
         let Ok(_turn) = self.turn.acquire().await else {
             return;
         };
-        let recent = |it: Instant| it.elapsed() < AGAIN;
-        if lock(&self.looked).is_some_and(recent) {
+        if lock(&self.looked).is_some_and(|it| it.elapsed() < recent) {
             return;
         }
         *lock(&self.looked) = Some(Instant::now());
@@ -158,13 +190,34 @@ impl OAuth {
             }
         };
         match text.and_then(|it| Keys::read(&it)) {
-            Ok(keys) => {
-                info!("the issuer's keys are read");
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-                // A key that is gone must not live on in what it signed.
-                self.checked().clear();
+            Ok(keys) => self.use_keys(keys),
+            Err(why) => {
+                let age = lock(&self.read_at).map(|it| it.elapsed().as_secs());
+                let kept = match age {
+                    Some(age) if age <= self.max_key_age.as_secs() => {
+                        format!("those read {age} s ago are kept until oauth.jwks_max_age_ms")
+                    }
+                    _ => "no token of the issuer is accepted".to_owned(),
+                };
+                warn!("the keys of oauth.issuer could not be read: {why}; {kept}");
             }
-            Err(why) => warn!("the keys of oauth.issuer are not known: {why}"),
+        }
+    }
+
+    fn use_keys(&self, keys: Keys) {
+        if keys.is_empty() {
+            warn!(
+                "oauth.issuer lists no key for RS256, ES256 or EdDSA; no token of it is accepted"
+            );
+        }
+        *lock(&self.read_at) = Some(Instant::now());
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if **current != keys {
+            info!("the issuer's keys are read");
+            *current = Arc::new(keys);
+            drop(current);
+            // A key that is gone must not live on in what it signed.
+            self.checked().clear();
         }
     }
 
@@ -180,15 +233,22 @@ impl OAuth {
         ))
     }
 
-    fn remember(&self, hash: [u8; 32], principal: &Principal, expires: i64, now: i64) {
+    fn remember(&self, hash: [u8; 32], checked_by: &Arc<Keys>, entry: (Principal, i64)) {
+        let now = clock::now() / 1000;
         let mut checked = self.checked();
+        let current = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        // They were replaced meanwhile, and what they checked was just forgotten.
+        if !Arc::ptr_eq(&current, checked_by) {
+            return;
+        }
+        let (principal, expires) = entry;
         if checked.len() >= REMEMBERED {
             checked.retain(|_, (_, until)| *until > now);
         }
         if checked.len() < REMEMBERED {
             // Not longer than a new key takes to be seen.
             let until = expires.min(now + 300);
-            checked.insert(hash, (principal.clone(), until));
+            checked.insert(hash, (principal, until));
         }
     }
 

@@ -24,6 +24,9 @@ pub struct Principal {
     grants: Option<Arc<Grants>>,
 }
 
+/// The name of whoever showed no token; no token may have it.
+const LOCAL: &str = "local";
+
 impl Role {
     /// Every role, the least first.
     pub const ALL: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
@@ -47,7 +50,7 @@ impl Principal {
     /// A program on this machine that showed no token.
     pub fn local() -> Self {
         Self {
-            name: "local".into(),
+            name: LOCAL.into(),
             role: Role::Agent,
             grants: None,
         }
@@ -59,6 +62,11 @@ impl Principal {
             role,
             grants: grants.map(Arc::new),
         }
+    }
+
+    /// Whether it is a program on this machine that showed no token.
+    pub fn is_local(&self) -> bool {
+        &*self.name == LOCAL
     }
 
     /// The name in logs and audit.

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::Token;
 use crate::{
     clock::now,
@@ -14,6 +16,8 @@ use crate::{
 
 /// How long a browser stays signed in.
 pub const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a link that signs in can be opened.
+pub const CODE_LIFETIME: Duration = Duration::from_secs(600);
 /// How many browsers may be signed in; the one that ends first makes room.
 const MAX: usize = 200;
 /// How many links may be waiting to be opened.
@@ -24,8 +28,16 @@ const MAX_CODES: usize = 8;
 pub struct Sessions {
     store: Store,
     known: Mutex<HashMap<[u8; 32], SessionRow>>,
-    /// Hash of a code → hash of the token that it stands for.
-    codes: Mutex<Vec<([u8; 32], [u8; 32])>>,
+    codes: Mutex<Vec<Code>>,
+}
+
+/// A link that signs in, until it is used or its time is over.
+#[derive(Debug)]
+struct Code {
+    hash: [u8; 32],
+    /// The hash of the token that it stands for.
+    token: [u8; 32],
+    expires_at: Instant,
 }
 
 impl Sessions {
@@ -47,14 +59,20 @@ impl Sessions {
         })
     }
 
-    /// A code that signs in once, for the token of this hash.
+    /// A code that signs in once within [`CODE_LIFETIME`], for the token of this hash.
     pub fn code(&self, token: [u8; 32]) -> Token {
         let code = Token::random();
+        let now = Instant::now();
         let mut codes = lock(&self.codes);
+        codes.retain(|it| it.expires_at > now);
         if codes.len() == MAX_CODES {
             codes.remove(0);
         }
-        codes.push((code.hash(), token));
+        codes.push(Code {
+            hash: code.hash(),
+            token,
+            expires_at: now + CODE_LIFETIME,
+        });
         code
     }
 
@@ -62,8 +80,9 @@ impl Sessions {
     pub fn redeem(&self, code: &Token) -> Option<[u8; 32]> {
         let hash = code.hash();
         let mut codes = lock(&self.codes);
-        let at = codes.iter().position(|(it, _)| *it == hash)?;
-        Some(codes.remove(at).1)
+        let at = codes.iter().position(|it| it.hash == hash)?;
+        let code = codes.remove(at);
+        (code.expires_at > Instant::now()).then_some(code.token)
     }
 
     /// Signs a browser in for the token of this hash; gives what its cookie holds.
@@ -86,8 +105,11 @@ impl Sessions {
             }
             first
         };
-        if let Some(hash) = full {
-            self.store.delete_session(&hash).await?;
+        if let Some(hash) = full
+            && let Err(error) = self.store.delete_session(&hash).await
+        {
+            // The browser is signed in all the same; the next start finds one more.
+            tracing::warn!(%error, "an old session of the console could not be removed");
         }
         Ok(cookie)
     }
@@ -102,8 +124,9 @@ impl Sessions {
     /// Signs a browser out.
     pub async fn close(&self, cookie: &Token) -> Result<(), store::Error> {
         let hash = cookie.hash();
+        self.store.delete_session(&hash).await?;
         lock(&self.known).remove(&hash);
-        self.store.delete_session(&hash).await
+        Ok(())
     }
 }
 
@@ -114,6 +137,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_code_is_worth_nothing_after_ten_minutes() {
+        let store = Store::in_memory().await.unwrap();
+        let sessions = Sessions::load(&store).await.unwrap();
+        tokio::time::pause();
+        let (early, late) = (sessions.code([7; 32]), sessions.code([7; 32]));
+        tokio::time::advance(Duration::from_secs(599)).await;
+        assert_eq!(sessions.redeem(&early), Some([7; 32]));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(sessions.redeem(&late), None);
+    }
 
     #[tokio::test]
     async fn a_code_signs_in_once_and_a_browser_stays_signed_in_over_a_restart() {

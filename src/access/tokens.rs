@@ -68,7 +68,11 @@ impl Access {
         if !self.store.insert_token(&row).await? {
             return Err(Refused::Taken(draft.name.clone()));
         }
-        self.reload().await?;
+        // Not read from the store again: were that to fail, a token that is good would
+        // be reported as not made.
+        if let Some((hash, known)) = known(row.clone()) {
+            self.edit(|tokens| tokens.insert(hash, known));
+        }
         Ok(Issued { token, row })
     }
 
@@ -85,7 +89,7 @@ impl Access {
             return Err(Refused::Admin);
         }
         let removed = self.store.delete_token(name).await?;
-        self.reload().await?;
+        self.edit(|tokens| tokens.retain(|_, it| it.principal.name() != name));
         Ok(removed)
     }
 
@@ -93,8 +97,12 @@ impl Access {
     pub async fn reload(&self) -> Result<(), store::Error> {
         let rows = self.store.tokens().await?;
         let known: HashMap<_, _> = rows.into_iter().filter_map(known).collect();
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = known;
+        self.edit(|tokens| *tokens = known);
         Ok(())
+    }
+
+    fn edit<T>(&self, change: impl FnOnce(&mut HashMap<[u8; 32], Known>) -> T) -> T {
+        change(&mut self.tokens.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

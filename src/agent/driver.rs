@@ -208,7 +208,7 @@ impl<'a> Driver<'a> {
         match self.question.model.as_ref().or(configured) {
             Some(name) => Ok(name.clone()),
             None => {
-                let models = self.agent.gateway.models().await;
+                let models = self.agent.models.current().models().await;
                 let first = models.into_iter().next();
                 first.map(|it| it.name).ok_or(Error::NoModel)
             }
@@ -251,7 +251,8 @@ impl<'a> Driver<'a> {
         };
         let started = Instant::now();
         let left = self.end.saturating_duration_since(started);
-        let mut stream = self.agent.gateway.chat(request, left).await?;
+        let models = self.agent.models.current();
+        let mut stream = models.chat(request, left).await?;
         let mut answer = Answer::default();
         let mut events = Vec::new();
         loop {

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use axum::{
@@ -84,7 +85,8 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>, Query(wanted): Query<Wante
     }
 }
 
-/// Makes a change and notes it; nobody hears of a change that is not noted.
+/// Makes a change that is noted before it is made: what is answered with 503 because
+/// the store is down was not done.
 pub(super) async fn noted(
     hub: Arc<Hub>,
     mut router: Router,
@@ -93,40 +95,36 @@ pub(super) async fn noted(
 ) -> Response {
     let (started, id) = (Instant::now(), RequestId::next());
     let (parts, body) = request.into_parts();
-    let body = match body::read(body, hub.max_body_bytes).await {
+    let body = match body::read(body, hub.max_body_bytes()).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     let (path, arguments) = (parts.uri.path().to_owned(), redacted(&body));
     let request = Request::from_parts(parts, Body::from(body));
-    let response = match router.call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    };
-    let change = Change {
+    let mut change = Change {
         principal: maker.principal.name(),
         from: maker.from,
         action: maker.rule.action(),
         target: &path,
         arguments,
-        status: response.status().as_u16(),
-        took: started.elapsed(),
+        status: 0,
+        took: Duration::ZERO,
         request: id.to_string(),
     };
+    if let Err(why) = hub.audit.begin(&change).await {
+        tracing::error!("a change was refused because it cannot be noted: {why}");
+        let why = "nothing was changed: the store does not take a note of the change now; try again later";
+        return error(StatusCode::SERVICE_UNAVAILABLE, why, None);
+    }
+    let response = match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    change.status = response.status().as_u16();
+    change.took = started.elapsed();
     tracing::info!(request = %id, principal = change.principal, status = change.status, "{} {path}", maker.rule.method);
-    if response.status().is_server_error() {
-        // Nothing is acknowledged, and the store may be what failed.
-        hub.audit.note(&change);
-        return response;
-    }
-    match hub.audit.record(&change).await {
-        Ok(()) => response,
-        Err(why) => {
-            tracing::error!("a change could not be noted: {why}");
-            let why = "the change could not be noted in the audit log; see whether it was made";
-            error(StatusCode::SERVICE_UNAVAILABLE, why, None)
-        }
-    }
+    hub.audit.end(&change).await;
+    response
 }
 
 impl Maker {
@@ -139,7 +137,7 @@ impl Maker {
             target: path,
             arguments: String::new(),
             status: StatusCode::FORBIDDEN.as_u16(),
-            took: std::time::Duration::ZERO,
+            took: Duration::ZERO,
             request: RequestId::next().to_string(),
         });
     }

@@ -13,12 +13,17 @@ use serde_json::Value;
 
 use super::{Hub, servers::error};
 use crate::{
+    access::Principal,
     downstream::http::{check, reply},
     mcp,
     tasks::within,
 };
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long a whole body may take, however slowly its pieces come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same, and the size, for a caller who is not known yet.
+const UNIDENTIFIED_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_UNIDENTIFIED_BYTES: usize = 16 << 10;
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
@@ -32,7 +37,13 @@ impl FromRequest<Arc<Hub>> for Json {
     async fn from_request(request: Request, hub: &Arc<Hub>) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
         check(&parts.headers)?;
-        let bytes = read(body, hub.max_body_bytes).await?;
+        let max = hub.max_body_bytes();
+        let bytes = if parts.extensions.get::<Principal>().is_some() {
+            read(body, max).await?
+        } else {
+            let read = take_within(UNIDENTIFIED_TIMEOUT, body, max.min(MAX_UNIDENTIFIED_BYTES));
+            read.await.map_err(refuse)?
+        };
         let bad = |why: &str| error(StatusCode::BAD_REQUEST, why, None);
         let text = mcp::check(&bytes).map_err(|why| bad(&why.to_string()))?;
         match serde_json::from_str(text) {
@@ -47,12 +58,22 @@ pub(super) async fn read<B>(body: B, max: usize) -> Result<Bytes, Response>
 where
     B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
 {
-    let refuse = |(status, why)| reply::refuse(status, Cow::<str>::Owned(why));
     take(body, max).await.map_err(refuse)
+}
+
+fn refuse((status, why): (StatusCode, String)) -> Response {
+    reply::refuse(status, Cow::<str>::Owned(why))
 }
 
 /// The whole body, or the status and words that refuse it.
 pub(super) async fn take<B>(body: B, max: usize) -> Result<Bytes, (StatusCode, String)>
+where
+    B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
+{
+    take_within(BODY_TIMEOUT, body, max).await
+}
+
+async fn take_within<B>(limit: Duration, body: B, max: usize) -> Result<Bytes, (StatusCode, String)>
 where
     B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
 {
@@ -64,7 +85,7 @@ where
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());
     }
-    match within(LIMIT, whole(Limited::new(body, max))).await {
+    match within(limit, whole(Limited::new(body, max))).await {
         Some(Ok(body)) => Ok(body),
         Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Some(Err(_)) => Err((

@@ -133,7 +133,7 @@ fn refuse(why: &Unchanged) -> Response {
         Unchanged::Unknown(_) | Unchanged::NoVersion(..) => StatusCode::NOT_FOUND,
         Unchanged::Store(error) => {
             tracing::error!("a change of the custom tools failed: {error}");
-            StatusCode::INTERNAL_SERVER_ERROR
+            StatusCode::SERVICE_UNAVAILABLE
         }
     };
     let mut shown = json!({"error": why.to_string()});

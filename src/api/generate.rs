@@ -50,7 +50,7 @@ async fn answer(hub: &Arc<Hub>, who: Principal, request: Request, tools: bool) -
     if let Err(refusal) = check(&parts.headers) {
         return refusal;
     }
-    let bytes = match body::read(body, hub.max_body_bytes).await {
+    let bytes = match body::read(body, hub.max_body_bytes()).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal,
     };

@@ -21,12 +21,14 @@ const MAX_NAME: usize = 200;
 /// `GET /api/limits`.
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Response {
     match hub.quota.list().await {
-        Ok(rows) => {
-            let rows: Value = rows.iter().map(shown).collect();
-            reply::json(StatusCode::OK, rows.to_string())
-        }
+        Ok(rows) => all(&rows),
         Err(why) => failed(&why),
     }
+}
+
+fn all(rows: &[LimitRow]) -> Response {
+    let rows: Value = rows.iter().map(shown).collect();
+    reply::json(StatusCode::OK, rows.to_string())
 }
 
 /// `PUT /api/limits/{target_type}/{target_id}`.
@@ -52,7 +54,17 @@ pub(super) async fn set(
         return bad("this is no name of a user or tool", "target_id");
     }
     match hub.quota.set(target, &id, most).await {
-        Ok(()) => list(State(hub)).await,
+        Ok(()) => match hub.quota.list().await {
+            Ok(rows) => all(&rows),
+            // It is set; that the others cannot be read now does not undo it.
+            Err(_) => all(&[LimitRow {
+                target_type: target.name().to_owned(),
+                target_id: id,
+                max_count: most.0,
+                max_per_minute: most.1,
+                used: 0,
+            }]),
+        },
         Err(why) => failed(&why),
     }
 }
@@ -87,5 +99,5 @@ fn shown(row: &LimitRow) -> Value {
 
 fn failed(why: &store::Error) -> Response {
     tracing::error!("the daily limits could not be read or changed: {why}");
-    error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string(), None)
+    error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
 }

@@ -13,38 +13,60 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use super::Guarded;
+use super::{
+    Guarded,
+    admission::{Admission, ConnectionSlot},
+    framing::FramedStream,
+    tls::Certificates,
+};
 use crate::{lanes::Lanes, outbound::Joined, tasks::Tasks};
 
-const HEADER_BYTES: usize = 32 << 10;
+/// A request line and its headers together.
+const MAX_HEADER_BYTES: usize = 32 << 10;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Programs of the same user that talk to the hub at once.
 const LOCAL: usize = 100;
 
-/// Serves `service` on `listener`, encrypted by `tls`, until `tasks` stops.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    service: Guarded,
-    max_connections: usize,
-    (lanes, tasks): (Arc<Lanes>, Tasks),
-) {
+/// What connections are served with.
+#[derive(Debug)]
+pub struct Serving {
+    /// Answers.
+    pub service: Guarded,
+    /// Encrypts.
+    pub certificates: Arc<Certificates>,
+    /// Bounds.
+    pub admission: Arc<Admission>,
+    /// The threads.
+    pub lanes: Arc<Lanes>,
+    /// Spawns and stops.
+    pub tasks: Tasks,
+}
+
+/// Serves on `listener` until the tasks stop.
+pub async fn serve(listener: TcpListener, serving: Serving) {
+    let Serving { tasks, lanes, .. } = &serving;
     let stop = tasks.stop();
-    let room = Arc::new(Semaphore::new(max_connections));
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            accepted = accept(&room, listener.accept()) => accepted,
+            accepted = listener.accept() => accepted,
         };
-        if let Some(((stream, from), permit)) = accepted {
-            let service = service.seen_from(from.ip());
-            let connection = tcp(stream.into_std(), tls.clone(), service, tasks.clone());
-            lanes.spawn(&tasks, async move {
-                connection.await;
-                drop(permit);
-            });
-        }
+        let Some((stream, from)) = taken(accepted).await else {
+            continue;
+        };
+        let slot = serving.admission.enter(from.ip());
+        let tls = serving.certificates.acceptor();
+        let service = serving.service.seen_from(from.ip(), Arc::clone(&slot));
+        let connection = tcp(stream.into_std(), tls, service, tasks.clone());
+        lanes.spawn(tasks, async move {
+            tokio::select! {
+                () = connection => (),
+                () = slot.evicted.cancelled() => {
+                    debug!(from = %from.ip(), "an unidentified connection made room for another");
+                }
+            }
+        });
     }
 }
 
@@ -73,8 +95,12 @@ async fn accept<T>(
     next: impl Future<Output = io::Result<T>>,
 ) -> Option<(T, OwnedSemaphorePermit)> {
     let permit = Arc::clone(room).acquire_owned().await.ok()?;
-    match next.await {
-        Ok(accepted) => Some((accepted, permit)),
+    Some((taken(next.await).await?, permit))
+}
+
+async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
+    match accepted {
+        Ok(accepted) => Some(accepted),
         Err(error) => {
             warn!(%error, "could not accept a connection");
             // Out of descriptors, most likely; others must close first.
@@ -113,12 +139,17 @@ async fn connection<S>(stream: S, service: Guarded, tasks: Tasks)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
+    let slot: Option<Arc<ConnectionSlot>> = service.slot().cloned();
     // It takes 100 headers at most. Saying so would put them on the heap.
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
-        .max_buf_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(Joined(stream)), service);
+        .max_header_size(MAX_HEADER_BYTES)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(
+            TokioIo::new(FramedStream::new(Joined(stream), slot)),
+            service,
+        );
     let mut served = pin!(served);
     let stop = tasks.stop();
     let done = tokio::select! {

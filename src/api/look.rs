@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use super::{Hub, body::Json, servers::refuse};
 use crate::{
     downstream::http::reply,
-    journal::masked,
     upstream::{Draft, Entry, Handle, State as Connection},
 };
 
@@ -28,8 +27,12 @@ pub(super) async fn messages(State(hub): State<Arc<Hub>>, Path(name): Path<Strin
 }
 
 fn entries(hub: &Hub, name: &str, of: fn(&Handle) -> Vec<Entry>) -> Response {
-    match hub.servers.handle(name) {
-        Ok(handle) => reply::json(StatusCode::OK, shown(&of(&handle)).to_string()),
+    let found = hub.servers.handle(name);
+    match found.and_then(|handle| Ok((handle, hub.servers.get(name)?))) {
+        Ok((handle, view)) => {
+            let entries = shown(&of(&handle), |text| view.server.transport.concealed(text));
+            reply::json(StatusCode::OK, entries.to_string())
+        }
         Err(why) => refuse(&why),
     }
 }
@@ -42,11 +45,11 @@ pub(super) async fn test(State(hub): State<Arc<Hub>>, Json(body): Json) -> Respo
             let status = &trial.status;
             let told = json!({
                 "ok": status.state == Connection::Connected,
-                "cause": status.cause,
+                "cause": status.cause.as_deref().map(|it| trial.transport.concealed(it)),
                 "tools": &*status.tools,
                 "protocolVersion": status.version.map(|it| it.as_str()),
                 "serverInfo": status.info,
-                "log": shown(&trial.log),
+                "log": shown(&trial.log, |text| trial.transport.concealed(text)),
             });
             reply::json(StatusCode::OK, told.to_string())
         }
@@ -56,16 +59,17 @@ pub(super) async fn test(State(hub): State<Arc<Hub>>, Json(body): Json) -> Respo
 
 /// `GET /api/config`.
 pub(super) async fn config(State(hub): State<Arc<Hub>>) -> Response {
-    let told = json!({"version": env!("CARGO_PKG_VERSION"), "settings": &*hub.settings});
+    let told =
+        json!({"version": env!("CARGO_PKG_VERSION"), "settings": &*hub.changeable().settings});
     reply::json(StatusCode::OK, told.to_string())
 }
 
-fn shown(entries: &[Entry]) -> Value {
+fn shown(entries: &[Entry], concealed: impl Fn(&str) -> String) -> Value {
     let one = |it: &Entry| {
         json!({
             "time": it.at,
             "kind": it.kind.as_str(),
-            "text": masked(&it.text),
+            "text": concealed(&it.text),
             "bytes": it.bytes,
         })
     };

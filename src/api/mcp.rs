@@ -80,7 +80,7 @@ pub(super) async fn sse_message(
         .filter_map(|pair| pair.split_once('='))
         .find(|(name, _)| matches!(*name, "session_id" | "sessionId"))
         .map_or("", |(_, value)| value);
-    match body::read(request.into_body(), hub.max_body_bytes).await {
+    match body::read(request.into_body(), hub.max_body_bytes()).await {
         Ok(body) => sse::post(&hub.engine, &principal, session, &body),
         Err(refusal) => refusal,
     }
@@ -110,7 +110,7 @@ async fn post<B>(hub: &Hub, arrival: Arrival, body: B) -> Response
 where
     B: HttpBody<Data = Bytes, Error: Into<Failure>> + Unpin,
 {
-    match body::read(body, hub.max_body_bytes).await {
+    match body::read(body, hub.max_body_bytes()).await {
         Ok(body) => http::post(arrival, body).await,
         Err(refusal) => refusal,
     }

@@ -74,6 +74,15 @@ pub(super) fn nothing_here(path: &str) -> Response {
     )
 }
 
+/// 503: as many connections as may be are open.
+pub(super) fn too_many_connections(path: &str) -> Response {
+    let why = "too many connections are open; close some, try again later, or raise limits.max_connections";
+    let mut response = plain(path, StatusCode::SERVICE_UNAVAILABLE, why);
+    let second = HeaderValue::from_static("1");
+    response.headers_mut().insert(header::RETRY_AFTER, second);
+    response
+}
+
 /// 429: not now.
 pub(super) fn too_many(path: &str, refused: &TooMany) -> Response {
     let mut response = plain(path, StatusCode::TOO_MANY_REQUESTS, &refused.why);

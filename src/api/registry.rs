@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     access::Principal,
+    config::masked,
     downstream::http::reply,
     upstream::{Draft, Origin, Unchanged, View},
 };
@@ -27,7 +28,7 @@ pub(super) async fn add(State(hub): State<Arc<Hub>>, Json(body): Json) -> Respon
         done => done,
     };
     match done {
-        Ok(_) => said(&json!({"name": name, "url": url, "message": "registered"})),
+        Ok(_) => said(&json!({"name": name, "url": masked(url), "message": "registered"})),
         Err(why) => refuse(&why),
     }
 }
@@ -37,6 +38,7 @@ async fn moved(hub: &Hub, mut draft: Draft) -> Result<View, Unchanged> {
     let now = hub.servers.get(&draft.name)?.server;
     draft.description = now.description;
     draft.version = now.version;
+    draft.required_version = now.required_version.map(|it| it.as_str().to_owned());
     draft.auto_connect = now.auto_connect;
     let headers = now.transport.shown()["headers"].take();
     if headers.is_object() {
@@ -66,7 +68,8 @@ pub(super) async fn list(
         .iter()
         .filter(|it| who.may_reach(it.server.name.as_str()))
         .filter_map(|it| {
-            Some(json!({"name": it.server.name.as_str(), "url": it.server.transport.url()?}))
+            let url = masked(it.server.transport.url()?);
+            Some(json!({"name": it.server.name.as_str(), "url": url}))
         })
         .collect();
     said(&json!({"servers": servers}))

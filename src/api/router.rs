@@ -6,12 +6,12 @@ use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, Method, Request, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header},
     response::Response,
     routing::future::RouteFuture,
 };
 use futures_util::{
-    FutureExt as _,
+    FutureExt as _, TryFutureExt as _,
     future::{BoxFuture, Either},
 };
 use hyper::body::Incoming;
@@ -19,6 +19,7 @@ use tower_service::Service as _;
 
 use super::{
     Hub,
+    admission::ConnectionSlot,
     audit::{self, Maker},
     console, mcp, openai, refusal,
     routes::{self, Rule, Rules, Verdict},
@@ -33,6 +34,8 @@ pub struct Guarded {
     router: Router,
     /// Who is at the other end; absent from this machine without an address.
     from: Option<IpAddr>,
+    /// The place of the connection, where connections are bounded.
+    slot: Option<Arc<ConnectionSlot>>,
 }
 
 /// A request that was let in.
@@ -63,27 +66,34 @@ impl Guarded {
     /// Every route, guarded.
     pub fn new(hub: Arc<Hub>) -> Self {
         let (rules, router) = routes::build(&hub);
-        let from = None;
         Self {
             hub,
             rules,
             router,
-            from,
+            from: None,
+            slot: None,
         }
     }
 
-    /// The same for whoever is at this address.
-    pub(super) fn seen_from(&self, from: IpAddr) -> Self {
+    /// The same for one connection from this address.
+    pub(super) fn seen_from(&self, from: IpAddr, slot: Arc<ConnectionSlot>) -> Self {
         Self {
             from: Some(from),
+            slot: Some(slot),
             ..self.clone()
         }
+    }
+
+    /// The place of the connection that is served.
+    pub(super) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
+        self.slot.as_ref()
     }
 
     /// Who asks; nobody in particular where everyone may.
     fn admit(&self, request: &Request<Incoming>) -> Result<Admitted, Stopped> {
         let path = request.uri().path();
         self.hub
+            .changeable()
             .gate
             .check(request.uri(), request.headers())
             .map_err(|(status, why)| refusal::plain(path, status, why))?;
@@ -96,15 +106,26 @@ impl Guarded {
             });
         }
         let headers = request.headers();
+        if headers
+            .get_all(header::AUTHORIZATION)
+            .iter()
+            .nth(1)
+            .is_some()
+        {
+            // Whoever reads the other one would see another caller.
+            let why = "there is more than one Authorization header; send one";
+            return Err(refusal::plain(path, StatusCode::BAD_REQUEST, why).into());
+        }
         let shows_token = headers.contains_key(header::AUTHORIZATION);
         let token = headers.get(header::AUTHORIZATION);
         // OpenAI's clients cannot do without a key; this one stands for none.
         let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
         let access = &self.hub.access;
         let takes_cookie = matches!(verdict, Verdict::Rule(rule) if rule.takes_cookie());
-        let identified = match takes_cookie && !shows_token {
-            true => self.hub.identify(headers),
-            false => access.identify(token.map(HeaderValue::as_bytes)),
+        let identified = if takes_cookie && !shows_token {
+            self.hub.identify(headers)
+        } else {
+            access.identify(token.map(HeaderValue::as_bytes))
         };
         let by_cookie =
             || takes_cookie && !shows_token && console::cookie(&self.hub, headers).is_some();
@@ -118,6 +139,11 @@ impl Guarded {
             Err(Denied::UnknownKey) => return Err(Stopped::UnknownKey),
             Err(denied) => return Err(refusal::unauthorized(path, access, &denied).into()),
         };
+        if let Some(slot) = &self.slot
+            && slot.identify(!principal.is_local()).is_err()
+        {
+            return Err(refusal::too_many_connections(path).into());
+        }
         match verdict {
             Verdict::Rule(rule) if rule.admits(&principal) => Ok(Admitted {
                 principal: Some(principal),
@@ -200,6 +226,16 @@ impl Guarded {
         request
     }
 
+    /// The answer to a request that goes no further. A connection that nothing was let
+    /// in by is closed after it: its body is not waited for, and its place is free.
+    fn closing(&self, mut refusal: Response) -> Response {
+        if self.slot.as_ref().is_some_and(|it| !it.is_identified()) {
+            let close = HeaderValue::from_static("close");
+            refusal.headers_mut().insert(header::CONNECTION, close);
+        }
+        refusal
+    }
+
     /// Looks for the key and tries once more.
     async fn again(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         if let Some(oauth) = self.hub.access.oauth() {
@@ -207,14 +243,11 @@ impl Guarded {
         }
         match self.admit(&request) {
             Ok(admitted) => self.pass(admitted, request).await,
-            Err(Stopped::Refused(refusal)) => Ok(*refusal),
+            Err(Stopped::Refused(refusal)) => Ok(self.closing(*refusal)),
             Err(Stopped::UnknownKey) => {
                 let path = request.uri().path();
-                Ok(refusal::unauthorized(
-                    path,
-                    &self.hub.access,
-                    &Denied::UnknownKey,
-                ))
+                let refusal = refusal::unauthorized(path, &self.hub.access, &Denied::UnknownKey);
+                Ok(self.closing(refusal))
             }
         }
     }
@@ -226,15 +259,37 @@ impl hyper::service::Service<Request<Incoming>> for Guarded {
     type Future = Answer;
 
     fn call(&self, request: Request<Incoming>) -> Answer {
-        match self.admit(&request) {
+        let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
+        let answer = match self.admit(&request) {
             Ok(admitted) => self.pass(admitted, request),
             Err(Stopped::Refused(refusal)) => {
+                let refusal = self.closing(*refusal);
                 self.hub.turned_away.count(refusal.status());
-                Either::Left(ready(Ok(*refusal)).boxed())
+                Either::Left(ready(Ok(refusal)).boxed())
             }
             Err(Stopped::UnknownKey) => Either::Left(self.clone().again(request).boxed()),
+        };
+        if sends_hsts {
+            return Either::Left(answer.map_ok(with_hsts).boxed());
         }
+        answer
     }
+}
+
+/// Whether a browser asked for `localhost`, whose other ports are other programs.
+fn is_localhost(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let name = host.map_or("", |it| it.split(':').next().unwrap_or_default());
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Tells browsers to use no other than encrypted connections from now on (RFC 6797).
+fn with_hsts(mut response: Response) -> Response {
+    const YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000");
+    let headers = response.headers_mut();
+    headers.insert(header::STRICT_TRANSPORT_SECURITY, YEAR);
+    response
 }
 
 impl From<Response> for Stopped {

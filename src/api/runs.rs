@@ -64,5 +64,5 @@ fn decided(waited: bool) -> Response {
 
 fn failed(why: &store::Error) -> Response {
     tracing::error!("the runs could not be read: {why}");
-    error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string(), None)
+    error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
 }

@@ -5,20 +5,24 @@ use std::sync::Arc;
 use axum::{
     Extension,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::Response,
 };
 use serde_json::{Value, json};
 
-use super::{Hub, body::Json, calls};
+use super::{Hub, body::Json, calls, routes::FROM_CONSOLE};
 use crate::{
-    access::Principal,
+    access::{Principal, Role},
     downstream::http::reply,
+    mcp::Version,
     tool::public,
     upstream::{
-        Draft, Origin, State as Connection, Status, Transport, Unchanged, View, from_clients,
+        Draft, Origin, ProgramView, State as Connection, Status, Unchanged, View, from_import,
     },
 };
+
+/// The version of a server whose registration names none.
+const DEFAULT_VERSION: &str = "1.0.0";
 
 /// `GET /api/mcp/servers`.
 pub(super) async fn list(
@@ -36,9 +40,11 @@ pub(super) async fn list(
 /// `POST /api/mcp/servers`.
 pub(super) async fn register(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
     let done = async {
-        hub.servers
-            .register(&Draft::from_api(&body)?, Origin::Api)
-            .await
+        let mut draft = Draft::from_api(&body)?;
+        draft
+            .version
+            .get_or_insert_with(|| DEFAULT_VERSION.to_owned());
+        hub.servers.register(&draft, Origin::Api).await
     };
     answer(StatusCode::CREATED, done.await, summary)
 }
@@ -48,10 +54,19 @@ pub(super) async fn show(
     State(hub): State<Arc<Hub>>,
     Extension(who): Extension<Principal>,
     Path(name): Path<String>,
+    headers: HeaderMap,
 ) -> Response {
     match hub.servers.get(&name) {
         Ok(view) if who.may_reach(&name) => {
-            reply::json(StatusCode::OK, detail_for(&who, &view).to_string())
+            let mut shown = detail_for(&who, &view);
+            // The console fills its form with it.
+            if who.grants().is_none()
+                && who.role() == Role::Admin
+                && headers.contains_key(FROM_CONSOLE)
+            {
+                shown["config"] = view.server.transport.editable();
+            }
+            reply::json(StatusCode::OK, shown.to_string())
         }
         Ok(_) => refuse(&Unchanged::Unknown(name)),
         Err(why) => refuse(&why),
@@ -66,18 +81,8 @@ pub(super) async fn update(
 ) -> Response {
     let done = async {
         let now = hub.servers.get(&name)?;
-        let enabled = body
-            .get("enabled")
-            .and_then(Value::as_bool)
-            .filter(|it| *it != now.server.enabled);
-        let changed = hub
-            .servers
-            .update(&name, &Draft::from_api(&merged(&now, &body))?)
-            .await?;
-        match enabled {
-            Some(enabled) => hub.servers.set_enabled(&name, enabled).await,
-            None => Ok(changed),
-        }
+        let draft = Draft::from_api(&merged(&now, &body))?;
+        hub.servers.update(&name, &draft).await
     };
     answer(StatusCode::OK, done.await, detail)
 }
@@ -141,13 +146,18 @@ pub(super) async fn accept_all(State(hub): State<Arc<Hub>>, Path(name): Path<Str
 
 /// `POST /api/mcp/import`: the file of a desktop client.
 pub(super) async fn import(State(hub): State<Arc<Hub>>, Json(body): Json) -> Response {
-    let found = match from_clients(&body) {
+    let found = match from_import(&body) {
         Ok(found) => found,
         Err(why) => return refuse(&why.into()),
     };
-    let entries = found
-        .into_iter()
-        .map(|(name, draft)| import_one(&hub, name, draft.map_err(Unchanged::from)));
+    let accept_warnings = body.get("acceptWarnings") == Some(&Value::Bool(true));
+    let entries = found.into_iter().map(|(name, draft)| {
+        let draft = draft.map(|it| Draft {
+            accept_warnings,
+            ..it
+        });
+        import_one(&hub, name, draft.map_err(Unchanged::from))
+    });
     let done: Vec<Value> = futures_util::future::join_all(entries).await;
     reply::json(StatusCode::OK, json!({"servers": done}).to_string())
 }
@@ -164,7 +174,13 @@ async fn import_one(hub: &Hub, name: String, draft: Result<Draft, Unchanged>) ->
             shown["name"] = name.into();
             shown
         }
-        Err(why) => json!({"name": name, "error": why.to_string()}),
+        Err(why) => {
+            let mut shown = json!({"name": name, "error": why.to_string()});
+            if let Unchanged::Warned { warnings, .. } = why {
+                shown["warnings"] = json!(warnings);
+            }
+            shown
+        }
     }
 }
 
@@ -183,10 +199,18 @@ fn answer(
 pub(super) fn refuse(why: &Unchanged) -> Response {
     let (status, field) = match why {
         Unchanged::Invalid(invalid) => (StatusCode::BAD_REQUEST, Some(invalid.field.as_str())),
+        Unchanged::Warned { field, warnings } => {
+            let shown = json!({"error": why.to_string(), "field": field, "warnings": warnings});
+            return reply::json(StatusCode::BAD_REQUEST, shown.to_string());
+        }
         Unchanged::Taken(_) | Unchanged::Full(_) => (StatusCode::CONFLICT, None),
         Unchanged::Unknown(_) | Unchanged::NothingToAccept => (StatusCode::NOT_FOUND, None),
         Unchanged::Programs => (StatusCode::FORBIDDEN, None),
-        Unchanged::Store(_) | Unchanged::File(_) => {
+        Unchanged::Store(_) => {
+            tracing::error!("a change of the servers failed: {why}");
+            (StatusCode::SERVICE_UNAVAILABLE, None)
+        }
+        Unchanged::File(_) => {
             tracing::error!("a change of the servers failed: {why}");
             (StatusCode::INTERNAL_SERVER_ERROR, None)
         }
@@ -215,13 +239,22 @@ fn summary(view: &View) -> Value {
         "enabled": server.enabled,
         "origin": server.origin.as_str(),
         "trust": server.trust.as_str(),
+        "requiredProtocolVersion": server.required_version.map(Version::as_str),
         "status": status.state.name(),
+        "attempts": status.attempts,
+        "nextAttemptAt": status.next_attempt_at,
         "toolCount": status.tools.len(),
         "createdAt": server.created_at,
         "updatedAt": server.updated_at,
     });
     if let Some(cause) = &status.cause {
-        shown["cause"] = cause.as_str().into();
+        shown["cause"] = server.transport.concealed(cause).into();
+    }
+    if !view.warnings.is_empty() {
+        shown["warnings"] = json!(view.warnings);
+    }
+    if let Some(program) = &view.program {
+        shown["program"] = program_shown(program);
     }
     if let Some(differs) = view.differs {
         shown["differsFromFile"] = differs.into();
@@ -229,33 +262,36 @@ fn summary(view: &View) -> Value {
     shown
 }
 
+fn program_shown(program: &ProgramView) -> Value {
+    let (usage, limits) = (program.usage, &program.limits);
+    json!({
+        "memoryBytes": usage.map(|it| it.memory_bytes),
+        "cpuPercent": usage.map(|it| it.cpu_percent),
+        "processes": usage.map(|it| it.processes),
+        "limits": {
+            "memoryBytes": limits.memory_bytes,
+            "cpuPercent": limits.cpu_percent,
+            "processes": limits.processes,
+            "enforcedBy": if program.in_cgroup { "cgroup" } else { "hub" },
+        },
+    })
+}
+
 /// A server as pages show it: with what it runs, how it is tried again, and figures.
 pub(super) fn live(hub: &Hub, view: &View) -> Value {
     let mut shown = summary(view);
     let status = &view.status;
-    shown["target"] = target(&view.server.transport).into();
+    shown["target"] = view.server.transport.target().into();
     shown["changedAt"] = status.changed_at.into();
     shown["protocolVersion"] = status.version.map(|it| it.as_str()).into();
     shown["serverInfo"] = status.info.clone();
     shown["withheld"] = status.withheld.len().into();
-    shown["nextAttemptAt"] = status.next_attempt_at.into();
     if let Connection::Connecting { attempt } | Connection::Waiting { attempt } = status.state {
         shown["attempt"] = attempt.into();
         shown["maxAttempts"] = hub.servers.max_attempts().into();
     }
     shown["stats"] = calls::recent(hub, view.server.name.as_str());
     shown
-}
-
-/// The command or the address.
-fn target(transport: &Transport) -> String {
-    match transport {
-        Transport::Stdio(program) => {
-            let words = std::iter::once(&program.command).chain(&program.args);
-            words.map(String::as_str).collect::<Vec<_>>().join(" ")
-        }
-        Transport::Sse(remote) | Transport::Http(remote) => remote.url.clone(),
-    }
 }
 
 fn detail(view: &View) -> Value {
@@ -301,10 +337,11 @@ fn merged(now: &View, body: &Value) -> Value {
         "name": server.name.as_str(),
         "description": server.description,
         "transportType": server.transport.kind(),
-        "config": server.transport.shown(),
+        "config": server.transport.editable(),
         "version": server.version,
         "autoConnect": server.auto_connect,
         "trust": server.trust.as_str(),
+        "requiredProtocolVersion": server.required_version.map(Version::as_str),
     });
     match body.as_object() {
         Some(given) => {

@@ -1,8 +1,13 @@
-//! The certificate that maru shows.
+//! The certificate that maru shows, read again when its file changes.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, Result};
+use tokio::{fs, time};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -10,11 +15,104 @@ use tokio_rustls::{
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     },
 };
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::config::Tls;
 
+/// How often the files are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What encrypts connections. A certificate that cannot be used never replaces one
+/// that can.
+#[derive(Debug)]
+pub struct Certificates(Mutex<Current>);
+
+#[derive(Debug)]
+struct Current {
+    settings: Tls,
+    acceptor: Option<Acceptor>,
+}
+
+/// An acceptor made from the settings, not yet in use.
+#[derive(Clone)]
+pub struct Acceptor(TlsAcceptor);
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Acceptor")
+    }
+}
+
+/// What tells that a file is another one: when it was written, and its size.
+type Stamp = [Option<(SystemTime, u64)>; 2];
+
+impl Certificates {
+    /// Reads the certificate and key of the settings, if they name any.
+    pub fn load(settings: &Tls) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(Mutex::new(Current {
+            acceptor: acceptor(settings)?,
+            settings: settings.clone(),
+        }))))
+    }
+
+    /// What encrypts the next connection; `None` where nothing is encrypted.
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.lock().acceptor.as_ref().map(|it| it.0.clone())
+    }
+
+    /// Uses a certificate that was read with [`acceptor`] from these settings.
+    pub fn replace(&self, settings: &Tls, acceptor: Option<Acceptor>) {
+        *self.lock() = Current {
+            settings: settings.clone(),
+            acceptor,
+        };
+    }
+
+    /// Reads the files again whenever they change, until `stop`.
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let mut seen = self.stamp().await;
+        while time::timeout(CHECK_INTERVAL, stop.cancelled())
+            .await
+            .is_err()
+        {
+            let now = self.stamp().await;
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            let settings = self.lock().settings.clone();
+            match acceptor(&settings) {
+                Ok(Some(acceptor)) => {
+                    self.replace(&settings, Some(acceptor));
+                    info!("the certificate has changed; new connections get the new one");
+                }
+                Ok(None) => (),
+                Err(why) => warn!(
+                    "the certificate has changed and cannot be used; the old one is kept: {why:#}"
+                ),
+            }
+        }
+    }
+
+    async fn stamp(&self) -> Stamp {
+        let settings = self.lock().settings.clone();
+        let mut stamp = [None; 2];
+        let files = [settings.certificate, settings.key];
+        for (at, path) in files.into_iter().flatten().enumerate() {
+            let meta = fs::metadata(path).await.ok();
+            stamp[at] = meta.and_then(|it| Some((it.modified().ok()?, it.len())));
+        }
+        stamp
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What encrypts connections; `None` where nothing is asked for.
-pub fn acceptor(tls: &Tls) -> Result<Option<TlsAcceptor>> {
+pub fn acceptor(tls: &Tls) -> Result<Option<Acceptor>> {
     let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
         return Ok(None);
     };
@@ -27,7 +125,7 @@ pub fn acceptor(tls: &Tls) -> Result<Option<TlsAcceptor>> {
         .with_single_cert(chain, secret)
         .context("tls.key: it does not fit tls.certificate")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    Ok(Some(Acceptor(TlsAcceptor::from(Arc::new(config)))))
 }
 
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -85,12 +85,13 @@ async fn switch_all(hub: &Hub, name: Option<String>, body: &Value) -> Response {
             changed.push(offer);
         }
     }
-    for offer in &changed {
-        if let Err(why) = hub.store.set_tool(offer.server(), offer.key(), on).await {
-            tracing::error!("a tool could not be switched: {why}");
-            let why = "the store did not keep the change";
-            return error(StatusCode::INTERNAL_SERVER_ERROR, why, None);
-        }
+    let rows = changed
+        .iter()
+        .map(|it| (it.server().to_string(), it.key().to_owned()));
+    if let Err(why) = hub.store.set_tools(rows.collect(), on).await {
+        tracing::error!("tools could not be switched: {why}");
+        let why = "the store did not keep the change; no tool was switched";
+        return error(StatusCode::SERVICE_UNAVAILABLE, why, None);
     }
     hub.engine.catalog().switch(switches);
     let names: Vec<&str> = changed.iter().map(|it| it.public_key()).collect();
@@ -119,7 +120,6 @@ pub(super) async fn call(
     };
     let caller = Caller::new(principal, Scope::All);
     let peer = Peer {
-        owner: caller.principal.shared_name(),
         client: Some(CLIENT.into()),
         ..Peer::default()
     };

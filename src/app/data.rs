@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::SAMPLE_FILE;
+use super::{
+    SAMPLE_FILE,
+    directory::{self, Files},
+};
 use crate::{
     config::{Config, SourceDefinition},
     outbound::{Policy, Tls},
@@ -14,23 +17,28 @@ use crate::{
     tool::builtin::Data,
 };
 
-const INDEX_FILE: &str = "index.db";
+pub(super) const INDEX_FILE: &str = "index.db";
 /// How long a batch of texts, or a search, may take where nothing is said.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What there is to find before anything was added: the columns of the sample data.
 const SAMPLE_DOCUMENTS: &str = include_str!("sample_documents.txt");
 
 /// Opens what the data tools work on.
-pub(super) async fn open(config: &Config, policy: &Policy, tasks: &Tasks) -> Result<Data> {
+pub(super) async fn open(
+    config: &Config,
+    files: &Files,
+    policy: &Policy,
+    tasks: &Tasks,
+) -> Result<Data> {
     Ok(Data {
-        index: open_index(config, policy).await?,
+        index: open_index(config, files, policy).await?,
         collection: config.chromadb.collection.clone(),
-        sources: open_sources(config, tasks)?.into(),
+        sources: open_sources(config, files, tasks)?.into(),
     })
 }
 
 /// The index alone, for the command line.
-pub(super) async fn open_index(config: &Config, policy: &Policy) -> Result<Index> {
+pub(super) async fn open_index(config: &Config, files: &Files, policy: &Policy) -> Result<Index> {
     let embedder = embedder(config, policy)?;
     let chromadb = &config.chromadb;
     if let Some(host) = &chromadb.host {
@@ -45,7 +53,9 @@ pub(super) async fn open_index(config: &Config, policy: &Policy) -> Result<Index
         return Index::chroma(&settings, embedder)
             .context("cannot use the ChromaDB server of the settings");
     }
-    let path = config.data_dir.join(INDEX_FILE);
+    let path = files.path(INDEX_FILE);
+    directory::make_file(&path)
+        .with_context(|| format!("cannot make the index {}", path.display()))?;
     let index = Index::embedded(&path, embedder).await;
     let index = index.with_context(|| format!("cannot use the index {}", path.display()))?;
     if config.sample_data && index.embedder().is_lexical() && index.collections().await?.is_empty()
@@ -90,7 +100,7 @@ fn listing(policy: &Policy, host: &str) -> Policy {
     policy
 }
 
-fn open_sources(config: &Config, tasks: &Tasks) -> Result<Vec<Source>> {
+fn open_sources(config: &Config, files: &Files, tasks: &Tasks) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let postgresql = &config.postgresql;
     if let Some(host) = &postgresql.host {
@@ -109,7 +119,7 @@ fn open_sources(config: &Config, tasks: &Tasks) -> Result<Vec<Source>> {
         sources.push(opened.with_context(|| format!("sources.{at} ({})", definition.name))?);
     }
     if config.sample_data {
-        let path = config.data_dir.join(SAMPLE_FILE);
+        let path = files.path(SAMPLE_FILE);
         sources.push(Source::sqlite("sample", &path, Settings::default(), tasks)?);
     }
     Ok(sources)

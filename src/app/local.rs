@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Only its owner may enter the directory that it is in.
-const SOCKET: &str = "hub.sock";
+pub(super) const SOCKET: &str = "hub.sock";
 const MOST: usize = 100;
 
 /// Where the command line reaches the hub, whatever address it serves.

@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use crate::journal::masked;
+use crate::config::{MASK, masked, masked_arguments};
 
 /// Objects whose values are secrets whatever they are called.
 const SECRET: [&str; 2] = ["env", "headers"];
-const MASK: &str = "***";
 
 /// `body` as it may be written down. What is no JSON is not.
 pub fn redacted(body: &[u8]) -> String {
@@ -28,10 +27,25 @@ fn hide(value: &mut Value, secret: bool) {
                 hide(it, secret || SECRET.contains(&name.as_str()));
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|it| hide(it, secret)),
+        Value::Array(items) if secret => items.iter_mut().for_each(|it| hide(it, true)),
+        Value::Array(items) => match texts(items) {
+            Some(texts) => {
+                *items = masked_arguments(&texts)
+                    .into_iter()
+                    .map(Value::from)
+                    .collect();
+            }
+            None => items.iter_mut().for_each(|it| hide(it, false)),
+        },
         other if secret => *other = MASK.into(),
         _ => (),
     }
+}
+
+/// The items, if all of them are texts, as the arguments of a program are.
+fn texts(items: &[Value]) -> Option<Vec<String>> {
+    let text = |it: &Value| it.as_str().map(str::to_owned);
+    items.iter().map(text).collect()
 }
 
 #[cfg(test)]

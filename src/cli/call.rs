@@ -35,12 +35,16 @@ pub(super) struct Options {
     json: bool,
 }
 
+/// What is shown of a result if the settings say nothing.
+const SHOWN_CHARACTERS: usize = 50_000;
+
 pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
     let arguments = match &options.args_b64 {
         Some(packed) => unpack(packed).and_then(|text| parse(&text))?,
         None => read_arguments(&options.arguments)?,
     };
     let limit = loaded.config.mcp.security.max_tool_output_length;
+    let limit = limit.unwrap_or(SHOWN_CHARACTERS);
     let outcome = block_on(async {
         Client::open(loaded)
             .await?

@@ -217,9 +217,9 @@ impl Remote {
             while let Some(frame) = reply.body_mut().frame().await {
                 let frame = frame.with_context(unreachable)?;
                 let data = frame.data_ref().map_or(&[][..], |it| it);
-                if !reader.feed(data, &mut found) {
-                    bail!("the hub sent an event that is too long");
-                }
+                reader
+                    .feed(data, &mut found)
+                    .context("the hub sent too much")?;
                 for event in found.drain(..) {
                     on(event).await?;
                 }

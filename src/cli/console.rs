@@ -14,7 +14,8 @@ pub(super) fn run(loaded: &Loaded) -> Result<ExitCode> {
         let Some(path) = answer["path"].as_str().filter(|_| status == 200) else {
             bail!("the hub gave no link: {}", answer["error"]);
         };
-        out::print(&format!("http://{}{path}\n", hub.address()))?;
+        let scheme = answer["scheme"].as_str().unwrap_or("http");
+        out::print(&format!("{scheme}://{}{path}\n", hub.address()))?;
         Ok(ExitCode::SUCCESS)
     })
 }

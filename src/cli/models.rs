@@ -47,7 +47,7 @@ async fn list(client: Client) -> Result<Vec<Value>> {
     match client {
         Client::Hub(hub) => ask(&hub).await,
         Client::Direct(core) => {
-            let models = core.models.models().await.into_iter();
+            let models = core.models.current().models().await.into_iter();
             let shown =
                 models.map(|it| json!({"id": it.name, "object": "model", "owned_by": it.backend}));
             Ok(shown.collect())

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use super::log::escape_control;
+
 /// Prints to stdout; a reader who has seen enough is no error.
 pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -14,7 +16,7 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 /// Prints one line of complaint to stderr.
 pub(super) fn complain(text: &str) {
     // Without stderr there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "maru: {text}");
+    let _ = writeln!(io::stderr().lock(), "maru: {}", escape_control(text, ""));
 }
 
 /// Writes over the current line of stderr.
@@ -24,7 +26,11 @@ pub(super) fn overwrite(text: &str) {
 }
 
 /// Columns padded to their widest entry; wide letters count twice.
+///
+/// A cell is one line: what a server said of itself could look like a row of its own.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let one_line = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|at| {
@@ -36,7 +42,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
         })
         .collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)

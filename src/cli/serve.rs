@@ -1,50 +1,80 @@
 //! `maru serve` and `maru stdio`.
 
-use std::{future::Future, process::ExitCode};
+use std::{
+    future::Future,
+    io::{IsTerminal as _, stdout},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result};
 use tokio::{
     io, runtime,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing::{error, info};
 
-use super::out;
+use super::{log::LogFilter, out};
 use crate::{
     access::Principal,
     app::{self, Core, Running, join, running_hub},
-    config::{Config, Loaded, Log, LogFormat, LogLevel, Origin, rows},
+    config::{Config, Loaded, Origin},
     downstream::stdio::serve,
     tool::{Caller, Scope},
 };
 
-pub(super) fn hub(loaded: Loaded) -> Result<ExitCode> {
-    log(&loaded.config.log);
+/// Serves until a signal ends it; SIGHUP uses what `load` gives then.
+pub(super) fn hub(loaded: Loaded, load: impl Fn() -> Result<Loaded>) -> Result<ExitCode> {
+    let log = LogFilter::start(&loaded.config.log);
     let directory = loaded.config.data_dir.display().to_string();
     let mut program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
     if matches!(loaded.origin("/data_dir"), Origin::Flag(_)) {
         program = format!("{program} --data-dir {directory}");
     }
     block_on(async {
-        let mut stop = Signals::new()?;
-        let settings = rows(&loaded);
-        let running = app::start_explained(loaded.config, settings).await?;
+        let mut signals = Signals::new()?;
+        let running = app::start_loaded(loaded).await?;
         out::print(&welcome(&running, &directory, &program))?;
-        stop.wait().await;
+        while let Asked::Reload = signals.next().await {
+            tokio::select! {
+                () = reload(&running, &load, &log) => (),
+                () = signals.stop() => break,
+            }
+        }
         running.stop().await;
         Ok(ExitCode::SUCCESS)
     })
 }
 
+/// Uses the settings as they are now. What is wrong with them is logged, and nothing
+/// changes.
+async fn reload(running: &Running, load: &impl Fn() -> Result<Loaded>, log: &LogFilter) {
+    let work = async {
+        let new = load()?;
+        let reloaded = running.reload(&new).await?;
+        log.set_level(new.config.log.level)?;
+        anyhow::Ok(reloaded)
+    };
+    match work.await {
+        Ok(reloaded) => {
+            let changed = match reloaded.applied.join(", ") {
+                none if none.is_empty() => "no setting".to_owned(),
+                keys => keys,
+            };
+            info!("reloaded: certificates and tokens were read again; changed: {changed}");
+            reloaded.warn();
+        }
+        Err(why) => error!("the settings were not reloaded and stay as they are: {why:#}"),
+    }
+}
+
 pub(super) fn stdio(config: Config) -> Result<ExitCode> {
-    log(&config.log);
+    LogFilter::start(&config.log);
     block_on(async {
-        let mut stop = Signals::new()?;
+        let mut signals = Signals::new()?;
         if running_hub(&config.data_dir).is_some() {
             let joined = tokio::select! {
                 joined = join(&config.data_dir) => joined,
-                () = stop.wait() => Some(Ok(())),
+                () = signals.stop() => Some(Ok(())),
             };
             if let Some(done) = joined {
                 done.context("the hub, stdin or stdout broke")?;
@@ -55,7 +85,7 @@ pub(super) fn stdio(config: Config) -> Result<ExitCode> {
         let caller = Caller::new(Principal::local(), Scope::All);
         tokio::select! {
             served = serve(&core.engine, caller, io::stdin(), io::stdout()) => served.context("stdin or stdout broke")?,
-            () = stop.wait() => (),
+            () = signals.stop() => (),
         }
         core.close().await;
         Ok(ExitCode::SUCCESS)
@@ -87,7 +117,12 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
         0 => String::new(),
         _ => format!("  {program} call search_docs '{{\"query\":\"연차\"}}'\n"),
     };
-    let link = format!("{at}/#code={}", running.console_code.reveal());
+    // Whoever reads a file or a journal is not the admin by that.
+    let link = if stdout().is_terminal() {
+        format!("{at}/#code={}", running.console_code().reveal())
+    } else {
+        format!("{at}/ (a link that signs in: {program} console)")
+    };
     let rows = [
         ["console", &link],
         ["MCP, Streamable HTTP", &format!("{at}/mcp")],
@@ -110,41 +145,53 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
     )
 }
 
+/// What the process is asked to do.
 struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    on_terminal: bool,
+}
+
+enum Asked {
+    Stop,
+    Reload,
 }
 
 impl Signals {
     fn new() -> Result<Self> {
+        // Their default is to end the process; nobody who sends them means that.
+        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+            drop(signal(kind).context("cannot ignore SIGUSR1 and SIGUSR2")?);
+        }
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
             terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+            hangup: signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?,
+            on_terminal: stdout().is_terminal(),
         })
     }
 
-    async fn wait(&mut self) {
+    async fn stop(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => (),
             _ = self.terminate.recv() => (),
         }
     }
-}
 
-fn log(log: &Log) {
-    let level = match log.level {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let log_to = fmt().with_max_level(level).with_writer(std::io::stderr);
-    match log.format {
-        LogFormat::Text => log_to
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .init(),
-        LogFormat::Json => log_to.json().init(),
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hangup.recv() => {
+                // A terminal that was closed sends it, too; then nobody is left who
+                // could stop the hub with Ctrl-C.
+                if self.on_terminal && !stdout().is_terminal() {
+                    Asked::Stop
+                } else {
+                    Asked::Reload
+                }
+            }
+        }
     }
 }

@@ -58,6 +58,9 @@ enum Action {
     Import {
         /// The file
         file: PathBuf,
+        /// Also take entries that start a shell, run code from their arguments, or the like
+        #[arg(long)]
+        accept_warnings: bool,
     },
 }
 
@@ -89,6 +92,9 @@ struct Add {
     /// Register only; do not connect now or at start
     #[arg(long)]
     no_connect: bool,
+    /// Start the program although it is a shell, runs code from its arguments, or the like
+    #[arg(long, conflicts_with = "url")]
+    accept_warnings: bool,
     /// The program of a stdio server and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -140,9 +146,15 @@ impl Action {
                 hub.rest("DELETE", &format!("{ROUTE}/{}", name.name), None)
                     .await
             }
-            Self::Import { file } => {
-                hub.rest("POST", "/api/mcp/import", Some(&read(file)?))
-                    .await
+            Self::Import {
+                file,
+                accept_warnings,
+            } => {
+                let mut body = read(file)?;
+                if let (true, Value::Object(members)) = (*accept_warnings, &mut body) {
+                    members.insert("acceptWarnings".to_owned(), true.into());
+                }
+                hub.rest("POST", "/api/mcp/import", Some(&body)).await
             }
         }
     }
@@ -205,6 +217,7 @@ impl Add {
             "transportType": kind,
             "config": config,
             "autoConnect": !self.no_connect,
+            "acceptWarnings": self.accept_warnings,
         }))
     }
 }
@@ -273,8 +286,12 @@ fn line(server: &Value) -> String {
         cause if cause.is_empty() => String::new(),
         cause => format!(": {cause}"),
     };
+    let warning = match warnings(server) {
+        warning if warning.is_empty() => warning,
+        warning => format!("warning: {warning}\n"),
+    };
     format!(
-        "{} is {}{tools}{cause}\n",
+        "{} is {}{tools}{cause}\n{warning}",
         text(server, "name"),
         text(server, "status")
     )
@@ -295,6 +312,33 @@ fn imported(entry: &Value) -> String {
     }
 }
 
+fn warnings(server: &Value) -> String {
+    let all = server["warnings"].as_array().into_iter().flatten();
+    let all: Vec<&str> = all.filter_map(Value::as_str).collect();
+    all.join("; ")
+}
+
+/// What its program uses, and may use.
+fn program(program: &Value) -> String {
+    let most = |name: &str| match program["limits"][name].as_u64() {
+        Some(most) if name == "memoryBytes" => format!(" of {} MiB", most >> 20),
+        Some(most) => format!(" of {most}"),
+        None => String::new(),
+    };
+    let Some(memory) = program["memoryBytes"].as_u64() else {
+        return String::new();
+    };
+    format!(
+        "{}{} MiB of memory, {}{} processes, {}{} % of a core",
+        memory >> 20,
+        most("memoryBytes").trim_end_matches(" MiB"),
+        program["processes"],
+        most("processes"),
+        program["cpuPercent"],
+        most("cpuPercent"),
+    )
+}
+
 fn detail(server: &Value) -> String {
     let tools: Vec<&str> = server["tools"]
         .as_array()
@@ -306,6 +350,8 @@ fn detail(server: &Value) -> String {
         ("name", text(server, "name")),
         ("status", text(server, "status")),
         ("cause", text(server, "cause")),
+        ("warning", warnings(server)),
+        ("program", program(&server["program"])),
         ("description", text(server, "description")),
         ("transport", text(server, "transportType")),
         ("config", text(server, "config")),

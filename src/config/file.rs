@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value};
 
-use super::{layers::Environment, schema};
+use super::{layers::Environment, prefix, schema};
 
 /// The file as values, and the line that each pointer stands on.
 #[derive(Debug, Default)]
@@ -41,6 +41,7 @@ pub(super) fn read(text: &str, environment: &Environment) -> Result<Tree, Wrong>
         if !value.is_null() {
             tree.value = value;
         }
+        prefix::strip(&mut tree)?;
     }
     Ok(tree)
 }
@@ -93,10 +94,18 @@ impl Walk<'_> {
             Scalar::Integer(it) => Value::from(*it),
             Scalar::FloatingPoint(it) => Value::from(it.into_inner()),
             Scalar::String(text) if text.contains("${") => {
-                schema::coerce(pointer, &expand(text, self.environment)?)
+                schema::coerce(unprefixed(pointer), &expand(text, self.environment)?)
             }
             Scalar::String(text) => Value::from(text.as_ref()),
         })
+    }
+}
+
+/// Where a value under the nested form of the prefix belongs.
+fn unprefixed(pointer: &str) -> &str {
+    match pointer.strip_prefix("/arc/reactor") {
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => pointer,
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Config, Secret};
 
 /// The certificate that maru shows where it serves more than this machine.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
     /// PEM file of the certificate and those between it and a known authority.
@@ -32,6 +32,12 @@ pub struct OAuth {
     pub jwks_file: Option<PathBuf>,
     /// Address of the issuer's public keys. It is fetched through the outbound policy, and again when an unknown key is used.
     pub jwks_url: Option<String>,
+    /// Milliseconds after which the issuer's keys are read again: a key that was withdrawn is not trusted for longer.
+    #[schemars(range(min = 1000, max = 86_400_000))]
+    pub jwks_refresh_ms: u64,
+    /// Milliseconds for which keys are used when they cannot be read again; after that no token of the issuer is accepted.
+    #[schemars(range(min = 1000, max = 604_800_000))]
+    pub jwks_max_age_ms: u64,
     /// Scopes that make a caller a reader, who may list.
     pub reader_scopes: Vec<String>,
     /// Scopes that make a caller an agent, who may call tools.
@@ -48,6 +54,8 @@ impl Default for OAuth {
             resource: None,
             jwks_file: None,
             jwks_url: None,
+            jwks_refresh_ms: 300_000,
+            jwks_max_age_ms: 3_600_000,
             reader_scopes: one("maru:read"),
             agent_scopes: one("maru:call"),
             admin_scopes: one("maru:admin"),

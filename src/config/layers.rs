@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{
     Config, file, guard, reference,
     schema::{self, schema},
+    secret,
 };
 
 /// Variables by name, each with where it was found.
@@ -47,11 +48,22 @@ pub enum Origin {
 }
 
 /// The configuration and where each of its values comes from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// What to run with.
     pub config: Config,
     origins: BTreeMap<String, Origin>,
+    given: GivenValues,
+}
+
+/// What was given, with its secrets, to tell whether one of them has changed.
+#[derive(Clone, Default)]
+struct GivenValues(Value);
+
+impl fmt::Debug for GivenValues {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("***")
+    }
 }
 
 /// The configuration cannot be used.
@@ -104,9 +116,11 @@ pub fn load(given: &Given) -> Result<Loaded, Error> {
             layers.set(pointer, schema::coerce(pointer, value), origin.clone());
         }
     }
-    for pointer in schema::leaves() {
-        if let Some((value, origin)) = environment.get(&schema::variable(&pointer)) {
-            layers.set(&pointer, schema::coerce(&pointer, value), origin.clone());
+    for variable in [schema::prefixed_variable, schema::variable] {
+        for pointer in schema::leaves() {
+            if let Some((value, origin)) = environment.get(&variable(&pointer)) {
+                layers.set(&pointer, schema::coerce(&pointer, value), origin.clone());
+            }
         }
     }
     for (pointer, text) in &given.flags {
@@ -118,7 +132,33 @@ pub fn load(given: &Given) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
+impl From<Config> for Loaded {
+    /// Settings that nobody gave.
+    fn from(config: Config) -> Self {
+        Self {
+            config,
+            origins: BTreeMap::new(),
+            given: GivenValues::default(),
+        }
+    }
+}
+
 impl Loaded {
+    /// The keys whose values differ from those of `before`.
+    pub fn changes(&self, before: &Self) -> Vec<String> {
+        let values = |it: &Self| serde_json::to_value(&it.config).expect("settings are JSON");
+        let (old, new) = (values(before), values(self));
+        let differs = |pointer: &String| {
+            let (old, new) = (old.pointer(pointer), new.pointer(pointer));
+            // Secrets look the same in both.
+            let is_secret = new.is_some_and(|it| it.to_string().contains(secret::MASK));
+            let given = |it: &Self| it.given.0.pointer(pointer).cloned();
+            old != new || (is_secret && given(before) != given(self))
+        };
+        let changed = schema::leaves().into_iter().filter(differs);
+        changed.map(|it| schema::dotted(&it)).collect()
+    }
+
     /// Where the value at `pointer` comes from.
     pub fn origin(&self, pointer: &str) -> Origin {
         let mut here = pointer;
@@ -260,6 +300,7 @@ impl Layers {
         Ok(Loaded {
             config,
             origins: self.origins,
+            given: GivenValues(self.value),
         })
     }
 

@@ -122,6 +122,13 @@ its place and what would be right. `maru config` shows every value in force and
 who set it; `maru config --schema` prints a JSON Schema for editors. This page
 is written by `maru config --reference`.
 
+SIGHUP makes a running hub read everything again: these settings, `.env`, files named
+by `${file:…}`, certificates, the issuer's keys and the admin token. `chat`, `http`,
+`limits`, `log.level`, `models`, `oauth`, `ollama`, `require_token` and `tls` (other
+files, but not whether there is `tls` at all) change at once, for what comes next; the
+log names every other key that differs and needs a restart. With a wrong setting
+nothing changes, and the log says which it is. SIGUSR1 and SIGUSR2 are ignored.
+
 ";
 const TABLE: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
 

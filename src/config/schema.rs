@@ -83,6 +83,11 @@ pub(super) fn variable(pointer: &str) -> String {
     format!("MARU{}", pointer.replace(['/', '-'], "_").to_uppercase())
 }
 
+/// The variable that sets it for who uses the prefix `arc.reactor.`.
+pub(super) fn prefixed_variable(pointer: &str) -> String {
+    variable(pointer).replacen("MARU", "ARC_REACTOR", 1)
+}
+
 /// `limits.max_sessions` for `/limits/max_sessions`.
 pub(super) fn dotted(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")

@@ -5,6 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+/// What stands for a secret.
+pub(super) const MASK: &str = "***";
+
 /// A secret, shown to nobody who does not ask to `reveal` it.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -26,13 +29,13 @@ impl From<String> for Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("***")
+        out.write_str(MASK)
     }
 }
 
 /// Settings are shown as JSON; secrets are not.
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("***")
+        serializer.serialize_str(MASK)
     }
 }

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, Audit, Chat, ModelDefinition, OAuth, Secret, Telemetry, Tls};
+use super::{
+    Agent, Audit, Chat, ChromaDb, Embedding, ModelDefinition, OAuth, PostgreSql, ProgramSettings,
+    Secret, SourceDefinition, Telemetry, Tls,
+};
 
 /// The whole configuration.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -91,8 +94,10 @@ pub struct Http {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Outbound {
-    /// Hosts of servers besides this machine: names, addresses, or `*.example.com` for all of a domain on the internet. A private address or name must stand here itself.
-    #[schemars(inner(regex(pattern = r"^(\*\.)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$")))]
+    /// Hosts of servers besides this machine: names, addresses, or `*.example.com` for all of a domain on the internet. A private address or name must stand here itself. Where maru listens on other than loopback addresses, a server on this machine must stand here too, best with its port, such as `127.0.0.1:8081`; those of `mcp.servers` are allowed as they are.
+    #[schemars(inner(regex(
+        pattern = r"^(\*\.)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$|^(localhost|127(\.[0-9]{1,3}){3}|\[::1\]):[0-9]{1,5}$"
+    )))]
     pub allowed_hosts: Vec<String>,
 }
 
@@ -100,7 +105,7 @@ pub struct Outbound {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Mcp {
-    /// Servers to register at start. One whose name is registered already is left alone.
+    /// Servers to register at start. One whose name is registered already is left alone, and so is one that was removed; one without a name is skipped.
     pub servers: Vec<McpServer>,
     /// Milliseconds that connecting to a server may take.
     #[schemars(range(min = 100, max = 600_000))]
@@ -109,6 +114,8 @@ pub struct Mcp {
     pub security: McpSecurity,
     /// How a lost server is tried again.
     pub reconnection: Reconnection,
+    /// What each program may use.
+    pub programs: ProgramSettings,
 }
 
 /// A server to register at start.
@@ -152,6 +159,10 @@ pub struct McpServer {
     #[serde(default)]
     #[schemars(regex(pattern = r"^(pin|follow)$"))]
     pub trust: Option<String>,
+    /// The only protocol version that maru speaks with it, such as `2025-06-18`, for a server that fails in one that it offers; absent, the newest that both know.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^(2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)$"))]
+    pub protocol_version: Option<String>,
 }
 
 /// What servers may be.
@@ -160,11 +171,11 @@ pub struct McpServer {
 pub struct McpSecurity {
     /// Names that may be registered; empty allows every name.
     pub allowed_server_names: Vec<String>,
-    /// Programs that stdio servers may be; empty allows every program that is not a shell.
+    /// Programs that stdio servers may be. A name means the program of the search path, an absolute path that file; with arguments (`npx -y @scope/server /data`) exactly those. Empty allows every program; shells and code on the command line need a consent. A hub that other machines can reach starts only what stands here with its arguments, or in `mcp.servers`.
     pub allowed_commands: Vec<String>,
-    /// Characters of a result that a reader of plain text gets, such as a model or `maru call`; the rest is cut with a note.
+    /// Characters of the result of a tool that every caller gets at most: text beyond it is cut with a note, an image or a structure beyond it is an error. Unset, only `maru call` cuts its text, after 50,000.
     #[schemars(range(min = 100, max = 10_000_000))]
-    pub max_tool_output_length: usize,
+    pub max_tool_output_length: Option<usize>,
     /// Servers that may be registered.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_servers: usize,
@@ -174,7 +185,7 @@ pub struct McpSecurity {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Reconnection {
-    /// Whether it is tried again at all.
+    /// Whether maru connects a lost server again by itself: after a while, and when one of its tools is called.
     pub enabled: bool,
     /// Attempts before giving up.
     #[schemars(range(min = 1, max = 1000))]
@@ -198,108 +209,22 @@ fn yes() -> bool {
     true
 }
 
-/// Where texts become vectors.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Embedding {
-    /// Address of an OpenAI-compatible endpoint, such as `http://localhost:8080/v1/embeddings`. Without it a built-in embedder is used, which knows words but no meaning. Also `TEXT_EMBEDDING_MODEL_URL`.
-    pub url: Option<String>,
-    /// Model that the endpoint is asked for. Also `TEXT_EMBEDDING_MODEL_NAME`.
-    pub model: Option<String>,
-    /// Key of the endpoint.
-    pub api_key: Option<Secret>,
-    /// Milliseconds that one batch of texts may take.
-    #[schemars(range(min = 100, max = 600_000))]
-    pub timeout_ms: Option<u64>,
-}
-
-/// The ChromaDB server that is searched instead of the embedded index.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ChromaDb {
-    /// Its host; without one the embedded index is used. Also `CHROMADB_HOST`.
-    pub host: Option<String>,
-    /// Its port. Also `CHROMADB_PORT`.
-    #[schemars(range(min = 1, max = 65535))]
-    pub port: u16,
-    /// The collection that `get_sim_search` searches, also in the embedded index. Also `CHROMADB_COLLECTION_NAME`.
-    pub collection: String,
-    /// Headers that the server, or a proxy before it, asks for.
-    pub headers: BTreeMap<String, Secret>,
-    /// Whether to use HTTPS.
-    pub secure: bool,
-}
-
-/// The PostgreSQL database behind `query_bga_database`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PostgreSql {
-    /// Its host; without one the sample database is queried. Also `POSTGRESQL_DB_HOST`.
-    pub host: Option<String>,
-    /// Its port. Also `POSTGRESQL_DB_PORT`.
-    #[schemars(range(min = 1, max = 65535))]
-    pub port: u16,
-    /// The role, best one that may only read. Also `POSTGRESQL_DB_USER`.
-    pub user: String,
-    /// Its password. Also `POSTGRESQL_DB_PASS`.
-    pub password: Secret,
-    /// The database. Also `POSTGRESQL_DB_NAME`.
-    pub database: String,
-}
-
-/// A database that tools may read.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SourceDefinition {
-    /// What tools call it.
-    pub name: String,
-    /// `postgres://user:password@host/database`, or the path of an SQLite file.
-    pub url: Secret,
-    /// Tables and views that may be read, as `name` or `schema.name`; none means all of its own.
-    #[serde(default)]
-    pub relations: Vec<String>,
-    /// Functions that may be called beside the built-in ones that only calculate.
-    #[serde(default)]
-    pub functions: Vec<String>,
-    /// Rows in an answer.
-    #[serde(default = "thousand")]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub max_rows: usize,
-    /// Bytes of an answer.
-    #[serde(default = "mebibyte")]
-    #[schemars(range(min = 1024, max = 268_435_456))]
-    pub max_bytes: usize,
-    /// Milliseconds that one query may take.
-    #[serde(default = "five_seconds")]
-    #[schemars(range(min = 10, max = 3_600_000))]
-    pub timeout_ms: u64,
-}
-
-fn thousand() -> usize {
-    1000
-}
-
-fn mebibyte() -> usize {
-    1 << 20
-}
-
-fn five_seconds() -> u64 {
-    5000
-}
-
 /// Bounds on what one request, session or call may take.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Largest request body, in bytes.
     #[schemars(range(min = 1024, max = 67_108_864))]
     pub max_body_bytes: usize,
-    /// Connections open at once; more wait until one closes.
+    /// Connections open at once. A quarter of them is kept for those that have not shown a token yet, or not sent a whole request where none is needed; there the oldest makes room for the newest. A request on one connection too many is answered with 503.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_connections: usize,
     /// MCP sessions open at once; one more is answered with 503.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions: usize,
+    /// MCP sessions that one token may have open; one more ends the session of that token that was idle for longest, or is answered with 503.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_sessions_per_token: usize,
     /// Requests that one session may have running at once.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_calls_per_session: usize,
@@ -315,9 +240,18 @@ pub struct Limits {
     /// Largest result of one tool call, as bytes of JSON. Text beyond it is cut with a note; a structured result beyond it is an error.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_result_bytes: usize,
+    /// Messages, lines of stderr and comments that a server may send a second without being asked; answers to calls do not count. A server that sends twelve seconds' worth at once, or more than this for long, is disconnected.
+    #[schemars(range(min = 10, max = 1_000_000))]
+    pub server_messages_per_second: u32,
+    /// The same in bytes.
+    #[schemars(range(min = 10_240, max = 1_073_741_824))]
+    pub server_bytes_per_second: u32,
     /// Milliseconds that requests in progress get to finish at shutdown.
     #[schemars(range(min = 0, max = 600_000))]
     pub drain_ms: u64,
+    /// Milliseconds that maru goes on accepting at shutdown until a probe of `/readyz` has been answered with 503. Where nobody probed within the last minute it does not wait.
+    #[schemars(range(min = 0, max = 600_000))]
+    pub drain_notice_ms: u64,
 }
 
 /// What is logged to stderr.
@@ -391,30 +325,6 @@ impl Default for Config {
     }
 }
 
-impl Default for ChromaDb {
-    fn default() -> Self {
-        Self {
-            host: None,
-            port: 8000,
-            collection: "documents".to_owned(),
-            headers: BTreeMap::new(),
-            secure: false,
-        }
-    }
-}
-
-impl Default for PostgreSql {
-    fn default() -> Self {
-        Self {
-            host: None,
-            port: 5432,
-            user: "postgres".to_owned(),
-            password: Secret::from(String::new()),
-            database: "postgres".to_owned(),
-        }
-    }
-}
-
 impl Default for Mcp {
     fn default() -> Self {
         Self {
@@ -422,6 +332,7 @@ impl Default for Mcp {
             connect_timeout_ms: 30_000,
             security: McpSecurity::default(),
             reconnection: Reconnection::default(),
+            programs: ProgramSettings::default(),
         }
     }
 }
@@ -431,7 +342,7 @@ impl Default for McpSecurity {
         Self {
             allowed_server_names: Vec::new(),
             allowed_commands: Vec::new(),
-            max_tool_output_length: 50_000,
+            max_tool_output_length: None,
             max_servers: 256,
         }
     }
@@ -455,17 +366,28 @@ impl Default for Limits {
             max_body_bytes: 4 << 20,
             max_connections: 4096,
             max_sessions: 2000,
+            max_sessions_per_token: 100,
             max_calls_per_session: 64,
             session_idle_ms: 300_000,
             calls_per_minute: None,
             tool_timeout_ms: 30_000,
             max_result_bytes: 8 << 20,
+            server_messages_per_second: 10_000,
+            server_bytes_per_second: 8 << 20,
             drain_ms: 10_000,
+            drain_notice_ms: 5000,
         }
     }
 }
 
 impl Config {
+    /// Whether nothing is left behind when maru stops.
+    pub fn keeps_nothing(&self) -> bool {
+        self.store_url
+            .as_ref()
+            .is_some_and(|it| it.reveal() == "memory")
+    }
+
     /// Whether only programs of this machine can reach maru.
     pub fn is_local(&self) -> bool {
         self.listen.ip().is_loopback() && !self.behind_tls_proxy
@@ -486,6 +408,11 @@ impl Limits {
     /// After which time without use a session ends.
     pub fn session_idle(&self) -> Duration {
         Duration::from_millis(self.session_idle_ms)
+    }
+
+    /// How long a probe may take to notice a shutdown.
+    pub fn drain_notice(&self) -> Duration {
+        Duration::from_millis(self.drain_notice_ms)
     }
 
     /// How long requests in progress get at shutdown.

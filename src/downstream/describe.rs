@@ -21,8 +21,10 @@ pub(super) fn server_info() -> Value {
     })
 }
 
-fn capabilities() -> Value {
+fn capabilities(hub_id: &str) -> Value {
     json!({
+        // Other hubs see by it that they ask themselves, or ask in a circle.
+        "experimental": {key::HUB: {"id": hub_id}},
         "tools": {"listChanged": true},
         "resources": {"listChanged": true, "subscribe": true},
         "prompts": {"listChanged": true},
@@ -32,10 +34,10 @@ fn capabilities() -> Value {
 }
 
 /// The answer to `initialize`.
-pub(super) fn initialized(version: Version) -> String {
+pub(super) fn initialized(version: Version, hub_id: &str) -> String {
     json!({
         "protocolVersion": version.as_str(),
-        "capabilities": capabilities(),
+        "capabilities": capabilities(hub_id),
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
     })
@@ -43,10 +45,10 @@ pub(super) fn initialized(version: Version) -> String {
 }
 
 /// The answer to `server/discover`, before [`stamp`].
-pub(super) fn discovered() -> String {
+pub(super) fn discovered(hub_id: &str) -> String {
     json!({
         "supportedVersions": Version::ALL.map(Version::as_str),
-        "capabilities": capabilities(),
+        "capabilities": capabilities(hub_id),
         "instructions": INSTRUCTIONS,
     })
     .to_string()

@@ -13,7 +13,10 @@ use crate::{
     journal::RequestId,
     mcp::{Id, LogLevel, Params, Request, RpcError, Version, code, error, result},
     queue,
-    tool::{Action, Answer, Caller, Input, InputRequired, Inputs, Peer, Shelf, View, no_resource},
+    tool::{
+        Action, Answer, Caller, ClientConnection, Input, InputRequired, Inputs, Peer, Shelf, View,
+        no_resource,
+    },
 };
 
 /// A request with its own copy of the text.
@@ -32,6 +35,8 @@ pub(super) struct Context<'a> {
     pub(super) log_level: Option<LogLevel>,
     /// Where messages of this request go until its answer.
     pub(super) out: &'a queue::Sender,
+    /// The client connection that the request came on.
+    pub(super) connection: ClientConnection,
     /// Can be asked back on the spot.
     pub(super) session: Option<&'a Session>,
     /// The program that asks, as it calls itself.
@@ -97,7 +102,7 @@ impl Engine {
             "initialize" => {
                 let version = session.initialize(&params)?;
                 self.saw(session.label(), &session.caller, version, None);
-                Ok(describe::initialized(version))
+                Ok(describe::initialized(version, self.catalog.hub_id()))
             }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
@@ -119,6 +124,7 @@ impl Engine {
                     capabilities: session.capabilities(),
                     log_level: session.log_level(),
                     out,
+                    connection: session.connection,
                     session: Some(session),
                     client: session.label(),
                 };
@@ -148,7 +154,10 @@ impl Engine {
     ) -> Result<String, RpcError> {
         let params = Params::read(request.params.as_deref())?;
         let done = match request.method.as_str() {
-            "server/discover" => Ok(describe::stamp("server/discover", &describe::discovered())),
+            "server/discover" => Ok(describe::stamp(
+                "server/discover",
+                &describe::discovered(self.catalog.hub_id()),
+            )),
             method => self.offered(context, method, &params).await,
         };
         done.map_err(modern_code)
@@ -237,7 +246,7 @@ impl Engine {
             arguments: params.arguments.unwrap_or("{}"),
         };
         let mut peer = Arc::new(Peer {
-            owner: context.caller.principal.shared_name(),
+            connection: context.connection,
             client: context.client.cloned(),
             request: RequestId::of_meta(params.raw_meta()),
             version: context.version,

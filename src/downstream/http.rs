@@ -240,7 +240,7 @@ impl Arrival {
                     &RpcError::new(code::INVALID_REQUEST, why),
                 ));
             }
-            let limits = &self.engine.limits;
+            let limits = self.engine.limits();
             let session = detached(
                 self.caller.clone(),
                 limits.max_calls_per_session,

@@ -12,7 +12,7 @@ use crate::{
     journal::label,
     mcp::{LogLevel, Params, RpcError, Version, code},
     queue,
-    tool::Caller,
+    tool::{Caller, ClientConnection},
 };
 
 /// What a request says about its client.
@@ -22,6 +22,7 @@ pub(super) struct Client {
     capabilities: Arc<Value>,
     log_level: Option<LogLevel>,
     label: Option<Arc<str>>,
+    connection: ClientConnection,
 }
 
 impl Client {
@@ -41,7 +42,14 @@ impl Client {
             })?),
             log_level: meta.log_level()?,
             label: meta.client_info().and_then(label),
+            // Without a session nothing says which requests come from one client.
+            connection: ClientConnection::unique(),
         })
+    }
+
+    /// The request came on `connection`, as others of the same client may have.
+    pub(super) fn on(self, connection: ClientConnection) -> Self {
+        Self { connection, ..self }
     }
 
     pub(super) async fn answer(
@@ -57,6 +65,7 @@ impl Client {
             capabilities: &self.capabilities,
             log_level: self.log_level,
             out,
+            connection: self.connection,
             session: None,
             client: self.label.as_ref(),
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{dispatch::Context, session::Session};
 use crate::{
@@ -46,7 +46,7 @@ pub(super) async fn collect(
 
 /// Refuses questions that the client did not say it can take.
 pub(super) fn check_capabilities(declared: &Value, needed: &InputRequired) -> Result<(), RpcError> {
-    let mut missing = serde_json::Map::new();
+    let mut missing = Vec::new();
     for request in needed.requests.values() {
         let name = match request["method"].as_str() {
             Some("elicitation/create") => "elicitation",
@@ -59,14 +59,12 @@ pub(super) fn check_capabilities(declared: &Value, needed: &InputRequired) -> Re
                 ));
             }
         };
-        if declared.get(name).is_none() {
-            missing.insert(name.to_owned(), json!({}));
+        if declared.get(name).is_none() && !missing.contains(&name) {
+            missing.push(name);
         }
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<&String> = missing.keys().collect();
-    let why = format!("this needs a client that can do {names:?}");
-    Err(RpcError::new(code::MISSING_CAPABILITY, why).with(json!({"requiredCapabilities": missing})))
+    Err(RpcError::missing_capabilities(&missing))
 }

@@ -22,7 +22,7 @@ use crate::{
     journal::label,
     mcp::{Id, LogLevel, Params, Raw, Response, RpcError, Version, code, request},
     queue,
-    tool::Caller,
+    tool::{Caller, ClientConnection},
 };
 
 /// The server is busy; try again. From the range that JSON-RPC leaves free.
@@ -38,6 +38,8 @@ const MAX_LISTENING: usize = 64;
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) caller: Caller,
+    /// Tells it apart from other sessions of the same token.
+    pub(super) connection: ClientConnection,
     /// Messages that belong to no request.
     pub(super) out: queue::Sender,
     /// Resources whose changes the client wants to hear of.
@@ -99,6 +101,7 @@ impl Session {
         Self {
             id,
             caller,
+            connection: ClientConnection::unique(),
             out,
             wanted: Wanted::default(),
             end: CancellationToken::new(),

@@ -12,19 +12,16 @@ use thiserror::Error;
 use super::{feed::Feed, news::News, session::Session};
 use crate::{
     access::Principal,
+    config::Limits,
     queue,
     tool::{Caller, Catalog},
 };
 
 /// Every open session by its id.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: Mutex<AHashMap<String, Arc<Session>>>,
-    max: usize,
 }
-
-/// How many sessions one token may have open.
-const PER_TOKEN: usize = 100;
 
 /// No more sessions can be opened now.
 #[derive(Debug, Error)]
@@ -32,19 +29,12 @@ const PER_TOKEN: usize = 100;
 pub(super) struct Full(usize);
 
 impl Sessions {
-    pub(super) fn new(max: usize) -> Self {
-        Self {
-            open: Mutex::default(),
-            max,
-        }
-    }
-
     /// Opens a session. A caller with as many as it may have loses the one it
     /// has not used for longest.
     pub(super) fn open(
         &self,
         caller: Caller,
-        max_running: usize,
+        limits: &Limits,
         catalog: &Catalog,
     ) -> Result<Arc<Session>, Full> {
         let mut open = self.lock();
@@ -52,7 +42,7 @@ impl Sessions {
             .values()
             .filter(|it| it.caller.principal == caller.principal)
             .collect();
-        if own.len() >= self.share(&caller.principal) || open.len() >= self.max {
+        if own.len() >= share(&caller.principal, limits) || open.len() >= limits.max_sessions {
             let idle = own
                 .iter()
                 .filter_map(|it| Some((it.idle_time()?, it.id.clone())));
@@ -61,18 +51,9 @@ impl Sessions {
                 session.close();
             }
         }
-        let session = Arc::new(detached(caller, max_running, catalog));
+        let session = Arc::new(detached(caller, limits.max_calls_per_session, catalog));
         open.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)
-    }
-
-    /// Nobody takes all sessions: a token has its share, and the programs of
-    /// this machine leave some for tokens.
-    fn share(&self, principal: &Principal) -> usize {
-        match *principal == Principal::local() {
-            true => (self.max - self.max / 10).max(1),
-            false => PER_TOKEN.min(self.max),
-        }
     }
 
     /// The session with this id, if it is this principal's.
@@ -127,6 +108,17 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, AHashMap<String, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Nobody takes all sessions: a token has its share, and the programs of this
+/// machine leave some for tokens.
+fn share(principal: &Principal, limits: &Limits) -> usize {
+    let max = limits.max_sessions;
+    if principal.is_local() {
+        (max - max / 10).max(1)
+    } else {
+        limits.max_sessions_per_token.min(max)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     dispatch::Owned,
     feed::{Feed, STANDALONE},
     http::{Source, or_alive, reply, respond, take},
-    session::{Reading, Session},
+    session::{Reading, Running, Session},
 };
 use crate::{
     access::Principal,
@@ -62,7 +62,21 @@ pub fn post(
         Err(Invalid { id, error }) => {
             return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }
-        Ok(Message::Request(request)) => answer(engine, session, Owned::new(&request)),
+        Ok(Message::Request(request)) => {
+            let owned = Owned::new(&request);
+            match session.begin(&owned.id) {
+                Ok(running) => answer(engine, session, owned, running),
+                // Nothing waits for a client that sends more than it may and reads
+                // nothing: it is told at once, or its request is refused.
+                Err(busy) => {
+                    let told = session.out.try_send(owned.reply(&Err(busy)));
+                    if told.is_err() {
+                        let why = "too many requests of this session are in progress; read its stream first";
+                        return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, why);
+                    }
+                }
+            }
+        }
         Ok(message) => take(&session, &message),
     }
     let mut response = Response::new(Body::from("Accepted"));
@@ -71,19 +85,12 @@ pub fn post(
 }
 
 /// Answers in a task of its own; the post is over before that.
-pub(super) fn answer(engine: &Arc<Engine>, session: Arc<Session>, request: Owned) {
-    let begun = session.begin(&request.id);
+fn answer(engine: &Arc<Engine>, session: Arc<Session>, request: Owned, running: Running) {
     let answering = Arc::clone(engine);
     engine.tasks.spawn(async move {
-        let (running, text) = match begun {
-            Err(busy) => (None, Some(request.reply(&Err(busy)))),
-            Ok(running) => {
-                let text = answering
-                    .answer_running(&running, &session, &request, &session.out)
-                    .await;
-                (Some(running), text)
-            }
-        };
+        let text = answering
+            .answer_running(&running, &session, &request, &session.out)
+            .await;
         deliver(&answering, &session, text).await;
         drop(running);
     });

@@ -5,11 +5,19 @@ use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
-    Engine, dispatch::Owned, feed::STANDALONE, http::take, listen::Listener, modern::Client,
-    session::Session, sessions::detached, sse,
+    Engine,
+    dispatch::Owned,
+    feed::STANDALONE,
+    http::take,
+    listen::Listener,
+    modern::Client,
+    session::{Queued, Session},
+    sessions::detached,
+    sse,
 };
 use crate::{
     mcp::{Invalid, Line, Lines, Message, Params, RpcError, code, error, names_version},
+    tasks::WorkSlice,
     tool::Caller,
 };
 
@@ -24,7 +32,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let session = Arc::new(detached(
         caller,
-        engine.limits.max_calls_per_session,
+        engine.limits().max_calls_per_session,
         &engine.catalog,
     ));
     let written = write(&session, output);
@@ -40,7 +48,7 @@ pub async fn serve(
         written = &mut written => written,
         read = read => {
             // What is still queued is written, unless nobody reads.
-            let written = tokio::time::timeout(engine.limits.drain(), written).await;
+            let written = tokio::time::timeout(engine.limits().drain(), written).await;
             read.and(written.unwrap_or(Ok(())))
         }
     }
@@ -54,6 +62,7 @@ async fn read(
     let mut lines = Lines::default();
     let mut chunk = vec![0; CHUNK];
     let mut found = Vec::new();
+    let mut slice = WorkSlice::default();
     loop {
         let count = tokio::select! {
             count = input.read(&mut chunk) => count?,
@@ -65,8 +74,10 @@ async fn read(
             found.extend(lines.finish());
         }
         for line in found.drain(..) {
+            slice.spend(line.len()).await;
             on_line(engine, session, line).await;
         }
+        slice.spend(count).await;
         if count == 0 {
             return Ok(());
         }
@@ -108,8 +119,19 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
             Err(bad) => error(None, &bad.into()),
             Ok((_, Err(Invalid { id, error: why }))) => error(id.as_ref(), &why),
             Ok((_, Ok(Message::Request(request)))) => {
-                let owned = Owned::new(&request);
-                return answer(engine, session, owned, names_version(&request));
+                match session.may_wait() {
+                    Ok(place) => {
+                        let request = QueuedRequest {
+                            place,
+                            is_modern: names_version(&request),
+                            request: Owned::new(&request),
+                        };
+                        return answer(engine, session, request);
+                    }
+                    // Told before the next line is read: a client that sends without
+                    // reading stops here, and nothing is kept for it.
+                    Err(busy) => error(Some(&request.id), &busy),
+                }
             }
             Ok((_, Ok(message))) => return take(session, &message),
         },
@@ -118,19 +140,31 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
     let _ = session.out.send(refused).await;
 }
 
+/// A request that waits for its turn.
+struct QueuedRequest {
+    place: Queued,
+    request: Owned,
+    is_modern: bool,
+}
+
 /// Answers in a task of its own, in turn: the reader must go on, or nobody
 /// could cancel, answer our questions, or end.
-fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned, is_modern: bool) {
-    let queued = session.may_wait();
+fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: QueuedRequest) {
+    let QueuedRequest {
+        place,
+        request,
+        is_modern,
+    } = request;
     let (engine, session) = (Arc::clone(engine), Arc::clone(session));
     let tasks = engine.tasks.clone();
     tasks.spawn(async move {
         let listens = is_modern && request.method == "subscriptions/listen";
-        let begun = match queued {
-            Err(busy) => Err(busy),
-            Ok(_queued) if listens => session.begin_listening(&request.id),
-            Ok(_queued) => session.begin_in_turn(&request.id).await,
+        let begun = if listens {
+            session.begin_listening(&request.id)
+        } else {
+            session.begin_in_turn(&request.id).await
         };
+        drop(place);
         let running = match begun {
             Ok(running) => running,
             Err(busy) => {
@@ -157,7 +191,7 @@ fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: Owned, is_moder
 async fn modern(engine: &Engine, session: &Session, request: &Owned) -> String {
     let client = Params::read(request.params.as_deref()).and_then(|params| Client::read(&params));
     let client = match client {
-        Ok(client) => client,
+        Ok(client) => client.on(session.connection),
         Err(why) => return request.reply(&Err(why)),
     };
     if request.method == "subscriptions/listen" {

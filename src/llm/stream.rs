@@ -1,6 +1,6 @@
 //! An answer while it comes, moved on by whoever reads it.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Backend,
     outbound::{self, Reply},
-    tasks::within,
+    tasks::{WorkSlice, within},
 };
 
 /// How long a stream that has begun may be silent.
@@ -25,6 +25,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 const GOODBYE: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
 const AT_ONCE: usize = 64;
+/// Bytes that are read together.
+const BYTES_AT_ONCE: usize = 32 << 10;
 
 /// An answer while it comes. Dropping it closes the backend's stream and frees
 /// the place in the queue.
@@ -37,6 +39,10 @@ pub struct Stream {
     end: Instant,
     limit: Duration,
     place: usize,
+    /// A backend that sends without end must not keep others waiting.
+    slice: WorkSlice,
+    /// Bytes that were read since the slice was looked at.
+    unspent: usize,
     _turn: Turn,
 }
 
@@ -94,6 +100,8 @@ impl Stream {
             end: parts.end,
             limit: parts.limit,
             place: parts.turn.place,
+            slice: WorkSlice::default(),
+            unspent: 0,
             _turn: parts.turn,
         })
     }
@@ -136,6 +144,8 @@ impl Stream {
     }
 
     async fn read_events(&mut self, out: &mut Vec<Event>) -> Result<bool, Error> {
+        // Before anything is read: whoever stops waiting here loses nothing.
+        self.slice.spend(mem::take(&mut self.unspent)).await;
         let patience = match self.source.state {
             State::Complete => GOODBYE,
             _ => SILENCE.min(self.end.saturating_duration_since(Instant::now())),
@@ -153,7 +163,8 @@ impl Stream {
             };
             self.take(chunk, out)?;
             pieces += 1;
-            next = match pieces < AT_ONCE {
+            let goes_on = pieces < AT_ONCE && self.unspent < BYTES_AT_ONCE;
+            next = match goes_on {
                 true => self.reply.chunk().now_or_never(),
                 false => None,
             };
@@ -167,7 +178,10 @@ impl Stream {
         out: &mut Vec<Event>,
     ) -> Result<(), Error> {
         let taken = match chunk {
-            Ok(chunk) => self.source.take(&chunk, self.backend, out),
+            Ok(chunk) => {
+                self.unspent += chunk.len();
+                self.source.take(&chunk, self.backend, out)
+            }
             Err(_) if self.source.state == State::Complete => Ok(()),
             Err(source) => {
                 let model = self.model.clone();

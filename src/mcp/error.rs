@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Error codes.
 pub mod code {
@@ -63,6 +63,16 @@ impl RpcError {
             code::METHOD_NOT_FOUND,
             format!("method not found: {}", shown.escape_debug()),
         )
+    }
+
+    /// The client did not declare capabilities that the answer needs.
+    pub fn missing_capabilities(names: &[&str]) -> Self {
+        let required: serde_json::Map<String, Value> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), json!({})))
+            .collect();
+        let why = format!("this needs a client that can do {names:?}");
+        Self::new(code::MISSING_CAPABILITY, why).with(json!({"requiredCapabilities": required}))
     }
 
     /// Adds data for programs.

@@ -19,10 +19,25 @@ pub enum Line {
     TooLong,
 }
 
+impl Line {
+    /// How many bytes of it are kept.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.len(),
+            Self::TooLong => 0,
+        }
+    }
+
+    /// Whether nothing of it is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl Lines {
     /// Takes `chunk` and appends the lines that it completes to `out`.
     pub fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<Line>) {
-        while let Some(end) = chunk.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', chunk) {
             self.push(&chunk[..end]);
             chunk = &chunk[end + 1..];
             out.extend(self.finish());

@@ -22,6 +22,10 @@ pub mod key {
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
     /// Who answered.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    /// Which hub a server is, among its experimental capabilities.
+    pub const HUB: &str = "maru/hub";
+    /// The hubs that an entry of a listing came through, the nearest first.
+    pub const HUBS: &str = "maru/hubs";
     /// The listening request that a notification belongs to.
     pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 }

@@ -1,5 +1,7 @@
 //! Server-sent events: writing one, and reading many from any cut of the bytes.
 
+use thiserror::Error;
+
 /// One event as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -54,33 +56,67 @@ pub struct Reader {
     started: bool,
 }
 
+/// An event grew beyond what is kept of one.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("an event of more than 16 MiB")]
+pub struct EventTooLarge;
+
+/// Lines that said nothing: comments, unknown fields, fields said twice. A sender
+/// may write them without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredLines {
+    /// How many there were.
+    pub lines: usize,
+    /// How many bytes they had.
+    pub bytes: usize,
+}
+
 impl Reader {
-    /// Takes `chunk` and appends every event that it completes to `out`.
-    /// False when an event grows beyond [`MAX_EVENT`].
-    #[must_use]
-    pub fn feed(&mut self, chunk: &[u8], out: &mut Vec<Event>) -> bool {
-        for &byte in chunk {
-            let ends = match byte {
-                b'\n' if self.after_cr => {
-                    self.after_cr = false;
-                    continue;
-                }
-                b'\n' | b'\r' => true,
-                _ => false,
+    /// Takes `chunk` and appends every event that it completes to `out`. Tells which
+    /// part of it was no part of an event.
+    pub fn feed(
+        &mut self,
+        mut chunk: &[u8],
+        out: &mut Vec<Event>,
+    ) -> Result<IgnoredLines, EventTooLarge> {
+        let mut ignored = IgnoredLines::default();
+        loop {
+            if self.after_cr && !chunk.is_empty() {
+                self.after_cr = false;
+                chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
+                break;
             };
-            self.after_cr = byte == b'\r';
-            if ends {
-                self.end_line(out);
+            let (line, rest) = chunk.split_at(end);
+            self.after_cr = rest.starts_with(b"\r");
+            chunk = &rest[1..];
+            let used = if self.line.is_empty() {
+                self.end_line(line, out)
             } else {
-                self.line.push(byte);
+                self.line.extend_from_slice(line);
+                let whole = std::mem::take(&mut self.line);
+                self.end_line(&whole, out)
+            };
+            if !used {
+                ignored.lines += 1;
+                ignored.bytes += line.len() + 1;
             }
         }
-        self.line.len() + self.event.data.len() <= MAX_EVENT
+        self.line.extend_from_slice(chunk);
+        if self.line.len() + self.event.data.len() > MAX_EVENT {
+            return Err(EventTooLarge);
+        }
+        Ok(ignored)
     }
 
-    fn end_line(&mut self, out: &mut Vec<Event>) {
-        let bytes = std::mem::take(&mut self.line);
-        let text = String::from_utf8_lossy(&bytes);
+    /// Takes a whole line; false if it says nothing.
+    fn end_line(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> bool {
+        if bytes.starts_with(b":") {
+            self.started = true;
+            return false;
+        }
+        let text = String::from_utf8_lossy(bytes);
         let mut line = text.as_ref();
         if !std::mem::replace(&mut self.started, true) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
@@ -89,26 +125,37 @@ impl Reader {
             return self.dispatch(out);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        self.set(field, value.strip_prefix(' ').unwrap_or(value));
+        self.set(field, value.strip_prefix(' ').unwrap_or(value))
     }
 
-    fn set(&mut self, field: &str, value: &str) {
+    fn set(&mut self, field: &str, value: &str) -> bool {
+        let event = &mut self.event;
         match field {
-            "event" => value.clone_into(&mut self.event.name),
+            "event" => {
+                let is_new = event.name.is_empty() && !value.is_empty();
+                value.clone_into(&mut event.name);
+                is_new
+            }
             "data" => {
                 if std::mem::replace(&mut self.has_data, true) {
-                    self.event.data.push('\n');
+                    event.data.push('\n');
                 }
-                self.event.data.push_str(value);
+                event.data.push_str(value);
+                true
             }
-            "id" if !value.contains('\0') => self.event.id = Some(value.to_owned()),
-            "retry" => self.event.retry = value.parse().ok(),
-            _comment_or_unknown => (),
+            "id" if !value.contains('\0') => event.id.replace(value.to_owned()).is_none(),
+            "retry" => {
+                let is_new = event.retry.is_none();
+                event.retry = value.parse().ok();
+                is_new && event.retry.is_some()
+            }
+            _comment_or_unknown => false,
         }
     }
 
-    /// Events without data still carry an id or a retry time.
-    fn dispatch(&mut self, out: &mut Vec<Event>) {
+    /// Ends the event; false if there was none. Events without data still carry an
+    /// id or a retry time.
+    fn dispatch(&mut self, out: &mut Vec<Event>) -> bool {
         let mut event = std::mem::take(&mut self.event);
         let has_data = std::mem::take(&mut self.has_data);
         if has_data || event.id.is_some() || event.retry.is_some() {
@@ -116,7 +163,9 @@ impl Reader {
                 "message".clone_into(&mut event.name);
             }
             out.push(event);
+            return true;
         }
+        false
     }
 }
 
@@ -130,7 +179,7 @@ mod tests {
         let mut reader = Reader::default();
         let mut out = Vec::new();
         for chunk in chunks {
-            assert!(reader.feed(chunk, &mut out));
+            reader.feed(chunk, &mut out).unwrap();
         }
         out
     }
@@ -153,6 +202,19 @@ mod tests {
             (events[2].id.as_deref(), events[2].data.as_str()),
             (Some("8"), "")
         );
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_counted() {
+        let ignored = |text: &str| {
+            let mut out = Vec::new();
+            let ignored = Reader::default().feed(text.as_bytes(), &mut out).unwrap();
+            (ignored.lines, ignored.bytes, out.len())
+        };
+        assert_eq!(ignored("event: message\nid: 1\ndata: x\n\n"), (0, 0, 1));
+        assert_eq!(ignored(":\n: x\nfoo: bar\n"), (3, 15, 0));
+        assert_eq!(ignored("id: 1\nid: 2\nevent: a\nevent: b\n\n"), (2, 15, 1));
+        assert_eq!(ignored("\n\n\n"), (3, 3, 0));
     }
 
     proptest! {

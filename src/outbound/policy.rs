@@ -6,6 +6,7 @@ use super::{
     Error,
     target::{Host, Reach, Target},
 };
+use crate::config::masked;
 
 /// The rules: this machine while we serve this machine only, other places when
 /// they are listed, and some places never.
@@ -15,7 +16,8 @@ pub struct Policy {
     pub local: bool,
     /// Our own port: a hub that calls itself would never stop.
     pub own_port: Option<u16>,
-    /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`.
+    /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`; a name or address
+    /// of this machine may have a port.
     pub allowed: Vec<String>,
 }
 
@@ -46,7 +48,7 @@ impl Policy {
     /// The place that `url` names, if we may go there.
     pub fn judge(&self, url: &str) -> Result<Target, Error> {
         let refused = |why: &str| {
-            let shown: String = url.chars().take(100).collect();
+            let shown: String = masked(url).chars().take(100).collect();
             Error::Refused(format!(
                 "the address \"{}\" is refused: {why}",
                 shown.escape_debug()
@@ -60,16 +62,23 @@ impl Policy {
         Ok(target)
     }
 
+    /// Allows the places on this machine that the settings name by address.
+    pub fn allow_local<'a>(&mut self, urls: impl Iterator<Item = &'a str>) {
+        for target in urls.filter_map(|it| Target::parse(it).ok()) {
+            if is_local(&target.host) {
+                self.allowed
+                    .push(format!("{}:{}", target.host, target.port));
+            }
+        }
+    }
+
     fn reach(&self, target: &Target) -> Result<Reach, String> {
-        let is_local = match &target.host {
-            Host::Name(name) => name == "localhost",
-            Host::Address(address) => address.is_loopback(),
-        };
-        if is_local {
-            if !self.local {
-                return Err(
-                    "this machine is off limits while maru listens on other addresses".to_owned(),
-                );
+        if is_local(&target.host) {
+            if !self.local && !self.names_port(target) {
+                return Err(format!(
+                    "this machine is off limits while maru listens on other addresses; to allow it, add \"{}:{}\" to outbound.allowed_hosts in maru.yaml",
+                    target.host, target.port
+                ));
             }
             return match self.own_port == Some(target.port) {
                 true => Err("it is maru's own address".to_owned()),
@@ -90,6 +99,14 @@ impl Policy {
             }
             host => listed.ok_or_else(|| how_to(host, "not a listed host")),
         }
+    }
+
+    /// Whether the settings name this port of this machine, or all of its ports.
+    fn names_port(&self, target: &Target) -> bool {
+        let host = target.host.to_string();
+        let with_port = format!("{host}:{}", target.port);
+        let mut allowed = self.allowed.iter();
+        allowed.any(|it| it.eq_ignore_ascii_case(&host) || it.eq_ignore_ascii_case(&with_port))
     }
 
     fn listed(&self, host: &Host) -> Option<Reach> {
@@ -119,6 +136,13 @@ impl Reach {
             Self::Public => !never(address) && !is_private(address) && !address.is_loopback(),
             Self::Private => !never(address) && !address.is_loopback(),
         }
+    }
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => name == "localhost",
+        Host::Address(address) => address.is_loopback(),
     }
 }
 
@@ -212,6 +236,25 @@ mod tests {
             count += 1;
         }
         assert!(count > 50);
+    }
+
+    #[test]
+    fn exposed_hub_reaches_the_ports_of_its_machine_that_are_named() {
+        let named = policy(false, &["127.0.0.1:8081", "[::1]:8082", "localhost"]);
+        for good in [
+            "http://127.0.0.1:8081/sse",
+            "http://[::1]:8082/mcp",
+            "http://localhost:9000/mcp",
+        ] {
+            assert!(named.judge(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://127.0.0.1:8082/sse",
+            "http://[::1]:8081/mcp",
+            "http://localhost:20006/mcp",
+        ] {
+            assert!(named.judge(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

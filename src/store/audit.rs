@@ -57,13 +57,14 @@ const GROUP: usize = 50;
 const COLUMNS: usize = 10;
 static ADD: LazyLock<[String; 2]> = LazyLock::new(|| [1, GROUP].map(insert));
 /// An absent value stands as the smallest number or an empty text, so that one
-/// statement does for every filter.
+/// statement does for every filter. PostgreSQL takes a parameter that is compared with
+/// a literal for an `int4`, hence the cast.
 const LIST: Statement = Statement {
     attempted: "read the audit records",
     sql:
         "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request
           FROM audit
-          WHERE ($1 < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
+          WHERE (CAST($1 AS BIGINT) < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
             AND ($4 = '' OR action = $4) AND ($5 = '' OR target = $5)
             AND ($6 = '' OR outcome = $6) AND ($7 = '' OR request = $7)
           ORDER BY id DESC LIMIT $8",
@@ -74,12 +75,36 @@ const EXPIRE: Statement = Statement {
     sql: "DELETE FROM audit WHERE id < coalesce(
             (SELECT id FROM audit WHERE at >= $1 ORDER BY id LIMIT 1),
             (SELECT max(id) + 1 FROM audit))
-          RETURNING 1",
+          RETURNING id",
 };
 const SHORTEN: Statement = Statement {
     attempted: "remove old audit records",
-    sql: "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - $1 RETURNING 1",
+    sql: "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - $1 RETURNING id",
 };
+const BEGIN: Statement = Statement {
+    attempted: "note the change that begins",
+    sql: "INSERT INTO audit_pending (request, at, principal, origin, action, target, arguments)
+          VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING request",
+};
+const END: Statement = Statement {
+    attempted: "note the change that has ended",
+    sql: "DELETE FROM audit_pending WHERE request = $1 RETURNING request",
+};
+const RECORD_LEFT: Statement = Statement {
+    attempted: "record changes whose end is not known",
+    sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
+                             outcome, took, request)
+          SELECT p.at, p.principal, p.origin, NULL, p.action, p.target, p.arguments,
+                 'unknown', 0, p.request
+          FROM audit_pending p
+          WHERE p.at < $1 AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.request = p.request)",
+};
+const CLEAR_LEFT: Statement = Statement {
+    attempted: "record changes whose end is not known",
+    sql: "DELETE FROM audit_pending WHERE at < $1 RETURNING request",
+};
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[LIST, EXPIRE, SHORTEN, BEGIN, END, RECORD_LEFT, CLEAR_LEFT];
 
 impl Store {
     /// Adds all of `rows`, or none. They are on disk when this returns. Each is made
@@ -90,6 +115,37 @@ impl Store {
     ) -> Result<(), Error> {
         let whole = add(&ADD[0]);
         self.run_all(whole, in_groups(rows.into_iter())).await
+    }
+
+    /// Notes that a change begins. It is on disk when this returns.
+    pub async fn begin_change(&self, row: &AuditRow) -> Result<(), Error> {
+        let values = vec![
+            row.request.as_str().into(),
+            row.at.into(),
+            row.principal.as_str().into(),
+            row.origin.as_str().into(),
+            row.action.as_str().into(),
+            row.target.as_str().into(),
+            row.arguments.as_str().into(),
+        ];
+        self.wrote(BEGIN, values).await?;
+        Ok(())
+    }
+
+    /// Records how a change that was begun has ended.
+    pub async fn end_change(&self, row: AuditRow) -> Result<(), Error> {
+        let [add, _] = ADD.each_ref().map(|sql| add(sql));
+        let request = vec![row.request.as_str().into()];
+        let work = vec![(add, row.values().to_vec()), (END, request)];
+        self.run_all(add, work).await
+    }
+
+    /// Records changes that were begun before `before` and whose end nobody noted,
+    /// because the hub was killed, as `unknown`.
+    pub async fn settle_changes(&self, before: i64) -> Result<(), Error> {
+        let values = || vec![before.into()];
+        let work = vec![(RECORD_LEFT, values()), (CLEAR_LEFT, values())];
+        self.run_all(RECORD_LEFT, work).await
     }
 
     /// The newest rows that fit, newest first.
@@ -156,6 +212,11 @@ fn in_groups(
 fn add(sql: &'static str) -> Statement {
     let attempted = "write the audit records";
     Statement { attempted, sql }
+}
+
+/// The statements that add rows, which are not written by hand.
+pub(super) fn insertions() -> impl Iterator<Item = Statement> {
+    ADD.iter().map(|sql| add(sql))
 }
 
 /// The statement that adds `rows` rows.

@@ -42,6 +42,15 @@ const DELETE_SESSION: Statement = Statement {
     attempted: "end the session",
     sql: "DELETE FROM console_session WHERE hash = $1 RETURNING expires_at",
 };
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[
+    LIST_OFF,
+    PUT_OFF,
+    DELETE_OFF,
+    LIST_SESSIONS,
+    PUT_SESSION,
+    DELETE_SESSION,
+];
 
 impl Store {
     /// Every tool that is switched off: its server and its name there.
@@ -53,12 +62,13 @@ impl Store {
             .collect())
     }
 
-    /// Switches a tool on or off.
-    pub async fn set_tool(&self, server: &str, tool: &str, on: bool) -> Result<(), Error> {
+    /// Switches tools, each given by its server and its name there, on or off: all of
+    /// them, or none.
+    pub async fn set_tools(&self, tools: Vec<(String, String)>, on: bool) -> Result<(), Error> {
         let statement = if on { DELETE_OFF } else { PUT_OFF };
-        self.wrote(statement, vec![server.into(), tool.into()])
-            .await?;
-        Ok(())
+        let values = |(server, tool): (String, String)| vec![server.into(), tool.into()];
+        let work = tools.into_iter().map(move |it| (statement, values(it)));
+        self.run_all(statement, work).await
     }
 
     /// Every signed-in browser.

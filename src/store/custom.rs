@@ -120,6 +120,18 @@ const VERSIONS: Statement = Statement {
     sql: "SELECT version, tool, saved_by, saved_dt FROM h_custom_tool_version
           WHERE name = $1 ORDER BY version DESC",
 };
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[
+    LIST,
+    PUT,
+    CLEAR_PARAMS,
+    PUT_PARAM,
+    KEEP,
+    FORGET,
+    SWITCH,
+    REMOVE,
+    VERSIONS,
+];
 
 impl Store {
     /// Every tool, by name.

@@ -64,6 +64,8 @@ const COUNT: Statement = Statement {
           WHERE h_mcp_tool_usage.day <> excluded.day OR h_mcp_tool_usage.used < $4
           RETURNING used",
 };
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[LIST, PUT, PUT_RATE, REMOVE_RATE, REMOVE, COUNT];
 
 impl Store {
     /// Every limit, with what was used of it on `day`, counted from 1970.
@@ -71,31 +73,35 @@ impl Store {
         self.rows(LIST, vec![day.into()]).await
     }
 
-    /// Sets a limit.
-    pub async fn put_limit(
+    /// Sets how often a day, and how often a minute; what is absent stays. Both, or
+    /// neither.
+    pub async fn put_limits(
         &self,
-        target_type: &str,
-        target_id: &str,
-        max_count: i64,
+        (target_type, target_id): (&str, &str),
+        day: Option<i64>,
+        minute: Option<i64>,
     ) -> Result<(), Error> {
-        let values = vec![target_type.into(), target_id.into(), max_count.into()];
-        self.wrote(PUT, values).await?;
-        Ok(())
+        let work = [(PUT, day), (PUT_RATE, minute)];
+        let work: Vec<_> = work
+            .into_iter()
+            .filter_map(|(statement, most)| {
+                let values = vec![target_type.into(), target_id.into(), most?.into()];
+                Some((statement, values))
+            })
+            .collect();
+        self.run_all(PUT, work).await
     }
 
-    /// Sets how many calls a minute.
-    pub async fn put_rate(&self, target_type: &str, id: &str, most: i64) -> Result<(), Error> {
-        let values = vec![target_type.into(), id.into(), most.into()];
-        self.wrote(PUT_RATE, values).await?;
-        Ok(())
-    }
-
-    /// Removes the limits of a target; false if there is none.
+    /// Removes both limits of a target; false when there is none.
     pub async fn remove_limit(&self, target_type: &str, target_id: &str) -> Result<bool, Error> {
+        let limits = self.limits(0).await?;
+        let known = limits
+            .iter()
+            .any(|it| it.target_type == target_type && it.target_id == target_id);
         let values = || vec![target_type.into(), target_id.into()];
-        let rate = self.wrote(REMOVE_RATE, values()).await?;
-        let daily = self.wrote(REMOVE, values()).await?;
-        Ok(rate || daily)
+        let work = vec![(REMOVE_RATE, values()), (REMOVE, values())];
+        self.run_all(REMOVE, work).await?;
+        Ok(known)
     }
 
     /// Counts one use on `day`, unless `max_count` were counted already; says

@@ -32,6 +32,8 @@ const STEPS: &[Step] = &[
     step!("008_audit"),
     step!("009_console"),
     step!("010_audit_index"),
+    step!("011_audit_pending"),
+    step!("012_server_protocol"),
 ];
 
 /// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.

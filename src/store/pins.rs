@@ -30,6 +30,8 @@ const DELETE: Statement = Statement {
     attempted: "forget the accepted tools",
     sql: "DELETE FROM tool_pin WHERE server = $1 RETURNING tool",
 };
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[LIST, PUT, DELETE];
 
 impl Store {
     /// What was accepted of `server`.

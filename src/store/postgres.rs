@@ -73,6 +73,26 @@ impl Postgres {
         done.unwrap_or_else(|_| late(client))
     }
 
+    /// Whether PostgreSQL understands the statement, and gives its parameters and
+    /// columns types that a `Value` has.
+    pub(super) async fn check(&self, sql: &'static str) -> Result<(), Cause> {
+        let client = self.turn().await?;
+        let prepared = time::timeout(ANSWER, client.prepare_cached(sql)).await;
+        let prepared = prepared.map_err(|_| Cause::Late(ANSWER))??;
+        let columns = prepared.columns().iter().map(|it| it.type_());
+        match prepared
+            .params()
+            .iter()
+            .chain(columns)
+            .find(|it| !value::is_known(it))
+        {
+            None => Ok(()),
+            Some(kind) => Err(Cause::Postgres(format!(
+                "no value goes into the type {kind}"
+            ))),
+        }
+    }
+
     async fn turn(&self) -> Result<Object, Cause> {
         let client = time::timeout(TURN, self.pool.get()).await;
         Ok(client.map_err(|_| Cause::Late(TURN))??)

@@ -38,6 +38,8 @@ const GET: Statement = Statement {
     attempted: "find the run",
     sql: "SELECT id, user_name, started_at, record FROM agent_run WHERE id = $1",
 };
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[PUT, FORGET, LIST, LIST_OF, GET];
 
 impl Store {
     /// Keeps a run, and forgets those that began before `oldest`.

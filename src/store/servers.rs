@@ -27,6 +27,8 @@ pub struct ServerRow {
     pub origin: String,
     /// Whether changed tools are withheld (`pin`) or offered (`follow`).
     pub trust: String,
+    /// The only protocol version that is spoken with it, at most 20 characters.
+    pub protocol_version: Option<String>,
     /// When it was added.
     pub created_at: i64,
     /// When it was changed.
@@ -36,25 +38,39 @@ pub struct ServerRow {
 const LIST: Statement = Statement {
     attempted: "list the servers",
     sql: "SELECT id, name, description, transport_type, config, version,
-                 auto_connect, enabled, origin, trust, created_at, updated_at FROM mcp_servers",
+                 auto_connect, enabled, origin, trust, protocol_version, created_at, updated_at
+          FROM mcp_servers",
 };
 const INSERT: Statement = Statement {
     attempted: "add the server",
     sql: "INSERT INTO mcp_servers (id, name, description, transport_type, config, version,
-                                   auto_connect, enabled, origin, trust, created_at, updated_at)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                                   auto_connect, enabled, origin, trust, protocol_version,
+                                   created_at, updated_at)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
           ON CONFLICT DO NOTHING RETURNING name",
 };
 const UPDATE: Statement = Statement {
     attempted: "change the server",
     sql: "UPDATE mcp_servers SET description = $1, transport_type = $2, config = $3,
-                 version = $4, auto_connect = $5, enabled = $6, origin = $7, trust = $8, updated_at = $9
-          WHERE name = $10 RETURNING name",
+                 version = $4, auto_connect = $5, enabled = $6, origin = $7, trust = $8,
+                 protocol_version = $9, updated_at = $10
+          WHERE name = $11 RETURNING name",
 };
 const DELETE: Statement = Statement {
     attempted: "delete the server",
     sql: "DELETE FROM mcp_servers WHERE name = $1 RETURNING name",
 };
+const LIST_REMOVED: Statement = Statement {
+    attempted: "list the servers that were removed",
+    sql: "SELECT name FROM mcp_server_removed",
+};
+const PUT_REMOVED: Statement = Statement {
+    attempted: "note that the server was removed",
+    sql: "INSERT INTO mcp_server_removed (name, removed_at) VALUES ($1, $2)
+          ON CONFLICT (name) DO UPDATE SET removed_at = excluded.removed_at RETURNING name",
+};
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[LIST, INSERT, UPDATE, DELETE, LIST_REMOVED, PUT_REMOVED];
 
 /// Free pages and the log still hold what was overwritten.
 const CLEAN: [Statement; 2] = [
@@ -101,6 +117,7 @@ impl Store {
             row.enabled.into(),
             row.origin.as_str().into(),
             row.trust.as_str().into(),
+            row.protocol_version.as_deref().into(),
             row.created_at.into(),
             row.updated_at.into(),
         ];
@@ -119,6 +136,7 @@ impl Store {
             row.enabled.into(),
             row.origin.as_str().into(),
             row.trust.as_str().into(),
+            row.protocol_version.as_deref().into(),
             row.updated_at.into(),
             row.name.as_str().into(),
         ];
@@ -155,9 +173,30 @@ impl Store {
         self.seal.as_ref()?.open(&about(row), &row.config)
     }
 
-    /// Deletes the server of that name; false when there is none.
-    pub async fn delete_server(&self, name: &str) -> Result<bool, Error> {
-        self.wrote(DELETE, vec![name.into()]).await
+    /// Deletes the server of that name and notes that it was removed, so that no file
+    /// brings it back.
+    pub async fn delete_server(&self, name: &str, now: i64) -> Result<(), Error> {
+        let work = vec![
+            (PUT_REMOVED, vec![name.into(), now.into()]),
+            (DELETE, vec![name.into()]),
+        ];
+        self.run_all(DELETE, work).await
+    }
+
+    /// Names of servers that were removed; some may have been registered again.
+    pub async fn removed_servers(&self) -> Result<Vec<String>, Error> {
+        let rows: Vec<RemovedServer> = self.rows(LIST_REMOVED, Vec::new()).await?;
+        Ok(rows.into_iter().map(|it| it.0).collect())
+    }
+}
+
+struct RemovedServer(String);
+
+impl TryFrom<Row> for RemovedServer {
+    type Error = Cause;
+
+    fn try_from(mut row: Row) -> Result<Self, Cause> {
+        Ok(Self(row.take()?))
     }
 }
 
@@ -176,6 +215,7 @@ impl TryFrom<Row> for ServerRow {
             enabled: row.take()?,
             origin: row.take()?,
             trust: row.take()?,
+            protocol_version: row.take()?,
             created_at: row.take()?,
             updated_at: row.take()?,
         })

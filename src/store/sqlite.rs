@@ -73,6 +73,12 @@ impl Sqlite {
         .await
     }
 
+    /// Whether SQLite understands the statement.
+    pub(super) async fn check(&self, sql: &'static str) -> Result<(), Cause> {
+        let connection = self.turn().await?;
+        blocking(move || Ok(connection.prepare(sql).map(drop)?)).await
+    }
+
     async fn turn(&self) -> Result<OwnedMutexGuard<Connection>, Cause> {
         let turn = Arc::clone(&self.connection).lock_owned();
         let turn = time::timeout(TURN, turn).await;

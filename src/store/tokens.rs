@@ -57,6 +57,8 @@ impl TokenRow {
         }
     }
 }
+/// Every statement of this file that both back ends run.
+pub(super) const ALL: &[Statement] = &[LIST, PUT, INSERT, DELETE];
 
 impl Store {
     /// Every token.

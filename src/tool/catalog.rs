@@ -3,8 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    net::IpAddr,
-    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -16,9 +15,10 @@ use tokio::{
 };
 
 use super::{
+    caller::{Caller, Scope},
     name,
     offer::{Action, Answer, Ask, Input, OWN_SERVER, Offer, Watching},
-    output,
+    output::{self, ResultSizes},
     peer::Peer,
     quota::Quota,
     seen::{Parts, Seen, may_use},
@@ -40,8 +40,9 @@ pub struct Catalog {
     /// Held while the next snapshot is built from the last.
     building: Mutex<()>,
     updated: broadcast::Sender<Arc<str>>,
-    timeout: Duration,
-    max_result_bytes: usize,
+    limits: RwLock<CallLimits>,
+    /// Tells this hub from every other.
+    hub_id: Arc<str>,
     waker: OnceLock<Waker>,
     journal: Arc<Journal>,
     quota: OnceLock<Arc<Quota>>,
@@ -70,40 +71,48 @@ pub struct Snapshot {
     switches: Arc<Switches>,
 }
 
-/// Which part of the catalog a caller looks at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// All of it.
-    #[default]
-    All,
-    /// One server, under its own names.
-    Server(Arc<str>),
-}
-
-/// Who asks, and where they look.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// Who asks.
-    pub principal: Principal,
-    /// Where they look.
-    pub scope: Scope,
-    /// Their address; absent from this machine without one.
-    pub from: Option<IpAddr>,
+/// What a call may take.
+#[derive(Clone, Copy, Debug)]
+struct CallLimits {
+    timeout: Duration,
+    sizes: ResultSizes,
 }
 
 impl Catalog {
     /// An empty catalog.
-    pub fn new(timeout: Duration, max_result_bytes: usize) -> Self {
+    pub fn new(timeout: Duration, sizes: ResultSizes) -> Self {
         Self {
             current: watch::Sender::default(),
             building: Mutex::default(),
             updated: broadcast::Sender::new(UPDATES),
-            timeout,
-            max_result_bytes,
+            limits: RwLock::new(CallLimits { timeout, sizes }),
+            hub_id: uuid::Uuid::new_v4().to_string().into(),
             waker: OnceLock::new(),
             journal: Arc::default(),
             quota: OnceLock::new(),
         }
+    }
+
+    /// Another catalog of the same hub.
+    #[must_use]
+    pub fn of_hub(mut self, id: &Arc<str>) -> Self {
+        self.hub_id = Arc::clone(id);
+        self
+    }
+
+    /// The id that tells this hub from every other, new at every start.
+    pub fn hub_id(&self) -> &Arc<str> {
+        &self.hub_id
+    }
+
+    /// Bounds calls that begin from now on.
+    pub fn set_limits(&self, timeout: Duration, sizes: ResultSizes) {
+        let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        *limits = CallLimits { timeout, sizes };
+    }
+
+    fn limits(&self) -> CallLimits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces everything that `server` offers.
@@ -247,7 +256,7 @@ impl Catalog {
         }
         match answer {
             Ok(Answer::Complete(result)) => {
-                let result = output::cap(result, self.max_result_bytes);
+                let result = self.limits().sizes.hold(result);
                 started.finish(outcome(&result, &offer.server), &result);
                 Ok(Answer::Complete(result))
             }
@@ -377,30 +386,9 @@ impl Catalog {
             peer,
             principal: caller.principal.clone(),
         });
-        let answer = within(self.timeout, answer).await;
-        answer.ok_or_else(|| format!("did not answer within {:?}", self.timeout))
-    }
-}
-
-impl Caller {
-    /// Someone without an address.
-    pub fn new(principal: Principal, scope: Scope) -> Self {
-        Self {
-            principal,
-            scope,
-            from: None,
-        }
-    }
-
-    /// Readers may see what there is and ask for none of it.
-    fn check_role(&self) -> Result<(), RpcError> {
-        match self.principal.may_call() {
-            true => Ok(()),
-            false => Err(RpcError::new(
-                code::FORBIDDEN,
-                "the token does not allow this; it needs the role agent",
-            )),
-        }
+        let timeout = self.limits().timeout;
+        let answer = within(timeout, answer).await;
+        answer.ok_or_else(|| format!("did not answer within {timeout:?}"))
     }
 }
 

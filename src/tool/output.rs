@@ -6,6 +6,44 @@ use memchr::memmem::Finder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::config::Config;
+
+/// How large the result of a tool may be.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultSizes {
+    /// Bytes of JSON.
+    pub max_bytes: usize,
+    /// Characters of its text, of an image or of a structure.
+    pub max_characters: Option<usize>,
+}
+
+impl ResultSizes {
+    /// Only bytes are bounded.
+    pub fn of_bytes(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            max_characters: None,
+        }
+    }
+
+    pub(super) fn hold(self, result: String) -> String {
+        let result = cap(result, self.max_bytes);
+        match self.max_characters {
+            Some(limit) => shorten(result, limit),
+            None => result,
+        }
+    }
+}
+
+impl From<&Config> for ResultSizes {
+    fn from(config: &Config) -> Self {
+        Self {
+            max_bytes: config.limits.max_result_bytes,
+            max_characters: config.mcp.security.max_tool_output_length,
+        }
+    }
+}
+
 /// A result with `value` as structured content and as text.
 pub fn structured(value: &impl Serialize) -> String {
     with_structure(value, false)
@@ -107,33 +145,131 @@ fn push_escaped(text: &mut String, json: &str) {
     *text = String::from_utf8(bytes).expect("what was text is, with backslashes in it");
 }
 
-/// Cuts a result to `limit` bytes: text is kept as far as it goes, with a note
-/// of how much is missing. Half a structure is none, so that becomes an error.
+/// Cuts a result to `limit` bytes of JSON, by the rules of [`shorten`].
 pub fn cap(result: String, limit: usize) -> String {
     if result.len() <= limit {
         return result;
     }
-    if result.contains("\"structuredContent\":") {
-        let size = result.len();
-        return failure(&format!(
+    let size = result.len();
+    // Escapes double most text at worst, and make six bytes of a control character.
+    let mut tried = [2, 16].into_iter().map(|share| {
+        let shortened = shorten_value(&result, limit / share);
+        (shortened.len() <= limit).then_some(shortened)
+    });
+    tried.find_map(|it| it).unwrap_or_else(|| {
+        failure(&format!(
             "the result has {size} bytes, more than the {limit} allowed; ask for less"
-        ));
-    }
-    let (text, is_error) = read(&result);
-    // Escapes double most text at worst, and make six of a control character.
-    let [large, small] = [2, 7].map(|share| cut(&text, limit / share, is_error));
-    if large.len() <= limit { large } else { small }
+        ))
+    })
 }
 
-fn cut(text: &str, at: usize, is_error: bool) -> String {
-    let kept = floor_char_boundary(text, at);
-    let note = format!(
-        "{}\n[cut: {} of {} bytes shown; ask for less]",
-        &text[..kept],
-        kept,
-        text.len()
-    );
-    text_only(&note, is_error)
+/// Cuts a result to `limit` characters: text is kept as far as it goes, with a note
+/// of how much is missing. Half an image or half a structure is none, so they are
+/// left out as a whole, which is an error.
+pub fn shorten(result: String, limit: usize) -> String {
+    // No text has more characters than its JSON has bytes.
+    if result.len() <= limit {
+        return result;
+    }
+    shorten_value(&result, limit)
+}
+
+fn shorten_value(result: &str, limit: usize) -> String {
+    let Ok(Value::Object(mut members)) = serde_json::from_str(result) else {
+        return failure("the result is not a JSON object");
+    };
+    let mut room = Room {
+        left: limit,
+        skipped_texts: 0,
+        missing: Vec::new(),
+    };
+    let content = match members.remove("content") {
+        Some(Value::Array(content)) => content,
+        _ => Vec::new(),
+    };
+    let mut content: Vec<Value> = content.into_iter().filter_map(|it| room.fit(it)).collect();
+    let structure = members.get("structuredContent");
+    let size = structure.map_or(0, |it| it.to_string().chars().count());
+    if size > limit {
+        members.shift_remove("structuredContent");
+        room.missing.push(format!("structure of {size} characters"));
+    }
+    if room.skipped_texts > 0 {
+        let note = format!("[cut: {} more texts; ask for less]", room.skipped_texts);
+        content.push(json!({"type": "text", "text": note}));
+    }
+    if !room.missing.is_empty() {
+        let count = room.missing.len();
+        room.missing.truncate(3);
+        let named = room.missing.join(", ");
+        let note = format!(
+            "[left out: {named} ({count} in all); at most {limit} characters are allowed, so ask for less]"
+        );
+        content.push(json!({"type": "text", "text": note}));
+        members.insert("isError".to_owned(), true.into());
+    }
+    members.insert("content".to_owned(), content.into());
+    Value::Object(members).to_string()
+}
+
+/// The room that a result has.
+struct Room {
+    /// Characters.
+    left: usize,
+    skipped_texts: usize,
+    /// What did not fit and cannot be cut.
+    missing: Vec<String>,
+}
+
+impl Room {
+    /// As much of a part of the content as fits.
+    fn fit(&mut self, mut part: Value) -> Option<Value> {
+        let inside = match part.get_mut("resource") {
+            Some(resource) => resource,
+            None => &mut part,
+        };
+        if let Some(Value::String(text)) = inside.get_mut("text") {
+            if self.left == 0 {
+                self.skipped_texts += 1;
+                return None;
+            }
+            self.cut(text);
+            return Some(part);
+        }
+        let size = part.to_string().chars().count();
+        if size <= self.left {
+            self.left -= size;
+            return Some(part);
+        }
+        let kind = part["type"].as_str().unwrap_or("part").to_owned();
+        let kind: String = kind.chars().take(20).collect();
+        self.missing.push(format!("{kind} of {size} characters"));
+        None
+    }
+
+    fn cut(&mut self, text: &mut String) {
+        let size = text.chars().count();
+        self.left = if cut_text(text, self.left) {
+            0
+        } else {
+            self.left - size
+        };
+    }
+}
+
+/// Cuts a text to `limit` characters, the note of how much is missing included;
+/// false if it fits.
+fn cut_text(text: &mut String, limit: usize) -> bool {
+    let all = text.chars().count();
+    if all <= limit {
+        return false;
+    }
+    let note = |shown| format!("\n[cut: {shown} of {all} characters shown; ask for less]");
+    let shown = limit.saturating_sub(note(limit).len());
+    let end = text.char_indices().nth(shown).map_or(text.len(), |it| it.0);
+    text.truncate(end);
+    text.push_str(&note(shown));
+    true
 }
 
 /// A result as text for readers that know nothing else, and whether it is an error.
@@ -156,13 +292,7 @@ pub fn read(result: &str) -> (String, bool) {
 /// is missing.
 pub fn read_short(result: &str, limit: usize) -> (String, bool) {
     let (mut text, is_error) = read(result);
-    if let Some((end, _)) = text.char_indices().nth(limit) {
-        let all = text.chars().count();
-        text.truncate(end);
-        text.push_str(&format!(
-            "\n[cut: {limit} of {all} characters shown; ask for less]"
-        ));
-    }
+    cut_text(&mut text, limit);
     (text, is_error)
 }
 
@@ -180,14 +310,6 @@ fn content_text(content: &Value) -> String {
         }
         _ => content.to_string(),
     }
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]
@@ -218,7 +340,7 @@ mod tests {
         assert!(cut.len() <= 4096);
         let (text, is_error) = read(&cut);
         assert!(
-            text.contains("[cut: 2046 of 18000 bytes shown"),
+            text.contains("[cut: 206 of 6000 characters shown"),
             "{}",
             &text[text.len() - 60..]
         );
@@ -227,14 +349,15 @@ mod tests {
 
     #[test]
     fn reader_of_text_is_told_how_much_is_missing() {
-        let long = json!({"content": [{"type": "text", "text": "가".repeat(30)}]});
-        let (text, _) = read_short(&long.to_string(), 10);
+        let long = json!({"content": [{"type": "text", "text": "가".repeat(300)}]});
+        let (text, _) = read_short(&long.to_string(), 100);
         let expected = format!(
-            "{}\n[cut: 10 of 30 characters shown; ask for less]",
-            "가".repeat(10)
+            "{}\n[cut: 51 of 300 characters shown; ask for less]",
+            "가".repeat(51)
         );
         assert_eq!(text, expected);
-        assert_eq!(read_short(&long.to_string(), 30).0, "가".repeat(30));
+        assert_eq!(text.chars().count(), 99);
+        assert_eq!(read_short(&long.to_string(), 300).0, "가".repeat(300));
     }
 
     #[test]
@@ -242,6 +365,38 @@ mod tests {
         let cut = cap(structured(&"x".repeat(4000)), 4096);
         let (text, is_error) = read(&cut);
         assert!(is_error && text.contains("ask for less"), "{text}");
+    }
+
+    #[test]
+    fn image_that_does_not_fit_is_an_error() {
+        let image = json!({"type": "image", "mimeType": "image/png", "data": "A".repeat(900)});
+        let result = json!({"content": [{"type": "text", "text": "a plot"}, image]}).to_string();
+        assert_eq!(shorten(result.clone(), 1000), result);
+        let short: Value = serde_json::from_str(&shorten(result, 500)).unwrap();
+        assert_eq!(short["isError"], true);
+        assert_eq!(short["content"][0]["text"], "a plot");
+        let note = short["content"][1]["text"].as_str().unwrap();
+        assert!(note.starts_with("[left out: image of 9"), "{note}");
+        assert_eq!(short["content"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn structure_that_fits_stays_whole_beside_cut_text() {
+        let result = json!({
+            "content": [{"type": "text", "text": "x".repeat(900)}, {"type": "text", "text": "y"}],
+            "structuredContent": {"rows": [1, 2]},
+        });
+        let short: Value = serde_json::from_str(&shorten(result.to_string(), 500)).unwrap();
+        assert_eq!(short["structuredContent"], json!({"rows": [1, 2]}));
+        assert_eq!(short.get("isError"), None);
+        assert_eq!(
+            short["content"][1]["text"],
+            "[cut: 1 more texts; ask for less]"
+        );
+        let long = structured(&"x".repeat(900));
+        let short: Value = serde_json::from_str(&shorten(long, 500)).unwrap();
+        assert_eq!(short.get("structuredContent"), None);
+        assert_eq!(short["isError"], true);
     }
 
     #[test]

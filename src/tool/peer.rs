@@ -1,6 +1,9 @@
 //! What a call in progress may say to who asked for it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +13,25 @@ use crate::{
     queue,
 };
 
+/// One client connection: a session, or one request of a client that has none.
+/// Clients that share a token are told apart by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientConnection(u64);
+
+impl ClientConnection {
+    /// A connection that is like no other.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
+
 /// The way back to the caller. Messages to a caller who cannot take them, or
 /// has gone, are dropped.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Who asks, as far as others are to be told apart.
-    pub owner: Arc<str>,
+    /// The client connection that the call came on.
+    pub connection: ClientConnection,
     /// The program that asks, as it calls itself.
     pub client: Option<Arc<str>>,
     /// The request that this is part of.
@@ -51,7 +67,7 @@ impl Default for Peer {
     /// A caller who hears nothing and cannot be asked.
     fn default() -> Self {
         Self {
-            owner: "local".into(),
+            connection: ClientConnection::unique(),
             client: None,
             request: RequestId::next(),
             version: Version::LATEST_LEGACY,

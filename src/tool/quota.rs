@@ -3,7 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{
+        Mutex, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -23,7 +26,7 @@ pub struct Quota {
     /// What is left of this minute.
     buckets: Mutex<HashMap<(Target, String), Bucket>>,
     /// Calls a minute of users without a limit of their own.
-    usual: Option<i64>,
+    usual: AtomicI64,
 }
 
 /// How often; what is absent is not limited.
@@ -32,6 +35,9 @@ struct Limit {
     day: Option<i64>,
     minute: Option<i64>,
 }
+
+/// No limit; those there are begin with 1.
+const NONE: i64 = -1;
 
 /// Callers and tools whose minute is remembered.
 const REMEMBERED: usize = 10_000;
@@ -91,9 +97,14 @@ impl Quota {
         Ok(Self {
             limits: RwLock::new(limits.collect()),
             buckets: Mutex::default(),
-            usual,
+            usual: AtomicI64::new(usual.unwrap_or(NONE)),
             store,
         })
+    }
+
+    /// Changes how often a minute whoever has no limit of their own may call.
+    pub fn set_usual(&self, usual: Option<i64>) {
+        self.usual.store(usual.unwrap_or(NONE), Relaxed);
     }
 
     /// Every limit, with what was used of it today.
@@ -108,13 +119,9 @@ impl Quota {
         id: &str,
         (day, minute): (Option<i64>, Option<i64>),
     ) -> Result<(), store::Error> {
-        let name = target.name();
-        if let Some(most) = day {
-            self.store.put_limit(name, id, most).await?;
-        }
-        if let Some(most) = minute {
-            self.store.put_rate(name, id, most).await?;
-        }
+        self.store
+            .put_limits((target.name(), id), day, minute)
+            .await?;
         self.change(|limits| {
             let limit = limits.entry((target, id.to_owned())).or_default();
             limit.day = day.or(limit.day);
@@ -205,7 +212,8 @@ impl Quota {
                 .unwrap_or_default(),
         };
         if target == Target::User {
-            limit.minute = limit.minute.or(self.usual);
+            let usual = self.usual.load(Relaxed);
+            limit.minute = limit.minute.or((usual != NONE).then_some(usual));
         }
         limit
     }

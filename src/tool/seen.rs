@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    catalog::{Caller, Scope},
+    caller::{Caller, Scope},
     offer::{Kind, Offer},
     view::View,
 };

@@ -7,22 +7,27 @@ use std::sync::{
 
 use ahash::AHashMap;
 use serde_json::{json, value::RawValue};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
-    desk::Desk,
+    budget::TrafficBudget,
+    in_flight::{CallGuard, InFlightCalls},
     link::Received,
     log::Log,
-    news::{News, answer_or_give, tell},
+    news::{News, Notification, answer_or_deliver, handle_notification},
     open::Means,
 };
 use crate::{
-    mcp::{Id, Invalid, Message, Request, RpcError, code, notification, raw_request},
-    queue,
+    mcp::{Id, IgnoredLines, Invalid, Message, RpcError, code, notification, raw_request},
+    queue::{self, TrySendError},
     tasks::Tasks,
+    tool::ClientConnection,
 };
+
+/// Answers to the server's own requests that wait until it reads.
+const MAX_WAITING_REPLIES: usize = 256;
 
 /// The calls on one link, and the way out.
 #[derive(Debug)]
@@ -30,7 +35,10 @@ pub(super) struct Channel {
     out: queue::Sender,
     tasks: Tasks,
     news: Arc<News>,
-    desk: Desk,
+    in_flight: Arc<InFlightCalls>,
+    budget: TrafficBudget,
+    /// One permit for each answer that waits until the server reads.
+    replies: Arc<Semaphore>,
     log: Arc<Log>,
     answers: Mutex<AHashMap<i64, oneshot::Sender<Answer>>>,
     next: AtomicI64,
@@ -51,7 +59,8 @@ type Answer = Result<String, String>;
 pub(super) struct Call {
     channel: Arc<Channel>,
     id: i64,
-    side: Option<mpsc::Receiver<String>>,
+    /// Present if a client is behind the call, who may be told and asked.
+    pub(super) client: Option<CallGuard>,
     answer: oneshot::Receiver<Answer>,
     done: bool,
 }
@@ -63,7 +72,9 @@ impl Channel {
             tasks: means.tasks.clone(),
             log: Arc::clone(&means.log),
             news,
-            desk: Desk::default(),
+            in_flight: Arc::default(),
+            budget: TrafficBudget::new(means.traffic_rate),
+            replies: Arc::new(Semaphore::new(MAX_WAITING_REPLIES)),
             answers: Mutex::default(),
             next: AtomicI64::new(1),
             cause: Mutex::default(),
@@ -73,19 +84,19 @@ impl Channel {
         })
     }
 
-    /// Sends a request; `owner` is the client behind it, who may be told and asked.
+    /// Sends a request; `client` is the connection behind it, which may be told and asked.
     pub(super) async fn start(
         self: &Arc<Self>,
         method: &str,
         params: &(dyn Fn(i64) -> String + Sync),
-        owner: Option<&Arc<str>>,
+        client: Option<ClientConnection>,
     ) -> Result<Call, Error> {
         let id = self.next.fetch_add(1, Relaxed);
         let (answer, answer_of_call) = oneshot::channel();
         let call = Call {
             channel: Arc::clone(self),
             id,
-            side: owner.map(|owner| self.desk.sit(id, owner)),
+            client: client.map(|it| self.in_flight.register(id, it)),
             answer: answer_of_call,
             done: false,
         };
@@ -99,7 +110,11 @@ impl Channel {
             });
         }
         let text = raw_request(&Id::Number(id), method, &params(id));
-        self.send(text).await?;
+        if let Err(why) = self.send(text).await {
+            // It was never sent, so the server cannot ask on behalf of it.
+            call.client.iter().for_each(CallGuard::end);
+            return Err(why);
+        }
         Ok(call)
     }
 
@@ -121,7 +136,7 @@ impl Channel {
         lock(&self.cause).get_or_insert(why);
         self.lost.cancel();
         lock(&self.answers).clear();
-        self.desk.clear();
+        self.in_flight.clear();
     }
 
     /// Why the other side is gone.
@@ -130,58 +145,106 @@ impl Channel {
         cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
     }
 
-    /// Takes one message from the other side.
-    pub(super) fn take(&self, bytes: &[u8]) {
+    /// Takes one message from the other side. An error says that the server sends
+    /// too much and must be disconnected.
+    pub(super) fn take(&self, bytes: &[u8]) -> Result<(), Error> {
         let Ok((text, message)) = Message::take(bytes) else {
-            self.log.received(&String::from_utf8_lossy(bytes));
-            return self.unreadable(bytes);
+            self.log.received_bytes(bytes);
+            return self.take_unreadable(bytes);
         };
         self.log.received(text);
         if text.trim_start().starts_with('[') {
             let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-            let batch = batch.iter().map(|it| it.get());
-            return batch.for_each(|it| self.take_one(it, Message::read(it)));
+            let mut batch = batch.iter().map(|it| it.get());
+            return batch.try_for_each(|it| self.take_one(it, Message::read(it)));
         }
-        self.take_one(text, message);
+        self.take_one(text, message)
     }
 
-    fn take_one(&self, text: &str, message: Result<Message<'_>, Invalid>) {
+    /// Counts what the server sends beside messages, such as comments.
+    pub(super) fn take_ignored(&self, ignored: IgnoredLines) -> Result<(), Error> {
+        self.budget.spend(ignored.lines, ignored.bytes)
+    }
+
+    fn take_one(&self, text: &str, message: Result<Message<'_>, Invalid>) -> Result<(), Error> {
         match message {
-            Err(_) => self.unreadable(text.as_bytes()),
+            Err(_) => return self.take_unreadable(text.as_bytes()),
             Ok(Message::Response(response)) => {
-                let Id::Number(id) = response.id else { return };
-                // An answer to nobody is late, or nonsense.
-                if let Some(waiting) = lock(&self.answers).remove(&id) {
-                    let _ = waiting.send(response.owned_outcome());
+                if let Id::Number(id) = response.id
+                    && self.answer_call(id, || response.owned_outcome())
+                {
+                    return Ok(());
                 }
             }
             Ok(Message::Notification { method, params }) => {
-                tell(&self.desk, &self.news, &method, params, text);
+                let notification = Notification {
+                    method: &method,
+                    params,
+                    text,
+                };
+                handle_notification(&self.in_flight, &self.news, notification);
             }
-            Ok(Message::Request(request)) => self.asked(&request, text),
+            Ok(Message::Request(request)) => {
+                if let Some(reply) = answer_or_deliver(&self.in_flight, &request, text) {
+                    self.reply(reply)?;
+                }
+            }
         }
+        self.budget.spend_message(text.len())
     }
 
-    fn asked(&self, request: &Request<'_>, text: &str) {
-        if let Some(answer) = answer_or_give(&self.desk, request, text) {
-            self.send_soon(answer);
+    /// Ends the call `id`; false if it waits for no answer.
+    fn answer_call(&self, id: i64, outcome: impl FnOnce() -> Answer) -> bool {
+        let waiting = lock(&self.answers).remove(&id);
+        self.in_flight.end(id);
+        match waiting {
+            Some(waiting) => {
+                let _caller_has_gone = waiting.send(outcome());
+                true
+            }
+            // An answer to nobody is late, or nonsense.
+            None => false,
         }
     }
 
     /// Programs write all kinds of lines; one that was meant as an answer ends
     /// its call, so that nobody waits for a better one.
-    fn unreadable(&self, bytes: &[u8]) {
-        let Some(id) = broken_answer(bytes) else {
-            return;
-        };
-        if let Some(waiting) = lock(&self.answers).remove(&id) {
+    fn take_unreadable(&self, bytes: &[u8]) -> Result<(), Error> {
+        let failed = || {
             let why = RpcError::new(code::INTERNAL, UNREADABLE);
-            let _ = waiting.send(Err(json!(why).to_string()));
+            Err(json!(why).to_string())
+        };
+        match broken_answer(bytes) {
+            Some(id) if self.answer_call(id, failed) => Ok(()),
+            _ => self.budget.spend_message(bytes.len()),
         }
     }
 
-    fn send_soon(&self, text: String) {
+    /// Answers a request of the server. A server that asks and does not read the
+    /// answers is an error: they would be kept without end.
+    fn reply(&self, text: String) -> Result<(), Error> {
+        let flood = || {
+            Error::Lost(format!(
+                "the server sends requests and does not read the answers ({MAX_WAITING_REPLIES} wait), so it was disconnected"
+            ))
+        };
+        if self.send_soon(text) {
+            Ok(())
+        } else {
+            Err(flood())
+        }
+    }
+
+    /// Sends a message that nobody waits for; false if too many wait already.
+    fn send_soon(&self, text: String) -> bool {
         self.log.sent(&text);
+        let text = match self.out.try_send(text) {
+            Ok(()) | Err(TrySendError::Gone(_)) => return true,
+            Err(TrySendError::Full(text)) => text,
+        };
+        let Ok(permit) = Arc::clone(&self.replies).try_acquire_owned() else {
+            return false;
+        };
         let (out, lost) = (self.out.clone(), self.lost.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -189,7 +252,9 @@ impl Channel {
                 _ = out.send(text) => (),
                 () = lost.cancelled() => (),
             }
+            drop(permit);
         });
+        true
     }
 }
 
@@ -212,8 +277,8 @@ impl Call {
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Received, Error> {
         let side = async {
-            match &mut self.side {
-                Some(side) => side.recv().await,
+            match &mut self.client {
+                Some(client) => client.messages.recv().await,
                 None => None,
             }
         };
@@ -236,10 +301,11 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         let waited = lock(&self.channel.answers).remove(&self.id).is_some();
-        self.channel.desk.leave(self.id);
         if waited && !self.done && !self.channel.lost.is_cancelled() {
             let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
-            self.channel
+            // A server that reads nothing finds out by itself.
+            let _sent = self
+                .channel
                 .send_soon(notification("notifications/cancelled", &params));
         }
     }

@@ -1,199 +1,310 @@
-//! Which programs may be started: no shell, no code on the command line, no
-//! variable that loads code.
+//! Which programs may be started, and what a person should know of them.
+//!
+//! A hub that only its own machine can reach starts what its admin registers and
+//! warns where that is more than a program. A hub that others can reach starts
+//! what its settings list, with the arguments that stand there.
 
-use super::server::{Invalid, Program, invalid};
+mod hazard;
+mod tables;
+mod variables;
 
-const SHELLS: [&str; 14] = [
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "zsh",
-    "fish",
-    "ksh",
-    "csh",
-    "tcsh",
-    "cmd",
-    "cmd.exe",
-    "powershell",
-    "pwsh",
-    "busybox",
-];
-/// Programs that run text from their command line, and the flags that do so.
-const INTERPRETERS: [(&str, &[&str]); 9] = [
-    ("python", &["-c"]),
-    (
-        "node",
-        &[
-            "-e",
-            "--eval",
-            "-p",
-            "--print",
-            "-r",
-            "--require",
-            "--import",
-        ],
-    ),
-    ("npx", &["-c", "--call"]),
-    ("bun", &["-e", "--eval", "-p", "--print"]),
-    ("deno", &["eval"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("php", &["-r"]),
-    ("env", &["-S", "--split-string"]),
-];
-const CONTAINERS: [&str; 3] = ["docker", "podman", "nerdctl"];
-const CONTAINER_FLAGS: [&str; 9] = [
-    "-v",
-    "--volume",
-    "--mount",
-    "--privileged",
-    "--device",
-    "--cap-add",
-    "--security-opt",
-    "--pid",
-    "--volumes-from",
-];
-/// Variables that make a program load code, or find other programs.
-const LOADERS: [&str; 19] = [
-    "PATH",
-    "IFS",
-    "ENV",
-    "BASH_ENV",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PYTHONSTARTUP",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "PERL5OPT",
-    "PERL5LIB",
-    "RUBYOPT",
-    "RUBYLIB",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "PROMPT_COMMAND",
-    "GCONV_PATH",
-];
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-/// Refuses programs that could be made to run anything.
-pub(super) fn check(program: &Program, allowed: &[String]) -> Result<(), Invalid> {
-    let name = program.command.rsplit('/').next().unwrap_or_default();
-    if program.command.contains('/') && !program.command.starts_with('/') {
-        return Err(invalid(
-            "config.command",
-            "must be the name of a program or an absolute path",
-        ));
+use self::hazard::{Hazard, of_command};
+use super::{
+    server::{Invalid, invalid},
+    transport::Program,
+};
+use crate::config::{Mcp, McpServer};
+
+/// What `mcp.security.allowed-commands` and the address of the hub allow.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramRules {
+    allowed: Vec<AllowedCommand>,
+    /// Programs of `mcp.servers`, whole.
+    configured: Vec<Program>,
+    /// Others than this machine can reach the hub.
+    exposed: bool,
+    /// Where programs are looked for, as `PATH` has it.
+    search_path: String,
+}
+
+/// One entry of `mcp.security.allowed-commands`.
+#[derive(Clone, Debug)]
+struct AllowedCommand {
+    /// A name, which means the program of the search path, or an absolute path.
+    command: String,
+    /// The arguments, if the entry has any.
+    args: Option<Vec<String>>,
+}
+
+/// How much of a program the settings fix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fixed {
+    /// The file that is started.
+    Command,
+    /// The file and its arguments.
+    Arguments,
+    /// Its variables and its directory, too: it stands in `mcp.servers`.
+    Everything,
+}
+
+impl ProgramRules {
+    /// The rules of a hub. `exposed`: others than this machine can reach it.
+    pub fn new(mcp: &Mcp, exposed: bool, search_path: &str) -> Self {
+        let program = |it: &McpServer| {
+            Some(Program {
+                command: it.command.clone()?,
+                args: it.args.clone(),
+                env: it.env.clone(),
+                cwd: it.cwd.clone(),
+            })
+        };
+        let allowed = mcp.security.allowed_commands.iter();
+        Self {
+            allowed: allowed.map(|it| AllowedCommand::read(it)).collect(),
+            configured: mcp.servers.iter().filter_map(program).collect(),
+            exposed,
+            search_path: search_path.to_owned(),
+        }
     }
-    if !allowed.is_empty()
-        && !allowed
-            .iter()
-            .any(|it| *it == program.command || it == name)
-    {
-        let why = format!("{name:?} is not in mcp.security.allowed-commands");
-        return Err(invalid("config.command", why));
+
+    /// Whether the program may be registered and started.
+    pub(super) fn check(&self, program: &Program) -> Result<(), Invalid> {
+        let is_name = |it: &&String| !it.is_empty() && !it.contains(['=', '\0']);
+        if let Some(name) = program.env.keys().find(|it| !is_name(it)) {
+            return Err(invalid(
+                format!("config.env.{name}"),
+                "is no name of a variable",
+            ));
+        }
+        if program.command.contains('/') && !program.command.starts_with('/') {
+            return Err(invalid(
+                "config.command",
+                "must be the name of a program or an absolute path",
+            ));
+        }
+        let fixed = self.check_allowed(program)?;
+        if self.exposed {
+            self.check_exposed(program, fixed)?;
+        }
+        Ok(())
     }
-    if SHELLS.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(invalid(
-            "config.command",
-            "is a shell; name the program itself and give its arguments in args",
-        ));
+
+    /// What a person should know before the program is started.
+    pub(super) fn warnings(&self, program: &Program) -> Vec<String> {
+        let hazards = self.hazards(program);
+        hazards.iter().map(ToString::to_string).collect()
     }
-    check_arguments(name, &program.args)?;
-    let loads = |variable: &str| {
-        LOADERS.contains(&variable) || variable.starts_with("LD_") || variable.starts_with("DYLD_")
-    };
-    match program
-        .env
-        .keys()
-        .find(|it| loads(it) || it.is_empty() || it.contains('=') || it.contains('\0'))
-    {
-        None => Ok(()),
-        Some(variable) => {
-            let why = "may not be set: it would decide which code is loaded";
-            Err(invalid(format!("config.env.{variable}"), why))
+
+    /// The member of a description whose warning has to be accepted before the
+    /// program is registered.
+    pub(super) fn unaccepted(&self, program: &Program) -> Option<String> {
+        // Who lists a command line in the settings has accepted it there.
+        let fixed = self.check_allowed(program).unwrap_or(Fixed::Command);
+        let mut hazards = self.hazards(program).into_iter();
+        let found = hazards.find(|it| it.needs_consent() && is_open(it, fixed));
+        found.map(|it| it.field())
+    }
+
+    fn hazards(&self, program: &Program) -> Vec<Hazard> {
+        let target = self.find(&program.command).and_then(canonical);
+        let target = target.as_deref().and_then(Path::to_str);
+        let mut found = of_command(&program.command, target, &program.args);
+        found.extend(program.env.keys().filter_map(|it| Hazard::of_variable(it)));
+        found
+    }
+
+    /// What the settings do not fix must not decide which code runs.
+    fn check_exposed(&self, program: &Program, fixed: Fixed) -> Result<(), Invalid> {
+        let mut hazards = self.hazards(program).into_iter();
+        if let Some(hazard) = hazards.find(|it| is_open(it, fixed)) {
+            let why = format!(
+                "{hazard}; a hub that other machines can reach does not start it unless mcp.servers lists the whole server"
+            );
+            return Err(invalid(hazard.field(), why));
+        }
+        // A relative path in the arguments is another file in another directory.
+        if program.cwd.is_some() && fixed != Fixed::Everything {
+            return Err(invalid(
+                "config.cwd",
+                "decides which files the arguments mean; a hub that other machines can reach takes it from mcp.servers only",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_allowed(&self, program: &Program) -> Result<Fixed, Invalid> {
+        let is_configured = self.configured.contains(program);
+        if self.allowed.is_empty() && is_configured {
+            return Ok(Fixed::Everything);
+        }
+        if self.allowed.is_empty() && !self.exposed {
+            return Ok(Fixed::Command);
+        }
+        let same = |it: &&AllowedCommand| self.is_same_program(&it.command, &program.command);
+        let fits = |it: &AllowedCommand| match &it.args {
+            Some(args) => *args == program.args,
+            // Arguments of an exposed hub's programs stand in its settings.
+            None => !self.exposed || is_configured || program.args.is_empty(),
+        };
+        let mut entries = self.allowed.iter().filter(same).filter(|it| fits(it));
+        let has_arguments = |it: &AllowedCommand| it.args.is_some();
+        match entries.next() {
+            Some(_) if is_configured => Ok(Fixed::Everything),
+            Some(first) if has_arguments(first) || entries.any(has_arguments) => {
+                Ok(Fixed::Arguments)
+            }
+            Some(_) => Ok(Fixed::Command),
+            None => Err(invalid("config.command", self.not_allowed(program))),
+        }
+    }
+
+    fn not_allowed(&self, program: &Program) -> String {
+        let command = &program.command;
+        if self.exposed {
+            format!(
+                "{command:?} with these arguments is not in mcp.security.allowed-commands; a hub that other machines can reach starts only what is listed there, arguments included"
+            )
+        } else {
+            format!(
+                "{command:?} is not in mcp.security.allowed-commands; a name there means the program of the search path, a path that file"
+            )
+        }
+    }
+
+    /// Whether both mean the same file under the same name. The name counts
+    /// because one file can be many programs: `ls` and `sh` of busybox.
+    fn is_same_program(&self, entry: &str, command: &str) -> bool {
+        let same_name = Path::new(entry).file_name() == Path::new(command).file_name();
+        if entry == command {
+            return true;
+        }
+        let file = |it: &str| self.find(it).and_then(canonical);
+        same_name && file(entry).is_some_and(|it| Some(it) == file(command))
+    }
+
+    fn find(&self, command: &str) -> Option<PathBuf> {
+        find_program(command, &self.search_path)
+    }
+}
+
+/// Whether the settings leave open what the hazard is about.
+fn is_open(hazard: &Hazard, fixed: Fixed) -> bool {
+    match hazard {
+        Hazard::CodeVariable { .. } | Hazard::FolderVariable { .. } => fixed != Fixed::Everything,
+        _ => fixed == Fixed::Command,
+    }
+}
+
+impl AllowedCommand {
+    fn read(text: &str) -> Self {
+        let name_only = || Self {
+            command: text.to_owned(),
+            args: None,
+        };
+        // A path with spaces is a path if the file is there.
+        if Path::new(text).is_absolute() && Path::new(text).is_file() {
+            return name_only();
+        }
+        let mut words = split_words(text).into_iter();
+        match words.next() {
+            None => name_only(),
+            Some(command) => {
+                let args: Vec<String> = words.collect();
+                Self {
+                    command,
+                    args: Some(args).filter(|it| !it.is_empty()),
+                }
+            }
         }
     }
 }
 
-fn check_arguments(name: &str, args: &[String]) -> Result<(), Invalid> {
-    let refuse =
-        |flag: &str, why: &str| Err(invalid("config.args", format!("{flag} is refused: {why}")));
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if let Some((_, flags)) = INTERPRETERS.iter().find(|(it, _)| *it == plain) {
-        // Flags behind the script are its own.
-        let options = args
-            .iter()
-            .take_while(|it| it.starts_with('-') || *it == "eval");
-        for arg in options {
-            if let Some(flag) = flags.iter().find(|flag| is_flag(arg, flag)) {
-                return refuse(flag, "code on the command line is not allowed");
+/// The words of a command line; quotes and backslashes as in a shell, and
+/// nothing else of a shell.
+fn split_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
             }
+            (Some('"') | None, '\\') => {
+                word.get_or_insert_default().extend(characters.next());
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
         }
     }
-    if CONTAINERS.contains(&name) {
-        for arg in args {
-            let host = ["--net=host", "--network=host", "--ipc=host"].contains(&arg.as_str());
-            if let Some(flag) = CONTAINER_FLAGS
-                .iter()
-                .find(|flag| host || is_flag(arg, flag))
-            {
-                return refuse(
-                    if host { arg } else { flag },
-                    "a container must stay apart from this machine",
-                );
-            }
-        }
-    }
-    Ok(())
+    words.extend(word);
+    words
 }
 
-fn is_flag(arg: &str, flag: &str) -> bool {
-    arg == flag
-        || arg.strip_prefix(flag).is_some_and(|rest| {
-            rest.starts_with('=') || (!flag.starts_with("--") && flag.len() == 2)
-        })
+/// The file that is started for `command`: the first of `search_path`, or the
+/// path itself. A file that may not be run counts only if it is named by path.
+pub(super) fn find_program(command: &str, search_path: &str) -> Option<PathBuf> {
+    let name = Path::new(command);
+    if name.is_absolute() {
+        return Some(name.to_owned()).filter(|it| it.exists());
+    }
+    let folders = search_path.split(':').filter(|it| it.starts_with('/'));
+    folders
+        .map(|it| Path::new(it).join(name))
+        .find(|it| can_run(it))
+}
+
+pub(super) fn can_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata()
+        .is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+fn canonical(path: PathBuf) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
 
-    fn refused(command: &str, args: &[&str], env: &[&str]) -> bool {
-        let program = Program {
-            command: command.to_owned(),
-            args: args.iter().map(|it| (*it).to_owned()).collect(),
-            env: env
-                .iter()
-                .map(|it| ((*it).to_owned(), Secret::from("x".to_owned())))
-                .collect(),
-            cwd: None,
-        };
-        check(&program, &[]).is_err()
+    #[test]
+    fn command_lines_are_split_as_people_quote_them() {
+        for (text, expected) in [
+            ("node", vec!["node"]),
+            ("npx -y  @x/y /data", vec!["npx", "-y", "@x/y", "/data"]),
+            (
+                "'/opt/My Tools/x' --a \"b c\"",
+                vec!["/opt/My Tools/x", "--a", "b c"],
+            ),
+            (r#"x a\ b "q\"q" ''"#, vec!["x", "a b", "q\"q", ""]),
+            ("", vec![]),
+        ] {
+            assert_eq!(split_words(text), expected, "{text}");
+        }
     }
 
     #[test]
-    fn usual_servers_start_and_tricks_do_not() {
-        assert!(!refused(
-            "npx",
-            &["-y", "@modelcontextprotocol/server-filesystem", "/data"],
-            &[]
-        ));
-        assert!(!refused("python3", &["server.py", "-c", "x"], &["API_KEY"]));
-        assert!(!refused("/usr/bin/node", &["index.js", "-e"], &[]));
-        assert!(!refused("docker", &["run", "-i", "--rm", "mcp/time"], &[]));
-        assert!(refused("/bin/sh", &["-c", "id"], &[]));
-        assert!(refused("npx", &["-c", "id"], &[]));
-        assert!(refused("npx", &["--call=id"], &[]));
-        assert!(refused("python3.11", &["-cimport os"], &[]));
-        assert!(refused("node", &["--eval=1"], &[]));
-        assert!(refused("./evil", &[], &[]));
-        assert!(refused("docker", &["run", "-v", "/:/host", "x"], &[]));
-        assert!(refused("docker", &["run", "--network=host", "x"], &[]));
-        for variable in ["PATH", "NODE_OPTIONS", "LD_PRELOAD", "A=B"] {
-            assert!(refused("fx", &[], &[variable]), "{variable}");
-        }
+    fn one_file_under_another_name_is_another_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::copy("/bin/true", path("multi")).unwrap();
+        std::os::unix::fs::symlink(path("multi"), path("ls")).unwrap();
+        std::os::unix::fs::symlink(path("multi"), path("sh")).unwrap();
+        let rules = ProgramRules {
+            search_path: folder.path().display().to_string(),
+            ..ProgramRules::default()
+        };
+        assert!(rules.is_same_program("ls", &path("ls")));
+        assert!(!rules.is_same_program("ls", &path("sh")));
+        assert!(!rules.is_same_program("ls", "/elsewhere/ls"));
     }
 }

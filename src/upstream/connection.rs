@@ -1,56 +1,35 @@
 //! One task per server. It owns the connection; everyone else holds a [`Handle`].
 
-use std::{future::pending, mem, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{future::pending, mem, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot, watch},
-    time::{self, Sleep},
+    sync::{mpsc, oneshot, watch},
+    time::{self, Instant, Sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
     Error,
-    lifecycle::{Action, Backoff, Event, State, jitter},
+    lifecycle::{Action, Event, State, jitter},
     listen::listen,
     log::now,
     news::News,
     offers::{Listed, list, tools},
-    open::{Live, Means, open},
-    pins::Pins,
+    open::{Live, open},
+    programs::ProgramSlot,
     server::Server,
+    settings::Settings,
     shared::{Command, Handle, Shared, Status},
-    stdio,
     traces::Traces,
 };
-use crate::{
-    config::Mcp,
-    outbound::{Policy, Tls},
-    store::Store,
-    tasks::Tasks,
-    tool::Catalog,
-};
-
 const COMMANDS: usize = 64;
-/// Servers that are being connected at the same time.
-const AT_ONCE: usize = 16;
 /// A server may change its lists many times at once; they are read once.
 const SETTLE: Duration = Duration::from_millis(100);
-
-/// What all connections share.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    catalog: Arc<Catalog>,
-    means: Means,
-    backoff: Backoff,
-    connect_timeout: Duration,
-    room: Arc<Semaphore>,
-    pins: Arc<Pins>,
-    /// Tells that some server is not as it was.
-    changes: watch::Sender<()>,
-}
+/// The lists of one server are read again this often at most.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Connection {
     server: Server,
@@ -74,8 +53,12 @@ struct Up {
     live: Arc<Live>,
     /// What it listed last.
     listed: Listed,
+    /// When the lists were last asked for.
+    listed_at: Instant,
     /// The lists, being read again.
     refreshing: Option<BoxFuture<'static, Result<Listed, Error>>>,
+    /// The lists have changed while they were being read.
+    is_outdated: bool,
 }
 
 enum Heard {
@@ -84,75 +67,6 @@ enum Heard {
     Changed,
     Lost(Error),
     Elapsed,
-}
-
-impl Settings {
-    /// `environment`: our own variables, of which children see a few.
-    pub fn new(
-        mcp: &Mcp,
-        (catalog, store): (Arc<Catalog>, Store),
-        policy: Policy,
-        environment: impl IntoIterator<Item = (String, String)>,
-        tasks: Tasks,
-    ) -> Self {
-        Self {
-            catalog,
-            means: Means {
-                policy,
-                tls: Tls::default(),
-                environment: stdio::passed_on(environment),
-                warden: None,
-                tasks,
-                traces: Traces::new(),
-                log: Arc::default(),
-            },
-            backoff: Backoff::from(&mcp.reconnection),
-            connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
-            pins: Arc::new(Pins::new(store)),
-            changes: watch::Sender::default(),
-        }
-    }
-
-    /// Starts programs by `warden`, which confines them and ends them with us.
-    #[must_use]
-    pub fn guarded_by(mut self, warden: Option<PathBuf>) -> Self {
-        self.means.warden = warden;
-        self
-    }
-
-    /// What was accepted of the servers' tools.
-    pub(super) fn pins(&self) -> &Pins {
-        &self.pins
-    }
-
-    /// The same for a server that nobody else is to see.
-    pub(super) fn aside(&self, catalog: Arc<Catalog>) -> Self {
-        Self {
-            catalog,
-            changes: watch::Sender::default(),
-            ..self.clone()
-        }
-    }
-
-    /// Tells that some server is not as it was.
-    pub(super) fn changes(&self) -> &watch::Sender<()> {
-        &self.changes
-    }
-
-    /// How often a lost server is tried again.
-    pub(super) fn max_attempts(&self) -> u32 {
-        self.backoff.attempts()
-    }
-
-    /// Where the servers' tools are offered.
-    pub(super) fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
-    pub(super) fn tasks(&self) -> &Tasks {
-        &self.means.tasks
-    }
 }
 
 /// Starts the task that owns the connection to `server`.
@@ -169,10 +83,12 @@ pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
         status: watch::Sender::new(Status::new(state)),
         commands,
         log: Arc::default(),
+        program: ProgramSlot::default(),
     });
     let mut settings = settings.clone();
     settings.means.traces = Traces::new();
     settings.means.log = Arc::clone(&shared.log);
+    settings.means.program = Arc::clone(&shared.program);
     let ended = CancellationToken::new();
     let (tasks, done) = (settings.means.tasks.clone(), ended.clone().drop_guard());
     let connection = Connection {
@@ -213,7 +129,11 @@ impl Connection {
 
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Connect(reply) => {
+            // A session that was lost with its server is being made anew already.
+            Command::ConnectOnDemand(_reply)
+                if !self.settings.backoff.is_on_demand()
+                    && !matches!(self.state(), State::Connecting { .. }) => {}
+            Command::Connect(reply) | Command::ConnectOnDemand(reply) => {
                 self.advance(Event::Connect, None);
                 if let State::Connecting { .. } = self.state() {
                     self.waiting.push(reply);
@@ -246,7 +166,9 @@ impl Connection {
                 self.line = Line::Up(Up {
                     live: Arc::clone(&live),
                     listed,
+                    listed_at: Instant::now(),
                     refreshing: None,
+                    is_outdated: false,
                 });
                 if live.session.version.is_modern() {
                     live.spawn(listen(Arc::clone(&live)));
@@ -256,13 +178,22 @@ impl Connection {
                 self.advance(Event::Opened, None);
             }
             Heard::Listed(listed) => {
+                let mut is_outdated = false;
                 if let Line::Up(up) = &mut self.line {
                     up.refreshing = None;
                     up.listed = listed;
+                    is_outdated = mem::take(&mut up.is_outdated);
                 }
                 self.publish();
+                if is_outdated {
+                    self.refresh();
+                }
             }
-            Heard::Changed => self.refresh(),
+            Heard::Changed => match &mut self.line {
+                // Started anew at every change, it would never end.
+                Line::Up(up) if up.refreshing.is_some() => up.is_outdated = true,
+                _ => self.refresh(),
+            },
             Heard::Lost(why) => {
                 warn!(server.name = %self.server.name, "server {} is lost: {why}", self.server.name);
                 let event = match why {
@@ -285,12 +216,17 @@ impl Connection {
         let shared = Arc::clone(&self.shared);
         let limit = self.settings.connect_timeout;
         let (pins, trust) = (Arc::clone(&self.settings.pins), self.server.trust);
+        let hub_id = Arc::clone(self.settings.hub_id());
         if let Line::Up(up) = &mut self.line {
             let live = Arc::clone(&up.live);
+            // Reading and publishing long lists takes time from everybody.
+            let earliest = up.listed_at + REFRESH_INTERVAL;
+            up.listed_at = earliest.max(Instant::now() + SETTLE);
+            let start = up.listed_at;
             let work = async move {
-                time::sleep(SETTLE).await;
+                time::sleep_until(start).await;
                 let late = |_| Error::Lost("the server did not list its tools in time".to_owned());
-                let listed = time::timeout(limit, list(&shared, &live)).await;
+                let listed = time::timeout(limit, list(&shared, &live, &hub_id)).await;
                 let listed = listed.map_err(late)??;
                 pins.learn(shared.name.as_str(), trust, &listed).await;
                 Ok(listed)
@@ -325,19 +261,22 @@ impl Connection {
     fn advance(&mut self, event: Event, cause: Option<&Error>) {
         let (state, action) = self.state().on(event, &self.settings.backoff);
         let mut next_attempt_at = None;
+        let mut wait = None;
         match action {
             Action::Nothing => (),
             Action::Open => self.open(),
             Action::Sleep(delay) => {
                 let delay = jitter(delay, chance());
+                wait = Some(delay);
                 let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
                 next_attempt_at = Some(now().saturating_add(millis));
                 self.hang_up(Line::Waiting(Box::pin(time::sleep(delay))));
             }
             Action::Close => self.hang_up(Line::Down),
         }
-        self.note(state, cause);
+        self.note(state, wait, cause);
         self.shared.status.send_modify(|status| {
+            status.attempts = state.attempts(status.attempts);
             if status.state != state {
                 status.changed_at = now();
                 status.next_attempt_at = next_attempt_at;
@@ -366,23 +305,36 @@ impl Connection {
         }
     }
 
-    /// Leaves a line in the server's log.
-    fn note(&self, state: State, cause: Option<&Error>) {
+    /// Leaves a line in the server's log, and one in ours of what is done about a
+    /// server that is lost.
+    fn note(&self, state: State, wait: Option<Duration>, cause: Option<&Error>) {
         let log = &self.shared.log;
         if let Some(why) = cause {
             log.event(&why.for_owner());
         }
-        if self.state() != state {
-            log.event(match state {
-                State::Pending => "registered",
-                State::Connecting { .. } => "connecting",
-                State::Connected => "connected",
-                State::Waiting { .. } => "waiting for the next attempt",
-                State::Failed => "gave up",
-                State::Disconnected => "disconnected",
-                State::Disabled => "switched off",
-            });
+        if self.state() == state {
+            return;
         }
+        let (name, most) = (&self.server.name, self.settings.backoff.attempts());
+        let text = match state {
+            State::Pending => "registered".to_owned(),
+            State::Connecting { attempt: 0 } => "connecting".to_owned(),
+            State::Connecting { attempt } => format!("connecting: attempt {attempt} of {most}"),
+            State::Connected => "connected".to_owned(),
+            State::Waiting { attempt } => {
+                let wait = wait.unwrap_or_default().as_secs_f64();
+                warn!(server.name = %name, attempt, "server {name}: attempt {attempt} of {most} follows in {wait:.1} s");
+                format!("attempt {attempt} of {most} follows in {wait:.1} s")
+            }
+            State::Failed => {
+                let made = self.shared.status.borrow().attempts;
+                warn!(server.name = %name, attempts = made, "gave up on server {name} after {made} attempts to connect it again");
+                format!("gave up after {made} attempts to connect it again")
+            }
+            State::Disconnected => "disconnected".to_owned(),
+            State::Disabled => "switched off".to_owned(),
+        };
+        log.event(&text);
     }
 
     fn open(&mut self) {
@@ -392,6 +344,8 @@ impl Connection {
         let work = async move {
             // Never two connections to one server.
             settings.means.traces.gone().await;
+            let allowed = settings.rules.check_start(&server);
+            allowed.map_err(|why| Error::Refused(format!("not allowed to start: {why}")))?;
             let _room = settings.room.acquire().await;
             let opening = async {
                 let live = open(
@@ -400,7 +354,7 @@ impl Connection {
                     News::new(Arc::clone(&settings.catalog)),
                 )
                 .await?;
-                let listed = list(&shared, &live).await?;
+                let listed = list(&shared, &live, settings.hub_id()).await?;
                 let name = server.name.as_str();
                 settings.pins.learn(name, server.trust, &listed).await;
                 Ok((live, listed))

@@ -27,6 +27,12 @@ pub struct Draft {
     pub auto_connect: bool,
     /// Whether it may change its tools; as it was, if nothing is said.
     pub trust: Option<Trust>,
+    /// Whether what it warns of is meant: a shell, code on the command line.
+    pub accept_warnings: bool,
+    /// The only protocol version that is to be spoken with it.
+    pub required_version: Option<String>,
+    /// Whether it is switched on; as it was, if nothing is said.
+    pub enabled: Option<bool>,
 }
 
 impl Draft {
@@ -40,6 +46,9 @@ impl Draft {
             version: None,
             auto_connect: true,
             trust: None,
+            accept_warnings: false,
+            required_version: None,
+            enabled: None,
         }
     }
 
@@ -53,6 +62,8 @@ impl Draft {
             "version",
             "autoConnect",
             "trust",
+            "acceptWarnings",
+            "requiredProtocolVersion",
             "id",
             "enabled",
         ];
@@ -63,8 +74,11 @@ impl Draft {
             kind: needed(body, "transportType")?.to_uppercase(),
             config: body.get("config").cloned().unwrap_or_else(|| json!({})),
             version: text(body, "version")?,
-            auto_connect: flag(body, "autoConnect")?.unwrap_or(true),
+            auto_connect: flag(body, "autoConnect")?.unwrap_or(false),
             trust: trust(body)?,
+            accept_warnings: flag(body, "acceptWarnings")?.unwrap_or(false),
+            required_version: text(body, "requiredProtocolVersion")?,
+            enabled: flag(body, "enabled")?,
         })
     }
 
@@ -136,6 +150,9 @@ impl Draft {
             version: None,
             auto_connect: flag(entry, "autoConnect")?.unwrap_or(true),
             trust: None,
+            accept_warnings: false,
+            required_version: text(entry, "protocolVersion")?,
+            enabled: None,
         })
     }
 }
@@ -151,6 +168,7 @@ const ENTRY: &[&str] = &[
     "type",
     "transport",
     "description",
+    "protocolVersion",
 ];
 
 impl From<&McpServer> for Draft {
@@ -182,6 +200,10 @@ impl From<&McpServer> for Draft {
             version: server.version.clone(),
             auto_connect: server.auto_connect,
             trust: server.trust.as_deref().and_then(Trust::read),
+            // Who may write the settings may run anything already.
+            accept_warnings: true,
+            required_version: server.protocol_version.clone(),
+            enabled: None,
         }
     }
 }
@@ -189,8 +211,29 @@ impl From<&McpServer> for Draft {
 /// A name as someone wrote it, and what it stands for.
 pub type Named = (String, Result<Draft, Invalid>);
 
+/// The servers of a file of a desktop client. Where two entries have one name, neither
+/// is used.
+pub fn from_import(file: &Value) -> Result<Vec<Named>, Invalid> {
+    let mut all = from_clients(file)?;
+    let name_of = |it: &Named| it.1.as_ref().ok().map(|draft| draft.name.clone());
+    let names: Vec<Option<String>> = all.iter().map(name_of).collect();
+    let keys: Vec<String> = all.iter().map(|(key, _)| key.clone()).collect();
+    for (at, (_, draft)) in all.iter_mut().enumerate() {
+        let is_same = |other: &usize| *other != at && names[*other] == names[at];
+        let other = (0..names.len()).find(is_same);
+        if let (Some(name), Some(other)) = (&names[at], other) {
+            let (first, second) = (&keys[at.min(other)], &keys[at.max(other)]);
+            let why = format!(
+                "the entries {first:?} and {second:?} are both named {name:?}; rename or remove one"
+            );
+            *draft = Err(invalid("name", why));
+        }
+    }
+    Ok(all)
+}
+
 /// The servers of a file of a desktop client: `mcpServers`, or `servers` in VS Code.
-pub fn from_clients(file: &Value) -> Result<Vec<Named>, Invalid> {
+pub(super) fn from_clients(file: &Value) -> Result<Vec<Named>, Invalid> {
     if let Some(list) = file.as_array() {
         let name = |entry: &Value| entry["name"].as_str().unwrap_or("?").to_owned();
         return Ok(list

@@ -13,7 +13,8 @@ use super::{
     Error,
     channel::UNREADABLE,
     handshake::{client_info, read_error},
-    link::{Ask, Received},
+    link::{Ask, Call, Received},
+    news::NO_ROOTS,
     open::Live,
     parked::{Parked, Waiting},
 };
@@ -87,15 +88,10 @@ pub(super) async fn ask(
             name: Some(question.key),
             mirrors: &question.mirrors,
             params: &params,
-            owner: Some(&peer.owner),
+            client: Some(peer.connection),
         })
         .await?;
-    follow(live, Following { call, turn }, peer).await
-}
-
-struct Following {
-    call: super::link::Call,
-    turn: Turn,
+    follow(live, call, turn, peer).await
 }
 
 /// Brings the client's answer to the server, and waits on.
@@ -118,7 +114,7 @@ async fn go_on(
     };
     waiting.call.answer(answer).await?;
     let Waiting { call, turn, .. } = waiting;
-    follow(live, Following { call, turn }, peer).await
+    follow(live, call, turn, peer).await
 }
 
 /// The key of the one question that is asked at a time.
@@ -127,34 +123,37 @@ const ONLY: &str = "question";
 /// Passes messages on until the answer, or a question, comes.
 async fn follow(
     live: &Arc<Live>,
-    mut following: Following,
+    mut call: Call,
+    turn: Turn,
     peer: &Peer,
 ) -> Result<Result<Answer, RpcError>, Error> {
+    let mut missing_capability = None;
     loop {
-        let text = match following.call.next().await? {
+        let text = match call.next().await? {
             Received::Message(text) => text,
-            Received::Answer(Ok(raw)) => {
-                return Ok(answered(live.session.version, following.turn.method, raw));
-            }
-            Received::Answer(Err(raw)) => {
-                return Ok(failed(&following.turn, read_error(&raw), peer));
+            Received::Answer(answer) => {
+                let answer = match answer {
+                    Ok(raw) => answered(live.session.version, turn.method, raw),
+                    Err(raw) => failed(&turn, read_error(&raw), peer),
+                };
+                return Ok(blame_missing_capability(answer, missing_capability, peer));
             }
         };
         match Message::read(&text).map_err(|_| Error::Garbage(UNREADABLE.to_owned()))? {
             // Its answer does not come in this way.
             Message::Response(_) => (),
             Message::Notification { method, params } => {
-                Box::pin(following.turn.pass(&method, params, &text, peer)).await;
+                Box::pin(turn.pass(&method, params, &text, peer)).await;
             }
             Message::Request(request) => {
                 let needed = match question(&request, peer) {
                     Ok(needed) => needed,
                     Err(refusal) => {
-                        Box::pin(following.call.answer(refusal)).await?;
+                        missing_capability = missing_capability.or(refusal.missing_capability);
+                        Box::pin(call.answer(refusal.reply)).await?;
                         continue;
                     }
                 };
-                let Following { call, turn } = following;
                 let waiting = Waiting {
                     call,
                     question: request.id,
@@ -171,27 +170,46 @@ async fn follow(
     }
 }
 
+/// What the server is told instead of the client's answer.
+struct Refusal {
+    reply: String,
+    /// What the client would have to declare.
+    missing_capability: Option<&'static str>,
+}
+
+impl From<String> for Refusal {
+    fn from(reply: String) -> Self {
+        Self {
+            reply,
+            missing_capability: None,
+        }
+    }
+}
+
 /// What to ask the client; or what to tell the server when it cannot be asked.
-fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value>, String> {
+fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value>, Refusal> {
     let needs = match &*request.method {
-        "ping" => return Err(result(&request.id, "{}")),
+        "ping" => return Err(result(&request.id, "{}").into()),
         "sampling/createMessage" => "sampling",
         "elicitation/create" => "elicitation",
         "roots/list" => "roots",
         method => {
-            return Err(error(
-                Some(&request.id),
-                &RpcError::method_not_found(method),
-            ));
+            let unknown = RpcError::method_not_found(method);
+            return Err(error(Some(&request.id), &unknown).into());
         }
     };
-    // A client of 2026-07-28 is told what it lacks.
-    if peer.capabilities.get(needs).is_none() && !peer.version.is_modern() {
+    if peer.capabilities.get(needs).is_none() {
+        // The hub says that it has roots, whoever is behind it: servers ask for them
+        // when they are connected, and a client without folders must not pay for that.
+        if needs == "roots" {
+            return Err(result(&request.id, NO_ROOTS).into());
+        }
         let why = format!("the client that made this request cannot do {needs}");
-        return Err(error(
-            Some(&request.id),
-            &RpcError::new(code::METHOD_NOT_FOUND, why),
-        ));
+        let why = RpcError::new(code::METHOD_NOT_FOUND, why);
+        return Err(Refusal {
+            reply: error(Some(&request.id), &why),
+            missing_capability: Some(needs),
+        });
     }
     let params: Value = request
         .params
@@ -199,6 +217,30 @@ fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value
         .unwrap_or_else(|| json!({}));
     let asked = json!({"method": &*request.method, "params": params});
     Ok(BTreeMap::from([(ONLY.to_owned(), asked)]))
+}
+
+/// A client of 2026-07-28 is told which capability it lacks, where the server could
+/// not do without.
+fn blame_missing_capability(
+    answer: Result<Answer, RpcError>,
+    missing: Option<&'static str>,
+    peer: &Peer,
+) -> Result<Answer, RpcError> {
+    let Some(missing) = missing.filter(|_| peer.version.is_modern()) else {
+        return answer;
+    };
+    match answer {
+        Ok(Answer::Complete(result)) if !is_tool_error(&result) => Ok(Answer::Complete(result)),
+        Ok(Answer::InputRequired(needed)) => Ok(Answer::InputRequired(needed)),
+        Ok(Answer::Complete(_)) | Err(_) => Err(RpcError::missing_capabilities(&[missing])),
+    }
+}
+
+fn is_tool_error(result: &str) -> bool {
+    parts(result).is_some_and(|all| {
+        all.iter()
+            .any(|it| it.name == "isError" && it.value == "true")
+    })
 }
 
 fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcError> {

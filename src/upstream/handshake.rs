@@ -29,8 +29,14 @@ pub(super) struct Session {
 pub(super) type Answered = Result<Value, RpcError>;
 
 /// Whether the server speaks 2026-07-28. Older ones answer with an error, or not
-/// at all.
-pub(super) async fn probe(link: &Link) -> Result<Option<Session>, Error> {
+/// at all; one that is held to an older version is not asked.
+pub(super) async fn probe(
+    link: &Link,
+    required: Option<Version>,
+) -> Result<Option<Session>, Error> {
+    if required.is_some_and(|it| !it.is_modern()) {
+        return Ok(None);
+    }
     let params = json!({"_meta": own_meta()});
     let asked = time::timeout(PROBE, discover(link, &params)).await;
     let answer = match asked {
@@ -71,10 +77,15 @@ fn has_modern(versions: &Value) -> bool {
     all.any(|it| it == Version::V2026_07_28.as_str())
 }
 
-/// The handshake of the versions until 2025-11-25.
-pub(super) async fn initialize(link: &Link) -> Result<Session, Error> {
+/// The handshake of the versions until 2025-11-25. A server that is held to a version
+/// has to agree on that one.
+pub(super) async fn initialize(link: &Link, required: Option<Version>) -> Result<Session, Error> {
+    let asked = required.unwrap_or(Version::LATEST_LEGACY);
+    if asked.is_modern() {
+        return Err(unmet(asked, "it does not speak it"));
+    }
     let params = json!({
-        "protocolVersion": Version::LATEST_LEGACY.as_str(),
+        "protocolVersion": asked.as_str(),
         "capabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
         "clientInfo": client_info(),
     });
@@ -86,9 +97,12 @@ pub(super) async fn initialize(link: &Link) -> Result<Session, Error> {
         ))
     })?;
     let named = answer["protocolVersion"].as_str().unwrap_or_default();
+    let shown: String = named.chars().filter(|c| !c.is_control()).take(20).collect();
+    if required.is_some_and(|it| it.as_str() != named) {
+        return Err(unmet(asked, &format!("it answered with {shown:?}")));
+    }
     let version = Version::parse(named).filter(|it| !it.is_modern());
     let version = version.ok_or_else(|| {
-        let shown: String = named.chars().filter(|c| !c.is_control()).take(20).collect();
         Error::Refused(format!(
             "the server speaks protocol version {shown:?}, which maru does not"
         ))
@@ -103,6 +117,13 @@ pub(super) async fn initialize(link: &Link) -> Result<Session, Error> {
         capabilities: answer["capabilities"].clone(),
         info: answer["serverInfo"].clone(),
     })
+}
+
+/// The server does not speak the version that it is held to.
+fn unmet(required: Version, why: &str) -> Error {
+    Error::Refused(format!(
+        "the server is held to protocol version {required}, but {why}; change or remove its protocol-version"
+    ))
 }
 
 /// Asks the server to log as much as `level`; with a handshake that is said once.
@@ -129,7 +150,7 @@ async fn start(link: &Link, method: &'static str, params: &Value) -> Result<Call
         name: None,
         mirrors: &[],
         params: &|_| text.clone(),
-        owner: None,
+        client: None,
     })
     .await
 }

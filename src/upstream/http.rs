@@ -17,10 +17,19 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
-use tokio::time;
+use tokio::{sync::Semaphore, time};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, desk::Desk, link::Ask, log::Log, news::News, open::Means, traces::Traces};
+use super::{
+    Error,
+    budget::TrafficBudget,
+    in_flight::{CallGuard, InFlightCalls},
+    link::Ask,
+    log::Log,
+    news::News,
+    open::Means,
+    traces::Traces,
+};
 use crate::{
     mcp::{Id, Version, header_text, raw_request},
     outbound::{Client, Reply, Request, Target},
@@ -28,7 +37,7 @@ use crate::{
 };
 
 pub(super) use call::Call;
-use call::{Pending, Seated};
+use call::Pending;
 pub(super) use listen::listen;
 
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -40,6 +49,17 @@ static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// How long a small message may take.
 const SOON: Duration = Duration::from_secs(30);
 
+/// How long a server may take to say whether it knows our session.
+const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// What servers answer in a session that they do not know.
+const FORGOTTEN: [StatusCode; 3] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::NOT_FOUND,
+    StatusCode::GONE,
+];
+/// Answers and cancellations on their way to the server.
+const MAX_WAITING_POSTS: usize = 64;
+
 /// A server behind one address.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -49,7 +69,10 @@ pub(super) struct Link {
     base: HeaderMap,
     agreed: OnceLock<Agreed>,
     /// Calls of clients; older servers tell of them on a stream of its own.
-    desk: Desk,
+    in_flight: Arc<InFlightCalls>,
+    budget: TrafficBudget,
+    /// One permit for each message of ours that nobody waits for.
+    posts: Arc<Semaphore>,
     next: AtomicI64,
     tasks: Tasks,
     traces: Traces,
@@ -87,7 +110,9 @@ impl Link {
             client,
             base,
             agreed: OnceLock::new(),
-            desk: Desk::default(),
+            in_flight: Arc::default(),
+            budget: TrafficBudget::new(means.traffic_rate),
+            posts: Arc::new(Semaphore::new(MAX_WAITING_POSTS)),
             next: AtomicI64::new(1),
             tasks: means.tasks.clone(),
             traces: means.traces.clone(),
@@ -130,13 +155,20 @@ impl Link {
             true => self.mirrors(ask),
             false => Vec::new(),
         };
-        let owner = ask.owner.filter(|_| !self.version().is_modern());
-        let side = owner.map(|owner| Seated::new(self, id, owner));
+        let client = ask.client.filter(|_| !self.version().is_modern());
+        let client = client.map(|it| self.in_flight.register(id, it));
         let mut pending = Pending::new(self, id, ask.method);
         match self.post(&more, text).await {
-            Ok(reply) => Call::new(pending, reply, side).await,
+            Ok(reply) => Call::new(pending, reply, client).await,
             Err(why) => {
                 pending.done = true;
+                if matches!(
+                    why,
+                    Error::Unreachable(_) | Error::Busy(_) | Error::Refused(_)
+                ) {
+                    // It was never sent, so the server cannot ask on behalf of it.
+                    client.iter().for_each(CallGuard::end);
+                }
                 Err(why)
             }
         }
@@ -154,16 +186,53 @@ impl Link {
         time::timeout(SOON, exchange).await.map_err(late)?.map(drop)
     }
 
-    /// Sends a message that nobody waits for.
-    fn send_soon(self: &Arc<Self>, text: String) {
+    /// Answers a request of the server. A server that asks and does not take the
+    /// answers is an error: each would keep a connection.
+    fn reply(self: &Arc<Self>, text: String) -> Result<(), Error> {
+        if self.send_soon(text) {
+            return Ok(());
+        }
+        Err(Error::Lost(format!(
+            "the server sends requests and does not take the answers ({MAX_WAITING_POSTS} wait), so it was disconnected"
+        )))
+    }
+
+    /// Sends a message that nobody waits for; false if too many wait already.
+    fn send_soon(self: &Arc<Self>, text: String) -> bool {
+        let Ok(permit) = Arc::clone(&self.posts).try_acquire_owned() else {
+            return false;
+        };
         let link = Arc::clone(self);
         self.tasks.spawn(async move {
             tokio::select! {
                 // The server finds out by itself otherwise.
                 _ = link.send(text) => (),
                 () = link.closing.cancelled() => (),
+                () = link.lost.cancelled() => (),
             }
+            drop(permit);
         });
+        true
+    }
+
+    /// Whether the server has forgotten our session. Some say 400 to that, which may
+    /// mean anything else as well, so the session is tried with a `ping`.
+    async fn is_session_unknown(&self) -> bool {
+        if !self.has_session() {
+            return false;
+        }
+        let id = Id::Number(self.next.fetch_add(1, Relaxed));
+        let ping = async {
+            let mut reply = self.post(&[], raw_request(&id, "ping", "{}")).await?;
+            let _read = reply.text().await?;
+            Ok::<_, Error>(reply.status)
+        };
+        let asked = time::timeout(SESSION_CHECK_TIMEOUT, ping).await;
+        matches!(asked, Ok(Ok(status)) if FORGOTTEN.contains(&status))
+    }
+
+    fn has_session(&self) -> bool {
+        self.agreed.get().is_some_and(|it| it.has_session)
     }
 
     fn headers(&self) -> &HeaderMap {
@@ -231,9 +300,10 @@ impl Link {
 
     /// What the status says; a missing session is told apart.
     fn refusal(&self, reply: &Reply) -> Result<(), Error> {
-        let has_session = self.agreed.get().is_some_and(|it| it.has_session);
         match reply.status {
-            StatusCode::NOT_FOUND if has_session => Err(Error::SessionOver),
+            StatusCode::NOT_FOUND | StatusCode::GONE if self.has_session() => {
+                Err(Error::SessionOver)
+            }
             _ => refusal(reply),
         }
     }
@@ -262,7 +332,7 @@ impl Link {
             return;
         }
         self.closing.cancel();
-        let has_session = self.agreed.get().is_some_and(|it| it.has_session);
+        let has_session = self.has_session();
         let was_lost = self.lost.is_cancelled();
         self.lose(Error::Lost("the connection was closed".to_owned()));
         if !has_session || was_lost {

@@ -80,6 +80,17 @@ impl State {
         }
     }
 
+    /// Attempts of our own that were made since the server was lost; `before` is how
+    /// many those were until now.
+    pub(super) fn attempts(self, before: u32) -> u32 {
+        match self {
+            Self::Connecting { attempt } => attempt,
+            Self::Waiting { attempt } => attempt.saturating_sub(1),
+            Self::Failed => before,
+            Self::Pending | Self::Connected | Self::Disconnected | Self::Disabled => 0,
+        }
+    }
+
     pub(super) fn on(self, event: Event, backoff: &Backoff) -> (Self, Action) {
         match (self, event) {
             (Self::Disabled, Event::Enable) => (Self::Pending, Action::Nothing),
@@ -123,6 +134,11 @@ impl From<&Reconnection> for Backoff {
 }
 
 impl Backoff {
+    /// Whether a call connects a server that is lost or was disconnected.
+    pub(super) fn is_on_demand(&self) -> bool {
+        self.enabled
+    }
+
     /// How many attempts there are.
     pub(super) fn attempts(&self) -> u32 {
         if self.enabled { self.attempts } else { 0 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, channel, channel::Channel, http};
+use crate::tool::ClientConnection;
 
 /// An open connection; dropping it closes it.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ pub(super) struct Ask<'a> {
     pub(super) mirrors: &'a [(String, String)],
     /// The parameters, given the id of the request.
     pub(super) params: &'a (dyn Fn(i64) -> String + Sync),
-    /// The client behind it, who may be told and asked.
-    pub(super) owner: Option<&'a Arc<str>>,
+    /// The client connection behind it, which may be told and asked.
+    pub(super) client: Option<ClientConnection>,
 }
 
 impl Link {
@@ -47,7 +48,7 @@ impl Link {
     pub(super) async fn start(&self, ask: &Ask<'_>) -> Result<Call, Error> {
         Ok(match self {
             Self::Channel(channel) => {
-                Call::Channel(channel.start(ask.method, ask.params, ask.owner).await?)
+                Call::Channel(channel.start(ask.method, ask.params, ask.client).await?)
             }
             Self::Http(link) => Call::Http(Box::new(link.start(ask).await?)),
         })
@@ -109,6 +110,17 @@ impl Drop for Link {
 }
 
 impl Call {
+    /// Says whether the server waits for the answer to a question of this call.
+    pub(super) fn set_open_question(&self, is_open: bool) {
+        let client = match self {
+            Self::Channel(call) => call.client.as_ref(),
+            Self::Http(call) => call.client.as_ref(),
+        };
+        if let Some(client) = client {
+            client.set_open_question(is_open);
+        }
+    }
+
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Received, Error> {
         match self {

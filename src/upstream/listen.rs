@@ -106,7 +106,7 @@ async fn start(live: &Live, wanted: &Map<String, Value>) -> Result<Call, Error> 
         name: None,
         mirrors: &[],
         params: &|_| params.clone(),
-        owner: None,
+        client: None,
     };
     live.link.start(&ask).await
 }

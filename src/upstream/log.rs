@@ -66,6 +66,21 @@ impl Log {
         push(&self.messages, EntryKind::Received, message, MESSAGE);
     }
 
+    /// A message that is not readable as text, or no message at all.
+    pub(super) fn received_bytes(&self, bytes: &[u8]) {
+        // Only the beginning is kept, so only that is made text: it may have 16 MiB.
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE)]);
+        push_entry(
+            &self.messages,
+            Entry {
+                at: now(),
+                kind: EntryKind::Received,
+                text: head.into(),
+                bytes: bytes.len(),
+            },
+        );
+    }
+
     /// Lines and events, oldest first.
     pub(super) fn lines(&self) -> Vec<Entry> {
         lock(&self.lines).iter().cloned().collect()
@@ -95,12 +110,19 @@ pub(super) fn now() -> u64 {
 }
 
 fn push(entries: &Mutex<VecDeque<Entry>>, kind: EntryKind, text: &str, limit: usize) {
-    let entry = Entry {
-        at: now(),
-        kind,
-        text: text[..text.floor_char_boundary(limit)].into(),
-        bytes: text.len(),
-    };
+    let kept = &text[..text.floor_char_boundary(limit)];
+    push_entry(
+        entries,
+        Entry {
+            at: now(),
+            kind,
+            text: kept.into(),
+            bytes: text.len(),
+        },
+    );
+}
+
+fn push_entry(entries: &Mutex<VecDeque<Entry>>, entry: Entry) {
     let mut entries = lock(entries);
     if entries.len() == MAX {
         entries.pop_front();

@@ -8,11 +8,12 @@ use tokio::sync::watch;
 use super::{
     Draft, Entry, Handle, Manager, Unchanged,
     connection::spawn,
-    server::{Origin, Server},
+    server::{Origin, Server, required_version},
     shared::Status,
+    transport::Transport,
     trust::Trust,
 };
-use crate::tool::Catalog;
+use crate::tool::{Catalog, ResultSizes};
 
 /// How a trial went.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Trial {
     pub status: Status,
     /// What it said and what happened.
     pub log: Vec<Entry>,
+    /// How it was reached.
+    pub transport: Transport,
 }
 
 impl Manager {
@@ -45,28 +48,43 @@ impl Manager {
     pub async fn try_out(&self, draft: &Draft) -> Result<Trial, Unchanged> {
         let before = self.get(&draft.name).ok();
         let secrets = before.as_ref().map(|it| &it.server.transport);
+        let name = self.rules.name(&draft.name)?;
+        let transport = self.rules.transport(&draft.kind, &draft.config, secrets)?;
+        self.check_accepted(draft, &transport, secrets)?;
         let server = Server {
             id: String::new(),
-            name: self.rules.name(&draft.name)?,
+            name,
             description: None,
-            transport: self.rules.transport(&draft.kind, &draft.config, secrets)?,
+            transport,
             version: None,
             auto_connect: false,
             enabled: true,
             origin: Origin::Api,
             // Nothing of it is accepted by looking.
             trust: Trust::Follow,
+            required_version: draft
+                .required_version
+                .as_deref()
+                .map(required_version)
+                .transpose()?,
             created_at: 0,
             updated_at: 0,
         };
-        let nobody_looks = Catalog::new(Duration::from_secs(30), 1 << 20);
+        let transport = server.transport.clone();
+        let nobody_looks = Catalog::new(Duration::from_secs(30), ResultSizes::of_bytes(1 << 20))
+            .of_hub(self.settings.hub_id());
         let settings = self.settings.aside(Arc::new(nobody_looks));
+        let handle = spawn(server.clone(), &settings);
+        self.log_warnings(&server, &handle);
         self.finish(async move {
-            let handle = spawn(server, &settings);
             handle.connect().await;
             let (status, log) = (handle.status(), handle.log());
             handle.end().await;
-            Ok(Trial { status, log })
+            Ok(Trial {
+                status,
+                log,
+                transport,
+            })
         })
         .await
     }

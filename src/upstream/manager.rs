@@ -1,6 +1,7 @@
 //! The servers that are registered: one place that changes them.
 
 mod judge;
+mod seeds;
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +14,21 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use self::judge::{differs, short};
 use super::{
-    connection::{Settings, spawn},
+    connection::spawn,
     draft::Draft,
     lifecycle::State,
+    programs::ProgramView,
     registry::Registry,
     row::{read, row},
-    server::{Invalid, Origin, Rules, Server, ServerName, Transport},
+    server::{Invalid, Origin, Rules, Server, ServerName, required_version},
+    settings::Settings,
     shared::{Handle, Status},
 };
 use crate::{
     clock,
+    mcp::Version,
     store::{self, Store},
     tool::Waker,
 };
@@ -57,6 +62,10 @@ pub struct View {
     pub status: Status,
     /// Whether `maru.yaml` describes it otherwise; `None` if it does not.
     pub differs: Option<bool>,
+    /// What a person should know of the program that it starts.
+    pub warnings: Vec<String>,
+    /// The program that runs for it.
+    pub program: Option<ProgramView>,
 }
 
 /// A change that was not made.
@@ -82,6 +91,17 @@ pub enum Unchanged {
         "programs are not registered over HTTP while maru serves other machines; put it into maru.yaml, or set allow_stdio_over_http: true"
     )]
     Programs,
+    /// It does more than start a program, and nobody said that this is meant.
+    #[error(
+        "{}; send \"acceptWarnings\": true (--accept-warnings on the command line) if that is meant",
+        .warnings.join("; ")
+    )]
+    Warned {
+        /// The member of the description that it is about.
+        field: String,
+        /// What a person should know of it.
+        warnings: Vec<String>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -105,20 +125,22 @@ pub struct Start<'a> {
     pub seeds: Vec<Draft>,
     /// `mcp.json`.
     pub registry: &'a Path,
+    /// Whether `mcp.json` is written when servers change.
+    pub writes_registry: bool,
 }
 
 impl Manager {
     /// Reads the store, seeds it from the files, and begins to connect.
     pub async fn start(start: Start<'_>) -> anyhow::Result<Arc<Self>> {
         let (registry, (listed, refused)) =
-            Registry::load(start.registry).map_err(anyhow::Error::msg)?;
+            Registry::load(start.registry, start.writes_registry).map_err(anyhow::Error::msg)?;
         for (entry, why) in refused {
             warn!("{} {entry} is not used: {why}", start.registry.display());
         }
         let manager = Arc::new(Self {
             store: start.store,
+            settings: start.settings.checked_by(&start.rules),
             rules: start.rules,
-            settings: start.settings,
             max_servers: start.max_servers,
             servers: Mutex::default(),
             seeds: start
@@ -135,11 +157,7 @@ impl Manager {
                 Err(why) => warn!("the stored server {name} is not used: {why}"),
             }
         }
-        for (at, draft) in start.seeds.into_iter().enumerate() {
-            let seeded = manager.seed(&draft, Origin::File).await;
-            seeded.map_err(|why| anyhow::anyhow!("mcp.servers.{at} ({}): {why}", draft.name))?;
-        }
-        manager.load(listed).await?;
+        manager.seed_all(start.seeds, listed).await?;
         manager.connect_all();
         let woken = Arc::downgrade(&manager);
         let waker = move |name: String| {
@@ -163,37 +181,10 @@ impl Manager {
         };
         match entry.handle.status().state {
             State::Disconnected | State::Failed | State::Waiting { .. } => {
-                entry.handle.connect().await
+                entry.handle.connect_on_demand().await
             }
             _ => false,
         }
-    }
-
-    /// Servers of `mcp.json`: new ones are registered, and those that came from
-    /// there follow its address.
-    async fn load(&self, listed: Vec<Draft>) -> Result<(), Unchanged> {
-        for draft in listed {
-            let known = self.find(&draft.name).ok();
-            let moved = known
-                .as_ref()
-                .is_some_and(|it| it.server.transport.url() != draft.config["url"].as_str());
-            let done = match &known {
-                Some(it) if moved && it.server.origin == Origin::Import => {
-                    self.change(&draft.name, &draft).await.map(drop)
-                }
-                Some(_) => Ok(()),
-                None => self.seed(&draft, Origin::Import).await,
-            };
-            match done {
-                Err(why @ (Unchanged::Invalid(_) | Unchanged::Full(_))) => {
-                    warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
-                    self.registry.lock().await.refuse(&draft);
-                }
-                done => done?,
-            }
-        }
-        let registry = self.registry.lock().await;
-        self.save(&registry)
     }
 
     fn connect_all(&self) {
@@ -273,13 +264,15 @@ impl Manager {
             .finish(async move {
                 let registry = manager.registry.lock().await;
                 let entry = manager.find(&name)?;
-                // The file first: left over there, the server would come back.
-                let others = manager.addresses(Some(&entry.server.name));
-                save(&registry, &others)?;
-                manager.store.delete_server(&name).await?;
+                // Both are forgotten before it is gone: what fails leaves the server.
                 manager.settings.pins().forget(&name).await?;
+                manager.store.delete_server(&name, clock::now()).await?;
                 manager.lock().remove(&entry.server.name);
                 manager.settings.changes().send_replace(());
+                if let Err(why) = manager.save(&registry) {
+                    // It does not come back: the store knows that it was removed.
+                    warn!("server {name} is removed, but still listed: {why}");
+                }
                 Ok(entry)
             })
             .await?;
@@ -312,16 +305,16 @@ impl Manager {
             .finish(async move {
                 let _one_change_at_a_time = manager.registry.lock().await;
                 let mut entry = manager.find(&name)?;
+                if enabled {
+                    manager.rules.check_start(&entry.server)?;
+                }
                 entry.server.enabled = enabled;
                 entry.server.updated_at = clock::now();
                 manager.store.update_server(&row(&entry.server)).await?;
                 let key = entry.server.name.clone();
                 manager.lock().insert(key, entry.clone());
                 manager.settings.changes().send_replace(());
-                match enabled {
-                    true => entry.handle.enable().await,
-                    false => entry.handle.disable().await,
-                }
+                entry.handle.set_enabled(enabled).await;
                 Ok(entry)
             })
             .await?;
@@ -344,20 +337,13 @@ impl Manager {
         told.await.expect("the change tells how it ended")
     }
 
-    async fn seed(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {
-        match self.add(draft, origin).await {
-            // The store may have been changed since; it is right.
-            Err(Unchanged::Taken(_)) => Ok(()),
-            done => done,
-        }
-    }
-
     async fn add(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {
         let name = self.rules.name(&draft.name)?;
         if self.lock().contains_key(&name) {
             return Err(Unchanged::Taken(name));
         }
         let transport = self.rules.transport(&draft.kind, &draft.config, None)?;
+        self.check_accepted(draft, &transport, None)?;
         let count = self.lock().len();
         if count >= self.max_servers {
             return Err(Unchanged::Full(count));
@@ -369,9 +355,10 @@ impl Manager {
             transport,
             version: short(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
-            enabled: true,
+            enabled: draft.enabled.unwrap_or(true),
             origin,
             trust: draft.trust.unwrap_or_default(),
+            required_version: required(draft)?,
             created_at: clock::now(),
             updated_at: clock::now(),
         };
@@ -392,28 +379,38 @@ impl Manager {
                 why,
             }));
         }
-        let transport =
-            self.rules
-                .transport(&draft.kind, &draft.config, Some(&before.server.transport))?;
+        self.rules.name(name)?;
+        let stored = Some(&before.server.transport);
+        let transport = self.rules.transport(&draft.kind, &draft.config, stored)?;
+        self.check_accepted(draft, &transport, stored)?;
         let server = Server {
             description: short(draft.description.as_ref(), "description", 500)?,
             version: short(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
             updated_at: clock::now(),
             trust: draft.trust.unwrap_or(before.server.trust),
+            enabled: draft.enabled.unwrap_or(before.server.enabled),
+            required_version: required(draft)?,
             transport,
             ..before.server.clone()
         };
         if !self.store.update_server(&row(&server)).await? {
             return Err(Unchanged::Unknown(name.to_owned()));
         }
-        let same = server.transport == before.server.transport;
+        let same = server.transport == before.server.transport
+            && server.required_version == before.server.required_version;
         if same && server.trust == before.server.trust {
-            let handle = before.handle;
+            let (handle, enabled) = (before.handle, server.enabled);
+            let switched = enabled != before.server.enabled;
+            let connect = switched && enabled && server.auto_connect;
+            let told = handle.clone();
             self.lock()
                 .insert(server.name.clone(), Entry { server, handle });
             self.settings.changes().send_replace(());
-            return Ok(false);
+            if switched {
+                told.set_enabled(enabled).await;
+            }
+            return Ok(connect);
         }
         before.handle.end().await;
         let connect = server.enabled && server.auto_connect;
@@ -423,27 +420,20 @@ impl Manager {
 
     fn put(&self, server: Server) {
         let handle = spawn(server.clone(), &self.settings);
+        self.log_warnings(&server, &handle);
         self.lock()
             .insert(server.name.clone(), Entry { server, handle });
         self.settings.changes().send_replace(());
     }
 
     fn save(&self, registry: &Registry) -> Result<(), Unchanged> {
-        save(registry, &self.addresses(None))
-    }
-
-    fn addresses(&self, without: Option<&ServerName>) -> Vec<(ServerName, Option<String>)> {
-        let servers = self.lock();
-        let kept = servers
-            .values()
-            .filter(|it| Some(&it.server.name) != without);
-        kept.map(|it| {
-            (
-                it.server.name.clone(),
-                it.server.transport.url().map(str::to_owned),
-            )
-        })
-        .collect()
+        let servers: Vec<Server> = self.lock().values().map(|it| it.server.clone()).collect();
+        let entries = servers
+            .iter()
+            .map(|it| (it.name.as_str(), it.transport.url()));
+        registry
+            .save(entries)
+            .map_err(|error| Unchanged::File(error.kind().to_string()))
     }
 
     pub(super) fn find(&self, name: &str) -> Result<Entry, Unchanged> {
@@ -457,6 +447,8 @@ impl Manager {
         View {
             differs: seed.map(|seed| differs(seed, &entry.server)),
             status: entry.handle.status(),
+            program: entry.handle.program(),
+            warnings: self.rules.warnings(&entry.server.transport),
             server: entry.server,
         }
     }
@@ -466,32 +458,10 @@ impl Manager {
     }
 }
 
-fn save(registry: &Registry, servers: &[(ServerName, Option<String>)]) -> Result<(), Unchanged> {
-    let entries = servers
-        .iter()
-        .map(|(name, url)| (name.as_str(), url.as_deref()));
-    registry
-        .save(entries)
-        .map_err(|error| Unchanged::File(error.kind().to_string()))
-}
-
-fn differs(seed: &Draft, server: &Server) -> bool {
-    let transport = Transport::read(&seed.kind, &seed.config, None);
-    transport.as_ref() != Ok(&server.transport)
-        || seed.description != server.description
-        || seed.auto_connect != server.auto_connect
-        || seed.version != server.version
-}
-
-fn short(text: Option<&String>, field: &str, limit: usize) -> Result<Option<String>, Invalid> {
-    match text {
-        Some(text) if text.chars().count() > limit => {
-            let why = format!("may have {limit} characters at most");
-            Err(Invalid {
-                field: field.to_owned(),
-                why,
-            })
-        }
-        text => Ok(text.cloned()),
-    }
+fn required(draft: &Draft) -> Result<Option<Version>, Invalid> {
+    draft
+        .required_version
+        .as_deref()
+        .map(required_version)
+        .transpose()
 }

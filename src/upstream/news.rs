@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use tokio::sync::Notify;
 
-use super::desk::{Desk, Given};
+use super::in_flight::{Delivery, InFlightCalls};
 use crate::{
     mcp::{Id, Params, Raw, Request, RpcError, code, error, result},
     tool::Catalog,
 };
+
+/// The answer to `roots/list` on behalf of nobody, or of a client without folders.
+pub(super) const NO_ROOTS: &str = r#"{"roots":[]}"#;
 
 /// Where news of one server goes.
 #[derive(Debug)]
@@ -49,31 +51,54 @@ impl News {
     }
 }
 
+#[derive(Clone, Copy)]
+/// A notification as it was read, and the text it was read from.
+pub(super) struct Notification<'a> {
+    pub(super) method: &'a str,
+    pub(super) params: Option<Raw<'a>>,
+    pub(super) text: &'a str,
+}
+
 /// Gives a notification to the call it belongs to, or takes it as news.
-pub(super) fn tell(desk: &Desk, news: &News, method: &str, params: Option<Raw<'_>>, text: &str) {
+pub(super) fn handle_notification(
+    in_flight: &InFlightCalls,
+    news: &News,
+    notification: Notification<'_>,
+) {
+    let Notification {
+        method,
+        params,
+        text,
+    } = notification;
     match method {
         "notifications/progress" => {
             let token = Params::read(params).ok().and_then(|it| it.progress_token);
             if let Some(Id::Number(id)) = token.and_then(Id::read) {
-                desk.give_to(id, text);
+                in_flight.deliver_to(id, text);
             }
         }
         "notifications/message" => {
-            let _belongs_to_nobody = desk.give(text);
+            let _may_belong_to_nobody = in_flight.deliver(text);
         }
         _ => news.notified(method, params),
     }
 }
 
 /// Gives a request of the server to the call it belongs to, or answers it.
-pub(super) fn answer_or_give(desk: &Desk, request: &Request<'_>, text: &str) -> Option<String> {
+pub(super) fn answer_or_deliver(
+    in_flight: &InFlightCalls,
+    request: &Request<'_>,
+    text: &str,
+) -> Option<String> {
     let refuse = |why: &'static str| {
         let why = RpcError::new(code::INVALID_REQUEST, why);
         Some(error(Some(&request.id), &why))
     };
-    let given = match &*request.method {
+    let delivery = match &*request.method {
         "ping" => return Some(result(&request.id, "{}")),
-        "sampling/createMessage" | "elicitation/create" | "roots/list" => desk.give(text),
+        "sampling/createMessage" | "elicitation/create" | "roots/list" => {
+            in_flight.deliver_question(text)
+        }
         method => {
             return Some(error(
                 Some(&request.id),
@@ -81,15 +106,16 @@ pub(super) fn answer_or_give(desk: &Desk, request: &Request<'_>, text: &str) -> 
             ));
         }
     };
-    match given {
-        Given::Taken => None,
+    match delivery {
+        Delivery::Delivered => None,
         // The hub has no folders of its own; clients may have.
-        Given::Nobody if request.method == "roots/list" => {
-            Some(result(&request.id, &json!({"roots": []}).to_string()))
+        Delivery::NoCall if request.method == "roots/list" => Some(result(&request.id, NO_ROOTS)),
+        Delivery::NoCall => {
+            refuse("no request of a client is in progress that this could belong to")
         }
-        Given::Nobody => refuse("no request of a client is in progress that this could belong to"),
-        Given::Unclear => {
+        Delivery::Ambiguous => {
             refuse("requests of several clients are in progress; this could belong to any")
         }
+        Delivery::Full => refuse("the client does not read the messages it was sent before"),
     }
 }

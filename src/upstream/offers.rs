@@ -11,6 +11,7 @@ use super::{
     handshake::{ask, own_meta},
     open::Live,
     repair::repair,
+    route::{self, Route},
     shared::Shared,
     trust::Definition,
 };
@@ -78,8 +79,9 @@ const LISTS: [List; 4] = [
     },
 ];
 
-/// Reads every list of the server.
-pub(super) async fn list(shared: &Arc<Shared>, live: &Live) -> Result<Listed, Error> {
+/// Reads every list of the server, for the hub of this id.
+pub(super) async fn list(shared: &Arc<Shared>, live: &Live, hub_id: &str) -> Result<Listed, Error> {
+    let route = Route::new(hub_id, &live.session.capabilities)?;
     let mut listed = Listed::default();
     for list in &LISTS {
         if !live
@@ -92,14 +94,22 @@ pub(super) async fn list(shared: &Arc<Shared>, live: &Live) -> Result<Listed, Er
         }
         let entries = read(live, list).await?;
         let mut seen = HashSet::new();
-        for entry in entries {
+        for mut entry in entries {
             let shown = shown(&entry);
+            let hubs = match route.take(&mut entry) {
+                Ok(hubs) => hubs,
+                Err(why) => {
+                    listed.withhold(shown, why);
+                    continue;
+                }
+            };
             match repair(list.kind, entry) {
                 Ok((key, _)) if !seen.insert(key.clone()) => {
                     listed.withhold(shown, "the server lists it twice");
                 }
-                Ok((key, entry)) => {
+                Ok((key, mut entry)) => {
                     let definition = (list.kind == Kind::Tool).then(|| Definition::new(&entry));
+                    route::put(&mut entry, &hubs);
                     let offer = offer(shared, list.kind, key, &entry);
                     listed.offers.push((offer, definition));
                 }

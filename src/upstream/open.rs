@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
+    budget::TrafficRate,
     handshake::{self, Session, initialize, probe},
     http,
     link::Link,
@@ -24,12 +25,14 @@ use super::{
     log::Log,
     news::News,
     parked::Parked,
-    server::{Program, Remote, Server, Transport},
+    programs::{ProgramSlot, Programs},
+    server::Server,
     sse, stdio,
     traces::Traces,
+    transport::{Program, Remote, Transport},
 };
 use crate::{
-    mcp::LogLevel,
+    mcp::{LogLevel, Version},
     outbound::{Client, Policy, Tls},
     tasks::Tasks,
 };
@@ -60,11 +63,17 @@ pub(super) struct Means {
     pub(super) environment: stdio::Environment,
     /// What starts programs, if not we.
     pub(super) warden: Option<PathBuf>,
+    /// All programs that run.
+    pub(super) programs: Arc<Programs>,
+    /// The server's own.
+    pub(super) program: ProgramSlot,
     pub(super) tasks: Tasks,
     /// Tells when nothing of earlier connections to the server is left.
     pub(super) traces: Traces,
     /// Keeps what the server says.
     pub(super) log: Arc<Log>,
+    /// What a server may send without being asked.
+    pub(super) traffic_rate: TrafficRate,
 }
 
 /// Connects and shakes hands.
@@ -73,14 +82,15 @@ pub(super) async fn open(
     means: &Means,
     news: Arc<News>,
 ) -> Result<Arc<Live>, Error> {
+    let required = server.required_version;
     let (link, session) = match &server.transport {
-        Transport::Stdio(program) => open_stdio(program, means, &news).await?,
-        Transport::Sse(remote) => open_sse(remote, means, &news).await?,
-        Transport::Http(remote) => match open_http(remote, means, &news).await {
+        Transport::Stdio(program) => open_stdio(program, required, means, &news).await?,
+        Transport::Sse(remote) => open_sse(remote, required, means, &news).await?,
+        Transport::Http(remote) => match open_http(remote, required, means, &news).await {
             // It may be a server of the old kind.
-            Err(first @ Error::Status(400 | 404 | 405)) => {
-                open_sse(remote, means, &news).await.map_err(|_| first)?
-            }
+            Err(first @ Error::Status(400 | 404 | 405)) => open_sse(remote, required, means, &news)
+                .await
+                .map_err(|_| first)?,
             done => done?,
         },
     };
@@ -111,20 +121,25 @@ async fn hear(link: &Arc<http::Link>, tasks: &Tasks) {
 
 async fn open_stdio(
     program: &Program,
+    required: Option<Version>,
     means: &Means,
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
     let start = || stdio::open(program, means, Arc::clone(news)).map(Link::Channel);
     let link = start()?;
-    match probe(&link).await {
+    match probe(&link, required).await {
         Ok(Some(session)) => Ok((link, session)),
-        Ok(None) => initialize(&link).await.map(|session| (link, session)),
+        Ok(None) => initialize(&link, required)
+            .await
+            .map(|session| (link, session)),
         // Some die of a question that they do not know.
         Err(Error::Lost(_) | Error::Ended { .. }) => {
             drop(link);
             means.traces.gone().await;
             let link = start()?;
-            initialize(&link).await.map(|session| (link, session))
+            initialize(&link, required)
+                .await
+                .map(|session| (link, session))
         }
         Err(why) => Err(why),
     }
@@ -132,24 +147,30 @@ async fn open_stdio(
 
 async fn open_sse(
     remote: &Remote,
+    required: Option<Version>,
     means: &Means,
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
     let (client, headers) = reach(remote, means)?;
     let link = Link::Channel(sse::open(client, headers, Arc::clone(news), means).await?);
-    initialize(&link).await.map(|session| (link, session))
+    initialize(&link, required)
+        .await
+        .map(|session| (link, session))
 }
 
 async fn open_http(
     remote: &Remote,
+    required: Option<Version>,
     means: &Means,
     news: &Arc<News>,
 ) -> Result<(Link, Session), Error> {
     let (client, headers) = reach(remote, means)?;
     let link = Link::Http(http::Link::new(client, &headers, Arc::clone(news), means)?);
-    match probe(&link).await? {
+    match probe(&link, required).await? {
         Some(session) => Ok((link, session)),
-        None => initialize(&link).await.map(|session| (link, session)),
+        None => initialize(&link, required)
+            .await
+            .map(|session| (link, session)),
     }
 }
 

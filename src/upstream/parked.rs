@@ -38,6 +38,7 @@ impl Parked {
             if all.len() >= MAX {
                 return None;
             }
+            waiting.call.set_open_question(true);
             all.insert(name.clone(), waiting);
         }
         let (kept, lost) = (Arc::downgrade(live), live.link.lost().clone());
@@ -53,9 +54,9 @@ impl Parked {
 
     /// The call of this name, once.
     pub(super) fn take(&self, name: &str) -> Option<Waiting> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name)
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = all.remove(name)?;
+        waiting.call.set_open_question(false);
+        Some(waiting)
     }
 }

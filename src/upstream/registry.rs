@@ -1,5 +1,5 @@
-//! `mcp.json`: the servers with an address, as a list of names and addresses.
-//! What the file holds and cannot be used stays in it.
+//! `mcp.json`: the servers with an address, as a list of names and addresses or as the
+//! `mcpServers` of desktop clients. What the file holds and cannot be used stays in it.
 
 use std::{
     collections::BTreeMap,
@@ -8,32 +8,53 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{draft::Draft, server::Invalid};
+use super::{
+    draft::{Draft, Named, from_clients},
+    server::Invalid,
+};
 use crate::mcp;
+
+const CLIENTS: &str = "mcpServers";
 
 /// The file.
 #[derive(Debug)]
 pub(super) struct Registry {
     path: PathBuf,
+    /// Whether it is written when servers change.
+    writes: bool,
+    /// The rest of a file in the form of desktop clients; `None` for a list.
+    clients: Option<Map<String, Value>>,
     /// Entries that could not be used.
-    refused: Vec<Value>,
-    /// Entries that say more than a name and an address.
-    longer: BTreeMap<String, Value>,
+    refused: Vec<Refused>,
+    /// Entries that say more than a name and an address, each with its name as written.
+    longer: BTreeMap<String, (String, Value)>,
+}
+
+/// An entry that stays in the file until a server of its name is registered.
+#[derive(Debug)]
+struct Refused {
+    /// The name that it would be registered under, if it was understood.
+    name: Option<String>,
+    /// Its name as written.
+    key: String,
+    entry: Value,
 }
 
 /// The usable entries, and what is wrong with the others.
 pub(super) type Entries = (Vec<Draft>, Vec<(String, Invalid)>);
 
 impl Registry {
-    /// Reads the file, or makes an empty one. A file that cannot be read is left
-    /// alone, and so is maru.
-    pub(super) fn load(path: &Path) -> Result<(Self, Entries), String> {
+    /// Reads the file, or makes an empty one if it may be written. A file that cannot be
+    /// read is left alone, and so is maru.
+    pub(super) fn load(path: &Path, writes: bool) -> Result<(Self, Entries), String> {
         let unusable =
             |why: String| format!("cannot use {}: {why}; it was not changed", path.display());
         let mut registry = Self {
             path: path.to_owned(),
+            writes,
+            clients: None,
             refused: Vec::new(),
             longer: BTreeMap::new(),
         };
@@ -50,59 +71,118 @@ impl Registry {
         // Some editors put a mark before the text.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         let text = mcp::check(text).map_err(|bad| unusable(bad.to_string()))?;
-        let Ok(Value::Array(found)) = serde_json::from_str(text) else {
-            return Err(unusable(
-                "it must be a list: [{\"name\", \"url\"}]".to_owned(),
-            ));
-        };
-        let entries = registry.sort(found);
+        let file: Value = serde_json::from_str(text).unwrap_or_default();
+        let found = registry.entries(file).map_err(unusable)?;
+        let entries = registry.sort(found).map_err(unusable)?;
         Ok((registry, entries))
     }
 
-    fn sort(&mut self, found: Vec<Value>) -> Entries {
+    /// Every entry as it was written, with its name in messages and what it stands for.
+    fn entries(&mut self, file: Value) -> Result<Vec<(Named, Value)>, String> {
+        match file {
+            Value::Array(found) => {
+                let entry = |(at, entry): (usize, Value)| {
+                    let draft = Draft::from_list(&entry);
+                    ((format!("entry {}", at + 1), draft), entry)
+                };
+                Ok(found.into_iter().enumerate().map(entry).collect())
+            }
+            Value::Object(mut rest) if rest.get(CLIENTS).is_some_and(Value::is_object) => {
+                let inner = rest.remove(CLIENTS).unwrap_or_default();
+                self.clients = Some(rest);
+                let file = json!({CLIENTS: inner});
+                let named = from_clients(&file).map_err(|it| it.to_string())?;
+                let entry = |(key, draft): Named| {
+                    let entry = file[CLIENTS][&key].clone();
+                    ((key, draft), entry)
+                };
+                Ok(named.into_iter().map(entry).collect())
+            }
+            _ => {
+                Err("it must be a list, [{\"name\", \"url\"}], or {\"mcpServers\": {…}}".to_owned())
+            }
+        }
+    }
+
+    fn sort(&mut self, found: Vec<(Named, Value)>) -> Result<Entries, String> {
         let (mut good, mut bad) = Entries::default();
-        for (at, entry) in found.into_iter().enumerate() {
-            match Draft::from_list(&entry) {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for ((key, draft), entry) in found {
+            match draft {
                 Ok(draft) => {
-                    if entry.as_object().is_some_and(|it| it.len() > 2) || draft.kind == "STDIO" {
-                        self.longer.insert(draft.name.clone(), entry);
+                    let name = &draft.name;
+                    if let Some(first) = seen.insert(name.clone(), key.clone()) {
+                        let why = "rename or remove one";
+                        return Err(format!("{first} and {key} are both named {name:?}; {why}"));
+                    }
+                    let says_more = entry.as_object().is_some_and(|it| it.len() > 2);
+                    if says_more || draft.kind == "STDIO" || self.clients.is_some() {
+                        self.longer.insert(name.clone(), (key, entry));
                     }
                     good.push(draft);
                 }
                 Err(why) => {
-                    bad.push((format!("entry {}", at + 1), why));
-                    self.refused.push(entry);
+                    bad.push((key.clone(), why));
+                    let name = None;
+                    self.refused.push(Refused { name, key, entry });
                 }
             }
         }
-        (good, bad)
+        Ok((good, bad))
     }
 
     /// An entry that was read but cannot be registered; it stays in the file.
     pub(super) fn refuse(&mut self, draft: &Draft) {
-        let entry = self.longer.remove(&draft.name);
-        self.refused
-            .push(entry.unwrap_or_else(|| json!({"name": draft.name, "url": draft.config["url"]})));
+        let name = &draft.name;
+        let (key, entry) = self.longer.remove(name).unwrap_or_else(|| {
+            let entry = json!({"name": name, "url": draft.config["url"]});
+            (name.clone(), entry)
+        });
+        let name = Some(name.clone());
+        self.refused.push(Refused { name, key, entry });
     }
 
-    /// Writes the file anew: whole, or not at all.
+    /// Writes the file anew, in the form that it had: whole, or not at all.
     pub(super) fn save<'a>(
         &self,
         servers: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> io::Result<()> {
+        if !self.writes {
+            return Ok(());
+        }
+        let has_url = |entry: &Value, url: &str| entry["url"] == url || entry["serverUrl"] == url;
         let entry = |(name, url): (&str, Option<&str>)| match (self.longer.get(name), url) {
-            (Some(longer), url) if url.is_none_or(|url| longer["url"] == url) => {
-                Some(longer.clone())
+            (Some((key, longer)), url) if url.is_none_or(|url| has_url(longer, url)) => {
+                Some((key.clone(), longer.clone()))
             }
-            (_, Some(url)) => Some(json!({"name": name, "url": url})),
+            (_, Some(url)) => Some((name.to_owned(), self.short(name, url))),
             _ => None,
         };
-        let entries: Vec<Value> = servers
-            .filter_map(entry)
-            .chain(self.refused.iter().cloned())
-            .collect();
-        let text = serde_json::to_string_pretty(&entries).map_err(io::Error::other)?;
+        let servers: Vec<(&str, Option<&str>)> = servers.collect();
+        let is_registered = |name: &str| servers.iter().any(|it| it.0 == name);
+        let refused = self.refused.iter();
+        let refused = refused.filter(|it| !it.name.as_deref().is_some_and(is_registered));
+        let refused = refused.map(|it| (it.key.clone(), it.entry.clone()));
+        let entries = servers.iter().copied().filter_map(entry).chain(refused);
+        let file: Value = match &self.clients {
+            None => entries.map(|(_, entry)| entry).collect(),
+            Some(rest) => {
+                let mut file = rest.clone();
+                file.insert(CLIENTS.to_owned(), entries.collect());
+                Value::Object(file)
+            }
+        };
+        let text = serde_json::to_string_pretty(&file).map_err(io::Error::other)?;
         write(&self.path, &format!("{text}\n"))
+    }
+
+    /// An entry that says no more than it must.
+    fn short(&self, name: &str, url: &str) -> Value {
+        if self.clients.is_some() {
+            json!({"url": url})
+        } else {
+            json!({"name": name, "url": url})
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! A server as the store keeps it.
 
 use super::{
-    server::{Invalid, Origin, Server, ServerName, Transport, invalid},
+    server::{Invalid, Origin, Server, ServerName, invalid},
+    transport::Transport,
     trust::Trust,
 };
-use crate::store::{ServerRow, is_sealed};
+use crate::{
+    mcp::Version,
+    store::{ServerRow, is_sealed},
+};
 
 /// What is written.
 pub(super) fn row(server: &Server) -> ServerRow {
@@ -19,6 +23,7 @@ pub(super) fn row(server: &Server) -> ServerRow {
         enabled: server.enabled,
         origin: server.origin.as_str().to_owned(),
         trust: server.trust.as_str().to_owned(),
+        protocol_version: server.required_version.map(|it| it.as_str().to_owned()),
         created_at: server.created_at,
         updated_at: server.updated_at,
     }
@@ -41,6 +46,7 @@ pub(super) fn read(row: ServerRow) -> Result<Server, Invalid> {
         enabled: row.enabled,
         origin: Origin::parse(&row.origin),
         trust: Trust::read(&row.trust).unwrap_or_default(),
+        required_version: row.protocol_version.as_deref().and_then(Version::parse),
         created_at: row.created_at,
         updated_at: row.updated_at,
     })

@@ -1,12 +1,14 @@
 //! A server as it is registered: checked once, here.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use thiserror::Error;
 
-use super::{command, trust::Trust};
-use crate::{config::Secret, outbound::Policy};
+use super::{command::ProgramRules, transport::Transport, trust::Trust};
+use crate::{mcp::Version, outbound::Policy};
+
+pub(super) use crate::config::MASK;
 
 /// A registered server.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +31,8 @@ pub struct Server {
     pub origin: Origin,
     /// Whether it may change its tools.
     pub trust: Trust,
+    /// The only protocol version that is spoken with it; any, if absent.
+    pub required_version: Option<Version>,
     /// Epoch milliseconds.
     pub created_at: i64,
     /// Epoch milliseconds.
@@ -38,39 +42,6 @@ pub struct Server {
 /// The name of a server: lower case letters, digits, `-` and `_`, at most 63.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerName(Arc<str>);
-
-/// How a server is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// A child process.
-    Stdio(Program),
-    /// HTTP+SSE of 2024-11-05.
-    Sse(Remote),
-    /// Streamable HTTP.
-    Http(Remote),
-}
-
-/// What to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// A program of the search path, or an absolute path.
-    pub command: String,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Variables it gets besides a few harmless ones of ours.
-    pub env: BTreeMap<String, Secret>,
-    /// Where it starts.
-    pub cwd: Option<String>,
-}
-
-/// Where to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// The endpoint.
-    pub url: String,
-    /// Sent with every request.
-    pub headers: BTreeMap<String, Secret>,
-}
 
 /// Who registered a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +71,8 @@ pub struct Invalid {
 pub struct Rules {
     /// `mcp.security.allowed-server-names`; empty allows every name.
     pub names: Vec<String>,
-    /// `mcp.security.allowed-commands`; empty allows every program but shells.
-    pub commands: Vec<String>,
+    /// Which programs may be started.
+    pub programs: ProgramRules,
     /// Whether requests may not say which program is started.
     pub programs_refused: bool,
     /// Which addresses may be reached.
@@ -137,9 +108,6 @@ const RESERVED: [&str; 26] = [
     "prototype",
     "localhost",
 ];
-
-/// What a secret is shown as; given back, it means "as it was".
-pub const MASK: &str = "***";
 
 pub(super) fn invalid(field: impl Into<String>, why: impl Into<String>) -> Invalid {
     Invalid {
@@ -210,7 +178,7 @@ impl Rules {
     ) -> Result<Transport, Invalid> {
         let transport = Transport::read(kind, config, before)?;
         match &transport {
-            Transport::Stdio(program) => command::check(program, &self.commands)?,
+            Transport::Stdio(program) => self.programs.check(program)?,
             Transport::Sse(remote) | Transport::Http(remote) => {
                 let judged = self.policy.judge(&remote.url);
                 judged.map_err(|why| invalid("config.url", why.to_string()))?;
@@ -218,85 +186,30 @@ impl Rules {
         }
         Ok(transport)
     }
-}
 
-impl Transport {
-    /// Reads what was judged before. Masked secrets are taken from `before`.
-    pub(super) fn read(kind: &str, config: &Value, before: Option<&Self>) -> Result<Self, Invalid> {
-        let members = config
-            .as_object()
-            .ok_or_else(|| invalid("config", "must be an object"))?;
-        let known: &[&str] = match kind {
-            "STDIO" => &["command", "args", "env", "cwd"],
-            "SSE" | "HTTP" => &["url", "headers"],
-            _ => {
-                return Err(invalid(
-                    "transportType",
-                    format!("{kind:?} is unknown; use STDIO, SSE or HTTP"),
-                ));
-            }
-        };
-        if let Some(unknown) = members.keys().find(|it| !known.contains(&it.as_str())) {
-            let why = format!("unknown for {kind}; known are {}", known.join(", "));
-            return Err(invalid(format!("config.{unknown}"), why));
-        }
-        Ok(match kind {
-            "STDIO" => Self::Stdio(program(members, before)?),
-            "SSE" => Self::Sse(remote(members, before)?),
-            _ => Self::Http(remote(members, before)?),
-        })
-    }
-
-    /// `STDIO`, `SSE` or `HTTP`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Stdio(_) => "STDIO",
-            Self::Sse(_) => "SSE",
-            Self::Http(_) => "HTTP",
+    /// Checks a registered server before it is connected: the settings may have
+    /// changed since it was registered. Addresses are judged when they are dialled.
+    pub(super) fn check_start(&self, server: &Server) -> Result<(), Invalid> {
+        self.name(server.name.as_str())?;
+        match &server.transport {
+            Transport::Stdio(program) => self.programs.check(program),
+            Transport::Sse(_) | Transport::Http(_) => Ok(()),
         }
     }
 
-    /// Where it is, if it is reached by an address.
-    pub fn url(&self) -> Option<&str> {
-        match self {
-            Self::Stdio(_) => None,
-            Self::Sse(remote) | Self::Http(remote) => Some(&remote.url),
+    /// The member of a description that has to be accepted before it is used.
+    pub(super) fn unaccepted(&self, transport: &Transport) -> Option<String> {
+        match transport {
+            Transport::Stdio(program) => self.programs.unaccepted(program),
+            Transport::Sse(_) | Transport::Http(_) => None,
         }
     }
 
-    /// The `config` of the document, with secrets as they are: for the store only.
-    pub fn revealed(&self) -> Value {
-        self.config(|secret| secret.reveal().to_owned())
-    }
-
-    /// The same with secrets masked.
-    pub fn shown(&self) -> Value {
-        self.config(|_| MASK.to_owned())
-    }
-
-    fn config(&self, text: impl Fn(&Secret) -> String) -> Value {
-        let map = |all: &BTreeMap<String, Secret>| -> Map<String, Value> {
-            all.iter()
-                .map(|(name, it)| (name.clone(), text(it).into()))
-                .collect()
-        };
-        match self {
-            Self::Stdio(it) => {
-                let mut config =
-                    json!({"command": it.command, "args": it.args, "env": map(&it.env)});
-                if let Some(cwd) = &it.cwd {
-                    config["cwd"] = cwd.as_str().into();
-                }
-                config
-            }
-            Self::Sse(it) | Self::Http(it) => json!({"url": it.url, "headers": map(&it.headers)}),
-        }
-    }
-
-    fn secrets(&self) -> Option<&BTreeMap<String, Secret>> {
-        match self {
-            Self::Stdio(it) => Some(&it.env),
-            Self::Sse(it) | Self::Http(it) => Some(&it.headers),
+    /// What a person should know of a server that may be started.
+    pub(super) fn warnings(&self, transport: &Transport) -> Vec<String> {
+        match transport {
+            Transport::Stdio(program) => self.programs.warnings(program),
+            Transport::Sse(_) | Transport::Http(_) => Vec::new(),
         }
     }
 }
@@ -335,98 +248,19 @@ impl fmt::Debug for ServerName {
     }
 }
 
-fn program(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Program, Invalid> {
-    let args = match members.get("args").unwrap_or(&Value::Null) {
-        Value::Null => Vec::new(),
-        Value::Array(items) => items
-            .iter()
-            .map(|it| plain(it, "config.args"))
-            .collect::<Result<_, _>>()?,
-        _ => return Err(invalid("config.args", "must be a list of texts")),
-    };
-    let program = Program {
-        command: required(members, "command")?,
-        args,
-        env: secrets(members, "env", before.and_then(Transport::secrets))?,
-        cwd: members
-            .get("cwd")
-            .filter(|it| !it.is_null())
-            .map(|it| plain(it, "config.cwd"))
-            .transpose()?,
-    };
-    Ok(program)
-}
-
-fn remote(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Remote, Invalid> {
-    let remote = Remote {
-        url: required(members, "url")?,
-        headers: secrets(members, "headers", before.and_then(Transport::secrets))?,
-    };
-    for (name, value) in &remote.headers {
-        let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
-            && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
-        let ours = [
-            "host",
-            "content-length",
-            "transfer-encoding",
-            "connection",
-            "accept",
-            "content-type",
-        ];
-        if !good || ours.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(invalid(
-                format!("config.headers.{name}"),
-                "is no header that can be set",
-            ));
-        }
-    }
-    Ok(remote)
-}
-
-fn required(members: &Map<String, Value>, name: &str) -> Result<String, Invalid> {
-    let field = format!("config.{name}");
-    let value = members
-        .get(name)
-        .ok_or_else(|| invalid(&field, "is missing"))?;
-    let text = plain(value, &field)?;
-    match text.trim().is_empty() {
-        true => Err(invalid(&field, "is empty")),
-        false => Ok(text),
-    }
-}
-
-fn plain(value: &Value, field: &str) -> Result<String, Invalid> {
-    match value.as_str() {
-        None => Err(invalid(field, "must be text")),
-        Some(text) if text.contains('\0') => Err(invalid(field, "has a NUL character")),
-        Some(text) => Ok(text.to_owned()),
-    }
-}
-
-fn secrets(
-    members: &Map<String, Value>,
-    name: &str,
-    before: Option<&BTreeMap<String, Secret>>,
-) -> Result<BTreeMap<String, Secret>, Invalid> {
-    let field = format!("config.{name}");
-    let given = match members.get(name).unwrap_or(&Value::Null) {
-        Value::Null => return Ok(BTreeMap::new()),
-        Value::Object(given) => given,
-        _ => return Err(invalid(field, "must be an object of texts")),
-    };
-    let read = |(key, value): (&String, &Value)| {
-        let text = plain(value, &format!("{field}.{key}"))?;
-        let kept = before.and_then(|it| it.get(key)).filter(|_| text == MASK);
-        Ok((
-            key.clone(),
-            kept.cloned().unwrap_or_else(|| Secret::from(text)),
-        ))
-    };
-    given.iter().map(read).collect()
+/// Reads the version that a server is held to.
+pub(super) fn required_version(name: &str) -> Result<Version, Invalid> {
+    Version::parse(name).ok_or_else(|| {
+        let known = Version::ALL.map(Version::as_str).join(", ");
+        let why = format!("is no version that maru speaks; use one of {known}");
+        invalid("requiredProtocolVersion", why)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! What everyone else holds of a connection: its state, and the way to ask.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -12,6 +12,7 @@ use super::{
     lifecycle::State,
     log::{Entry, Log, now},
     open::Live,
+    programs::{ProgramSlot, ProgramView},
     server::ServerName,
 };
 use crate::{
@@ -45,6 +46,8 @@ pub struct Status {
     pub withheld: Arc<[Withheld]>,
     /// When its state last changed, in milliseconds since 1970.
     pub changed_at: u64,
+    /// Attempts of our own to connect it again since it was lost.
+    pub attempts: u32,
     /// When it is tried again, if it is.
     pub next_attempt_at: Option<u64>,
 }
@@ -57,12 +60,15 @@ pub(super) struct Shared {
     pub(super) status: watch::Sender<Status>,
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) log: Arc<Log>,
+    pub(super) program: ProgramSlot,
 }
 
 #[derive(Debug)]
 pub(super) enum Command {
     /// Connect; tells how it went.
     Connect(oneshot::Sender<()>),
+    /// The same because of a call, unless lost servers stay lost.
+    ConnectOnDemand(oneshot::Sender<()>),
     Disconnect(oneshot::Sender<()>),
     Enable,
     Disable(oneshot::Sender<()>),
@@ -85,6 +91,18 @@ impl Handle {
         self.shared.log.lines()
     }
 
+    /// Leaves a line in the server's log.
+    pub(super) fn note(&self, text: &str) {
+        self.shared.log.event(text);
+    }
+
+    /// The program that runs for the server, if one does.
+    pub fn program(&self) -> Option<ProgramView> {
+        let slot = self.shared.program.lock();
+        let slot = slot.unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|it| it.view())
+    }
+
     /// Messages to and from it, oldest first.
     pub fn messages(&self) -> Vec<Entry> {
         self.shared.log.messages()
@@ -93,6 +111,20 @@ impl Handle {
     /// Connects, unless it is connected; waits for how that goes.
     pub async fn connect(&self) -> bool {
         self.shared.connect().await
+    }
+
+    /// Connects for a call; false where lost servers are not connected again.
+    pub(super) async fn connect_on_demand(&self) -> bool {
+        self.shared.connect_on_demand().await
+    }
+
+    /// Switches the server on or off.
+    pub(super) async fn set_enabled(&self, enabled: bool) {
+        if enabled {
+            self.enable().await;
+        } else {
+            self.disable().await;
+        }
     }
 
     /// Asks for a connection without waiting for it.
@@ -141,6 +173,7 @@ impl Status {
             tools: Arc::default(),
             withheld: Arc::default(),
             changed_at: now(),
+            attempts: 0,
             next_attempt_at: None,
         }
     }
@@ -157,6 +190,11 @@ impl Shared {
 
     async fn connect(&self) -> bool {
         self.tell(Command::Connect).await;
+        self.status.borrow().state == State::Connected
+    }
+
+    async fn connect_on_demand(&self) -> bool {
+        self.tell(Command::ConnectOnDemand).await;
         self.status.borrow().state == State::Connected
     }
 
@@ -230,7 +268,7 @@ impl Shared {
             return Ok(live);
         }
         // Commands are taken in order, so the report was heard before this.
-        self.connect().await;
+        self.connect_on_demand().await;
         self.live().ok_or_else(|| {
             let status = self.status.borrow();
             let cause = status

@@ -17,13 +17,17 @@ use super::{
     open::Means,
 };
 use crate::{
-    mcp::{Event, Reader},
+    mcp::{Event, IgnoredLines, Reader},
     outbound::{Client, Reply, Request, Target},
     queue,
+    tasks::WorkSlice,
 };
 
 /// A server sends a sign of life more often than this, or is gone.
 const SILENCE: Duration = Duration::from_secs(600);
+
+/// Bytes of the stream that are looked at before other tasks go on.
+const PIECE: usize = 16 << 10;
 
 /// Opens the stream and learns where to post.
 pub(super) async fn open(
@@ -76,35 +80,68 @@ pub(super) async fn open(
 
 /// Reads events until the stream ends or nobody needs it.
 async fn read(mut reply: Reply, channel: Arc<Channel>, found: oneshot::Sender<String>) {
-    let mut found = Some(found);
-    let mut reader = Reader::default();
-    let mut events: Vec<Event> = Vec::new();
+    let mut events = EventStream {
+        reader: Reader::default(),
+        found: Some(found),
+        slice: WorkSlice::default(),
+    };
     let why = loop {
         let chunk = tokio::select! {
             chunk = time::timeout(SILENCE, reply.chunk()) => chunk,
-            () = channel.closing.cancelled() => break "the connection was closed",
-            () = channel.lost.cancelled() => break "the connection was lost",
+            () = channel.closing.cancelled() => break lost("the connection was closed"),
+            () = channel.lost.cancelled() => break lost("the connection was lost"),
         };
         let Ok(Some(Ok(bytes))) = chunk else {
-            break "the server ended its event stream";
+            break lost("the server ended its event stream");
         };
-        if !reader.feed(&bytes, &mut events) {
-            break "the server sent an event of more than 16 MiB";
-        }
-        for event in events.drain(..) {
-            match event.name.as_str() {
-                "endpoint" => {
-                    if let Some(found) = found.take() {
-                        // Whoever opens may have stopped waiting.
-                        let _ = found.send(event.data);
-                    }
-                }
-                _ if event.data.is_empty() => (),
-                _message => channel.take(event.data.as_bytes()),
-            }
+        if let Err(why) = events.take(&bytes, &channel).await {
+            break why;
         }
     };
-    channel.lose(Error::Lost(why.to_owned()));
+    channel.lose(why);
+}
+
+fn lost(why: &str) -> Error {
+    Error::Lost(why.to_owned())
+}
+
+/// The events of a server as they arrive.
+struct EventStream {
+    reader: Reader,
+    /// Is told where to post.
+    found: Option<oneshot::Sender<String>>,
+    slice: WorkSlice,
+}
+
+impl EventStream {
+    /// Takes the events that `bytes` completes, in pieces: other tasks go on between.
+    async fn take(&mut self, bytes: &[u8], channel: &Channel) -> Result<(), Error> {
+        let mut events = Vec::new();
+        for piece in bytes.chunks(PIECE) {
+            let ignored = self.reader.feed(piece, &mut events)?;
+            channel.take_ignored(ignored)?;
+            self.slice.spend(piece.len()).await;
+            for event in events.drain(..) {
+                self.take_event(event, channel)?;
+                self.slice.spend(0).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, event: Event, channel: &Channel) -> Result<(), Error> {
+        if event.name == "endpoint" {
+            if let Some(found) = self.found.take() {
+                // Whoever opens may have stopped waiting.
+                let _ = found.send(event.data);
+            }
+            return Ok(());
+        }
+        if event.data.is_empty() {
+            return channel.take_ignored(IgnoredLines { lines: 1, bytes: 0 });
+        }
+        channel.take(event.data.as_bytes())
+    }
 }
 
 struct Poster {

@@ -1,7 +1,7 @@
 //! A server that is a child process: one message a line.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -16,16 +16,21 @@ use tokio::{
 
 use super::{
     Error,
+    budget::TrafficBudget,
     channel::Channel,
+    command::{can_run, find_program},
     log::Log,
     news::News,
     open::Means,
-    server::{MASK, Program},
+    programs::{Launch, ProgramGuard, RunningProgram},
+    server::MASK,
+    transport::Program,
 };
 use crate::{
-    config::Secret,
+    config::{Secret, hidden_of_arguments},
     mcp::{Line, Lines},
     queue,
+    tasks::WorkSlice,
 };
 
 /// How long a program gets to end by itself, and again after it was told to.
@@ -58,14 +63,19 @@ pub(super) fn open(
     means: &Means,
     news: Arc<News>,
 ) -> Result<Arc<Channel>, Error> {
-    let mut child = spawn(program, means)?;
+    let (mut child, guard) = spawn(program, means)?;
     let tasks = &means.tasks;
     let (out, outgoing) = queue::channel();
     let channel = Channel::new(out, news, means);
     let complaints = Complaints::default();
     if let Some(stderr) = child.stderr.take() {
+        let keeper = StderrKeeper {
+            complaints: Arc::clone(&complaints),
+            log: Arc::clone(&means.log),
+            budget: TrafficBudget::new(means.traffic_rate),
+        };
         let (keeping, closed) = (
-            keep_complaints(stderr, Arc::clone(&complaints), Arc::clone(&means.log)),
+            keeper.keep(stderr, Arc::clone(&channel)),
             channel.closed.clone(),
         );
         // A child of the program may hold its end of the pipe for ever.
@@ -81,10 +91,13 @@ pub(super) fn open(
         tasks.spawn(writer);
     }
     let (trace, watched) = (means.traces.leave(), Arc::clone(&channel));
-    let secrets: Vec<Secret> = program.env.values().cloned().collect();
+    let mut secrets: Vec<Secret> = program.env.values().cloned().collect();
+    let hidden = hidden_of_arguments(&program.args).into_iter();
+    secrets.extend(hidden.map(Secret::from));
     tasks.spawn(async move {
-        watch(child, watched, (complaints, secrets)).await;
-        drop(trace);
+        watch(child, watched, (complaints, secrets), &guard.program).await;
+        guard.end_rest().await;
+        drop((guard, trace));
     });
     Ok(channel)
 }
@@ -100,14 +113,17 @@ pub(super) fn passed_on(all: impl IntoIterator<Item = (String, String)>) -> Envi
 }
 
 /// Starts the program, by the warden if there is one.
-fn spawn(program: &Program, means: &Means) -> Result<Child, Error> {
+fn spawn(program: &Program, means: &Means) -> Result<(Child, ProgramGuard), Error> {
     let found = find(program, &means.environment)?;
+    let group = means.warden.as_ref().and_then(|_| means.programs.group());
     let mut command = match &means.warden {
         None => Command::new(&found),
         Some(warden) => {
             let mut command = Command::new(warden);
             let hub = std::process::id().to_string();
-            command.arg0("maru").args(["child", &hub, "--"]).arg(&found);
+            command.arg0("maru").args(["child", &hub]);
+            command.args(means.programs.warden_arguments(group.as_ref()));
+            command.arg("--").arg(&found);
             command
         }
     };
@@ -129,7 +145,13 @@ fn spawn(program: &Program, means: &Means) -> Result<Child, Error> {
     if let Some(directory) = &program.cwd {
         command.current_dir(directory);
     }
-    command.spawn().map_err(|error| {
+    let launch = Launch {
+        command: &mut command,
+        group,
+        has_warden: means.warden.is_some(),
+        slot: Arc::clone(&means.program),
+    };
+    means.programs.start(launch).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "not found".to_owned(),
             kind => kind.to_string(),
@@ -140,16 +162,8 @@ fn spawn(program: &Program, means: &Means) -> Result<Child, Error> {
 
 /// The program's own path: what is started later is what was found now.
 fn find(program: &Program, environment: &Environment) -> Result<PathBuf, Error> {
-    let name = Path::new(&program.command);
     let path = environment.iter().find(|(name, _)| name == "PATH");
-    let folders = path.map_or("", |(_, value)| value.as_str()).split(':');
-    let found = match name.is_absolute() {
-        true => Some(name.to_owned()).filter(|it| it.exists()),
-        false => folders
-            .filter(|it| it.starts_with('/'))
-            .map(|it| Path::new(it).join(name))
-            .find(|it| can_run(it)),
-    };
+    let found = find_program(&program.command, path.map_or("", |(_, value)| value));
     let refused = |why: &str| Error::Refused(format!("cannot start {}: {why}", program.command));
     match found {
         None => Err(refused("not found")),
@@ -158,24 +172,19 @@ fn find(program: &Program, environment: &Environment) -> Result<PathBuf, Error> 
     }
 }
 
-fn can_run(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.metadata()
-        .is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-}
-
 /// Reads messages until the program closes its output.
 async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
     let mut lines = Lines::default();
     let mut found = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     let mut first = true;
+    let mut slice = WorkSlice::default();
     loop {
         let count = tokio::select! {
             count = stdout.read(&mut buffer) => count.unwrap_or(0),
             () = channel.closed.cancelled() => return,
         };
-        if count == 0 {
+        if count == 0 || channel.lost.is_cancelled() {
             break;
         }
         let mut chunk = &buffer[..count];
@@ -184,15 +193,20 @@ async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
         }
         lines.feed(chunk, &mut found);
         for line in found.drain(..) {
-            match line {
-                Line::Whole(bytes) => channel.take(&bytes),
+            let (taken, bytes) = match line {
+                Line::Whole(bytes) => (channel.take(&bytes), bytes.len()),
                 Line::TooLong => {
-                    return channel.lose(Error::Garbage(
-                        "the program wrote a line of more than 16 MiB".to_owned(),
-                    ));
+                    let why = "the program wrote a line of more than 16 MiB";
+                    (Err(Error::Garbage(why.to_owned())), 0)
                 }
+            };
+            if let Err(why) = taken {
+                return channel.lose(why);
             }
+            slice.spend(bytes).await;
         }
+        // Blank lines are no lines, but cost reading.
+        slice.spend(count).await;
     }
     // The exit code says more; it comes within a moment if the program ended.
     if time::timeout(Duration::from_millis(500), channel.lost.cancelled())
@@ -220,35 +234,56 @@ async fn write(mut stdin: ChildStdin, mut outgoing: queue::Receiver, channel: Ar
     }
 }
 
-/// Keeps the last words of the program; they are shown when it fails.
-async fn keep_complaints(
-    mut stderr: impl AsyncRead + Unpin,
+/// Keeps what a program wrote to stderr last; it is shown when the program fails.
+struct StderrKeeper {
     complaints: Complaints,
     log: Arc<Log>,
-) {
-    let mut buffer = [0; 4096];
-    let mut line = Vec::new();
-    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&buffer[..count]);
+    budget: TrafficBudget,
+}
+
+impl StderrKeeper {
+    async fn keep(self, mut stderr: impl AsyncRead + Unpin, channel: Arc<Channel>) {
+        let mut buffer = [0; 4096];
+        let mut line = Vec::new();
+        let mut slice = WorkSlice::default();
+        while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+            let chunk = &buffer[..count];
+            self.remember(chunk);
+            let lines = log_lines(chunk, &mut line, &self.log);
+            if let Err(why) = self.budget.spend(lines, count) {
+                // The program blocks on its pipe from here on, until it is ended.
+                return channel.lose(why);
+            }
+            slice.spend(count + lines * 64).await;
+        }
+        log_line(&mut line, &self.log);
+    }
+
+    fn remember(&self, chunk: &[u8]) {
+        let mut kept = self
+            .complaints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(chunk);
         let over = kept.len().saturating_sub(COMPLAINTS);
         kept.drain(..over);
-        drop(kept);
-        log_lines(&buffer[..count], &mut line, &log);
     }
-    log_line(&mut line, &log);
 }
 
 /// Whole lines of `chunk` go to the log; the rest stays in `line`. Of a line that
 /// does not end only the beginning is looked at: a program may write without end.
-fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) {
+/// Tells how many lines ended.
+fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) -> usize {
+    let mut lines = 0;
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
         let room = LONGEST_LINE - line.len();
         line.extend_from_slice(&piece[..room.min(piece.len())]);
         if piece.ends_with(b"\n") {
             log_line(line, log);
+            lines += 1;
         }
     }
+    lines
 }
 
 fn log_line(line: &mut Vec<u8>, log: &Log) {
@@ -265,10 +300,12 @@ async fn watch(
     mut child: Child,
     channel: Arc<Channel>,
     (complaints, secrets): (Complaints, Vec<Secret>),
+    program: &RunningProgram,
 ) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
+        () = program.ended.cancelled() => None,
         () = channel.closing.cancelled() => None,
         () = channel.lost.cancelled() => None,
     };
@@ -276,14 +313,27 @@ async fn watch(
         Some(status) => {
             // What it said last may still be in the pipe.
             time::sleep(Duration::from_millis(20)).await;
-            channel.lose(cause(status, &complaints, &secrets));
+            channel.lose(
+                bound_passed(program).unwrap_or_else(|| cause(status, &complaints, &secrets)),
+            );
         }
-        None => end(&mut child, group).await,
+        None => {
+            if let Some(why) = bound_passed(program) {
+                channel.lose(why);
+            }
+            end(&mut child, group).await;
+        }
     }
     // Children of the child go with it.
     signal(group, Signal::KILL);
     channel.lose(Error::Lost("the program was stopped".to_owned()));
     channel.closed.cancel();
+}
+
+/// Why the program was ended, if it was for a bound.
+fn bound_passed(program: &RunningProgram) -> Option<Error> {
+    let how = program.cause()?;
+    Some(Error::Ended { how, said: None })
 }
 
 /// Its input is closed; then it is told to end, and then made to.

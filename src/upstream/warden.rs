@@ -4,22 +4,31 @@
 //! program's group.
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     fs::{self, File},
+    future::pending,
     io,
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, getppid, getrlimit, kill_process,
-    set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
+    Pid, Resource, Rlimit, Signal, WaitOptions, getppid, getrlimit, prlimit, set_child_subreaper,
+    set_parent_process_death_signal, setrlimit, wait,
 };
 use tokio::{
     process::{Child, Command},
     runtime,
     signal::unix::{SignalKind, signal},
-    time,
+    time::{self, Instant},
+};
+
+use super::{
+    cgroup,
+    processes::{Process, children, descendants, signal as signal_process},
+    programs::TASKS_PER_PROCESS,
 };
 
 /// Told to end, the program gets this long; the hub waits a little longer.
@@ -33,19 +42,53 @@ const FILES: u64 = 4096;
 const NOT_STARTED: u8 = 127;
 const BY_SIGNAL: u8 = 128;
 
+/// A program may be wrong about its memory by so much before the kernel refuses
+/// it: address space is cheaper than memory, and threads reserve some.
+const DATA_FACTOR: u64 = 2;
+const DATA_SLACK: u64 = 512 << 20;
+/// Programs run after the hub where both want the processor.
+const NICENESS: i32 = 5;
+/// How often a program with a bound of processor time is looked at, and how long
+/// it rests at most.
+const CPU_PERIOD: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// What a program may use, with everything that it starts.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Bounds {
+    /// The cgroup to run in
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
+    /// Bytes of memory
+    #[arg(long)]
+    memory: Option<u64>,
+    /// Processes
+    #[arg(long)]
+    processes: Option<u32>,
+    /// Percent of one core
+    #[arg(long)]
+    cpu_percent: Option<u32>,
+}
+
+/// Makes orphans below this process its children.
+pub fn adopt_orphans() {
+    // Where it cannot be set, they go to the system's first process.
+    let _ = set_child_subreaper(Some(rustix::process::getpid()));
+}
+
 /// Runs `command` for the hub with this process id, and ends with it.
-pub fn run(hub: u32, command: &[OsString]) -> io::Result<u8> {
+pub fn run(hub: u32, bounds: &Bounds, command: &[OsString]) -> io::Result<u8> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(supervise(hub, command))
+    runtime.block_on(supervise(hub, bounds, command))
 }
 
-async fn supervise(hub: u32, command: &[OsString]) -> io::Result<u8> {
+async fn supervise(hub: u32, bounds: &Bounds, command: &[OsString]) -> io::Result<u8> {
     // Heard before they can come.
     let mut hub_gone = signal(SignalKind::hangup())?;
     let mut told = signal(SignalKind::terminate())?;
-    confine()?;
+    confine(bounds)?;
     let is_hub = |it: Pid| u32::try_from(it.as_raw_nonzero().get()) == Ok(hub);
     if !getppid().is_some_and(is_hub) {
         return Ok(NOT_STARTED);
@@ -53,25 +96,107 @@ async fn supervise(hub: u32, command: &[OsString]) -> io::Result<u8> {
     let Some(mut child) = start(command) else {
         return Ok(NOT_STARTED);
     };
+    bound(&child, bounds);
     let_go()?;
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
         _ = hub_gone.recv() => None,
-        _ = told.recv() => time::timeout(PATIENCE, child.wait()).await.ok().and_then(Result::ok),
+        _ = told.recv() => {
+            // One that rests for its processor time could not end by itself.
+            signal_all(Signal::CONT);
+            time::timeout(PATIENCE, child.wait()).await.ok().and_then(Result::ok)
+        }
+        never = slow_down(bounds.cpu_percent) => match never {},
     };
     sweep().await;
     Ok(ended.map_or(BY_SIGNAL + 9, code))
 }
 
 /// Takes away what a program does not need. It is inherited.
-fn confine() -> io::Result<()> {
+fn confine(bounds: &Bounds) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::HUP))?;
     // Orphans of the program become our children.
     set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
     // Secrets are in its memory.
     limit(Resource::Core, 0)?;
-    limit(Resource::Nofile, FILES)
+    limit(Resource::Nofile, FILES)?;
+    if let Some(group) = &bounds.cgroup {
+        // Without it the hub watches all the same.
+        let _ = cgroup::enter(group);
+    }
+    // A system that forbids it keeps the program as it is.
+    let _ = rustix::process::nice(NICENESS);
+    Ok(())
+}
+
+/// Bounds that the program gets once it is there: with them, the allocator of this
+/// process could not reserve its addresses.
+fn bound(program: &Child, bounds: &Bounds) {
+    let Some(id) = program.id().and_then(|it| Pid::from_raw(it.cast_signed())) else {
+        return;
+    };
+    let set = |resource: Resource, most: u64| {
+        let most = Some(most);
+        let limits = Rlimit {
+            current: most,
+            maximum: most,
+        };
+        // It may have ended already; and the hub watches all the same.
+        let _ = prlimit(Some(id), resource, limits);
+    };
+    if let Some(bytes) = bounds.memory {
+        let most = bytes.saturating_mul(DATA_FACTOR);
+        set(Resource::Data, most.saturating_add(DATA_SLACK));
+    }
+    if let Some(processes) = bounds.processes {
+        // The kernel counts all threads of the user; the hub counts exactly.
+        let most = u64::from(processes) * TASKS_PER_PROCESS;
+        set(Resource::Nproc, tasks_of_user() + most);
+    }
+}
+
+/// Threads of all processes that belong to our user.
+fn tasks_of_user() -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::getuid().as_raw();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ours = entries.filter(|it| it.metadata().is_ok_and(|it| it.uid() == user));
+    let threads = ours.map(|it| fs::read_dir(it.path().join("task")).map_or(0, Iterator::count));
+    threads.map(|it| it as u64).sum()
+}
+
+/// Stops the program for a while whenever it has used more than its share. For
+/// systems without a cgroup, where the kernel would do that.
+async fn slow_down(percent: Option<u32>) -> Infallible {
+    let Some(percent) = percent else {
+        return pending().await;
+    };
+    let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
+    let share = f64::from(percent) / 100.0;
+    let seconds = |ticks: u64| Duration::from_millis(ticks * 1000 / ticks_a_second).as_secs_f64();
+    let used = || -> u64 { below().iter().map(|it| it.cpu_ticks).sum() };
+    let (mut before, mut looked, mut debt) = (used(), Instant::now(), 0.0_f64);
+    loop {
+        time::sleep(CPU_PERIOD).await;
+        let now = used();
+        debt += seconds(now.saturating_sub(before)) - share * looked.elapsed().as_secs_f64();
+        debt = debt.max(0.0);
+        (before, looked) = (now, Instant::now());
+        if debt > 0.0 {
+            signal_all(Signal::STOP);
+            time::sleep(Duration::from_secs_f64(debt / share).min(LONGEST_REST)).await;
+            signal_all(Signal::CONT);
+        }
+    }
+}
+
+fn below() -> Vec<Process> {
+    descendants(std::process::id())
+}
+
+fn signal_all(told: Signal) {
+    below().iter().for_each(|it| signal_process(it.id, told));
 }
 
 fn limit(resource: Resource, most: u64) -> io::Result<()> {
@@ -106,29 +231,16 @@ fn let_go() -> io::Result<()> {
 /// Kills everything that is left, until nothing is.
 async fn sweep() {
     for _ in 0..LOOKS {
-        let left = children();
+        let left = children("self");
         if left.is_empty() {
             return;
         }
         for child in left {
-            // It may have ended in the meantime.
-            let _ = kill_process(child, Signal::KILL);
+            signal_process(child, Signal::KILL);
         }
         time::sleep(AGAIN).await;
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
-}
-
-fn children() -> Vec<Pid> {
-    let threads = fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
-    let all = lists.collect::<Vec<_>>().join(" ");
-    all.split_ascii_whitespace()
-        .filter_map(|it| Pid::from_raw(it.parse().ok()?))
-        .collect()
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -248,8 +248,14 @@ fn broken_data_is_refused_and_kept() {
 
     fs::remove_file(&data).unwrap();
     fs::create_dir(&data).unwrap();
+    let private = |path: &Path, mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    private(&data, 0o700);
     let garbage = "not a database ".repeat(100);
     fs::write(data.join("maru.db"), &garbage).unwrap();
+    private(&data.join("maru.db"), 0o600);
     refuses(
         &maru(directory.path(), &["serve"]),
         &["cannot use the store", "maru.db", "nothing was changed"],

@@ -66,7 +66,7 @@ async fn next(stream: &mut Reply, kind: &str) -> (String, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
     let hub = TestHub::start().await;
-    let code = json!({"code": hub.running.console_code.reveal()});
+    let code = json!({"code": hub.running.console_code().reveal()});
     let cookie = cookie(&hub, code.clone()).await;
     let again = post(&hub, "/api/session", &code).send().await;
     assert_eq!(again.status, 403);
@@ -166,7 +166,7 @@ async fn events_begin_with_a_snapshot_and_go_on_where_they_stopped() {
         "{snapshot}"
     );
     let (server, url) = FixtureServer::start("http").await;
-    let body = json!({"name": "new", "transportType": "HTTP", "config": {"url": url}});
+    let body = json!({"name": "new", "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
     hub.admin("POST", "/api/mcp/servers", body).await;
     loop {
         let (_, shown) = next(&mut stream, "server").await;

@@ -2,6 +2,7 @@
 //! and nothing of a server that is gone stays behind.
 
 mod bench;
+mod bounds;
 mod children;
 mod evil;
 mod floods;

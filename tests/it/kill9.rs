@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::faults::free_port;
 
-const TOKEN: &str = "kill9-test-token";
+const TOKEN: &str = "kill9-test-token-0123456789";
 
 /// What was acknowledged is there after the next start, and what was removed is not.
 #[tokio::test]

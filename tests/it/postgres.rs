@@ -6,7 +6,10 @@ use std::{
     os::unix::fs::chown,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,7 @@ pub(crate) const PASSWORD: &str = "hush-hush";
 const USER: &str = "maru";
 
 pub(crate) struct Cluster {
-    server: Child,
+    server: Mutex<Child>,
     pub(crate) port: u16,
     pub(crate) directory: tempfile::TempDir,
     databases: AtomicUsize,
@@ -38,32 +41,39 @@ impl Cluster {
             .args(["--encoding=UTF8", "--locale=C", "--no-sync"]);
         output(&mut initdb);
         let port = free_port();
-        let log = place.join("log");
-        let server = as_postgres("postgres", place)
-            .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
-            .arg(place)
-            .args(["-p", &port.to_string()])
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
         let cluster = Self {
-            server,
+            server: Mutex::new(serve(place, port)),
             port,
             directory,
             databases: AtomicUsize::new(0),
         };
+        cluster.serving().await;
+        cluster
+    }
+
+    async fn serving(&self) {
         for _attempt in 0..400 {
-            if cluster
-                .psql("postgres", "SELECT 1")
-                .status()
-                .unwrap()
-                .success()
-            {
-                return cluster;
+            let asked = self.psql("postgres", "SELECT 1").status();
+            if asked.unwrap().success() {
+                return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("no server: {}", fs::read_to_string(&log).unwrap());
+        let log = fs::read_to_string(self.directory.path().join("log"));
+        panic!("no server: {}", log.unwrap());
+    }
+
+    /// Ends the server and every connection to it; its data stays.
+    pub(crate) fn stop(&self) {
+        let mut server = self.server.lock().unwrap();
+        signal(&server, "-INT");
+        server.wait().unwrap();
+    }
+
+    /// Serves again, on the same data and port.
+    pub(crate) async fn start_again(&self) {
+        *self.server.lock().unwrap() = serve(self.directory.path(), self.port);
+        self.serving().await;
     }
 
     /// The name of a new database.
@@ -97,13 +107,28 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         // Unlike a kill, this also ends its children and frees what they share.
-        let pid = self.server.id().to_string();
-        let told = Command::new("kill").args(["-QUIT", &pid]).status();
-        if !told.is_ok_and(|it| it.success()) {
-            let _ = self.server.kill();
+        let server = self.server.get_mut().unwrap();
+        if !signal(server, "-QUIT") {
+            let _ = server.kill();
         }
-        let _ = self.server.wait();
+        let _ = server.wait();
     }
+}
+
+fn signal(server: &Child, name: &str) -> bool {
+    let pid = server.id().to_string();
+    let told = Command::new("kill").args([name, &pid]).status();
+    told.is_ok_and(|it| it.success())
+}
+
+fn serve(place: &Path, port: u16) -> Child {
+    as_postgres("postgres", place)
+        .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
+        .arg(place)
+        .args(["-p", &port.to_string()])
+        .stderr(File::create(place.join("log")).unwrap())
+        .spawn()
+        .unwrap()
 }
 
 /// A program that works on the cluster in `place`; it ends with the test, and

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -64,7 +65,8 @@ impl Served {
                     return;
                 }
             }
-            panic!("it did not start");
+            let log = fs::read_to_string(directory.join("log")).unwrap();
+            panic!("it did not start: {log}");
         })
         .await;
         Self {
@@ -118,6 +120,7 @@ async fn unreadable_file_is_refused_and_kept() {
     for file in files {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("mcp.json");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         fs::copy(&file, &place).unwrap();
         let output = within(hub(directory.path()).output()).await.unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
@@ -210,5 +213,178 @@ async fn good_file_is_taken() {
             _ => assert_eq!(names, ["search", "tts"]),
         }
         assert_eq!(read(directory.path()).len(), names.len());
+    }
+}
+
+fn write(directory: &Path, file: &str, text: &str) {
+    fs::write(directory.join(file), text).unwrap();
+}
+
+/// What a hub that does not start says.
+async fn complaint(directory: &Path) -> String {
+    let output = within(hub(directory).stderr(Stdio::piped()).output()).await;
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn two_entries_of_one_name_are_an_error_that_names_both() {
+    let url = "http://127.0.0.1:9/mcp";
+    let list = json!([{"name": "one", "url": url}, {"name": "two", "url": url}, {"name": "one", "url": url}]);
+    let clients = json!({"mcpServers": {"My Server": {"url": url}, "my-server": {"url": url}}});
+    for (file, first, second) in [
+        (list.to_string(), "entry 1", "entry 3"),
+        (clients.to_string(), "My Server", "my-server"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), "mcp.json", &file);
+        let said = complaint(directory.path()).await;
+        assert!(said.contains(&format!("{first} and {second}")), "{said}");
+        let kept = fs::read_to_string(directory.path().join("mcp.json"));
+        assert_eq!(kept.unwrap(), file);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let yaml = format!(
+        "mcp: {{servers: [{{name: x, url: '{url}'}}, {{name: y, url: '{url}'}}, {{name: x, url: '{url}'}}]}}"
+    );
+    write(directory.path(), "maru.yaml", &yaml);
+    let said = complaint(directory.path()).await;
+    assert!(said.contains("mcp.servers.0 and mcp.servers.2"), "{said}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let hub = Served::start(directory.path()).await;
+    let imported = hub.ask("POST", "/api/mcp/import", clients).await;
+    let all = imported["servers"].as_array().unwrap();
+    assert_eq!(all.len(), 2);
+    for it in all {
+        let why = it["error"].as_str().unwrap();
+        assert!(
+            why.contains("My Server") && why.contains("my-server"),
+            "{why}"
+        );
+    }
+    assert_eq!(hub.names().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn file_of_a_desktop_client_is_read_and_keeps_its_form() {
+    let directory = tempfile::tempdir().unwrap();
+    let remote = json!({"type": "sse", "url": "http://127.0.0.1:9/events", "disabled": true});
+    let bad = json!({"url": "http://127.0.0.1:9/", "command": "x"});
+    let file = json!({"theme": "dark", "mcpServers": {"My Remote": remote, "bad": bad}});
+    write(directory.path(), "mcp.json", &file.to_string());
+    let hub = Served::start(directory.path()).await;
+    assert_eq!(hub.names().await, ["my-remote"]);
+    let other = json!({"name": "other", "url": "http://127.0.0.1:9/mcp"});
+    hub.ask("POST", "/mcp/add", other).await;
+    let text = fs::read_to_string(directory.path().join("mcp.json")).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    let other = json!({"url": "http://127.0.0.1:9/mcp"});
+    let expected =
+        json!({"theme": "dark", "mcpServers": {"My Remote": remote, "bad": bad, "other": other}});
+    assert_eq!(now, expected);
+    hub.ask("DELETE", "/mcp/remove", json!({"name": "my-remote"}))
+        .await;
+    let text = fs::read_to_string(directory.path().join("mcp.json")).unwrap();
+    let now: Value = serde_json::from_str(&text).unwrap();
+    let expected = json!({"theme": "dark", "mcpServers": {"bad": bad, "other": other}});
+    assert_eq!(now, expected);
+}
+
+#[tokio::test]
+async fn removed_server_does_not_come_back_from_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = "http://127.0.0.1:9/mcp";
+    write(
+        directory.path(),
+        "maru.yaml",
+        &format!(
+            "mcp: {{servers: [{{name: seeded, transport: http, url: '{url}', auto-connect: false}}]}}"
+        ),
+    );
+    let listed = json!([{"name": "listed", "url": url}]).to_string();
+    write(directory.path(), "mcp.json", &listed);
+    let hub = Served::start(directory.path()).await;
+    assert_eq!(hub.names().await, ["listed", "seeded"]);
+    for name in ["listed", "seeded"] {
+        hub.ask("DELETE", "/mcp/remove", json!({"name": name}))
+            .await;
+    }
+    hub.stop().await;
+
+    write(directory.path(), "mcp.json", &listed);
+    let hub = Served::start(directory.path()).await;
+    assert_eq!(hub.names().await, [""; 0]);
+    // The file is not ours to empty.
+    assert_eq!(
+        read(directory.path()),
+        [json!({"name": "listed", "url": url})]
+    );
+    for name in ["listed", "seeded"] {
+        hub.ask("POST", "/mcp/add", json!({"name": name, "url": url}))
+            .await;
+    }
+    let log = hub.stop().await;
+    for name in ["listed", "seeded"] {
+        assert!(log.contains(&format!("server {name} was removed")), "{log}");
+    }
+
+    let hub = Served::start(directory.path()).await;
+    assert_eq!(hub.names().await, ["listed", "seeded"]);
+}
+
+#[tokio::test]
+async fn settings_under_the_prefix_of_the_document_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let yaml = "
+arc:
+  reactor:
+    mcp:
+      servers:
+        - {name: '', url: 'http://127.0.0.1:9/sse'}
+        - {name: seeded, url: 'http://127.0.0.1:9/mcp', transport: http}
+      reconnection: {initial-delay-ms: 10, multiplier: 1.0}
+arc.reactor.mcp.reconnection.max-attempts: 2
+";
+    write(directory.path(), "maru.yaml", yaml);
+    let hub = Served::start(directory.path()).await;
+    assert_eq!(hub.names().await, ["seeded"]);
+    let seen = within(async {
+        loop {
+            let seen = hub.ask("GET", "/api/mcp/servers/seeded", Value::Null).await;
+            if seen["attempts"] == 2 && seen["status"] == "FAILED" {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(seen["nextAttemptAt"], Value::Null);
+    let log = hub.stop().await;
+    for line in [
+        "mcp.servers.0 is skipped: it has no name",
+        "server seeded: attempt 1 of 2 follows in",
+        "server seeded: attempt 2 of 2 follows in",
+        "gave up on server seeded after 2 attempts",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+
+    for (yaml, expected) in [
+        ("arc: {reaktor: {mcp: {}}}", "arc.reactor"),
+        (
+            "arc: {reactor: {mcp: {connect-timeout-ms: 500}}}\nmcp: {connect-timeout-ms: 600}",
+            "a second time",
+        ),
+        (
+            "listen: 127.0.0.1:0\narc:\n  reactor:\n    mcp:\n      servars: []",
+            "maru.yaml:5: mcp.servars",
+        ),
+    ] {
+        write(directory.path(), "maru.yaml", yaml);
+        let said = complaint(directory.path()).await;
+        assert!(said.contains(expected), "{said}");
     }
 }

@@ -113,9 +113,9 @@ mcp:
     })
     .await;
     let route = "/api/mcp/servers";
-    let http = json!({"name": "http", "transportType": "HTTP", "config": {"url": "http://127.0.0.1:9/", "headers": {"X-Key": CANARIES[3]}}});
+    let http = json!({"name": "http", "autoConnect": true, "transportType": "HTTP", "config": {"url": "http://127.0.0.1:9/", "headers": {"X-Key": CANARIES[3]}}});
     let script = hub.folder.path().join("telltale.py").display().to_string();
-    let stdio = json!({"name": "stdio", "transportType": "STDIO", "config": {"command": *PYTHON, "args": [script], "env": {"API_KEY": CANARIES[4]}}});
+    let stdio = json!({"name": "stdio", "autoConnect": true, "transportType": "STDIO", "config": {"command": *PYTHON, "args": [script], "env": {"API_KEY": CANARIES[4]}}});
     let mut shown = String::new();
     for body in [http, stdio] {
         shown += &hub.admin("POST", route, Some(body)).await;
@@ -186,6 +186,7 @@ async fn plain_configurations_are_sealed_at_start() {
         enabled: true,
         origin: "api".to_owned(),
         trust: "pin".to_owned(),
+        protocol_version: None,
         created_at: 1,
         updated_at: 1,
     };
@@ -219,4 +220,238 @@ async fn plain_configurations_are_sealed_at_start() {
         .await
         .unwrap();
     assert_eq!(again.servers().await.unwrap(), [row]);
+}
+
+/// Each stands where nobody but the people who wrote it there expects a secret.
+const LOOSE: [&str; 8] = [
+    "loose-query-5ecret",
+    "loose-option-5ecret",
+    "loose-equals-5ecret",
+    "loose-header-5ecret",
+    "loose-userinfo-5ecret",
+    "loose-dsn-5ecret",
+    "bG9vc2U6NWVjcmV0LXBhc3N3b3Jk",
+    "AKIALOOSE5ECRETCLOUD",
+];
+
+fn without_loose(place: &str, shown: &str) {
+    for secret in LOOSE {
+        assert!(
+            !shown.contains(secret),
+            "{secret} is in {place}: {shown:.4000}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_in_addresses_arguments_and_texts_are_masked() {
+    let hub = Hub::start(|_| "mcp: {reconnection: {enabled: false}}".to_owned()).await;
+    let at = hub.folder.path();
+    fs::write(
+        at.join("argv.py"),
+        "import sys\nsys.exit('used ' + sys.argv[2])\n",
+    )
+    .unwrap();
+    let script = at.join("argv.py").display().to_string();
+    let url = format!("http://127.0.0.1:9/mcp?api_key={}&n=1", LOOSE[0]);
+    let args = json!([
+        script,
+        "--api-key",
+        LOOSE[1],
+        format!("--token={}", LOOSE[2]),
+        "--header",
+        format!("X-Api-Key: {}", LOOSE[3])
+    ]);
+    let server = |name: &str, kind: &str, config: Value| {
+        Some(json!({"name": name, "autoConnect": true, "transportType": kind, "config": config}))
+    };
+    let route = "/api/mcp/servers";
+    let user_info = format!("http://user:{}@127.0.0.1:9/mcp", LOOSE[4]);
+    let mut shown = String::new();
+    for body in [
+        server("remote", "HTTP", json!({"url": url})),
+        server(
+            "program",
+            "STDIO",
+            json!({"command": *PYTHON, "args": args}),
+        ),
+        server("refused", "HTTP", json!({"url": user_info})),
+    ] {
+        shown += &hub.admin("POST", route, body).await;
+    }
+    let added = json!({"name": "added", "url": url});
+    shown += &hub.admin("POST", "/mcp/add", Some(added)).await;
+    let text = format!(
+        "postgres://u:{}@db/x, Authorization: Basic {}, {}",
+        LOOSE[5], LOOSE[6], LOOSE[7]
+    );
+    let call = json!({"arguments": {"query": text}});
+    shown += &hub
+        .admin("POST", "/api/tools/search_docs/call", Some(call))
+        .await;
+    let calls = hub.admin("GET", "/api/calls", None).await;
+    let calls: Value = serde_json::from_str(&calls).unwrap();
+    let all = calls.as_array().or(calls["calls"].as_array()).unwrap();
+    let call = format!("/api/calls/{}", all[0]["id"].to_string().trim_matches('"'));
+    for path in [
+        route,
+        "/api/mcp/servers/remote",
+        "/api/mcp/servers/program",
+        "/api/mcp/servers/program/log",
+        "/api/mcp/servers/remote/log",
+        "/mcp/list",
+        "/api/calls",
+        &call,
+        "/api/audit",
+        "/metrics",
+    ] {
+        shown += &hub.admin("GET", path, None).await;
+    }
+    assert!(
+        shown.contains("used --api-key") || shown.contains("used ***"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("api_key=***&n=1") && shown.contains("--token=***"),
+        "{shown}"
+    );
+    without_loose("answers", &shown);
+    without_loose("the log", &fs::read_to_string(at.join("log")).unwrap());
+    let listed = Command::new(MARU)
+        .args(["servers", "show", "program", "--data-dir"])
+        .arg(at.join("data"))
+        .current_dir(at)
+        .output()
+        .unwrap();
+    assert!(listed.status.success());
+    without_loose(
+        "maru servers show",
+        &String::from_utf8_lossy(&listed.stdout),
+    );
+
+    // What is shown can be given back; the form of the console has it all.
+    let form = async |name: &str| -> Value {
+        let path = format!("{route}/{name}");
+        let ask = Ask::new(&hub.address, "GET", &path)
+            .header("x-maru-console", "1")
+            .header("authorization", &format!("Bearer {}", hub.token));
+        ask.send().await.json().await["config"].take()
+    };
+    for name in ["remote", "program"] {
+        let before = form(name).await;
+        let path = format!("{route}/{name}");
+        let masked: Value = serde_json::from_str(&hub.admin("GET", &path, None).await).unwrap();
+        assert_ne!(masked["config"], before);
+        let back = json!({"config": masked["config"], "description": "given back"});
+        hub.admin("PUT", &path, Some(back)).await;
+        assert_eq!(form(name).await, before);
+    }
+    assert_eq!(form("remote").await["url"], url);
+    let half = json!({"config": {"url": "http://127.0.0.1:9/other?api_key=***"}});
+    let refused = hub
+        .admin("PUT", "/api/mcp/servers/remote", Some(half))
+        .await;
+    assert!(refused.contains("write the secret itself"), "{refused}");
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_others_may_read_are_taken_from_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let config = || maru::config::Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: data.clone(),
+        ..maru::config::Config::default()
+    };
+    crate::hub::TestHub::open(config())
+        .await
+        .running
+        .stop()
+        .await;
+    let private = [
+        ("", 0o700),
+        ("maru.db", 0o600),
+        ("index.db", 0o600),
+        ("admin-token", 0o600),
+    ];
+    for (name, expected) in private {
+        assert_eq!(mode(&data.join(name)), expected, "{name}");
+    }
+    for (name, wide) in [
+        ("maru.db", 0o644),
+        ("index.db", 0o664),
+        ("admin-token", 0o640),
+        ("", 0o755),
+    ] {
+        set_mode(&data.join(name), wide);
+    }
+    let token = fs::read_to_string(data.join("admin-token")).unwrap();
+    crate::hub::TestHub::open(config())
+        .await
+        .running
+        .stop()
+        .await;
+    for (name, expected) in private {
+        assert_eq!(mode(&data.join(name)), expected, "{name}");
+    }
+    assert_eq!(fs::read_to_string(data.join("admin-token")).unwrap(), token);
+
+    let serve = || {
+        let output = Command::new(MARU)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(&data)
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for weak in ["admin", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"] {
+        fs::write(data.join("admin-token"), weak).unwrap();
+        let said = serve();
+        assert!(said.contains("could be guessed"), "{said}");
+    }
+    fs::remove_file(data.join("admin-token")).unwrap();
+    set_mode(&data, 0o777);
+    let said = serve();
+    assert!(said.contains("chmod 700"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_in_memory_leaves_nothing_behind() {
+    use crate::hub::TestHub;
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("new/data");
+    let in_memory = |config: &mut maru::config::Config| {
+        config.data_dir.clone_from(&data);
+        config.store_url = Some(maru::config::Secret::from("memory".to_owned()));
+    };
+    let hub = TestHub::with(in_memory).await;
+    assert!(hub.tool_names().await.contains("search_docs"));
+    let added = json!({"name": "tts", "url": "http://127.0.0.1:9/sse"});
+    assert_eq!(hub.admin("POST", "/mcp/add", added).await.status, 200);
+    hub.running.stop().await;
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+
+    // What was there stays, but not what a hub that was killed had no time to remove.
+    fs::create_dir_all(data.join("unkept-999999999-0")).unwrap();
+    set_mode(&data, 0o700);
+    let token = "a token that somebody chose 1234567890";
+    fs::write(data.join("admin-token"), token).unwrap();
+    let hub = TestHub::with(in_memory).await;
+    assert_eq!(hub.running.admin.reveal(), token);
+    hub.running.stop().await;
+    let left: Vec<_> = fs::read_dir(&data).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_to_string(data.join("admin-token")).unwrap(), token);
 }

@@ -11,7 +11,7 @@ use crate::{
     fixture_server::{FixtureServer, program},
     hub::{TestHub, call},
     postgres::Cluster,
-    wire::Ask,
+    wire::{Ask, within},
 };
 
 const ROUTE: &str = "/api/mcp/servers";
@@ -19,7 +19,7 @@ const ROUTE: &str = "/api/mcp/servers";
 fn stdio(name: &str) -> Value {
     let config =
         json!({"command": program(), "args": ["stdio"], "env": {"API_KEY": "s3cret-canary"}});
-    json!({"name": name, "transportType": "STDIO", "config": config, "description": "a fixture"})
+    json!({"name": name, "autoConnect": true, "transportType": "STDIO", "config": config, "description": "a fixture"})
 }
 
 /// A server is registered, shown, changed, closed, connected and removed.
@@ -204,7 +204,7 @@ async fn wrong_registrations_name_the_field() {
             "config.url",
         ),
         (
-            json!({"name": "a", "transportType": "STDIO", "config": {"command": "/bin/sh"}}),
+            json!({"name": "a", "transportType": "STDIO", "config": {"command": "./sh"}}),
             "config.command",
         ),
         (
@@ -307,6 +307,7 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
         version: None,
         auto_connect: false,
         trust: None,
+        protocol_version: None,
     };
     let hub =
         TestHub::with(|config| config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")]).await;
@@ -454,5 +455,161 @@ async fn server_that_is_down_is_connected_by_a_call() {
         answered["result"]["content"][0]["type"], "text",
         "{answered}"
     );
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registration_that_says_nothing_else_is_not_connected() {
+    let hub = TestHub::start().await;
+    let config = json!({"command": program(), "args": ["stdio"]});
+    let body = json!({"name": "quiet", "transportType": "STDIO", "config": config});
+    let made = hub.admin("POST", ROUTE, body).await;
+    assert_eq!(made.status, 201);
+    let made = made.json().await;
+    assert_eq!(
+        (&made["autoConnect"], &made["version"], &made["status"]),
+        (&json!(false), &json!("1.0.0"), &json!("PENDING"))
+    );
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_server_tells_when_it_is_tried_next() {
+    let hub = TestHub::start().await;
+    let body = json!({"name": "gone", "autoConnect": true, "transportType": "HTTP", "config": {"url": "http://127.0.0.1:9/mcp"}});
+    let made = hub.admin("POST", ROUTE, body).await.json().await;
+    assert_eq!(
+        (&made["status"], &made["attempts"]),
+        (&json!("FAILED"), &json!(0))
+    );
+    assert!(made["nextAttemptAt"].as_i64() > made["createdAt"].as_i64());
+    let log = hub
+        .admin("GET", "/api/mcp/servers/gone/log", Value::Null)
+        .await
+        .text()
+        .await;
+    assert!(log.contains("attempt 1 of 5 follows in"), "{log}");
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_does_not_reconnect_where_reconnecting_is_off() {
+    let hub = TestHub::with(|config| config.mcp.reconnection.enabled = false).await;
+    let (server, url) = FixtureServer::start("http").await;
+    let address = url.split('/').nth(2).unwrap().to_owned();
+    let body =
+        json!({"name": "up", "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
+    let made = hub.admin("POST", ROUTE, body).await.json().await;
+    assert_eq!(made["status"], "CONNECTED");
+    let session = hub.session("2025-06-18", json!({})).await;
+    let ask = async || {
+        let echo = call(1, "up__test_simple_text", json!({}));
+        let answer = hub.ask(&session, &echo).send().await.answer().await;
+        answer["result"]["isError"] != true
+    };
+    assert!(ask().await);
+    let one = format!("{ROUTE}/up");
+    let shown = async || hub.admin("GET", &one, Value::Null).await.json().await;
+    drop(server);
+    within(async {
+        // A call whose connection breaks says nothing yet about the server.
+        while shown().await["status"] == "CONNECTED" {
+            ask().await;
+        }
+    })
+    .await;
+    let (_server, _) = FixtureServer::start_at("http", &address).await;
+    assert!(!ask().await);
+    let shown = shown().await;
+    assert_eq!(
+        (&shown["status"], &shown["nextAttemptAt"]),
+        (&json!("FAILED"), &Value::Null)
+    );
+    let connect = format!("{one}/connect");
+    let connected = hub.admin("POST", &connect, Value::Null);
+    assert_eq!(connected.await.json().await["status"], "CONNECTED");
+    assert!(ask().await);
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_is_held_to_a_protocol_version() {
+    let hub = TestHub::start().await;
+    let (_modern, url) = FixtureServer::start("http").await;
+    let (_legacy, old) = FixtureServer::start("http-legacy").await;
+    let body = |name: &str, url: &str, version: &str| {
+        json!({"name": name, "autoConnect": true, "transportType": "HTTP", "config": {"url": url},
+            "requiredProtocolVersion": version})
+    };
+    for (name, version) in [("held", "2025-06-18"), ("newest", "2026-07-28")] {
+        let made = hub.admin("POST", ROUTE, body(name, &url, version)).await;
+        assert_eq!(made.json().await["status"], "CONNECTED");
+        let one = format!("{ROUTE}/{name}");
+        let shown = hub.admin("GET", &one, Value::Null).await.json().await;
+        assert_eq!(shown["protocolVersion"], version);
+        assert_eq!(shown["requiredProtocolVersion"], version);
+    }
+    let made = hub
+        .admin("POST", ROUTE, body("old", &old, "2026-07-28"))
+        .await;
+    let made = made.json().await;
+    assert_eq!(made["status"], "FAILED");
+    let cause = made["cause"].as_str().unwrap();
+    assert!(
+        cause.contains("held to protocol version 2026-07-28"),
+        "{cause}"
+    );
+    // Another version, or none: the connection is made anew.
+    let free = json!({"requiredProtocolVersion": null});
+    let freed = hub.admin("PUT", &format!("{ROUTE}/held"), free).await;
+    assert_eq!(freed.json().await["protocolVersion"], "2026-07-28");
+    let wrong = hub
+        .admin("POST", ROUTE, body("wrong", &url, "2020-01-01"))
+        .await;
+    assert_eq!(wrong.status, 400);
+    assert_eq!(wrong.json().await["field"], "requiredProtocolVersion");
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exposed_hub_uses_servers_of_its_machine_that_the_settings_name() {
+    let (_one, by_host) = FixtureServer::start("http").await;
+    let (_two, by_seed) = FixtureServer::start("http").await;
+    let (_three, unnamed) = FixtureServer::start("http").await;
+    let authority = by_host.split('/').nth(2).unwrap().to_owned();
+    let hub = TestHub::with(|config| {
+        config.behind_tls_proxy = true;
+        config.outbound.allowed_hosts = vec![authority];
+        config.mcp.servers = vec![McpServer {
+            name: "seeded".to_owned(),
+            transport: "http".to_owned(),
+            url: Some(by_seed),
+            headers: BTreeMap::default(),
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::default(),
+            cwd: None,
+            description: None,
+            version: None,
+            auto_connect: true,
+            trust: None,
+            protocol_version: None,
+        }];
+    })
+    .await;
+    hub.running.servers().settled().await;
+    let shown = hub
+        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(shown["status"], "CONNECTED");
+    let body = |name: &str, url: &str| json!({"name": name, "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
+    let named = hub.admin("POST", ROUTE, body("named", &by_host)).await;
+    assert_eq!(named.json().await["status"], "CONNECTED");
+    let refused = hub.admin("POST", ROUTE, body("unnamed", &unnamed)).await;
+    assert_eq!(refused.status, 400);
+    let why = refused.text().await;
+    assert!(why.contains("outbound.allowed_hosts"), "{why}");
     hub.running.stop().await;
 }

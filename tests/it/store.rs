@@ -119,6 +119,7 @@ fn server(name: &str) -> ServerRow {
         enabled: true,
         origin: "api".to_owned(),
         trust: "pin".to_owned(),
+        protocol_version: None,
         created_at: TIME,
         updated_at: TIME,
     }

@@ -39,8 +39,7 @@ impl Fixture {
         let at = |name: &str| fixture.folder().join(name).display().to_string();
         let config =
             json!({"command": *PYTHON, "args": [at("server.py"), at("text"), at("names")]});
-        let body =
-            json!({"name": "fx", "transportType": "STDIO", "config": config, "trust": trust});
+        let body = json!({"name": "fx", "autoConnect": true, "transportType": "STDIO", "config": config, "trust": trust});
         let made = fixture.admin("POST", "/api/mcp/servers", body).await;
         assert_eq!(made["status"], "CONNECTED", "{made}");
         fixture

@@ -28,6 +28,9 @@ impl TestHub {
             version: None,
             auto_connect: true,
             trust: None,
+            accept_warnings: false,
+            required_version: None,
+            enabled: None,
         };
         let registered = self.running.servers().register(&draft, Origin::Api).await;
         registered.unwrap()

@@ -118,7 +118,7 @@ impl Reply {
             while self.events.is_empty() {
                 let frame = self.body.frame().await?.ok()?;
                 if let Ok(data) = frame.into_data() {
-                    assert!(self.reader.feed(&data, &mut self.events));
+                    self.reader.feed(&data, &mut self.events).unwrap();
                 }
             }
             Some(self.events.remove(0))

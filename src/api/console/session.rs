@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{Hub, body::Json, servers::error};
 use crate::{
-    access::{Principal, Role, SIGNED_IN, Token},
+    access::{CODE_LIFETIME, Principal, Role, SIGNED_IN, Token},
     downstream::http::reply,
     tool::Scope,
 };
@@ -31,7 +31,7 @@ pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, Json(body): Jso
     let (token, why) = match (body["code"].as_str(), body["token"].as_str()) {
         (Some(code), None) => (
             hub.sessions.redeem(&Token::from(code.trim())),
-            "this link was used already, or the hub was restarted since; print a new one with: maru console",
+            "this link was used already, is older than ten minutes, or the hub was restarted since; print a new one with: maru console",
         ),
         (None, Some(token)) => (
             Some(Token::from(token.trim()).hash()),
@@ -62,7 +62,7 @@ pub(in crate::api) async fn sign_in(State(hub): State<Arc<Hub>>, Json(body): Jso
         Err(why) => {
             tracing::error!("a browser could not be signed in: {why}");
             let why = "the store did not keep the session";
-            error(StatusCode::INTERNAL_SERVER_ERROR, why, None)
+            error(StatusCode::SERVICE_UNAVAILABLE, why, None)
         }
     }
 }
@@ -73,6 +73,8 @@ pub(in crate::api) async fn end(State(hub): State<Arc<Hub>>, request: Request) -
         && let Err(why) = hub.sessions.close(&secret).await
     {
         tracing::error!("a browser could not be signed out: {why}");
+        let why = "the store did not end the session; you are still signed in";
+        return error(StatusCode::SERVICE_UNAVAILABLE, why, None);
     }
     with_cookie(&hub, reply::empty(StatusCode::NO_CONTENT), "", 0)
 }
@@ -83,7 +85,12 @@ pub(in crate::api) async fn new_link(State(hub): State<Arc<Hub>>, request: Reque
     match token {
         Some(hash) => {
             let code = hub.sessions.code(hash);
-            let link = json!({"path": format!("/#code={}", code.reveal())});
+            let scheme = if hub.is_encrypted { "https" } else { "http" };
+            let link = json!({
+                "path": format!("/#code={}", code.reveal()),
+                "scheme": scheme,
+                "expiresInSeconds": CODE_LIFETIME.as_secs(),
+            });
             reply::json(StatusCode::OK, link.to_string())
         }
         None => error(StatusCode::FORBIDDEN, "only a token can be signed in", None),
@@ -109,7 +116,9 @@ fn cookie_name(hub: &Hub) -> String {
 
 fn with_cookie(hub: &Hub, mut response: Response, value: &str, seconds: u64) -> Response {
     let name = cookie_name(hub);
-    let line = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+    let secure = if hub.is_encrypted { "; Secure" } else { "" };
+    let line =
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     if let Ok(line) = HeaderValue::from_str(&line) {
         response.headers_mut().insert(header::SET_COOKIE, line);
     }

@@ -102,7 +102,7 @@ where
 {
     let refused = |(status, why): (StatusCode, String)| error::refuse(status, &why);
     check_headers(headers).map_err(|(status, why)| error::refuse(status, why))?;
-    let bytes = body::take(body, hub.max_body_bytes)
+    let bytes = body::take(body, hub.max_body_bytes())
         .await
         .map_err(refused)?;
     let bad = |why: &str| {
@@ -124,14 +124,14 @@ fn choose_mode(
     model: &str,
 ) -> Result<ClientMode, Bad> {
     let Some(header) = headers.get(&MODE) else {
-        let by_caller = hub.chat.client_modes.get(principal.name()).copied();
-        let by_model = hub.models.client_mode(model);
+        let by_caller = hub.chat().client_modes.get(principal.name()).copied();
+        let by_model = hub.models.current().client_mode(model);
         return Ok(by_model.or(by_caller).unwrap_or_default());
     };
     match header.as_bytes() {
         b"openai" => Ok(ClientMode::Openai),
         b"xml" => Ok(ClientMode::Xml),
-        b"shell" if hub.chat.allow_shell => Ok(ClientMode::Shell),
+        b"shell" if hub.chat().allow_shell => Ok(ClientMode::Shell),
         b"shell" => Err(Bad::new(
             MODE.as_str(),
             "the mode shell is not allowed; see chat.allow_shell in the settings",
@@ -163,7 +163,8 @@ fn own_tools(hub: &Hub, principal: &Principal) -> Vec<Tool> {
 
 async fn in_one(hub: &Hub, request: ChatRequest, mode: ClientMode) -> Response {
     let model = request.model.clone();
-    let stream = hub.models.ask(request, &Wanted::whole(LIMIT)).await;
+    let models = hub.models.current();
+    let stream = models.ask(request, &Wanted::whole(LIMIT)).await;
     let place = stream.as_ref().map_or(0, Stream::place);
     let answer = match stream {
         Ok(stream) => stream.whole().await,
@@ -184,7 +185,7 @@ async fn streamed(hub: &Arc<Hub>, asked: Asked, mode: ClientMode) -> Response {
     let mut place = wanted.place.subscribe();
     let hub = Arc::clone(hub);
     let mut opening: Opening =
-        Box::pin(async move { hub.models.ask(asked.request, &wanted).await });
+        Box::pin(async move { hub.models.current().ask(asked.request, &wanted).await });
     let opened = match within(QUIET, &mut opening).await {
         Some(opened) => opened,
         // Behind others: the status can wait no longer.

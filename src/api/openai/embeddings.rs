@@ -61,7 +61,7 @@ pub(in super::super) async fn create(State(hub): State<Arc<Hub>>, request: Reque
 async fn read(hub: &Hub, request: Request) -> Result<Asked, Response> {
     let (parts, body) = request.into_parts();
     check_headers(&parts.headers).map_err(|(status, why)| error::refuse(status, why))?;
-    let bytes = body::take(body, hub.max_body_bytes).await;
+    let bytes = body::take(body, hub.max_body_bytes()).await;
     let bytes = bytes.map_err(|(status, why)| error::refuse(status, &why))?;
     let bad = |message: String| {
         error::bad(&Bad {

@@ -37,7 +37,7 @@ pub(in super::super) async fn show(
 
 /// Every model, and each once more with maru's tools.
 async fn known(hub: &Hub) -> Vec<Model> {
-    let mut models = hub.models.models().await;
+    let mut models = hub.models.current().models().await;
     let agents: Vec<Model> = models
         .iter()
         .map(|it| Model {
@@ -51,7 +51,7 @@ async fn known(hub: &Hub) -> Vec<Model> {
 
 /// `GET /api/models`: every entry of the settings, and its queue.
 pub(in super::super) async fn status(State(hub): State<Arc<Hub>>) -> Response {
-    let status = hub.models.status().into_iter();
+    let status = hub.models.current().status().into_iter();
     let shown =
         status.map(|it| json!({"name": it.name, "running": it.running, "waiting": it.waiting}));
     reply::json(StatusCode::OK, shown.collect::<Value>().to_string())

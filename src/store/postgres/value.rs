@@ -48,16 +48,21 @@ impl<'a> FromSql<'a> for Value {
     }
 
     fn accepts(kind: &Type) -> bool {
-        let known = [
-            Type::BOOL,
-            Type::INT8,
-            Type::TIMESTAMP,
-            Type::BYTEA,
-            Type::TEXT,
-            Type::VARCHAR,
-        ];
-        known.contains(kind)
+        is_known(kind)
     }
+}
+
+/// Whether a `Value` goes into the type and comes out of it.
+pub(super) fn is_known(kind: &Type) -> bool {
+    let known = [
+        Type::BOOL,
+        Type::INT8,
+        Type::TIMESTAMP,
+        Type::BYTEA,
+        Type::TEXT,
+        Type::VARCHAR,
+    ];
+    known.contains(kind)
 }
 
 fn microseconds(time: i64) -> Result<i64> {

@@ -3,17 +3,26 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::{
+    StatusCode,
+    body::Bytes,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
+};
 use serde_json::json;
-use tokio::{sync::mpsc, time};
+use tokio::time;
 
 use super::{Link, SESSION};
 use crate::{
     mcp::{Event, Id, Message, Reader, notification},
     outbound::Reply,
-    upstream::{Error, channel::UNREADABLE, link::Received},
+    tasks::WorkSlice,
+    upstream::{
+        Error, budget::TrafficBudget, channel::UNREADABLE, in_flight::CallGuard, link::Received,
+    },
 };
 
+/// Bytes of a stream that are looked at before other tasks go on.
+const PIECE: usize = 16 << 10;
 /// How often a stream that was cut is resumed.
 const RESUMED: usize = 5;
 
@@ -21,8 +30,8 @@ const RESUMED: usize = 5;
 #[derive(Debug)]
 pub(in crate::upstream) struct Call {
     own: Own,
-    /// Messages that come on another stream.
-    side: Option<Seated>,
+    /// Messages that come on another stream, if a client is behind the call.
+    pub(in crate::upstream) client: Option<CallGuard>,
 }
 
 /// What comes back on the request itself.
@@ -56,36 +65,14 @@ impl Pending {
     }
 }
 
-/// A place at the desk of the link.
-#[derive(Debug)]
-pub(super) struct Seated {
-    link: Arc<Link>,
-    id: i64,
-    messages: mpsc::Receiver<String>,
-}
-
-impl Seated {
-    pub(super) fn new(link: &Arc<Link>, id: i64, owner: &Arc<str>) -> Self {
-        let messages = link.desk.sit(id, owner);
-        Self {
-            link: Arc::clone(link),
-            id,
-            messages,
-        }
-    }
-}
-
-impl Drop for Seated {
-    fn drop(&mut self) {
-        self.link.desk.leave(self.id);
-    }
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Events {
     reader: Reader,
     read: Vec<Event>,
     ready: VecDeque<Event>,
+    /// What was received and not looked at yet.
+    rest: Bytes,
+    slice: WorkSlice,
     /// Where to resume.
     pub(super) last: Option<String>,
     /// How long to wait before that.
@@ -96,7 +83,7 @@ impl Call {
     pub(super) async fn new(
         pending: Pending,
         reply: Reply,
-        side: Option<Seated>,
+        client: Option<CallGuard>,
     ) -> Result<Self, Error> {
         let mut own = Own {
             pending,
@@ -106,7 +93,11 @@ impl Call {
         };
         let opened = own.open().await;
         own.pending.done |= opened.is_err();
-        opened.map(|()| Self { own, side })
+        if opened.is_err() {
+            // Its status is the answer.
+            client.iter().for_each(CallGuard::end);
+        }
+        opened.map(|()| Self { own, client })
     }
 
     /// The session that the server opened with this answer.
@@ -121,16 +112,21 @@ impl Call {
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(in crate::upstream) async fn next(&mut self) -> Result<Received, Error> {
-        match &mut self.side {
-            None => self.own.next().await,
-            Some(side) => tokio::select! {
-                biased;
-                Some(text) = side.messages.recv() => {
-                    self.own.pending.link.log.received(&text);
-                    Ok(Received::Message(text))
+        let Some(client) = &mut self.client else {
+            return self.own.next().await;
+        };
+        tokio::select! {
+            biased;
+            Some(text) = client.messages.recv() => {
+                self.own.pending.link.log.received(&text);
+                Ok(Received::Message(text))
+            }
+            next = self.own.next() => {
+                if matches!(&next, Ok(Received::Answer(_)) | Err(Error::Garbage(_))) {
+                    client.end();
                 }
-                next = self.own.next() => next,
-            },
+                next
+            }
         }
     }
 
@@ -151,7 +147,12 @@ impl Own {
         let is_json = kind.starts_with("application/json");
         let is_stream = kind.starts_with("text/event-stream");
         if !self.reply.status.is_success() {
-            let refused = self.pending.link.refusal(&self.reply);
+            let link = &self.pending.link;
+            let is_doubtful = self.reply.status == StatusCode::BAD_REQUEST;
+            if is_doubtful && Box::pin(link.is_session_unknown()).await {
+                return Err(Error::SessionOver);
+            }
+            let refused = link.refusal(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
             return match is_json && Box::pin(self.peek_error()).await {
                 true => Ok(()),
@@ -224,7 +225,9 @@ impl Own {
 
     async fn event(&mut self) -> Result<Option<Event>, Error> {
         let events = self.events.get_or_insert_default();
-        events.next(&mut self.reply).await
+        let link = &self.pending.link;
+        let next = events.next(&mut self.reply, &link.budget).await;
+        next.inspect_err(|why| link.lose(why.clone()))
     }
 
     /// A message; none if it answers somebody else.
@@ -235,13 +238,24 @@ impl Own {
             Message::Response(response) if response.id == Id::Number(self.pending.id) => {
                 Received::Answer(response.owned_outcome())
             }
-            Message::Response(_) => return Ok(None),
+            Message::Response(_) => {
+                self.spend(text)?;
+                return Ok(None);
+            }
             Message::Request(_) | Message::Notification { .. } => {
+                self.spend(text)?;
                 Received::Message(text.to_owned())
             }
         };
         self.pending.link.log.received(text);
         Ok(Some(received))
+    }
+
+    /// Counts a message that nobody asked for; one too many ends the connection.
+    fn spend(&self, text: &str) -> Result<(), Error> {
+        let link = &self.pending.link;
+        let spent = link.budget.spend_message(text.len());
+        spent.inspect_err(|why| link.lose(why.clone()))
     }
 
     /// Opens the stream again where it was cut.
@@ -272,7 +286,11 @@ impl Events {
     }
 
     /// The next event with data; `None` at the end of the stream. Cancel-safe.
-    pub(super) async fn next(&mut self, reply: &mut Reply) -> Result<Option<Event>, Error> {
+    pub(super) async fn next(
+        &mut self,
+        reply: &mut Reply,
+        budget: &TrafficBudget,
+    ) -> Result<Option<Event>, Error> {
         loop {
             while let Some(event) = self.ready.pop_front() {
                 if event.id.is_some() {
@@ -284,16 +302,21 @@ impl Events {
                 if !event.data.is_empty() {
                     return Ok(Some(event));
                 }
+                budget.spend(1, 0)?;
             }
-            let Some(Ok(bytes)) = reply.chunk().await else {
-                return Ok(None);
-            };
-            if !self.reader.feed(&bytes, &mut self.read) {
-                return Err(Error::Garbage(
-                    "the server sent an event of more than 16 MiB".to_owned(),
-                ));
+            if self.rest.is_empty() {
+                let Some(Ok(bytes)) = reply.chunk().await else {
+                    return Ok(None);
+                };
+                self.rest = bytes;
             }
+            // In pieces, because other tasks wait while one is looked at. The wait
+            // comes first, so that nothing is lost if it is not waited for.
+            self.slice.spend(PIECE.min(self.rest.len())).await;
+            let piece = self.rest.split_to(PIECE.min(self.rest.len()));
+            let ignored = self.reader.feed(&piece, &mut self.read)?;
             self.ready.extend(self.read.drain(..));
+            budget.spend(ignored.lines, ignored.bytes)?;
         }
     }
 }
@@ -310,6 +333,7 @@ impl Drop for Pending {
         }
         let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
         let text = notification("notifications/cancelled", &params);
-        self.link.send_soon(text);
+        // A server that takes nothing finds out by itself.
+        let _sent = self.link.send_soon(text);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     mcp::Message,
     upstream::{
         Error,
-        news::{answer_or_give, tell},
+        news::{Notification, answer_or_deliver, handle_notification},
     },
 };
 
@@ -41,14 +41,26 @@ async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
         match link.refusal(&reply) {
             Ok(()) if reply.status == StatusCode::OK => (),
             Err(over @ Error::SessionOver) => return Some(over),
+            Err(_)
+                if reply.status == StatusCode::BAD_REQUEST && link.is_session_unknown().await =>
+            {
+                return Some(Error::SessionOver);
+            }
             // It has no such stream.
             Ok(()) | Err(_) => return None,
         }
         drop(opening.take());
         events = Events::after(events.last);
-        while let Ok(Some(event)) = events.next(&mut reply).await {
+        loop {
+            let event = match events.next(&mut reply, &link.budget).await {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(why) => return Some(why),
+            };
             pause = FIRST_PAUSE;
-            hear(link, &event.data);
+            if let Err(why) = handle_event(link, &event.data) {
+                return Some(why);
+            }
         }
         time::sleep(
             events
@@ -61,19 +73,25 @@ async fn stream(link: &Arc<Link>, opening: DropGuard) -> Option<Error> {
     }
 }
 
-fn hear(link: &Arc<Link>, data: &str) {
-    let Ok((text, message)) = Message::take(data.as_bytes()) else {
-        return;
-    };
-    match message {
-        Ok(Message::Notification { method, params }) => {
-            tell(&link.desk, &link.news, &method, params, text);
-        }
-        Ok(Message::Request(request)) => {
-            if let Some(answer) = answer_or_give(&link.desk, &request, text) {
-                link.send_soon(answer);
+/// Takes an event; an error says that the server must be disconnected.
+fn handle_event(link: &Arc<Link>, data: &str) -> Result<(), Error> {
+    if let Ok((text, message)) = Message::take(data.as_bytes()) {
+        match message {
+            Ok(Message::Notification { method, params }) => {
+                let notification = Notification {
+                    method: &method,
+                    params,
+                    text,
+                };
+                handle_notification(&link.in_flight, &link.news, notification);
             }
+            Ok(Message::Request(request)) => {
+                if let Some(reply) = answer_or_deliver(&link.in_flight, &request, text) {
+                    link.reply(reply)?;
+                }
+            }
+            Ok(Message::Response(_)) | Err(_) => (),
         }
-        Ok(Message::Response(_)) | Err(_) => (),
     }
+    link.budget.spend_message(data.len())
 }

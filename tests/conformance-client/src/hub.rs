@@ -11,7 +11,7 @@ use maru::{
     outbound::Policy,
     store::Store,
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Inputs, Peer, Scope},
+    tool::{Answer, Caller, Catalog, Inputs, Peer, ResultSizes, Scope},
     upstream::{Draft, Manager, Origin, Rules, Settings, Start, State},
 };
 use serde_json::{Value, json};
@@ -42,7 +42,10 @@ enum Ask {
 impl Hub {
     pub(crate) async fn connect(url: &str, version: Version) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let catalog = Arc::new(Catalog::new(Duration::from_secs(20), 1 << 20));
+        let catalog = Arc::new(Catalog::new(
+            Duration::from_secs(20),
+            ResultSizes::of_bytes(1 << 20),
+        ));
         let tasks = Tasks::default();
         let policy = Policy {
             local: true,
@@ -65,6 +68,7 @@ impl Hub {
             max_servers: 1,
             seeds: Vec::new(),
             registry: &directory.path().join("mcp.json"),
+            writes_registry: true,
         })
         .await?;
         let draft = Draft {

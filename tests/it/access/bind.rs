@@ -1,22 +1,30 @@
 //! Serving more than this machine: encrypted, with tokens, and no programs.
 
-use std::{fs, path::Path, process::Command, sync::Arc};
+use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    client::conn::http1,
+};
 use hyper_util::rt::TokioIo;
 use maru::{config::Tls, tasks::Tasks};
 use serde_json::json;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::sleep};
 use tokio_rustls::{
     TlsConnector,
+    client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
         pki_types::{CertificateDer, ServerName, pem::PemObject as _},
     },
 };
 
-use crate::hub::TestHub;
+use crate::{
+    hub::TestHub,
+    wire::{Ask, within},
+};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
@@ -27,30 +35,34 @@ fn tls() -> Tls {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn encrypted_hub_answers_over_tls_only() {
-    let hub = TestHub::with(|config| config.tls = tls()).await;
+/// A connection to a hub that shows this certificate.
+async fn connect(hub: &TestHub, certificate: &str) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_file(format!("{FOLDER}/certificate.pem")).unwrap();
+    let certificate = CertificateDer::from_pem_file(format!("{FOLDER}/{certificate}")).unwrap();
     roots.add(certificate).unwrap();
     let config = ClientConfig::builder()
         .with_root_certificates(roots)
         .with_no_client_auth();
     let stream = TcpStream::connect(&hub.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await
-        .unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    within(connector.connect(name, stream)).await
+}
+
+async fn send(hub: &TestHub, request: Request<Full<Bytes>>) -> Response<Incoming> {
+    let stream = connect(hub, "certificate.pem").await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     Tasks::default().spawn(async move {
         let _ = connection.await;
     });
+    within(sender.send_request(request)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encrypted_hub_answers_over_tls_only() {
+    let hub = TestHub::with(|config| config.tls = tls()).await;
     let request = Request::get("/healthz").header("host", "localhost");
-    let reply = sender
-        .send_request(request.body(Full::<Bytes>::default()).unwrap())
-        .await
-        .unwrap();
+    let reply = send(&hub, request.body(Full::default()).unwrap()).await;
     assert_eq!(reply.status(), 200);
     let body = reply.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, r#"{"status":"ok"}"#);
@@ -74,6 +86,83 @@ async fn encrypted_hub_answers_over_tls_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn browsers_are_kept_on_encrypted_connections() {
+    let hub = TestHub::with(|config| {
+        config.tls = tls();
+        config.http.allowed_hosts = vec!["maru.example".to_owned()];
+    })
+    .await;
+    let token = json!({"token": hub.running.admin.reveal()}).to_string();
+    let sign_in = |host: &str| {
+        let request = Request::post("/api/session")
+            .header("host", host)
+            .header("content-type", "application/json");
+        request.body(Full::from(token.clone())).unwrap()
+    };
+    let reply = send(&hub, sign_in("maru.example")).await;
+    assert_eq!(reply.status(), 200);
+    let cookie = reply.headers()["set-cookie"].to_str().unwrap();
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
+    let hsts = "strict-transport-security";
+    assert_eq!(reply.headers()[hsts], "max-age=31536000");
+    // Refusals carry it as well; localhost belongs to other programs, too.
+    let request = Request::get("/api/tokens").header("host", "maru.example:443");
+    let refused = send(&hub, request.body(Full::default()).unwrap()).await;
+    assert_eq!(refused.status(), 401);
+    assert!(refused.headers().contains_key(hsts));
+    let reply = send(&hub, sign_in("localhost:20006")).await;
+    assert!(!reply.headers().contains_key(hsts));
+
+    // A proxy that encrypts says the second itself.
+    let hub = TestHub::with(|config| config.behind_tls_proxy = true).await;
+    let body = json!({"token": hub.running.admin.reveal()});
+    let reply = Ask::post(&hub.address, "/api/session", &body).send().await;
+    assert!(reply.headers["set-cookie"].ends_with("; Secure"));
+    assert!(!reply.headers.contains_key(hsts));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_certificate_is_shown_to_new_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = |from: &str, to: &str| {
+        // As certbot does: the file is replaced, never half written.
+        let (new, path) = (directory.path().join("new"), directory.path().join(to));
+        fs::copy(format!("{FOLDER}/{from}"), &new).unwrap();
+        fs::rename(new, path).unwrap();
+    };
+    copy("certificate.pem", "c.pem");
+    copy("key.pem", "k.pem");
+    let hub = TestHub::with(|config| {
+        config.tls = Tls {
+            certificate: Some(directory.path().join("c.pem")),
+            key: Some(directory.path().join("k.pem")),
+        };
+    })
+    .await;
+    let old = connect(&hub, "certificate.pem").await.unwrap();
+    // The certificate comes first; with the old key it cannot be used, and is not.
+    copy("renewed.pem", "c.pem");
+    assert!(connect(&hub, "certificate.pem").await.is_ok());
+    copy("renewed_key.pem", "k.pem");
+    within(async {
+        while connect(&hub, "renewed.pem").await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(connect(&hub, "certificate.pem").await.is_err());
+    // Connections that are open go on.
+    let (mut sender, connection) = http1::handshake(TokioIo::new(old)).await.unwrap();
+    Tasks::default().spawn(async move {
+        let _ = connection.await;
+    });
+    let request = Request::get("/healthz").header("host", "localhost");
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    let reply = within(sender.send_request(request)).await.unwrap();
+    assert_eq!(reply.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn proxied_hub_wants_tokens_and_starts_no_program_for_strangers() {
     let hub = TestHub::with(|config| config.behind_tls_proxy = true).await;
     let anonymous = hub.modern("tools/list", json!({})).send().await;
@@ -91,10 +180,14 @@ async fn proxied_hub_wants_tokens_and_starts_no_program_for_strangers() {
     let open = TestHub::with(|config| {
         config.behind_tls_proxy = true;
         config.allow_stdio_over_http = true;
+        config.mcp.security.allowed_commands = vec!["python3 server.py".to_owned()];
     })
     .await;
     let mut program = program;
     program["autoConnect"] = false.into();
+    let unlisted = open.admin("POST", "/api/mcp/servers", program.clone());
+    assert_eq!(unlisted.await.status, 400);
+    program["config"]["args"] = json!(["server.py"]);
     let allowed = open.admin("POST", "/api/mcp/servers", program).await;
     assert_eq!(allowed.status, 201);
 }

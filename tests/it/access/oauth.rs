@@ -1,14 +1,15 @@
 //! Tokens of somebody else's authorisation server.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::{
     hub::TestHub,
-    wire::{Ask, Reply},
+    wire::{Ask, Reply, within},
 };
 
 const ISSUER: &str = "https://login.example";
@@ -140,4 +141,60 @@ async fn keys_come_over_http_through_the_policy() {
     assert_eq!(ask(&hub, &admin, "GET", "/api/tokens").await.status, 200);
     let unknown = signed(4, "maru:admin", json!({}));
     assert_eq!(ask(&hub, &unknown, "GET", "/api/tokens").await.status, 401);
+}
+
+/// Asks until the answer has this status.
+async fn becomes(hub: &TestHub, token: &str, status: u16) {
+    within(async {
+        while ask(hub, token, "GET", "/readyz").await.status != status {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn withdrawn_key_is_not_trusted_after_the_next_refresh() {
+    let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
+    fs::write(&keys, key_set(&[1, 2])).unwrap();
+    let hub = TestHub::with(|config| {
+        config.require_token = true;
+        config.oauth.issuer = Some(ISSUER.to_owned());
+        config.oauth.resource = Some(RESOURCE.to_owned());
+        config.oauth.jwks_file = Some(keys.clone());
+        config.oauth.jwks_refresh_ms = 1000;
+    })
+    .await;
+    let (kept, withdrawn) = (
+        signed(1, "maru:read", json!({})),
+        signed(2, "maru:read", json!({})),
+    );
+    becomes(&hub, &withdrawn, 200).await;
+    fs::write(&keys, key_set(&[1])).unwrap();
+    becomes(&hub, &withdrawn, 401).await;
+    assert_eq!(ask(&hub, &kept, "GET", "/readyz").await.status, 200);
+    // The last one, too.
+    fs::write(&keys, key_set(&[])).unwrap();
+    becomes(&hub, &kept, 401).await;
+    fs::write(&keys, key_set(&[1])).unwrap();
+    becomes(&hub, &kept, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_cannot_be_read_again_are_trusted_for_a_bounded_time() {
+    let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
+    fs::write(&keys, key_set(&[1])).unwrap();
+    let hub = TestHub::with(|config| {
+        config.require_token = true;
+        config.oauth.issuer = Some(ISSUER.to_owned());
+        config.oauth.resource = Some(RESOURCE.to_owned());
+        config.oauth.jwks_file = Some(keys.clone());
+        config.oauth.jwks_refresh_ms = 1000;
+        config.oauth.jwks_max_age_ms = 2000;
+    })
+    .await;
+    let token = signed(1, "maru:read", json!({}));
+    becomes(&hub, &token, 200).await;
+    fs::remove_file(&keys).unwrap();
+    becomes(&hub, &token, 401).await;
 }

@@ -95,7 +95,8 @@ impl Bench {
 
     /// Registers a server and waits for how connecting goes.
     pub(super) async fn add(&self, name: &str, kind: &str, config: Value) -> View {
-        let body = json!({"name": name, "transportType": kind, "config": config});
+        let body =
+            json!({"name": name, "autoConnect": true, "transportType": kind, "config": config});
         let draft = Draft::from_api(&body).unwrap();
         let servers = self.hub.running.servers();
         servers.register(&draft, Origin::Api).await.unwrap()

@@ -1,5 +1,11 @@
 //! Servers that send too much: what they send is bounded before it is kept.
 
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
 use super::{
     bench::{
         Bench,
@@ -85,5 +91,122 @@ async fn address_that_floods_is_bounded() {
         let name = format!("evil{at}");
         bench.add(&name, kind, evil.config(kind, mode)).await;
         check(&bench, &name, mode, expected).await;
+    }
+}
+
+/// A server at full speed: an HTTP one that serves until it is dropped.
+struct Flood {
+    _child: Child,
+    port: String,
+}
+
+fn flood_program() -> String {
+    let program = crate::fixture_server::program();
+    program.with_file_name("flood-server").display().to_string()
+}
+
+impl Flood {
+    async fn start(mode: &str) -> Self {
+        let mut child = Command::new(flood_program())
+            .args(["http", mode])
+            .stdout(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.next_line().await.unwrap().unwrap();
+        Self {
+            _child: child,
+            port,
+        }
+    }
+
+    fn url(&self, path: &str) -> Value {
+        json!({"url": format!("http://127.0.0.1:{}{path}", self.port)})
+    }
+}
+
+/// The server `name` floods from the call of its tool on. It is disconnected and the
+/// cause says why; memory stays bounded and others are served meanwhile.
+async fn is_disconnected(bench: &Bench, name: &str, cause: &str) {
+    let before = resident();
+    let flooding = async {
+        let failed = bench.call(&format!("{name}__flood"), json!({})).await;
+        assert!(failed.is_err(), "{name}: {failed:?}");
+        bench
+            .until(name, |it| it.status.state.name() != "CONNECTED")
+            .await
+    };
+    let view = bench.while_healthy(flooding).await;
+    let why = view.status.cause.unwrap_or_default();
+    assert!(why.contains(cause), "{name}: {why}");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < GROWTH, "{name}: {grown} MiB");
+    bench.remove(name).await;
+}
+
+const MESSAGES: &str = "messages that nobody asked for";
+const BYTES: &str = "bytes that nobody asked for";
+const UNREAD: &str = "sends requests and does not";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_floods_at_full_speed_is_disconnected() {
+    let bench = Bench::start().await;
+    for (mode, cause) in [
+        ("yes", MESSAGES),
+        ("ping", UNREAD),
+        ("unknown", UNREAD),
+        ("ask", UNREAD),
+        ("notify", MESSAGES),
+        ("progress", MESSAGES),
+        ("changed", MESSAGES),
+        ("updated", MESSAGES),
+        ("answer", MESSAGES),
+        ("large", BYTES),
+        ("stderr", MESSAGES),
+    ] {
+        let config = json!({"command": flood_program(), "args": ["stdio", mode, mode]});
+        bench.add(mode, "STDIO", config).await;
+        is_disconnected(&bench, mode, cause).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_that_floods_at_full_speed_is_disconnected() {
+    let bench = Bench::start().await;
+    let modes = [
+        ("comment", MESSAGES),
+        ("field", MESSAGES),
+        ("blank", MESSAGES),
+        ("ping", UNREAD),
+        ("ask", UNREAD),
+        ("notify", MESSAGES),
+        ("answer", MESSAGES),
+        ("large", BYTES),
+    ];
+    for (kind, path) in [("SSE", "/sse"), ("HTTP", "/mcp")] {
+        for (mode, cause) in modes {
+            let flood = Flood::start(mode).await;
+            let name = format!("{mode}-{}", kind.to_lowercase());
+            bench.add(&name, kind, flood.url(path)).await;
+            is_disconnected(&bench, &name, cause).await;
+        }
+    }
+}
+
+/// What comes on the stream of a call belongs to it, so requests are answered one
+/// after the other and nothing is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn call_that_floods_its_own_stream_is_ended() {
+    let bench = Bench::start().await;
+    for (mode, cause) in [
+        ("comment", MESSAGES),
+        ("notify", MESSAGES),
+        ("answer", MESSAGES),
+        ("large", BYTES),
+    ] {
+        let flood = Flood::start(mode).await;
+        bench.add(mode, "HTTP", flood.url("/call")).await;
+        is_disconnected(&bench, mode, cause).await;
     }
 }

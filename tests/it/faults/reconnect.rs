@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -12,9 +13,20 @@ use std::{
 use futures_util::future::join_all;
 use maru::{config::Config, tasks::Tasks, tool::Scope, upstream::State};
 use serde_json::json;
-use tokio::{net::TcpListener, process::Command, time::sleep};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
+    time::sleep,
+};
 
-use super::{bench::Bench, evil::Evil};
+use super::{
+    bench::Bench,
+    evil::{Evil, free_port},
+};
+use crate::{
+    clients::{node, tools},
+    wire::within,
+};
 
 /// Waits of about `first` milliseconds, and this many attempts.
 fn waits(first: u64, attempts: u32) -> impl FnOnce(&mut Config) {
@@ -135,13 +147,53 @@ async fn call_does_not_notice_that_an_idle_address_was_restarted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_the_address_forgot_is_opened_anew() {
     let (bench, evil) = (Bench::start().await, Evil::start().await);
-    bench
-        .add("evil", "HTTP", evil.config("HTTP", "forget"))
-        .await;
-    for round in 0..20 {
-        let text = format!("round {round}");
-        assert_eq!(bench.echo("evil", &text).await, Ok(text));
+    for status in [404, 400, 410] {
+        let name = format!("evil-{status}");
+        let config = evil.config("HTTP", &format!("forget:{status}"));
+        bench.add(&name, "HTTP", config).await;
+        for round in 0..20 {
+            let text = format!("{status} round {round}");
+            assert_eq!(bench.echo(&name, &text).await, Ok(text));
+        }
     }
+}
+
+/// The reference server answers 400 to a session that it does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn reference_server_that_was_restarted_is_used_on() {
+    let bench = Bench::start().await;
+    let port = free_port();
+    let mut server = everything(port).await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    bench.add("every", "HTTP", json!({"url": url})).await;
+    for round in 0..3 {
+        let text = format!("round {round}");
+        let said = bench.call("every__echo", json!({"message": text})).await;
+        assert_eq!(said, Ok(format!("Echo: {text}")));
+        server.kill().await.unwrap();
+        server = everything(port).await;
+    }
+}
+
+/// The reference server on Streamable HTTP.
+async fn everything(port: u16) -> Child {
+    let script = tools().join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let child = Command::new(node())
+        .arg(script)
+        .arg("streamableHttp")
+        .env("PORT", port.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let listening = async {
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within(listening).await;
+    child
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! What every back end promises; a fresh store for each.
 
 use futures_util::future::join_all;
-use maru::store::{Error, ServerRow, Store, TokenRow};
+use maru::store::{AuditFilter, AuditRow, Error, ServerRow, Store, TokenRow};
 
 use super::{TIME, names_in, server, told};
 
@@ -13,6 +13,8 @@ pub(super) async fn check(fresh: impl AsyncFn() -> Store) {
     one_of_many_at_once_gets_the_name(fresh().await).await;
     change_spares_the_id_and_the_beginning(fresh().await).await;
     deleted_server_is_gone(fresh().await).await;
+    every_statement_is_understood(fresh().await).await;
+    audit_records_are_found_and_old_ones_go(fresh().await).await;
 }
 
 /// What was written is there for the next process.
@@ -137,9 +139,97 @@ async fn deleted_server_is_gone(store: Store) {
     for name in ["one", "two"] {
         store.insert_server(&server(name)).await.unwrap();
     }
-    assert!(store.delete_server("one").await.unwrap());
-    assert!(!store.delete_server("one").await.unwrap());
+    for _ in 0..2 {
+        store.delete_server("one", TIME).await.unwrap();
+    }
+    assert_eq!(store.removed_servers().await.unwrap(), ["one"]);
     assert_eq!(names_in(&store).await, ["two"]);
+}
+
+async fn every_statement_is_understood(store: Store) {
+    let checked = store.check_statements().await;
+    assert!(checked.is_ok_and(|count| count > 40));
+}
+
+async fn audit_records_are_found_and_old_ones_go(store: Store) {
+    let row = |at: i64| AuditRow {
+        at,
+        principal: format!("p{}", at % 2),
+        client: (at == 3).then(|| "client".to_owned()),
+        action: "tools/call".to_owned(),
+        target: format!("t{at}"),
+        outcome: "ok".to_owned(),
+        request: format!("r{at}"),
+        ..AuditRow::default()
+    };
+    // More than one group, and a rest.
+    store.add_audit((0..120).map(row)).await.unwrap();
+    let times = async |filter: AuditFilter| -> Vec<i64> {
+        let filter = AuditFilter {
+            limit: 200,
+            ..filter
+        };
+        let rows = store.audit(&filter).await.unwrap();
+        rows.into_iter().map(|it| it.at).collect()
+    };
+    let all = times(AuditFilter::default()).await;
+    assert_eq!(all, (0..120).rev().collect::<Vec<_>>());
+    let newest = AuditFilter {
+        limit: 1,
+        ..AuditFilter::default()
+    };
+    let newest = store.audit(&newest).await.unwrap()[0].id;
+    let one = |text: &str| Some(text.to_owned());
+    let filters = [
+        (
+            AuditFilter {
+                before: Some(newest),
+                since: Some(118),
+                ..AuditFilter::default()
+            },
+            vec![118],
+        ),
+        (
+            AuditFilter {
+                target: one("t3"),
+                ..AuditFilter::default()
+            },
+            vec![3],
+        ),
+        (
+            AuditFilter {
+                request: one("r4"),
+                outcome: one("ok"),
+                ..AuditFilter::default()
+            },
+            vec![4],
+        ),
+        (
+            AuditFilter {
+                principal: one("p1"),
+                since: Some(117),
+                ..AuditFilter::default()
+            },
+            vec![119, 117],
+        ),
+        (
+            AuditFilter {
+                action: one("other"),
+                ..AuditFilter::default()
+            },
+            vec![],
+        ),
+    ];
+    for (filter, expected) in filters {
+        assert_eq!(times(filter.clone()).await, expected, "{filter:?}");
+    }
+    store.shorten_audit(10, 20).await.unwrap();
+    assert_eq!(
+        times(AuditFilter::default()).await,
+        (100..120).rev().collect::<Vec<_>>()
+    );
+    store.shorten_audit(1000, 20).await.unwrap();
+    assert_eq!(times(AuditFilter::default()).await, [0; 0]);
 }
 
 fn token(role: &str, byte: u8) -> TokenRow {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """HTTP upstreams that misbehave. usage: evil_http.py PORT (loopback). Path picks the behaviour, for Streamable HTTP (/s/MODE) and legacy SSE (/e/MODE/sse).
-modes: good hang reset half slow:MS garbage html500 h401 h429 h503 redirect:PORT cut notype hugeevent:MB noeol badjson wrongid endless gzipbomb:MB session404 endpoint-evil endpoint-abs endpoint-js retry0 bigheaders aside(a log message on the GET stream in the middle of an answer) mute(SSE without endpoint) forget(a session is good for one call)
+modes: good hang reset half slow:MS garbage html500 h401 h429 h503 redirect:PORT cut notype hugeevent:MB noeol badjson wrongid endless gzipbomb:MB session404 endpoint-evil endpoint-abs endpoint-js retry0 bigheaders aside(a log message on the GET stream in the middle of an answer) mute(SSE without endpoint) forget:STATUS(a session is good for one call)
  Cross-origin traps point at PORT+1: start a second evil_http there; its /ledger must stay empty.
  /ledger returns what was received (to prove that no token or header leaked)."""
 import asyncio, json, sys, gzip, re
@@ -82,7 +82,7 @@ async def client(r,w):
             if name=="forget":
                 s=H.get("mcp-session-id")
                 if m.get("method")=="initialize": sid+=1; more=[("mcp-session-id",sid)]
-                elif late and s in USED: w.write(head(404,[("content-length",0)])); await w.drain(); continue
+                elif (late or m.get("method")=="ping") and s in USED: w.write(head(a or 404,[("content-length",0)])); await w.drain(); continue
                 elif late: USED.add(s)
             if late and name=="wrongid": o["id"]=987654
             b=json.dumps(o).encode()

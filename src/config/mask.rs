@@ -1,0 +1,511 @@
+//! Hiding what looks like a secret: in JSON, also in JSON that was cut and in JSON
+//! inside a text, in addresses, in command lines and in plain text.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+/// Stands for a secret.
+pub const MASK: &str = "***";
+
+/// Parts of names whose values are hidden.
+const NAMES: [&str; 12] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "authorization",
+    "credential",
+    "privatekey",
+    "accesskey",
+    "cookie",
+    "connectionstring",
+];
+/// Whole names of parameters in addresses, connection texts and command lines whose
+/// values are hidden.
+const PARAMETERS: [&str; 8] = [
+    "key",
+    "sig",
+    "signature",
+    "auth",
+    "pwd",
+    "pass",
+    "pat",
+    "code",
+];
+/// Names that have one of these are not meant.
+const HARMLESS: [&str; 5] = ["tokens", "count", "limit", "tokenizer", "tokentype"];
+/// Beginnings of secrets that are known as such wherever they stand.
+const PREFIXES: [&str; 25] = [
+    "Bearer ",
+    "bearer ",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+    "xoxs-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "hf_",
+    "npm_",
+    "AccountKey=",
+    "maru_",
+    "eyJhbGciOi",
+];
+/// Texts without one of these, a name and a prefix from above hold no secret.
+const HINTS: [&str; 11] = [
+    "://", "key=", "sig=", "nature=", "auth=", "pwd=", "pass=", "pat=", "code=", "asic ", "\"-",
+];
+
+static SECRET: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&NAMES));
+static KNOWN: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&PREFIXES));
+static HINT: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(HINTS)
+        .expect("few short words")
+});
+
+/// Finds all of them in one walk.
+fn any_of(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::new(words).expect("few short words")
+}
+
+/// `text` with every value that looks like a secret replaced by `***`.
+pub fn masked(text: &str) -> String {
+    // Most texts have nothing to hide.
+    if !SECRET.is_match(&plain(text)) && !KNOWN.is_match(text) && !HINT.is_match(text) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('"') {
+        let escaped = rest[..at].ends_with('\\');
+        let (before, string) = rest.split_at(at + 1);
+        push_unknown(&mut out, before);
+        let end = close(string, escaped);
+        let (content, after) = string.split_at(end);
+        rest = after;
+        match value_of(content, after, escaped) {
+            Some(value) => {
+                out.push_str(content);
+                out.push_str(&after[..value.start]);
+                out.push_str(MASK);
+                rest = &after[value.end..];
+            }
+            None => {
+                // JSON inside a text has its quotes escaped.
+                match content.contains("\\\"") {
+                    true => out.push_str(&masked(content)),
+                    false => push_unknown(&mut out, content),
+                }
+                // The closing quote belongs to this string.
+                let quote = rest.len().min(if escaped { 2 } else { 1 });
+                let quote = if rest.is_char_boundary(quote) {
+                    quote
+                } else {
+                    0
+                };
+                out.push_str(&rest[..quote]);
+                rest = &rest[quote..];
+            }
+        }
+    }
+    push_unknown(&mut out, rest);
+    out
+}
+
+/// The arguments of a program, without the values of options such as `--api-key`.
+pub fn masked_arguments(arguments: &[String]) -> Vec<String> {
+    let mut hide_next = false;
+    arguments
+        .iter()
+        .map(|argument| {
+            let hide = hide_next && !argument.starts_with('-');
+            hide_next = is_secret_option(argument);
+            if hide {
+                return MASK.to_owned();
+            }
+            match argument.split_once(':') {
+                // A header; what is no secret of itself is one here.
+                Some((name, value)) if is_secret_name(name) && !value.starts_with("//") => {
+                    format!("{name}: {MASK}")
+                }
+                _ => masked(argument),
+            }
+        })
+        .collect()
+}
+
+/// What [`masked_arguments`] hides of `arguments`.
+pub fn hidden_of_arguments(arguments: &[String]) -> Vec<String> {
+    let shown = masked_arguments(arguments);
+    let hidden = |(argument, shown): (&String, &String)| {
+        let (before, after) = shown.split_once(MASK)?;
+        let inner = argument.strip_prefix(before)?.strip_suffix(after)?;
+        Some(inner.trim().to_owned())
+    };
+    let hidden = arguments.iter().zip(&shown).filter_map(hidden);
+    // Shorter ones stand in other words.
+    hidden.filter(|it| it.len() >= 6 && it != MASK).collect()
+}
+
+/// `--api-key`, and not `--api-key=…`.
+fn is_secret_option(argument: &str) -> bool {
+    let name = argument.trim_start_matches('-');
+    argument.len() > name.len()
+        && !name.contains(['=', ' ', ':'])
+        && (is_secret_name(name) || is_parameter(name))
+}
+
+fn is_parameter(name: &str) -> bool {
+    PARAMETERS.iter().any(|it| it.eq_ignore_ascii_case(name))
+}
+
+/// Where the string that begins here ends: before its quote.
+fn close(string: &str, escaped: bool) -> usize {
+    let bytes = string.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], bytes.get(at + 1)) {
+            (b'\\', Some(b'"')) if escaped => return at,
+            (b'\\', Some(_)) => at += 2,
+            (b'"', _) => return at,
+            _ => at += 1,
+        }
+    }
+    string.len()
+}
+
+/// If `name` is a member whose value is to be hidden: where in `after` that is.
+fn value_of(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<usize>> {
+    let is_option = is_secret_option(name);
+    if !is_secret_name(name) && !is_option {
+        return None;
+    }
+    let quote = if escaped { "\\\"" } else { "\"" };
+    let behind = after.strip_prefix(quote)?.trim_start();
+    if let Some(next) = behind.strip_prefix(',').filter(|_| is_option) {
+        // The next argument of a command line.
+        let string = next.trim_start().strip_prefix(quote)?;
+        let start = after.len() - string.len();
+        let end = start + close(string, escaped);
+        return (!string.starts_with('-')).then_some(start..end);
+    }
+    let colon = behind.strip_prefix(':')?;
+    let value = colon.trim_start();
+    let start = after.len() - value.len();
+    if let Some(string) = value.strip_prefix(quote) {
+        let start = start + quote.len();
+        return Some(start..start + close(string, escaped));
+    }
+    if value.starts_with(['{', '[', 'n', 't', 'f']) {
+        return None;
+    }
+    let end = value
+        .find([',', '}', ']', '\n', ' '])
+        .unwrap_or(value.len());
+    Some(start..start + end)
+}
+
+fn is_secret_name(name: &str) -> bool {
+    if name.len() > 100 {
+        return false;
+    }
+    let plain = plain(name);
+    SECRET.is_match(&plain) && !HARMLESS.iter().any(|it| plain.contains(it))
+}
+
+/// Letters and digits alone, however they are spelt.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for byte in text.bytes().filter(u8::is_ascii_alphanumeric) {
+        plain.push(byte.to_ascii_lowercase().into());
+    }
+    plain
+}
+
+/// Appends `text`, which is no JSON, without what looks like a secret.
+fn push_unknown(out: &mut String, text: &str) {
+    let text = without_user_info(text);
+    let text = without_parameters(&text);
+    let text = without_options(&text);
+    let mut text = text.as_str();
+    while let Some(known) = KNOWN.find(text) {
+        let start = known.end();
+        let tail = &text[start..];
+        let end = tail
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"-_.~+/=".contains(c))
+            .unwrap_or(tail.len());
+        out.push_str(&text[..start]);
+        // Short ones are words.
+        out.push_str(if end >= 12 { MASK } else { &tail[..end] });
+        text = &tail[end..];
+    }
+    out.push_str(text);
+}
+
+/// Hides `user:password` of addresses; the user stays.
+fn without_user_info(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, tail) = rest.split_at(at + 3);
+        out.push_str(before);
+        let word = tail
+            .find(|c: char| c.is_whitespace() || "\"'<>`\\".contains(c))
+            .unwrap_or(tail.len());
+        let authority = tail[..word].find(['/', '?', '#']).unwrap_or(word);
+        // A password may hold a slash that should have been encoded; a port cannot.
+        let open = tail[..authority].rsplit_once(':').is_some_and(|(_, it)| {
+            !it.ends_with(']') && !it.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let end = if open { word } else { authority };
+        rest = tail;
+        if let Some(at) = tail[..end].rfind('@') {
+            if let Some((user, _)) = tail[..at].split_once(':') {
+                out.push_str(user);
+                out.push(':');
+            }
+            out.push_str(MASK);
+            rest = &tail[at..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Hides the values of `name=value` whose name tells that they are secret, as in the
+/// query of an address, a connection text or an option, and what follows `Basic`.
+fn without_parameters(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['=', ' ']) {
+        let (before, tail) = rest.split_at(at + 1);
+        out.push_str(before);
+        rest = tail;
+        let named = &before[..at];
+        let is_outside = |c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c);
+        let name = named.rsplit(is_outside).next().unwrap_or_default();
+        let name = name.trim_start_matches('-');
+        let quote = tail.chars().next().filter(|it| "'\"".contains(*it));
+        let value = &tail[quote.map_or(0, char::len_utf8)..];
+        let end = match quote {
+            Some(quote) => value.find(quote),
+            None => value.find(|c: char| c.is_whitespace() || "&;,#\"'\\)<>".contains(c)),
+        };
+        let end = end.unwrap_or(value.len());
+        let is_secret = if before.ends_with('=') {
+            is_secret_name(name) || is_parameter(name)
+        } else {
+            name.eq_ignore_ascii_case("basic") && is_user_and_password(&value[..end])
+        };
+        if is_secret && end > 0 {
+            out.extend(quote);
+            out.push_str(MASK);
+            rest = &value[end..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn is_user_and_password(word: &str) -> bool {
+    let decoded = BASE64_STANDARD.decode(word.trim_end_matches('.'));
+    decoded.is_ok_and(|it| it.contains(&b':'))
+}
+
+/// Hides the word behind an option such as `--api-key`.
+fn without_options(text: &str) -> String {
+    if !text.contains('-') {
+        return text.to_owned();
+    }
+    let mut hide_next = false;
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_inclusive(' ') {
+        let bare = word.trim_end_matches(' ');
+        if hide_next && !bare.is_empty() && !bare.starts_with('-') {
+            out.push_str(MASK);
+            out.push_str(&word[bare.len()..]);
+        } else {
+            out.push_str(word);
+        }
+        hide_next = bare.starts_with("--") && is_secret_option(bare);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(masked(text), expected);
+    }
+
+    #[test]
+    fn values_of_telling_names_are_hidden() {
+        check(
+            r#"{"password":"p","user":"u"}"#,
+            r#"{"password":"***","user":"u"}"#,
+        );
+        check(
+            r#"{"api_key" : 12345, "n": 1}"#,
+            r#"{"api_key" : ***, "n": 1}"#,
+        );
+        check(
+            r#"{"a":{"X-Auth-Token":"a\"b"}}"#,
+            r#"{"a":{"X-Auth-Token":"***"}}"#,
+        );
+        check(
+            r#"{"token":null,"max_tokens":5}"#,
+            r#"{"token":null,"max_tokens":5}"#,
+        );
+    }
+
+    #[test]
+    fn json_inside_a_text_and_json_that_was_cut_are_read_too() {
+        check(
+            r#"{"text":"{\"secret\":\"s3\",\"a\":\"b\"}"}"#,
+            r#"{"text":"{\"secret\":\"***\",\"a\":\"b\"}"}"#,
+        );
+        check(r#"{"password":"hunter"#, r#"{"password":"***"#);
+        check(
+            r#"{"text":"{\"token\":\"hun"#,
+            r#"{"text":"{\"token\":\"***"#,
+        );
+    }
+
+    #[test]
+    fn known_secrets_are_hidden_wherever_they_stand() {
+        check(
+            r#"["Authorization: Bearer abcdefghijklmnop"]"#,
+            r#"["Authorization: Bearer ***"]"#,
+        );
+        check("key ghp_0123456789abcdefXYZ.", "key ghp_***");
+        check("a task-force, desk-top", "a task-force, desk-top");
+    }
+
+    #[test]
+    fn secrets_of_addresses_are_hidden() {
+        for (text, expected) in [
+            (
+                "https://u:p4ss@example.com/mcp?a=1",
+                "https://u:***@example.com/mcp?a=1",
+            ),
+            ("https://t0ken@example.com/", "https://***@example.com/"),
+            (
+                "postgres://u:p/w:x@db:5432/x was refused",
+                "postgres://u:***@db:5432/x was refused",
+            ),
+            (
+                "http://h:80/@user?api_key=abc&n=1&sig=def#x",
+                "http://h:80/@user?api_key=***&n=1&sig=***#x",
+            ),
+            (
+                r#"{"url":"https://h/?access_token=abc","n":1}"#,
+                r#"{"url":"https://h/?access_token=***","n":1}"#,
+            ),
+            ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+            (
+                "host=db user=u password=abc dbname='x'",
+                "host=db user=u password=*** dbname='x'",
+            ),
+            ("Server=x;Pwd='a b';Port=1", "Server=x;Pwd='***';Port=1"),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn secrets_of_command_lines_are_hidden() {
+        let check_line = |arguments: &[&str], expected: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(masked_arguments(&arguments), expected);
+            masked(&arguments.join(" "))
+        };
+        let line = check_line(
+            &[
+                "-y",
+                "server",
+                "--api-key",
+                "abc",
+                "--token=def",
+                "--port",
+                "80",
+            ],
+            &[
+                "-y",
+                "server",
+                "--api-key",
+                "***",
+                "--token=***",
+                "--port",
+                "80",
+            ],
+        );
+        assert_eq!(line, "-y server --api-key *** --token=*** --port 80");
+        check_line(
+            &["--header", "X-Api-Key: abc", "--verbose", "--key", "--all"],
+            &["--header", "X-Api-Key: ***", "--verbose", "--key", "--all"],
+        );
+        check(
+            r#"{"args":["--api-key","abc","x"]}"#,
+            r#"{"args":["--api-key","***","x"]}"#,
+        );
+        let arguments = ["--token=s3cret-word".to_owned(), "--n".to_owned()];
+        assert_eq!(hidden_of_arguments(&arguments), ["s3cret-word"]);
+    }
+
+    #[test]
+    fn basic_hides_credentials_and_no_words() {
+        check("Authorization: Basic dTpw", "Authorization: Basic ***");
+        check("Basic knowledge is enough", "Basic knowledge is enough");
+    }
+
+    #[test]
+    fn every_prefix_begins_a_secret() {
+        for prefix in PREFIXES {
+            let text = format!("가 {prefix}0123456789abcdef 나");
+            check(&text, &format!("가 {prefix}*** 나"));
+        }
+    }
+
+    #[test]
+    fn anything_can_be_masked() {
+        for text in [
+            "",
+            "\"",
+            "\\\"",
+            "\"token\":",
+            "\"token\":\"",
+            "가\"나\\",
+            "\"\\",
+            "://",
+            "://:@",
+            "a://가:나@",
+            "token=",
+            "token='",
+            "=가",
+            "--token  ",
+            "\"--token\",\"",
+            "\"--token\",\"가",
+        ] {
+            masked(text);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A control group for each program, where the system lets us make some (cgroup
+//! v2). The kernel then holds the bounds, and ends everything in a group at once.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::time;
+
+use super::programs::{ProgramLimits, TASKS_PER_PROCESS};
+
+/// How often a group that has been killed is looked at until it is empty.
+const LOOKS: usize = 200;
+const LOOK_DELAY: Duration = Duration::from_millis(5);
+/// Programs get less processor time than the hub, whose weight is 100.
+const CPU_WEIGHT: &str = "30";
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// The group in which the groups of programs are made.
+#[derive(Debug)]
+pub(super) struct CgroupParent {
+    directory: PathBuf,
+    made: AtomicU64,
+}
+
+/// The group of one program.
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    directory: PathBuf,
+}
+
+impl CgroupParent {
+    /// The configured group, or our own if it was delegated to us.
+    pub(super) fn find(configured: Option<&Path>) -> Option<Self> {
+        let directory = match configured {
+            Some(directory) => directory.to_owned(),
+            None => prepare_own()?,
+        };
+        if !directory.join("cgroup.procs").exists() {
+            return None;
+        }
+        // Without it the groups exist, and can be killed, but hold no bounds.
+        for controller in ["+memory", "+pids", "+cpu"] {
+            let _ = write(&directory.join("cgroup.subtree_control"), controller);
+        }
+        let parent = Self {
+            directory,
+            made: AtomicU64::new(0),
+        };
+        parent.remove_left_over();
+        Some(parent)
+    }
+
+    /// Makes the group of a program.
+    pub(super) fn create(&self, limits: &ProgramLimits) -> io::Result<Cgroup> {
+        let number = self.made.fetch_add(1, Relaxed);
+        let name = format!("maru-{}-{number}", std::process::id());
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory)?;
+        for (file, value) in values(limits) {
+            // A controller that is not delegated has no file.
+            let _ = write(&directory.join(file), &value);
+        }
+        Ok(Cgroup { directory })
+    }
+
+    /// Groups of a hub that was killed. The kernel refuses if one is in use.
+    fn remove_left_over(&self) {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten();
+        for entry in entries.flatten() {
+            if entry.file_name().to_string_lossy().starts_with("maru-") {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+impl Cgroup {
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the kernel bounds the memory.
+    pub(super) fn bounds_memory(&self) -> bool {
+        self.directory.join("memory.max").exists()
+    }
+
+    /// Whether the kernel bounds the processor time.
+    pub(super) fn bounds_cpu(&self) -> bool {
+        self.directory.join("cpu.max").exists()
+    }
+
+    /// Whether the kernel has ended a program for want of memory.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        let text = fs::read_to_string(self.directory.join("memory.events")).unwrap_or_default();
+        let count = text.lines().find_map(|it| it.strip_prefix("oom_kill "));
+        count.is_some_and(|it| it.trim() != "0")
+    }
+
+    /// Ends everything in the group, and the group.
+    pub(super) async fn remove(&self) {
+        let _ = write(&self.directory.join("cgroup.kill"), "1");
+        for _ in 0..LOOKS {
+            // Refused while a process of it is still ending.
+            match fs::remove_dir(&self.directory) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    time::sleep(LOOK_DELAY).await;
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Moves this process into a group.
+pub(super) fn enter(directory: &Path) -> io::Result<()> {
+    write(&directory.join("cgroup.procs"), "0")
+}
+
+fn values(limits: &ProgramLimits) -> Vec<(&'static str, String)> {
+    let mut values = vec![
+        ("memory.oom.group", "1".to_owned()),
+        ("cpu.weight", CPU_WEIGHT.to_owned()),
+    ];
+    if let Some(bytes) = limits.memory_bytes {
+        values.push(("memory.max", bytes.to_string()));
+        values.push(("memory.swap.max", "0".to_owned()));
+    }
+    if let Some(processes) = limits.processes {
+        let tasks = u64::from(processes) * TASKS_PER_PROCESS;
+        values.push(("pids.max", tasks.to_string()));
+    }
+    if let Some(percent) = limits.cpu_percent {
+        let quota = u64::from(percent) * CPU_PERIOD_US / 100;
+        values.push(("cpu.max", format!("{quota} {CPU_PERIOD_US}")));
+    }
+    values
+}
+
+/// Our own group, once it can have groups below it: the kernel gives controllers
+/// to groups below only while no process is in the group itself.
+fn prepare_own() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own_directory(&mounts, &groups)?;
+    // Started by a service manager that made a group below for us, the one above is ours.
+    for directory in [Some(own.as_path()), own.parent()].into_iter().flatten() {
+        if !is_delegated(directory) || !has_controllers(directory) {
+            continue;
+        }
+        let members = fs::read_to_string(directory.join("cgroup.procs")).ok()?;
+        let members: Vec<&str> = members.split_ascii_whitespace().collect();
+        if members.is_empty() {
+            return Some(directory.to_owned());
+        }
+        if members == [std::process::id().to_string()] {
+            let hub = directory.join("hub");
+            let made = fs::create_dir(&hub);
+            let exists = made.is_ok() || hub.is_dir();
+            return (exists && enter(&hub).is_ok()).then(|| directory.to_owned());
+        }
+    }
+    None
+}
+
+/// Where our group is mounted.
+fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let path = groups.lines().find_map(|it| it.strip_prefix("0::"))?;
+    let mount = mounts.lines().find(|it| it.contains(" - cgroup2 "))?;
+    let mut fields = mount.split(' ').skip(3);
+    let (root, mounted) = (fields.next()?, fields.next()?);
+    let below = Path::new(path).strip_prefix(root).ok()?;
+    Some(Path::new(mounted).join(below))
+}
+
+/// Whether the group was handed to us. Being root, and so able to write
+/// everywhere, is no sign of that; a group of our own namespace, a group that
+/// belongs to our user and the mark of systemd are.
+fn is_delegated(directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    // The root of the whole machine has no type.
+    if !directory.join("cgroup.type").exists() {
+        return false;
+    }
+    let user = rustix::process::geteuid();
+    let is_ours = fs::metadata(directory).is_ok_and(|it| it.uid() == user.as_raw());
+    let mut mark = [0; 8];
+    let marked = ["user.delegate", "trusted.delegate"].into_iter().any(|it| {
+        rustix::fs::getxattr(directory, it, &mut mark[..]).is_ok_and(|count| mark[..count] == *b"1")
+    });
+    let is_namespace_root =
+        fs::read_to_string("/proc/self/cgroup").is_ok_and(|it| it.lines().any(|it| it == "0::/"));
+    marked || is_namespace_root || (is_ours && !user.is_root())
+}
+
+fn has_controllers(directory: &Path) -> bool {
+    let text = fs::read_to_string(directory.join("cgroup.controllers")).unwrap_or_default();
+    let has = |name: &str| text.split_ascii_whitespace().any(|it| it == name);
+    has("memory") && has("pids")
+}
+
+/// Writes to a file that the kernel has made; a new one would mean nothing.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    let mut file = fs::File::options().write(true).open(file)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_group_is_found_where_it_is_mounted() {
+        let unified = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let hybrid = "30 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      31 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let bound = "29 23 0:26 /docker/1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        for (mounts, groups, expected) in [
+            (
+                unified,
+                "0::/system.slice/maru.service\n",
+                Some("/sys/fs/cgroup/system.slice/maru.service"),
+            ),
+            (
+                hybrid,
+                "4:memory:/x\n0::/a\n",
+                Some("/sys/fs/cgroup/unified/a"),
+            ),
+            (bound, "0::/docker/1/b\n", Some("/sys/fs/cgroup/b")),
+            (bound, "0::/elsewhere\n", None),
+            (unified, "4:memory:/x\n", None),
+            ("", "0::/\n", None),
+        ] {
+            let found = own_directory(mounts, groups);
+            assert_eq!(found.as_deref(), expected.map(Path::new), "{groups}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_written_as_the_kernel_reads_them() {
+        let limits = ProgramLimits {
+            memory_bytes: Some(64 << 20),
+            cpu_percent: Some(150),
+            processes: Some(10),
+        };
+        let values = values(&limits);
+        for expected in [
+            ("memory.max", "67108864"),
+            ("cpu.max", "150000 100000"),
+            ("pids.max", "80"),
+        ] {
+            let has = |(file, value): &(&str, String)| (*file, value.as_str()) == expected;
+            assert!(values.iter().any(has), "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn directory_that_is_no_group_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(CgroupParent::find(Some(folder.path())).is_none());
+    }
+}

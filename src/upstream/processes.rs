@@ -1,0 +1,148 @@
+//! The processes of this machine, as `/proc` shows them.
+
+use std::{collections::HashMap, fs};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What is looked at of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) id: u32,
+    pub(super) parent: u32,
+    /// By a signal or a debugger.
+    pub(super) is_stopped: bool,
+    /// It has ended; its parent has not asked how.
+    pub(super) is_zombie: bool,
+    /// Processor time, that of children which have ended included.
+    pub(super) cpu_ticks: u64,
+    pub(super) resident_pages: u64,
+}
+
+/// All processes at one moment, as far as one moment can be seen.
+#[derive(Debug)]
+pub(super) struct ProcessTable(HashMap<u32, Vec<Process>>);
+
+impl ProcessTable {
+    /// Reads `/proc`. It takes milliseconds on a machine with hundreds of processes.
+    pub(super) fn read() -> Self {
+        let mut by_parent: HashMap<u32, Vec<Process>> = HashMap::new();
+        let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        for process in ids.filter_map(read_process) {
+            by_parent.entry(process.parent).or_default().push(process);
+        }
+        Self(by_parent)
+    }
+
+    /// The children of a process.
+    pub(super) fn children(&self, parent: u32) -> &[Process] {
+        self.0.get(&parent).map_or(&[], Vec::as_slice)
+    }
+
+    /// Everything below a process, without itself.
+    pub(super) fn descendants(&self, root: u32) -> Vec<Process> {
+        let mut found: Vec<Process> = self.children(root).to_vec();
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            let below = self.children(process.id).to_vec();
+            found.extend(below);
+            next += 1;
+        }
+        found
+    }
+}
+
+/// One process, unless it is gone.
+pub(super) fn read_process(id: u32) -> Option<Process> {
+    parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+}
+
+/// Everything below a process, read from the lists of children. That is cheaper
+/// than reading all of `/proc` and sees less: a process that ends meanwhile hides
+/// its children.
+pub(super) fn descendants(root: u32) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut ids = children(&root.to_string());
+    while let Some(id) = ids.pop() {
+        ids.extend(children(&id.to_string()));
+        found.extend(read_process(id));
+    }
+    found
+}
+
+/// Ids of the children of a process, or of `self`.
+pub(super) fn children(process: &str) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let all = lists.collect::<Vec<_>>().join(" ");
+    let ids = all.split_ascii_whitespace();
+    ids.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Memory of a process in bytes; what several share is counted once among them.
+pub(super) fn proportional_bytes(id: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("Pss:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Sends a signal; the process may have ended in the meantime.
+pub(super) fn signal(id: u32, signal: Signal) {
+    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(id, signal);
+    }
+}
+
+fn parse_stat(text: &str) -> Option<Process> {
+    // A name may hold anything, also ") R 1".
+    let (head, tail) = text.rsplit_once(')')?;
+    let id = head.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let state = *fields.first()?;
+    Some(Process {
+        id,
+        parent: u32::try_from(number(1)?).ok()?,
+        is_stopped: matches!(state, "T" | "t"),
+        is_zombie: matches!(state, "Z" | "X"),
+        cpu_ticks: (11..=14).filter_map(number).sum(),
+        resident_pages: number(21)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_of_a_process_with_any_name_is_read() {
+        let text = "42 (a ) R 1 b) T 7 42 42 0 -1 4194560 9 0 0 0 10 20 3 4 20 0 1 0 99 5000 123 18446744073709551615";
+        let expected = Process {
+            id: 42,
+            parent: 7,
+            is_stopped: true,
+            is_zombie: false,
+            cpu_ticks: 37,
+            resident_pages: 123,
+        };
+        assert_eq!(parse_stat(text), Some(expected));
+        assert_eq!(parse_stat("42 (a) R 1"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn both_ways_find_the_same_descendants() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let me = std::process::id();
+        let is_child = |it: &Process| it.id == child.id() && it.parent == me;
+        assert!(descendants(me).iter().any(is_child));
+        assert!(ProcessTable::read().descendants(me).iter().any(is_child));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

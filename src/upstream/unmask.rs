@@ -1,0 +1,48 @@
+//! Secrets in addresses and arguments that were shown masked and are given back.
+
+use super::server::{Invalid, MASK, invalid};
+use crate::config::{masked, masked_arguments};
+
+/// The address again that was shown without its secrets.
+pub(super) fn unmasked(url: String, before: &str) -> Result<String, Invalid> {
+    let shown = masked(before);
+    if url == shown {
+        return Ok(before.to_owned());
+    }
+    check_no_mask("config.url", &url, shown != before)?;
+    Ok(url)
+}
+
+/// The arguments again that were shown without their secrets.
+pub(super) fn unmasked_arguments(
+    args: Vec<String>,
+    before: &[String],
+) -> Result<Vec<String>, Invalid> {
+    let shown = masked_arguments(before);
+    if args == shown {
+        return Ok(before.to_vec());
+    }
+    let pairs: Vec<_> = shown.iter().zip(before).collect();
+    let hidden = |it: &&(&String, &String)| it.0 != it.1;
+    args.into_iter()
+        .enumerate()
+        .map(|(at, arg)| {
+            let same = |it: &&(&String, &String)| *it.0 == arg;
+            let here = pairs.get(at).filter(hidden).filter(same);
+            if let Some((_, before)) = here {
+                return Ok((*before).clone());
+            }
+            check_no_mask("config.args", &arg, pairs.iter().any(|it| hidden(&it)))?;
+            Ok(arg)
+        })
+        .collect()
+}
+
+/// Which secret a mask stands for is known only where nothing around it was changed.
+fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), Invalid> {
+    if hides && text.contains(MASK) {
+        let why = format!("holds {MASK} in place of a secret; write the secret itself");
+        return Err(invalid(field, why));
+    }
+    Ok(())
+}

@@ -1,0 +1,608 @@
+//! Which programs a hub starts: what gets a warning, what is refused, and that
+//! the lists hold for servers which are registered already.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use maru::config::{Config, McpServer};
+use serde_json::{Value, json};
+
+use crate::hub::TestHub;
+
+const ROUTE: &str = "/api/mcp/servers";
+
+/// A command line, a variable, and what the warning must say of it.
+struct Way {
+    line: &'static [&'static str],
+    variable: Option<&'static str>,
+    warning: &'static str,
+}
+
+const fn runs(line: &'static [&'static str], warning: &'static str) -> Way {
+    Way {
+        line,
+        variable: None,
+        warning,
+    }
+}
+
+const fn with(variable: &'static str) -> Way {
+    Way {
+        line: &["server"],
+        variable: Some(variable),
+        warning: "decides which code is loaded",
+    }
+}
+
+const fn finds(variable: &'static str) -> Way {
+    Way {
+        line: &["server"],
+        variable: Some(variable),
+        warning: FOLDER,
+    }
+}
+
+const SHELL: &str = "is a shell";
+const CODE: &str = "runs code or other programs";
+const FOLDER: &str = "decides where settings or programs are found";
+const HOST: &str = "gives the container access to this machine";
+
+/// Ways to start code that is no program of its own.
+const WAYS: &[Way] = &[
+    runs(&["sh", "-c", "id"], SHELL),
+    runs(&["/bin/bash", "-c", "id"], SHELL),
+    runs(&["bash"], SHELL),
+    runs(&["busybox", "sh", "-c", "id"], SHELL),
+    runs(&["env", "bash", "-c", "id"], SHELL),
+    runs(&["/usr/bin/env", "-i", "A=1", "dash", "-c", "id"], SHELL),
+    runs(&["env", "-u", "HOME", "sh", "-c", "id"], SHELL),
+    runs(&["env", "-S", "sh -c id"], CODE),
+    runs(&["env", "-vS", "sh -c id"], CODE),
+    runs(
+        &["env", "LD_PRELOAD=/tmp/x.so", "server"],
+        "decides which code",
+    ),
+    runs(&["timeout", "5", "sh", "-c", "id"], SHELL),
+    runs(&["some-new-wrapper", "--", "/bin/bash", "-lc", "id"], CODE),
+    runs(&["sudo", "-u", "me", "sh", "-c", "id"], SHELL),
+    runs(&["unshare", "-r", "sh"], SHELL),
+    runs(
+        &["timeout", "-k", "1", "--signal", "KILL", "5", "zsh"],
+        SHELL,
+    ),
+    runs(&["timeout", "--new-option", "5", "6", "bash"], SHELL),
+    runs(&["nice", "-n", "5", "sh"], SHELL),
+    runs(&["setsid", "-f", "sh", "-c", "id"], SHELL),
+    runs(&["nohup", "sh", "-c", "id"], SHELL),
+    runs(&["stdbuf", "-oL", "sh", "-c", "id"], SHELL),
+    runs(&["xargs", "-I", "{}", "sh", "-c", "{}"], SHELL),
+    runs(&["sudo", "-u", "root", "sh"], SHELL),
+    runs(&["sudo", "-s"], CODE),
+    runs(&["su", "-c", "id"], SHELL),
+    runs(&["script", "-c", "id", "/dev/null"], CODE),
+    runs(&["nice", "timeout", "5", "env", "python3", "-c", "1"], CODE),
+    runs(
+        &["/lib64/ld-linux-x86-64.so.2", "/bin/sh", "-c", "id"],
+        SHELL,
+    ),
+    runs(&["python3", "-c", "1"], CODE),
+    runs(&["python3", "-Ic", "1"], CODE),
+    runs(&["python3", "-X", "dev", "-c", "1"], CODE),
+    runs(&["python3", "-Wignore", "-c1"], CODE),
+    runs(&["python3.12", "-uc", "1"], CODE),
+    runs(&["pypy3", "-c", "1"], CODE),
+    runs(&["python3", "-m", "timeit", "1"], CODE),
+    runs(&["python3", "-mtimeit", "1"], CODE),
+    runs(&["node", "-e", "1"], CODE),
+    runs(&["nodejs", "-e", "1"], CODE),
+    runs(&["node", "-pe", "1"], CODE),
+    runs(&["node", "--eval=1"], CODE),
+    runs(
+        &["node", "--title", "x", "--import", "data:text/javascript,1"],
+        CODE,
+    ),
+    runs(&["node", "--require=/tmp/x.js", "server.js"], CODE),
+    runs(&["node", "--inspect=0.0.0.0:1", "server.js"], CODE),
+    runs(&["deno", "eval", "1"], CODE),
+    runs(&["bun", "exec", "id"], CODE),
+    runs(&["npx", "-c", "id"], CODE),
+    runs(&["npx", "-y", "-p", "x", "--call=id"], CODE),
+    runs(&["npm", "exec", "--", "sh", "-c", "id"], SHELL),
+    runs(&["uv", "run", "--with", "x", "python", "-c", "1"], CODE),
+    runs(&["uvx", "python", "-c", "1"], CODE),
+    runs(&["perl", "-le", "print 1"], CODE),
+    runs(&["perl", "-MPOSIX;system(1)"], CODE),
+    runs(&["ruby", "-ne", "1"], CODE),
+    runs(&["php8.2", "-r", "1;"], CODE),
+    runs(&["php", "-d", "auto_prepend_file=/tmp/x"], CODE),
+    runs(&["lua5.4", "-e", "1"], CODE),
+    runs(&["awk", "BEGIN{system(\"id\")}"], CODE),
+    runs(&["sed", "1e id"], CODE),
+    runs(&["find", "/", "-maxdepth", "0", "-exec", "id", ";"], CODE),
+    runs(&["git", "-c", "alias.x=!id", "x"], CODE),
+    runs(&["git", "clone", "ext::sh -c id"], CODE),
+    runs(
+        &["tar", "cf", "x", "--checkpoint-action=exec=id", "y"],
+        CODE,
+    ),
+    runs(&["ssh", "-o", "ProxyCommand=id", "host"], CODE),
+    runs(&["vim", "-c", "!id"], CODE),
+    runs(
+        &["java", "-javaagent:/tmp/x.jar", "-jar", "server.jar"],
+        CODE,
+    ),
+    runs(&["socat", "-", "EXEC:id"], CODE),
+    runs(&["make", "--eval=x:;id"], CODE),
+    runs(&["docker", "run", "-v", "/:/host", "x"], HOST),
+    runs(&["docker", "run", "-itv", "/:/host", "x"], HOST),
+    runs(&["docker", "run", "-i", "--network", "host", "x"], HOST),
+    runs(&["docker", "run", "--net=host", "x"], HOST),
+    runs(&["docker", "run", "--rm", "--privileged", "x"], HOST),
+    runs(&["docker", "run", "--pid", "host", "x"], HOST),
+    runs(
+        &["podman", "run", "--mount", "type=bind,src=/,dst=/h", "x"],
+        HOST,
+    ),
+    runs(&["docker", "-H", "tcp://127.0.0.1:1", "run", "x"], HOST),
+    runs(&["docker", "container", "run", "--cap-add=ALL", "x"], HOST),
+    runs(&["docker", "exec", "-i", "--privileged", "x", "sh"], HOST),
+    runs(&["docker", "compose", "run", "x"], HOST),
+    with("LD_PRELOAD"),
+    with("PATH"),
+    with("NODE_OPTIONS"),
+    with("PYTHONPATH"),
+    with("PYTHONUSERBASE"),
+    with("PYTHONWARNINGS"),
+    with("GIT_CONFIG_COUNT"),
+    with("GIT_SSH_COMMAND"),
+    with("GIT_EXTERNAL_DIFF"),
+    with("PERL5OPT"),
+    with("RUBYOPT"),
+    with("BASH_ENV"),
+    with("BASH_FUNC_ls%%"),
+    with("ENV"),
+    with("JAVA_TOOL_OPTIONS"),
+    with("_JAVA_OPTIONS"),
+    with("npm_config_script_shell"),
+    with("DOTNET_STARTUP_HOOKS"),
+    with("GLIBC_TUNABLES"),
+    with("OPENSSL_CONF"),
+    finds("DOCKER_HOST"),
+    finds("HOME"),
+    finds("KUBECONFIG"),
+    finds("UV_INDEX_URL"),
+];
+
+/// Servers as people register them.
+const USUAL: &[(&[&str], &[&str])] = &[
+    (
+        &[
+            "npx",
+            "-y",
+            "@modelcontextprotocol/server-filesystem",
+            "/data",
+        ],
+        &[],
+    ),
+    (
+        &["npx", "-y", "some-server", "-c", "config.json", "bash"],
+        &[],
+    ),
+    (
+        &[
+            "npx",
+            "-y",
+            "mcp-remote",
+            "https://example.com",
+            "--header",
+            "A: b",
+        ],
+        &["NODE_ENV"],
+    ),
+    (
+        &["uvx", "mcp-server-git", "--repository", "/src"],
+        &["GIT_AUTHOR_NAME"],
+    ),
+    (
+        &["uvx", "--from", "git+https://example.com/x", "server", "-e"],
+        &[],
+    ),
+    (
+        &["uv", "--directory", "/srv", "run", "server.py"],
+        &["PYTHONUNBUFFERED"],
+    ),
+    (
+        &["python3", "server.py", "-c", "x"],
+        &["API_KEY", "PYTHONIOENCODING"],
+    ),
+    (&["python3", "-u", "-m", "mcp_server_time", "-c", "x"], &[]),
+    (
+        &["node", "index.js", "-e"],
+        &["GITHUB_PERSONAL_ACCESS_TOKEN"],
+    ),
+    (
+        &[
+            "node",
+            "--enable-source-maps",
+            "dist/index.js",
+            "-p",
+            "3000",
+        ],
+        &[],
+    ),
+    (&["deno", "run", "-A", "server.ts"], &[]),
+    (&["java", "-Xmx1g", "-jar", "server.jar", "-e"], &[]),
+    (&["docker", "run", "-i", "--rm", "mcp/time", "-v"], &[]),
+    (
+        &[
+            "docker",
+            "run",
+            "-i",
+            "--rm",
+            "-e",
+            "A",
+            "--name",
+            "x",
+            "--init",
+            "mcp/x",
+            "--privileged",
+        ],
+        &["A"],
+    ),
+    (
+        &["timeout", "--foreground", "60", "node", "server.js", "bash"],
+        &[],
+    ),
+    (&["env", "A=1", "node", "server.js", "sh"], &[]),
+    (
+        &[
+            "ssh",
+            "-i",
+            "/k",
+            "-o",
+            "BatchMode=yes",
+            "host",
+            "mcp-server",
+        ],
+        &[],
+    ),
+    (&["perl", "-w", "server.pl", "-e"], &[]),
+    (
+        &["/opt/server/bin/mcp-server", "--eval", "-c"],
+        &["DB_PATH", "AWS_PROFILE"],
+    ),
+];
+
+fn body(name: &str, line: &[&str], variables: &[&str]) -> Value {
+    let env: Value = variables
+        .iter()
+        .map(|it| ((*it).to_owned(), Value::from("x")))
+        .collect();
+    json!({
+        "name": name,
+        "transportType": "STDIO",
+        "config": {"command": line[0], "args": line[1..], "env": env},
+        "autoConnect": false,
+    })
+}
+
+fn exposed(config: &mut Config, allowed: &[&str]) {
+    config.behind_tls_proxy = true;
+    config.allow_stdio_over_http = true;
+    config.mcp.security.allowed_commands = allowed.iter().map(|it| (*it).to_owned()).collect();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
+    let hub = TestHub::start().await;
+    for (at, way) in WAYS.iter().enumerate() {
+        let variables: Vec<&str> = way.variable.into_iter().collect();
+        let mut body = body(&format!("way{at}"), way.line, &variables);
+        for route in [ROUTE, "/api/mcp/test"] {
+            let asked = hub.admin("POST", route, body.clone()).await;
+            let status = asked.status;
+            let asked = asked.json().await;
+            if way.warning != FOLDER {
+                assert_eq!(status, 400, "{body}");
+                let warned = asked["warnings"].to_string();
+                assert!(warned.contains(way.warning), "{body}: {warned}");
+                let why = asked["error"].as_str().unwrap();
+                assert!(why.contains("acceptWarnings"), "{body}: {why}");
+            }
+        }
+        body["name"] = format!("meant{at}").into();
+        body["acceptWarnings"] = true.into();
+        let made = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(made.status, 201, "{body}");
+        let made = made.json().await;
+        let warned = made["warnings"].to_string();
+        assert!(warned.contains(way.warning), "{body}: {warned}");
+    }
+    let shown = hub
+        .admin("GET", &format!("{ROUTE}/meant0"), Value::Null)
+        .await;
+    assert_eq!(
+        shown.json().await["warnings"][0],
+        "sh is a shell: it runs any command it is given"
+    );
+    let log = hub
+        .admin("GET", &format!("{ROUTE}/meant0/log"), Value::Null)
+        .await;
+    assert!(log.text().await.contains("warning: sh is a shell"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usual_server_gets_no_warning() {
+    let hub = TestHub::start().await;
+    for (at, (line, variables)) in USUAL.iter().enumerate() {
+        let body = body(&format!("usual{at}"), line, variables);
+        let made = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(made.status, 201, "{body}");
+        let made = made.json().await;
+        assert_eq!(made.get("warnings"), None, "{body}: {made}");
+    }
+}
+
+/// Names alone allow no arguments there, and no variable that loads code.
+#[tokio::test(flavor = "multi_thread")]
+async fn exposed_hub_starts_no_code_whatever_is_tried() {
+    let names: Vec<&str> = WAYS.iter().map(|it| it.line[0]).collect();
+    let hub = TestHub::with(|config| exposed(config, &names)).await;
+    for way in WAYS {
+        let variables: Vec<&str> = way.variable.into_iter().collect();
+        let body = body("way", way.line, &variables);
+        let refused = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(refused.status, 400, "{body}");
+        let tried = hub.admin("POST", "/api/mcp/test", body.clone()).await;
+        assert_ne!(tried.status, 200, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
+    let listed = ["npx -y '@x/server' /data", "node", "python3 -c 1"];
+    let hub = TestHub::with(|config| {
+        exposed(config, &listed);
+        let mut named = from_file("named", "node", &["server.js"]);
+        named.cwd = Some("/srv".to_owned());
+        config.mcp.servers = vec![named];
+    })
+    .await;
+    for (line, variables, status) in [
+        (
+            &["npx", "-y", "@x/server", "/data"][..],
+            &["API_KEY"][..],
+            201,
+        ),
+        (&["npx", "-y", "@x/server", "/etc"], &[], 400),
+        (&["npx", "-y", "@x/server", "/data"], &["NODE_OPTIONS"], 400),
+        (&["npx"], &[], 400),
+        (&["node"], &[], 201),
+        (&["node", "server.js"], &[], 400),
+        (&["node", "other.js"], &[], 400),
+        (&["python3", "-c", "1"], &[], 201),
+        (&["python3", "-c", "2"], &[], 400),
+    ] {
+        let body = body("fx", line, variables);
+        let answer = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(answer.status, status, "{body}");
+        if status == 201 {
+            assert_eq!(remove(&hub).await, 204);
+        }
+    }
+    // Where it starts decides which server.js that is.
+    for (command, args, cwd, status) in [
+        ("node", json!(["server.js"]), "/srv", 201),
+        ("node", json!(["server.js"]), "/tmp", 400),
+        ("npx", json!(["-y", "@x/server", "/data"]), "/tmp", 400),
+    ] {
+        let mut body = body("fx", &[command], &[]);
+        body["config"]["args"] = args;
+        body["config"]["cwd"] = cwd.into();
+        let answer = hub.admin("POST", ROUTE, body.clone()).await;
+        assert_eq!(answer.status, status, "{body}");
+        if status == 201 {
+            assert_eq!(remove(&hub).await, 204);
+        }
+    }
+}
+
+async fn remove(hub: &TestHub) -> u16 {
+    let path = format!("{ROUTE}/fx");
+    hub.admin("DELETE", &path, Value::Null)
+        .await
+        .status
+        .as_u16()
+}
+
+/// A file of a desktop client is not read as carefully as a command that one types.
+#[tokio::test(flavor = "multi_thread")]
+async fn imported_entry_that_needs_a_warning_is_taken_only_if_that_is_accepted() {
+    let hub = TestHub::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("started");
+    let code = format!("open({:?}, 'w')", mark.display().to_string());
+    let mut file = json!({"mcpServers": {"fx": {"command": "python3", "args": ["-Ic", code]}}});
+    let answer = hub.admin("POST", "/api/mcp/import", file.clone()).await;
+    let entry = answer.json().await["servers"][0].clone();
+    assert!(entry["error"].as_str().unwrap().contains(CODE), "{entry}");
+    assert!(!mark.exists());
+    file["acceptWarnings"] = true.into();
+    let answer = hub.admin("POST", "/api/mcp/import", file).await;
+    let entry = answer.json().await["servers"][0].clone();
+    assert!(entry["warnings"].to_string().contains(CODE), "{entry}");
+    assert!(mark.exists());
+    // What it was told once it is not asked again, until it becomes another program.
+    let path = format!("{ROUTE}/fx");
+    let same = json!({"description": "mine", "autoConnect": false});
+    assert_eq!(hub.admin("PUT", &path, same).await.status, 200);
+    let mut other = json!({"config": {"command": "python3", "args": ["-Ic", "2"]}});
+    assert_eq!(hub.admin("PUT", &path, other.clone()).await.status, 400);
+    other["acceptWarnings"] = true.into();
+    assert_eq!(hub.admin("PUT", &path, other).await.status, 200);
+}
+
+/// Whoever writes the settings has accepted what stands there.
+#[tokio::test(flavor = "multi_thread")]
+async fn program_of_the_settings_is_started_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("started");
+    let text = format!("touch {}", mark.display());
+    let hub = TestHub::with(|config| {
+        let mut listed = from_file("fx", "sh", &["-c", &text]);
+        listed.auto_connect = true;
+        config.mcp.servers = vec![listed];
+    })
+    .await;
+    hub.running.servers().settled().await;
+    assert!(mark.exists());
+    let path = format!("{ROUTE}/fx");
+    let shown = hub.admin("GET", &path, Value::Null).await.json().await;
+    assert!(shown["warnings"].to_string().contains(SHELL), "{shown}");
+}
+
+fn from_file(name: &str, command: &str, args: &[&str]) -> McpServer {
+    let entry = json!({"name": name, "transport": "stdio", "command": command, "args": args, "auto-connect": false});
+    serde_json::from_value(entry).unwrap()
+}
+
+fn program(folder: &Path, name: &str) -> String {
+    let path = folder.join(name);
+    fs::create_dir_all(folder).unwrap();
+    fs::write(&path, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn allowed_name_means_the_program_of_the_search_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let evil = program(&folder.path().join("evil"), "python3");
+    let mine = program(&folder.path().join("my tools"), "mine");
+    let linked = folder.path().join("mine");
+    std::os::unix::fs::symlink(&mine, &linked).unwrap();
+    let other = folder.path().join("other");
+    std::os::unix::fs::symlink(&mine, &other).unwrap();
+    let hub = TestHub::with(|config| {
+        config.mcp.security.allowed_commands = vec!["python3".to_owned(), mine.clone()];
+    })
+    .await;
+    let found = std::process::Command::new("which").arg("python3").output();
+    let found = String::from_utf8(found.unwrap().stdout).unwrap();
+    for (command, status) in [
+        ("python3", 201),
+        (found.trim(), 201),
+        (&evil, 400),
+        (&mine, 201),
+        (&linked.display().to_string(), 201),
+        (&other.display().to_string(), 400),
+        ("mine", 400),
+        ("node", 400),
+    ] {
+        let answer = hub
+            .admin("POST", ROUTE, body("fx", &[command, "a"], &[]))
+            .await;
+        assert_eq!(answer.status, status, "{command}");
+        if status == 201 {
+            assert_eq!(remove(&hub).await, 204);
+        }
+    }
+}
+
+/// A server that was registered before its name or program left the lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_server_that_is_no_longer_allowed_is_not_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("started");
+    let script = directory.path().join("touch.py");
+    fs::write(
+        &script,
+        format!("open({:?}, 'w')\n", mark.display().to_string()),
+    )
+    .unwrap();
+    let config = |names: &[&str], commands: &[&str]| {
+        let mut config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            data_dir: directory.path().join("data"),
+            ..Config::default()
+        };
+        let list = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        config.mcp.security.allowed_server_names = list(names);
+        config.mcp.security.allowed_commands = list(commands);
+        config
+    };
+    let hub = TestHub::open(config(&[], &[])).await;
+    let mut program = body("fx", &["python3", script.to_str().unwrap()], &[]);
+    assert_eq!(hub.admin("POST", ROUTE, program.clone()).await.status, 201);
+    program["autoConnect"] = true.into();
+    let path = format!("{ROUTE}/fx");
+    assert_eq!(hub.admin("PUT", &path, program).await.status, 200);
+    let path = format!("{ROUTE}/fx/connect");
+    assert_eq!(hub.admin("POST", &path, Value::Null).await.status, 200);
+    hub.running.stop().await;
+    assert!(mark.exists());
+    fs::remove_file(&mark).unwrap();
+
+    let lists: [(&[&str], &[&str], &str); 2] = [
+        (&["other"], &[], "allowed-server-names"),
+        (&[], &["node"], "allowed-commands"),
+    ];
+    for (names, commands, why) in lists {
+        let hub = TestHub::open(config(names, commands)).await;
+        hub.running.servers().settled().await;
+        for action in ["", "/connect"] {
+            let method = if action.is_empty() { "GET" } else { "POST" };
+            let path = format!("{ROUTE}/fx{action}");
+            let shown = hub.admin(method, &path, Value::Null).await.json().await;
+            assert_eq!(shown["status"], "FAILED", "{shown}");
+            let cause = shown["cause"].as_str().unwrap();
+            assert!(cause.contains("not allowed to start"), "{cause}");
+            assert!(cause.contains(why), "{cause}");
+        }
+        let change = json!({"description": "still here"});
+        let changed = hub.admin("PUT", &format!("{ROUTE}/fx"), change).await;
+        assert_eq!(changed.status, 400);
+        let off = hub
+            .admin("POST", &format!("{ROUTE}/fx/disable"), Value::Null)
+            .await;
+        assert_eq!(off.status, 200);
+        let on = hub
+            .admin("POST", &format!("{ROUTE}/fx/enable"), Value::Null)
+            .await;
+        assert_eq!(on.status, 400);
+        hub.running.stop().await;
+        assert!(!mark.exists(), "{why}");
+        // Back in the list it is allowed again.
+        let hub = TestHub::open(config(&[], &[])).await;
+        let on = hub
+            .admin("POST", &format!("{ROUTE}/fx/enable"), Value::Null)
+            .await;
+        assert_eq!(on.status, 200);
+        hub.running.stop().await;
+        assert!(mark.exists());
+        fs::remove_file(&mark).unwrap();
+    }
+}
+
+/// What was registered on a hub of one machine does not start once others reach it.
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_server_does_not_start_on_a_hub_that_became_exposed() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |proxied: bool| Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: directory.path().join("data"),
+        behind_tls_proxy: proxied,
+        ..Config::default()
+    };
+    let hub = TestHub::open(config(false)).await;
+    let mut program = body("fx", &["sh", "-c", "id"], &[]);
+    program["acceptWarnings"] = true.into();
+    assert_eq!(hub.admin("POST", ROUTE, program).await.status, 201);
+    hub.running.stop().await;
+    let hub = TestHub::open(config(true)).await;
+    let path = format!("{ROUTE}/fx/connect");
+    let connected = hub.admin("POST", &path, Value::Null).await;
+    let connected = connected.json().await;
+    assert_eq!(connected["status"], "FAILED", "{connected}");
+    let cause = connected["cause"].as_str().unwrap();
+    assert!(cause.contains("allowed-commands"), "{cause}");
+}
