@@ -1,5 +1,5 @@
 // A real hub with data of its own, and the pages of a real browser.
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -45,8 +45,11 @@ export class Hub {
       if (n > 200 || this.process.exitCode !== null) throw new Error(`the hub does not start:\n${this.out}`);
       await sleep(50);
     }
-    this.link = this.out.match(/http:\S+#code=\S+/)[0];
     this.token = readFileSync(join(this.directory, 'data/admin-token'), 'utf8').trim();
+    // The link is printed on a terminal only, and this is none.
+    const link = spawnSync(maru, ['--config', this.file, '--data-dir', join(this.directory, 'data'), 'console'], { encoding: 'utf8' });
+    this.link = link.stdout.match(/http:\S+#code=\S+/)?.[0];
+    if (!this.link) throw new Error(`maru console printed no link:\n${link.stdout}${link.stderr}`);
   }
 
   async stop() {

@@ -16,7 +16,7 @@ mcp:
 
 export async function scene() {
   const hub = await Hub.start({ config });
-  const add = (name, config, transportType = 'STDIO', more = {}) => hub.api('POST', '/api/mcp/servers', { name, transportType, config, ...more });
+  const add = (name, config, transportType = 'STDIO', more = {}) => hub.api('POST', '/api/mcp/servers', { name, transportType, config, autoConnect: true, ...more });
   await Promise.all([
     add('everything', { command: 'node', args: [everything, 'stdio'] }),
     add('fixture', { command: fixture, args: ['stdio'] }),
