@@ -4,7 +4,7 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use maru::dialect::{Dialect, Event, Options, Reader, Tools};
+use maru::dialect::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
 use serde_json::json;
 
 const MEGABYTE: usize = 1 << 20;
@@ -98,14 +98,18 @@ fn hostile(c: &mut Criterion) {
     group.finish();
 }
 
-fn tools() -> Arc<Tools> {
+fn tools() -> Arc<ToolSet> {
     let weather = json!({"type": "object", "properties": {
         "city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]});
-    Arc::new(Tools::new([("get_weather", &weather)]))
+    Arc::new(ToolSet::new([("get_weather", &weather)]))
 }
 
-fn read(tools: &Arc<Tools>, text: &str, size: usize) -> Vec<Event> {
-    let mut reader = Reader::new(Arc::clone(tools), Dialect::Auto, Options::default());
+fn read(tools: &Arc<ToolSet>, text: &str, size: usize) -> Vec<DialectEvent> {
+    let mut reader = DialectParser::new(
+        Arc::clone(tools),
+        DialectSelection::Auto,
+        DialectOptions::default(),
+    );
     let mut events = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

@@ -3,14 +3,14 @@
 use std::{hint::black_box, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use maru::expression::{Limits, compile};
+use maru::expression::{EvaluationLimits, compile};
 use serde_json::json;
 
 fn ordinary(c: &mut Criterion) {
     let arguments = json!({"num1": 5, "num2": 3, "xs": [3, 1, 2], "name": "hong"});
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     let names: Vec<&str> = arguments.keys().map(String::as_str).collect();
-    let limits = Limits::default();
+    let limits = EvaluationLimits::default();
     for source in [
         "num1 * num2",
         "round(num1 / num2 * 100, 2)",
@@ -30,7 +30,7 @@ fn ordinary(c: &mut Criterion) {
 fn hostile(c: &mut Criterion) {
     let mut group = c.benchmark_group("hostile");
     group.sample_size(10);
-    let limits = Limits::default();
+    let limits = EvaluationLimits::default();
     for (name, source) in [
         ("power", "9**9**9".to_owned()),
         (

@@ -9,17 +9,20 @@ use axum::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
 use maru::{
-    access::Principal,
-    config::Limits,
+    auth::Principal,
+    config::LimitSettings,
     downstream::{
-        Engine,
-        http::{Arrival, SESSION_ID, post},
+        McpEngine,
+        http::{SESSION_ID_HEADER, StreamableRequest, post},
     },
-    journal::{Asked, Journal, Outcome, RequestId},
-    mcp::{Message, Params, check, event},
+    journal::{CallJournal, CallRequest, RequestId, ToolCallOutcome},
+    mcp::{RequestParams, RpcMessage, validate_json, write_event},
     source::{Sqlite, write_sample},
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Kind, OWN_SERVER, Offer, ResultSizes, Scope, builtin, output},
+    tools::{
+        Caller, Catalog, CatalogEntry, CatalogEntryKind, CatalogScope, EntryResponse,
+        OWN_SERVER_NAME, ResultLimits, builtin, result,
+    },
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -31,23 +34,23 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 
 fn words(c: &mut Criterion) {
     c.bench_function("check a call", |b| {
-        b.iter(|| check(black_box(CALL.as_bytes())).map(str::len));
+        b.iter(|| validate_json(black_box(CALL.as_bytes())).map(str::len));
     });
     c.bench_function("read a call", |b| {
-        b.iter(|| match Message::read(black_box(CALL)) {
-            Ok(Message::Request(request)) => Params::read(request.params).is_ok(),
+        b.iter(|| match RpcMessage::parse(black_box(CALL)) {
+            Ok(RpcMessage::Request(request)) => RequestParams::parse(request.params).is_ok(),
             _ => false,
         });
     });
-    let answer = output::structured(&json!({"success": true, "result": "x".repeat(300)}));
+    let answer = result::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("write an event", |b| {
-        b.iter(|| event(Some("message"), Some("1-1"), black_box(&answer)));
+        b.iter(|| write_event(Some("message"), Some("1-1"), black_box(&answer)));
     });
 }
 
 /// What every call pays for being remembered.
 fn remembering(c: &mut Criterion) {
-    let journal = Journal::default();
+    let journal = CallJournal::default();
     let [tool, server, principal, arguments] = [
         "get_employee_info",
         "maru",
@@ -55,22 +58,22 @@ fn remembering(c: &mut Criterion) {
         r#"{"employee_id":"EMP001"}"#,
     ]
     .map(Arc::<str>::from);
-    let result = output::structured(&json!({"success": true, "result": "x".repeat(300)}));
+    let result = result::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("journal: keep a call", |b| {
         b.iter(|| {
-            let asked = Asked {
+            let asked = CallRequest {
                 tool: Arc::clone(&tool),
                 server: Arc::clone(&server),
                 principal: Arc::clone(&principal),
                 client: None,
                 arguments: Arc::clone(&arguments),
-                from: None,
-                request: RequestId::next(),
+                remote_ip: None,
+                request_id: RequestId::next(),
             };
-            let mut started = journal.begin(asked);
-            started.passed_on();
-            started.answered();
-            started.finish(Outcome::Ok, black_box(&result));
+            let mut started = journal.begin_call(asked);
+            started.mark_forwarded();
+            started.mark_answered();
+            started.finish(ToolCallOutcome::Ok, black_box(&result));
         });
     });
 }
@@ -85,19 +88,19 @@ fn calls(c: &mut Criterion) {
     let source = Sqlite::open(&path, &tasks).expect("the sample data");
     let catalog = Arc::new(Catalog::new(
         Duration::from_secs(30),
-        ResultSizes::of_bytes(8 << 20),
+        ResultLimits::from_max_bytes(8 << 20),
     ));
-    let mut offers = builtin::samples(&source);
+    let mut offers = builtin::sample_entries(&source);
     offers.extend((0..1000).map(|at| echo(&format!("echo_{at:04}"))));
     offers.push(echo("echo"));
-    catalog.publish(OWN_SERVER, &offers);
-    let engine = Engine::start(Arc::clone(&catalog), Limits::default(), &tasks);
-    let caller = Caller::new(Principal::local(), Scope::All);
+    catalog.publish(OWN_SERVER_NAME, &offers);
+    let engine = McpEngine::start(Arc::clone(&catalog), LimitSettings::default(), &tasks);
+    let caller = Caller::new(Principal::local(), CatalogScope::All);
 
     c.bench_function("catalog: call get_employee_info", |b| {
         let arguments = Arc::new(json!({"employee_id": "EMP001"}).into());
         b.to_async(&runtime).iter(|| {
-            catalog.call(
+            catalog.call_tool(
                 &caller,
                 "get_employee_info",
                 Arc::clone(&arguments),
@@ -122,17 +125,17 @@ fn calls(c: &mut Criterion) {
     }
 }
 
-fn echo(name: &str) -> Arc<Offer> {
+fn echo(name: &str) -> Arc<CatalogEntry> {
     let described = json!({
         "name": name, "description": "Returns its message",
         "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
     });
-    Offer::own(
-        Kind::Tool,
+    CatalogEntry::builtin(
+        CatalogEntryKind::Tool,
         described,
         Arc::new(|_| {
             async {
-                Ok(Answer::Complete(output::structured(
+                Ok(EntryResponse::Complete(result::structured(
                     &json!({"message": "hello"}),
                 )))
             }
@@ -141,7 +144,11 @@ fn echo(name: &str) -> Arc<Offer> {
     )
 }
 
-fn arrival(engine: &Arc<Engine>, caller: &Caller, session: Option<&HeaderValue>) -> Arrival {
+fn arrival(
+    engine: &Arc<McpEngine>,
+    caller: &Caller,
+    session: Option<&HeaderValue>,
+) -> StreamableRequest {
     let mut headers = HeaderMap::new();
     headers.insert(
         header::CONTENT_TYPE,
@@ -152,27 +159,27 @@ fn arrival(engine: &Arc<Engine>, caller: &Caller, session: Option<&HeaderValue>)
         HeaderValue::from_static("application/json, text/event-stream"),
     );
     if let Some(session) = session {
-        headers.insert(&SESSION_ID, session.clone());
+        headers.insert(&SESSION_ID_HEADER, session.clone());
         headers.insert(
             "mcp-protocol-version",
             HeaderValue::from_static("2025-11-25"),
         );
     }
-    Arrival {
+    StreamableRequest {
         engine: Arc::clone(engine),
         caller: caller.clone(),
-        lenient: false,
+        allows_no_session: false,
         headers,
     }
 }
 
-async fn session(engine: &Arc<Engine>, caller: &Caller) -> HeaderValue {
+async fn session(engine: &Arc<McpEngine>, caller: &Caller) -> HeaderValue {
     let reply = post(
         arrival(engine, caller, None),
         Bytes::from_static(INITIALIZE.as_bytes()),
     )
     .await;
-    reply.headers()[&SESSION_ID].clone()
+    reply.headers()[&SESSION_ID_HEADER].clone()
 }
 
 criterion_group!(benches, words, remembering, calls);

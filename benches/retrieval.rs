@@ -6,8 +6,8 @@ use std::{hint::black_box, time::Duration};
 use axum::{Router, body::Bytes, routing::post};
 use criterion::{Criterion, criterion_group, criterion_main};
 use maru::{
-    outbound::{Policy, Tls},
-    retrieval::{Embedder, Endpoint, Index, NewDocument, Ranking},
+    outbound::{AddressPolicy, ClientTls},
+    retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument, Ranking},
     tasks::Tasks,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,9 @@ fn searches(c: &mut Criterion) {
     let tasks = Tasks::default();
     let index = runtime.block_on(async {
         let embedder = Embedder::endpoint(&endpoint(&tasks).await).expect("an endpoint");
-        let index = Index::embedded(&path, embedder).await.expect("an index");
+        let index = DocumentIndex::embedded(&path, embedder)
+            .await
+            .expect("an index");
         index.add("columns", &documents()).await.expect("documents");
         index
     });
@@ -36,7 +38,7 @@ fn searches(c: &mut Criterion) {
         ("vectors", Ranking::Vectors),
         ("words", Ranking::Words),
     ] {
-        let index = index.clone().ranked_by(ranking);
+        let index = index.clone().with_ranking(ranking);
         let query = ["주문 날짜 필드".to_owned()];
         group.bench_function(name, |b| {
             b.to_async(&runtime).iter(async || {
@@ -54,27 +56,27 @@ fn documents() -> Vec<NewDocument> {
         serde_json::from_str(include_str!("../tests/data/retrieval.json")).expect("the set");
     let texts = set["docs"].as_array().expect("documents");
     let texts = texts.iter().filter_map(Value::as_str).cycle().enumerate();
-    let texts = texts.map(|(at, text)| NewDocument::of(format!("t{at}.{text} {at}")));
+    let texts = texts.map(|(at, text)| NewDocument::from_text(format!("t{at}.{text} {at}")));
     texts.take(DOCUMENTS).collect()
 }
 
-async fn endpoint(tasks: &Tasks) -> Endpoint {
+async fn endpoint(tasks: &Tasks) -> EmbeddingEndpoint {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     let router = Router::new().route("/v1/embeddings", post(async |body: Bytes| answer(&body)));
     tasks.spawn(async {
         let _ = axum::serve(listener, router).await;
     });
-    Endpoint {
+    EmbeddingEndpoint {
         url: format!("http://{address}/v1/embeddings"),
         model: "noise".to_owned(),
         key: None,
-        limit: Duration::from_secs(60),
-        policy: Policy {
-            local: true,
-            ..Policy::default()
+        timeout: Duration::from_secs(60),
+        policy: AddressPolicy {
+            serves_loopback_only: true,
+            ..AddressPolicy::default()
         },
-        tls: Tls::default(),
+        tls: ClientTls::default(),
     }
 }
 

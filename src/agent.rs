@@ -4,14 +4,14 @@
 //! tools. A run is moved by whoever reads it: when they leave, the model's stream
 //! and the calls in progress end with it.
 
-mod approval;
+mod active_run;
+mod agent_tool;
+mod approvals;
 mod driver;
-mod live;
 mod machine;
 mod record;
 mod runs;
-mod select;
-mod tool;
+mod tool_ranking;
 mod toolbox;
 
 use std::{
@@ -24,75 +24,75 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::{
-    access::Principal,
+    auth::Principal,
     config,
-    llm::{self, Message, Models},
+    llm::{self, ChatMessage, ReloadableGateway},
     retrieval::Embedder,
     store::Store,
     tasks::Tasks,
-    tool::{Catalog, Snapshot},
-    upstream::Manager,
+    tools::{Catalog, CatalogSnapshot},
+    upstream::ServerManager,
 };
 use toolbox::Toolbox;
 
-pub use live::Live;
-pub use machine::{Cut, Finished};
-pub use record::{Called, Happening, Outcome};
-pub use runs::Runs;
-pub use tool::{Slot, ask_agent};
+pub use active_run::ActiveRun;
+pub use agent_tool::{AgentSlot, ask_agent};
+pub use machine::{CutReason, FinalAnswer};
+pub use record::{RunCall, RunEvent, RunOutcome};
+pub use runs::RunRegistry;
 
 /// Runs the loop. One for the whole hub.
 #[derive(Debug)]
 pub struct Agent {
-    models: Arc<Models>,
+    models: Arc<ReloadableGateway>,
     catalog: Arc<Catalog>,
-    servers: Arc<Manager>,
+    servers: Arc<ServerManager>,
     embedder: Embedder,
-    settings: config::Agent,
-    runs: Runs,
+    settings: config::AgentSettings,
+    runs: RunRegistry,
     /// The tools of the last snapshot, read once.
-    toolbox: Mutex<Option<(Arc<Snapshot>, Arc<Toolbox>)>>,
-    room: Arc<Semaphore>,
+    toolbox: Mutex<Option<(Arc<CatalogSnapshot>, Arc<Toolbox>)>>,
+    run_permits: Arc<Semaphore>,
 }
 
 /// What the agent works with.
 #[derive(Debug)]
-pub struct Parts {
+pub struct AgentDependencies {
     /// Asks models.
-    pub models: Arc<Models>,
+    pub models: Arc<ReloadableGateway>,
     /// Calls tools.
     pub catalog: Arc<Catalog>,
     /// Knows the servers behind the tools.
-    pub servers: Arc<Manager>,
+    pub servers: Arc<ServerManager>,
     /// Finds tools.
     pub embedder: Embedder,
     /// Keeps what happened.
     pub store: Store,
     /// How far runs may go.
-    pub settings: config::Agent,
+    pub settings: config::AgentSettings,
     /// Ends what is left of a run.
     pub tasks: Tasks,
 }
 
 /// What is asked of the agent.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct AgentRequest {
     /// Who asks.
     pub principal: Principal,
     /// The model; the one of the settings, or the first, if none is named.
     pub model: Option<String>,
     /// The conversation so far.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// Members of the request that the backend understands.
-    pub other: Map<String, Value>,
+    pub backend_options: Map<String, Value>,
     /// The servers whose tools may be used; all, if none are named.
     pub servers: Option<Vec<String>>,
     /// How often the model may be asked.
-    pub rounds: Option<u32>,
+    pub max_rounds: Option<u32>,
     /// How long a call may take.
     pub tool_timeout: Option<Duration>,
     /// Whether someone is there to approve of destructive calls.
-    pub approval: bool,
+    pub allows_approval: bool,
 }
 
 /// Why there is no run, or none that ended well.
@@ -121,39 +121,39 @@ pub enum Error {
 
 impl Agent {
     /// The agent; nothing runs yet.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub fn new(parts: AgentDependencies) -> Arc<Self> {
         let most = parts.settings.max_runs;
         Arc::new(Self {
             models: parts.models,
             catalog: parts.catalog,
             servers: parts.servers,
             embedder: parts.embedder,
-            runs: Runs::new(parts.store, parts.tasks, parts.settings.keep_days),
+            runs: RunRegistry::new(parts.store, parts.tasks, parts.settings.keep_days),
             settings: parts.settings,
             toolbox: Mutex::default(),
-            room: Arc::new(Semaphore::new(most)),
+            run_permits: Arc::new(Semaphore::new(most)),
         })
     }
 
     /// The runs, now and before.
-    pub fn runs(&self) -> &Runs {
+    pub fn runs(&self) -> &RunRegistry {
         &self.runs
     }
 
     /// How far runs may go.
-    pub fn settings(&self) -> &config::Agent {
+    pub fn settings(&self) -> &config::AgentSettings {
         &self.settings
     }
 
     /// Begins a run, which goes on while it is read.
-    pub fn start(self: &Arc<Self>, question: Question) -> Result<Live, Error> {
-        let place = Arc::clone(&self.room).try_acquire_owned();
+    pub fn start(self: &Arc<Self>, question: AgentRequest) -> Result<ActiveRun, Error> {
+        let place = Arc::clone(&self.run_permits).try_acquire_owned();
         let place = place.map_err(|_| Error::Busy(self.settings.max_runs))?;
         self.check_servers(&question)?;
-        Ok(Live::new(Arc::clone(self), question, place))
+        Ok(ActiveRun::new(Arc::clone(self), question, place))
     }
 
-    fn check_servers(&self, question: &Question) -> Result<(), Error> {
+    fn check_servers(&self, question: &AgentRequest) -> Result<(), Error> {
         let snapshot = self.catalog.snapshot();
         let mut known = self.servers.list();
         // What a restricted caller may not reach is not there for them.
@@ -171,7 +171,7 @@ impl Agent {
                     .iter()
                     .map(|it| it.server.name.as_str().to_owned())
                     .collect();
-                known.insert(0, crate::tool::OWN_SERVER.to_owned());
+                known.insert(0, crate::tools::OWN_SERVER_NAME.to_owned());
                 let name = name.chars().take(100).collect();
                 Err(Error::UnknownServer { name, known })
             }
@@ -185,7 +185,10 @@ impl Agent {
         match &*kept {
             Some((seen, toolbox)) if Arc::ptr_eq(seen, &snapshot) => Arc::clone(toolbox),
             _ => {
-                let toolbox = Arc::new(Toolbox::of(&snapshot, &self.settings.destructive_tools));
+                let toolbox = Arc::new(Toolbox::from_snapshot(
+                    &snapshot,
+                    &self.settings.destructive_tools,
+                ));
                 *kept = Some((snapshot, Arc::clone(&toolbox)));
                 toolbox
             }

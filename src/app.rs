@@ -1,8 +1,8 @@
 //! What is built, in which order it starts, and how it stops.
 
 mod data;
-mod directory;
-mod local;
+mod data_directory;
+mod local_socket;
 mod reload;
 
 use std::{
@@ -20,109 +20,114 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    access::{Access, OAuth, Sessions, Token, admin_token},
-    agent::{Agent, Parts, ask_agent},
-    api::{
-        self, Admission, Certificates, Changeable, Events, Gate, Guarded, Readiness, Serving,
-        TurnedAway,
+    agent::{Agent, AgentDependencies, ask_agent},
+    audit::AuditLog,
+    auth::{
+        AccessControl, BearerToken, ConsoleSessions, OAuthVerifier, load_or_create_admin_token,
     },
-    audit::Audit,
-    config::{Config, Loaded, Secret, environment, rows},
-    downstream::Engine,
-    lanes::Lanes,
-    llm::{Gateway, Models},
-    outbound::{Policy, Tls},
-    retrieval::Index,
+    config::{Config, LoadedConfig, SecretString, config_rows, process_environment},
+    downstream::McpEngine,
+    http::{
+        self, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy, Readiness,
+        RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
+    },
+    llm::{Gateway, ReloadableGateway},
+    outbound::{AddressPolicy, ClientTls},
+    retrieval::DocumentIndex,
     source::{Sqlite, write_sample},
-    store::{Seal, Store},
+    store::{SecretSealer, Store},
     tasks::Tasks,
     telemetry,
-    tool::{
-        Catalog, Quota, ResultSizes, Switches,
-        builtin::{self, Data},
-        custom::Workshop,
+    tools::{
+        CallQuota, Catalog, DisabledTools, ResultLimits,
+        builtin::{self, DataContext},
+        custom::CustomTools,
     },
-    upstream::{Draft, Manager, ProgramRules, Rules, Settings, Start},
+    upstream::{
+        ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
+        ServerManager,
+    },
+    workers::WorkerPool,
 };
 
-use directory::{Files, Traceless};
-pub use local::{HTTP_SOCKET, join};
+use data_directory::{DataDirCleanup, DataFiles};
+pub use local_socket::{HTTP_SOCKET, join_hub};
 
 /// File of the data directory that says where its hub listens; locked by the
 /// hub while it runs, so that nobody trusts what a dead one wrote.
 const HUB_FILE: &str = "hub";
 const STORE_FILE: &str = "maru.db";
-const SEAL_FILE: &str = "seal-key";
+const SEAL_KEY_FILE: &str = "seal-key";
 const SAMPLE_FILE: &str = "sample.db";
 const REGISTRY_FILE: &str = "mcp.json";
 /// How soon a token that another hub took back is refused here.
-const RELOAD: Duration = Duration::from_secs(5);
+const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How long servers get to end: twice as long as a program that has to be told twice.
-const BACK: Duration = Duration::from_secs(8);
+const SERVER_SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
 /// Everything below the doors.
 #[derive(Debug)]
-pub struct Core {
+pub struct HubCore {
     /// What is on offer.
     pub catalog: Arc<Catalog>,
     /// Answers MCP clients.
-    pub engine: Arc<Engine>,
+    pub engine: Arc<McpEngine>,
     /// The servers whose tools are offered too.
-    pub servers: Arc<Manager>,
+    pub servers: Arc<ServerManager>,
     /// The models that clients may ask for.
-    pub models: Arc<Models>,
+    pub models: Arc<ReloadableGateway>,
     /// Lets them use tools.
     pub agent: Arc<Agent>,
     /// Spawns and stops what clients see.
-    tasks: Tasks,
+    client_tasks: Tasks,
     /// The same for what stands behind, which stops later.
-    back: Tasks,
-    data: Data,
-    workshop: Arc<Workshop>,
-    quota: Arc<Quota>,
-    audit: Arc<Audit>,
+    backend_tasks: Tasks,
+    data: DataContext,
+    custom_tools: Arc<CustomTools>,
+    quota: Arc<CallQuota>,
+    audit: Arc<AuditLog>,
     store: Store,
     config: Config,
     /// Removed at the end where nothing is kept.
-    _files: Files,
+    _data_files: DataFiles,
 }
 
 /// A hub that serves.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningHub {
     /// Where it listens.
     pub address: SocketAddr,
     /// Signs the admin in.
-    pub admin: Token,
-    core: Core,
+    pub admin_token: BearerToken,
+    core: HubCore,
     readiness: Arc<Readiness>,
-    hub: Arc<api::Hub>,
-    certificates: Arc<Certificates>,
-    admission: Arc<Admission>,
+    hub: Arc<http::HubState>,
+    certificates: Arc<TlsCertificates>,
+    admission: Arc<ConnectionAdmission>,
     /// Ends the task that reads the issuer's keys.
     key_refresh: Mutex<CancellationToken>,
     /// The settings that the hub was started with.
-    started: Arc<Loaded>,
+    startup_settings: Arc<LoadedConfig>,
     /// The settings in force since the last reload.
-    current: tokio::sync::Mutex<Arc<Loaded>>,
+    current_settings: tokio::sync::Mutex<Arc<LoadedConfig>>,
     /// Serve connections.
-    _lanes: Arc<Lanes>,
+    _workers: Arc<WorkerPool>,
     /// Holds the lock.
     _hub_file: File,
     /// Removes what was made where nothing is kept; last.
-    _traceless: Option<Traceless>,
+    _cleanup: Option<DataDirCleanup>,
 }
 
-impl Core {
+impl HubCore {
     /// Opens the data directory, builds the catalog and begins to connect
     /// servers. `own_port`: where this very process listens.
     pub async fn open(config: Config, own_port: Option<u16>) -> Result<Self> {
-        directory::prepare(&config.data_dir)?;
-        let files = Files::of(&config)?;
+        data_directory::prepare_data_dir(&config.data_dir)?;
+        let files = DataFiles::from_config(&config)?;
         let store = open_store(&config).await?;
         let (tasks, back) = (Tasks::default(), Tasks::default());
         let limits = &config.limits;
-        let sizes = ResultSizes::from(&config);
+        let sizes = ResultLimits::from(&config);
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
         let mut offers = Vec::new();
         if config.sample_data {
@@ -130,18 +135,18 @@ impl Core {
             let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
             let source = opened
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
-            offers.extend(builtin::samples(&source));
+            offers.extend(builtin::sample_entries(&source));
         }
-        let policy = policy(&config, own_port);
-        let data = data::open(&config, &files, &policy, &tasks).await?;
+        let policy = address_policy(&config, own_port);
+        let data = data::open_data(&config, &files, &policy, &tasks).await?;
         offers.extend(builtin::data(&data));
-        let off = store.tools_off().await?;
-        catalog.switch(Switches::from_iter(off));
+        let off = store.disabled_tools().await?;
+        catalog.set_disabled_tools(DisabledTools::from_iter(off));
         let (ask, slot) = ask_agent();
         if config.agent.ask_agent {
             offers.push(ask);
         }
-        let workshop = Workshop::open(
+        let workshop = CustomTools::open(
             store.clone(),
             Arc::clone(&catalog),
             offers,
@@ -150,22 +155,27 @@ impl Core {
         );
         let workshop = Arc::new(workshop.await?);
         let quota =
-            Arc::new(Quota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
+            Arc::new(CallQuota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
-        let models = Gateway::open(&config.models, &config.ollama, &policy, &Tls::default())?;
-        let models = Arc::new(Models::new(models));
+        let models = Gateway::open(
+            &config.models,
+            &config.ollama,
+            &policy,
+            &ClientTls::default(),
+        )?;
+        let models = Arc::new(ReloadableGateway::new(models));
         let journal = catalog.journal();
-        let audit = Audit::start(store.clone(), &config.audit, journal, &back);
+        let audit = AuditLog::start(store.clone(), &config.audit, journal, &back);
         let collector = config
             .telemetry
             .otlp_endpoint
             .as_deref()
             .unwrap_or_default();
-        let policy_of_traces = data::listing_url(&policy, collector);
+        let policy_of_traces = data::allowing_url(&policy, collector);
         telemetry::start(&config.telemetry, &policy_of_traces, journal, &back)
             .map_err(anyhow::Error::msg)?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
-        let agent = Agent::new(Parts {
+        let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
             servers: Arc::clone(&servers),
@@ -174,58 +184,64 @@ impl Core {
             settings: config.agent.clone(),
             tasks: tasks.clone(),
         });
-        slot.fill(&agent);
-        let engine = Engine::start(Arc::clone(&catalog), *limits, &tasks);
+        slot.set(&agent);
+        let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks);
         Ok(Self {
             catalog,
             engine,
             servers,
             models,
             agent,
-            tasks,
-            back,
+            client_tasks: tasks,
+            backend_tasks: back,
             data,
-            workshop,
+            custom_tools: workshop,
             quota,
             audit,
             store,
             config,
-            _files: files,
+            _data_files: files,
         })
     }
 
     /// Ends everything, within the grace period.
     pub async fn close(self) {
-        let drain = self.engine.limits().drain();
-        if time::timeout(drain, self.tasks.close()).await.is_err() {
+        let drain = self.engine.limits().drain_timeout();
+        if time::timeout(drain, self.client_tasks.shutdown())
+            .await
+            .is_err()
+        {
             warn!("not everything ended within {drain:?}; the rest is dropped");
         }
-        if time::timeout(BACK, self.back.close()).await.is_err() {
-            warn!("not every server was closed within {BACK:?}");
+        if time::timeout(SERVER_SHUTDOWN_GRACE, self.backend_tasks.shutdown())
+            .await
+            .is_err()
+        {
+            warn!("not every server was closed within {SERVER_SHUTDOWN_GRACE:?}");
         }
     }
 }
 
 /// The index of documents, for the command line.
-pub async fn open_index(config: &Config) -> Result<Index> {
-    directory::prepare(&config.data_dir)?;
-    let files = Files::kept(&config.data_dir);
-    data::open_index(config, &files, &policy(config, None)).await
+pub async fn open_index(config: &Config) -> Result<DocumentIndex> {
+    data_directory::prepare_data_dir(&config.data_dir)?;
+    let files = DataFiles::persistent(&config.data_dir);
+    data::open_index(config, &files, &address_policy(config, None)).await
 }
 
-fn policy(config: &Config, own_port: Option<u16>) -> Policy {
-    Policy {
-        local: config.is_local(),
+fn address_policy(config: &Config, own_port: Option<u16>) -> AddressPolicy {
+    AddressPolicy {
+        serves_loopback_only: config.is_loopback_only(),
         own_port,
-        allowed: config.outbound.allowed_hosts.clone(),
+        allowed_hosts: config.outbound.allowed_hosts.clone(),
     }
 }
 
 async fn open_store(config: &Config) -> Result<Store> {
-    let store = match config.store_url.as_ref().map(Secret::reveal) {
+    let store = match config.store_url.as_ref().map(SecretString::reveal) {
         None => {
             let path = config.data_dir.join(STORE_FILE);
-            directory::make_file(&path)
+            data_directory::create_private_file(&path)
                 .with_context(|| format!("cannot make the database {}", path.display()))?;
             Store::open(&path).await?
         }
@@ -234,7 +250,7 @@ async fn open_store(config: &Config) -> Result<Store> {
     };
     let path = match &config.seal_key_file {
         // What is in memory needs no seal, and its key would stay behind.
-        _ if config.keeps_nothing() => return Ok(store),
+        _ if config.is_ephemeral() => return Ok(store),
         Some(path) => path.clone(),
         // A hub elsewhere, or one whose data directory is gone, must read it too.
         None if store.is_shared() => {
@@ -243,49 +259,49 @@ async fn open_store(config: &Config) -> Result<Store> {
             );
             return Ok(store);
         }
-        None => config.data_dir.join(SEAL_FILE),
+        None => config.data_dir.join(SEAL_KEY_FILE),
     };
-    let seal = Seal::open_file(&path)
+    let seal = SecretSealer::from_key_file(&path)
         .with_context(|| format!("cannot use the key of secrets {}", path.display()))?;
-    Ok(store.sealed(seal).await?)
+    Ok(store.with_sealer(seal).await?)
 }
 
 async fn open_servers(
     config: &Config,
     store: &Store,
-    policy: Policy,
+    policy: AddressPolicy,
     catalog: &Arc<Catalog>,
     tasks: &Tasks,
-) -> Result<Arc<Manager>> {
+) -> Result<Arc<ServerManager>> {
     let mcp = &config.mcp;
-    let environment: Vec<_> = environment().into_iter().collect();
+    let environment: Vec<_> = process_environment().into_iter().collect();
     let path = environment.iter().find(|(name, _)| name == "PATH");
     let search_path = path.map_or_else(String::new, |(_, value)| value.clone());
     let mut policy = policy;
-    policy.allow_local(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
-    let settings = Settings::new(
+    policy.allow_local_urls(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
+    let settings = ConnectionSettings::new(
         mcp,
         (Arc::clone(catalog), store.clone()),
         policy.clone(),
         environment,
         tasks.clone(),
     )
-    .guarded_by(config.warden.clone())
-    .limited_by(&config.limits);
-    let beside = config.directory.as_ref().unwrap_or(&config.data_dir);
-    Manager::start(Start {
+    .with_warden(config.warden.clone())
+    .with_limits(&config.limits);
+    let beside = config.config_directory.as_ref().unwrap_or(&config.data_dir);
+    ServerManager::start(ManagerOptions {
         store: store.clone(),
-        rules: Rules {
-            names: mcp.security.allowed_server_names.clone(),
-            programs: ProgramRules::new(mcp, !config.is_local(), &search_path),
-            programs_refused: !config.is_local() && !config.allow_stdio_over_http,
-            policy,
+        rules: RegistrationRules {
+            allowed_names: mcp.security.allowed_server_names.clone(),
+            program_rules: ProgramRules::new(mcp, !config.is_loopback_only(), &search_path),
+            programs_refused: !config.is_loopback_only() && !config.allow_stdio_over_http,
+            address_policy: policy,
         },
         settings,
         max_servers: mcp.security.max_servers,
-        seeds: mcp.servers.iter().map(Draft::from).collect(),
+        seeds: mcp.servers.iter().map(ServerDraft::from).collect(),
         registry: &beside.join(REGISTRY_FILE),
-        writes_registry: !config.keeps_nothing(),
+        writes_registry: !config.is_ephemeral(),
     })
     .await
 }
@@ -300,113 +316,117 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
 }
 
 /// Starts a hub.
-pub async fn start(config: Config) -> Result<Running> {
-    start_loaded(Loaded::from(config)).await
+pub async fn start(config: Config) -> Result<RunningHub> {
+    start_with_settings(LoadedConfig::from(config)).await
 }
 
 /// Starts a hub with settings that know where each value comes from.
-pub async fn start_loaded(loaded: Loaded) -> Result<Running> {
+pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let loaded = Arc::new(loaded);
     let config = loaded.config.clone();
     let traceless = config
-        .keeps_nothing()
-        .then(|| Traceless::note(&config.data_dir));
-    directory::prepare(&config.data_dir)?;
-    let certificates = Certificates::load(&config.tls)?;
-    let hub_file = lock(&config.data_dir)?;
+        .is_ephemeral()
+        .then(|| DataDirCleanup::record_missing(&config.data_dir));
+    data_directory::prepare_data_dir(&config.data_dir)?;
+    let certificates = TlsCertificates::load(&config.tls)?;
+    let hub_file = lock_data_dir(&config.data_dir)?;
     let listener = bind(config.listen).await?;
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
-    let core = Core::open(config, Some(address.port())).await?;
+    let core = HubCore::open(config, Some(address.port())).await?;
     let config = &core.config;
     let directory = &config.data_dir;
-    let admin = admin_token(directory, &core.store)
+    let admin = load_or_create_admin_token(directory, &core.store)
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
-    let sessions = Sessions::load(&core.store).await?;
+    let sessions = ConsoleSessions::load(&core.store).await?;
     let readiness = Arc::new(Readiness::default());
-    let hub = Arc::new(api::Hub {
+    let hub = Arc::new(http::HubState {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
         data: core.data.clone(),
-        workshop: Arc::clone(&core.workshop),
+        custom_tools: Arc::clone(&core.custom_tools),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
         agent: Arc::clone(&core.agent),
         audit: Arc::clone(&core.audit),
-        turned_away: TurnedAway::default(),
-        access: access(config, &core.store, &core.tasks).await?,
-        changeable: RwLock::new(Changeable {
-            gate: Gate::new(address, !config.is_local(), &config.http),
+        rejected_requests: RejectedRequests::default(),
+        access: open_access(config, &core.store, &core.client_tasks).await?,
+        reloadable: RwLock::new(ReloadableSettings {
+            origin_policy: OriginPolicy::new(address, !config.is_loopback_only(), &config.http),
             chat: Arc::new(config.chat.clone()),
-            settings: Arc::new(rows(&loaded)),
+            settings: Arc::new(config_rows(&loaded)),
         }),
         max_body_bytes: AtomicUsize::new(config.limits.max_body_bytes),
         is_encrypted: config.tls.certificate.is_some() || config.behind_tls_proxy,
         sends_hsts: config.tls.certificate.is_some(),
         sessions,
-        events: Events::new(&core.tasks),
+        events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
         port: address.port(),
         readiness: Arc::clone(&readiness),
-        switching: tokio::sync::Mutex::default(),
+        tool_switch_lock: tokio::sync::Mutex::default(),
     });
-    let pump = api::pump(Arc::clone(&hub), core.tasks.stop());
-    core.tasks.spawn(pump);
-    let key_refresh = keep_keys_fresh(&hub.access, &core.tasks);
-    let guarded = Guarded::new(Arc::clone(&hub));
-    local::listen_http(directory, guarded.clone(), &core.tasks);
-    let lanes = Arc::new(Lanes::start(&core.tasks).context("cannot start threads")?);
+    let pump = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
+    core.client_tasks.spawn(pump);
+    let key_refresh = spawn_key_refresh(&hub.access, &core.client_tasks);
+    let guarded = GuardedRouter::new(Arc::clone(&hub));
+    local_socket::listen_http(directory, guarded.clone(), &core.client_tasks);
+    let lanes = Arc::new(WorkerPool::start(&core.client_tasks).context("cannot start threads")?);
     // Behind a proxy every client has its address.
-    let admission = Admission::new(config.limits.max_connections, !config.behind_tls_proxy);
-    core.tasks.spawn(api::serve(
+    let admission =
+        ConnectionAdmission::new(config.limits.max_connections, !config.behind_tls_proxy);
+    core.client_tasks.spawn(http::serve(
         listener,
-        Serving {
+        ServeContext {
             service: guarded,
             certificates: Arc::clone(&certificates),
             admission: Arc::clone(&admission),
-            lanes: Arc::clone(&lanes),
-            tasks: core.tasks.clone(),
+            workers: Arc::clone(&lanes),
+            tasks: core.client_tasks.clone(),
         },
     ));
-    let watching = Arc::clone(&certificates).watch(core.tasks.stop());
-    core.tasks.spawn(watching);
-    local::listen(directory, &core.engine, &core.tasks);
+    let watching = Arc::clone(&certificates).watch_files(core.client_tasks.stop_token());
+    core.client_tasks.spawn(watching);
+    local_socket::listen_stdio(directory, &core.engine, &core.client_tasks);
     (&hub_file)
         .write_all(address.to_string().as_bytes())
         .context("cannot note the address")?;
     info!(%address, "serving");
-    Ok(Running {
+    Ok(RunningHub {
         address,
-        admin,
+        admin_token: admin,
         core,
         readiness,
         hub,
         certificates,
         admission,
         key_refresh: Mutex::new(key_refresh),
-        current: tokio::sync::Mutex::new(Arc::clone(&loaded)),
-        started: loaded,
-        _lanes: lanes,
+        current_settings: tokio::sync::Mutex::new(Arc::clone(&loaded)),
+        startup_settings: loaded,
+        _workers: lanes,
         _hub_file: hub_file,
-        _traceless: traceless,
+        _cleanup: traceless,
     })
 }
 
 /// Who may come in. Tokens may be changed by another hub on the same database.
-async fn access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<Access>> {
-    let oauth = oauth(config)?;
-    let access = Access::load(store.clone(), config.needs_token(), oauth).await?;
+async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<AccessControl>> {
+    let oauth = open_oauth(config)?;
+    let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
     let access = Arc::new(access);
     if let Some(oauth) = access.oauth() {
         oauth.refresh().await;
     }
     if store.is_shared() {
-        let (access, stop) = (Arc::clone(&access), tasks.stop());
+        let (access, stop) = (Arc::clone(&access), tasks.stop_token());
         tasks.spawn(async move {
-            while time::timeout(RELOAD, stop.cancelled()).await.is_err() {
-                if let Err(error) = access.reload().await {
+            while time::timeout(TOKEN_RELOAD_INTERVAL, stop.cancelled())
+                .await
+                .is_err()
+            {
+                if let Err(error) = access.reload_tokens().await {
                     warn!(%error, "the tokens could not be read again");
                 }
             }
@@ -415,26 +435,29 @@ async fn access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<Acc
     Ok(access)
 }
 
-fn oauth(config: &Config) -> Result<Option<OAuth>> {
+fn open_oauth(config: &Config) -> Result<Option<OAuthVerifier>> {
     let settings = &config.oauth;
     let place = settings.jwks_url.as_deref().unwrap_or_default();
-    let oauth = OAuth::new(settings, &data::listing_url(&policy(config, None), place));
+    let oauth = OAuthVerifier::new(
+        settings,
+        &data::allowing_url(&address_policy(config, None), place),
+    );
     oauth.map_err(anyhow::Error::msg)
 }
 
 /// Reads the keys of the issuer again and again, until what it gives is cancelled.
-fn keep_keys_fresh(access: &Access, tasks: &Tasks) -> CancellationToken {
-    let stop = tasks.stop().child_token();
+fn spawn_key_refresh(access: &AccessControl, tasks: &Tasks) -> CancellationToken {
+    let stop = tasks.stop_token().child_token();
     if let Some(oauth) = access.oauth() {
-        tasks.spawn(oauth.keep_fresh(stop.clone()));
+        tasks.spawn(oauth.refresh_periodically(stop.clone()));
     }
     stop
 }
 
-impl Running {
+impl RunningHub {
     /// A code that signs the admin in to the console, once, within ten minutes.
-    pub fn console_code(&self) -> Token {
-        self.hub.sessions.code(self.admin.hash())
+    pub fn console_code(&self) -> BearerToken {
+        self.hub.sessions.issue_code(self.admin_token.hash())
     }
 
     /// What is on offer.
@@ -443,12 +466,12 @@ impl Running {
     }
 
     /// Whether connections are encrypted.
-    pub fn is_secure(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         self.core.config.tls.certificate.is_some()
     }
 
     /// The servers whose tools are offered too.
-    pub fn servers(&self) -> &Arc<Manager> {
+    pub fn servers(&self) -> &Arc<ServerManager> {
         &self.core.servers
     }
 
@@ -456,13 +479,13 @@ impl Running {
     /// everything; bounded.
     pub async fn stop(self) {
         info!("stopping");
-        let notice = self.core.config.limits.drain_notice();
+        let notice = self.core.config.limits.drain_notice_timeout();
         self.readiness.drain(notice).await;
         self.core.close().await;
     }
 }
 
-fn lock(data_dir: &Path) -> Result<File> {
+fn lock_data_dir(data_dir: &Path) -> Result<File> {
     let path = data_dir.join(HUB_FILE);
     let file = OpenOptions::new()
         .write(true)

@@ -7,11 +7,11 @@ mod client;
 mod config;
 mod console;
 mod index;
-mod log;
+mod logging;
 mod models;
-mod out;
 mod serve;
 mod servers;
+mod terminal;
 mod token;
 mod tools;
 mod yaml;
@@ -22,7 +22,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    config::{Given, Loaded, environment, load},
+    config::{LoadOptions, LoadedConfig, load, process_environment},
     upstream::warden,
 };
 
@@ -31,14 +31,14 @@ use crate::{
 #[command(name = "maru", version, about, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(flatten)]
-    settings: Settings,
+    settings: GlobalFlags,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
 }
 
 /// Flags that every command knows.
 #[derive(Debug, Args)]
-struct Settings {
+struct GlobalFlags {
     /// Where the hub listens, or which hub `tools` and `call` ask [default: 127.0.0.1:20006]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     listen: Option<String>,
@@ -51,34 +51,34 @@ struct Settings {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Start the hub; this is what maru does without a command
     Serve,
     /// Speak MCP over stdin and stdout, for clients that start their servers
     Stdio,
     /// List the tools on offer
-    Tools(tools::Options),
+    Tools(tools::ToolsArgs),
     /// Call a tool and print its result; the exit code tells whether it succeeded
-    Call(call::Options),
+    Call(call::CallArgs),
     /// List the models that clients may ask for
-    Models(models::Options),
+    Models(models::ModelsArgs),
     /// Talk with a model that uses the hub's tools
-    Chat(chat::Options),
+    Chat(chat::ChatArgs),
     /// Manage the MCP servers whose tools the running hub offers
-    Servers(servers::Options),
+    Servers(servers::ServersArgs),
     /// Manage the tokens with which clients come in
-    Token(token::Options),
+    Token(token::TokenArgs),
     /// Show who did what
-    Audit(audit::Options),
+    Audit(audit::AuditArgs),
     /// Manage the documents that similarity search finds
-    Index(index::Options),
+    Index(index::IndexArgs),
     /// Start a program that ends with the hub; maru does this by itself
     #[command(hide = true)]
     Child {
         /// The hub's process id
         hub: u32,
         #[command(flatten)]
-        bounds: warden::Bounds,
+        bounds: warden::WardenArgs,
         /// The program and its arguments
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
@@ -86,7 +86,7 @@ enum Command {
     /// Print a link that signs in to the web console of the running hub, once
     Console,
     /// Show the settings in force and where each comes from
-    Config(config::Options),
+    Config(config::ConfigArgs),
 }
 
 const EXAMPLES: &str = "Examples:
@@ -99,7 +99,7 @@ const EXAMPLES: &str = "Examples:
   claude mcp add maru -- maru stdio                 offer everything to a client";
 
 /// Nothing can be done: wrong settings, or a tool that does not exist.
-const CANNOT: u8 = 2;
+const EXIT_CANNOT_RUN: u8 = 2;
 
 /// Runs the command; the exit code is 0, 1 when a tool failed, or 2 when
 /// nothing could be done.
@@ -107,8 +107,8 @@ pub fn run() -> ExitCode {
     match Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            out::complain(&format!("{error:#}"));
-            ExitCode::from(CANNOT)
+            terminal::print_error(&format!("{error:#}"));
+            ExitCode::from(EXIT_CANNOT_RUN)
         }
     }
 }
@@ -116,7 +116,7 @@ pub fn run() -> ExitCode {
 impl Cli {
     fn run(self) -> Result<ExitCode> {
         // Before anything else is read: it runs in the environment of a server.
-        if let Some(Command::Child {
+        if let Some(CliCommand::Child {
             hub,
             bounds,
             command,
@@ -127,26 +127,26 @@ impl Cli {
         // What a program leaves behind by killing its warden comes to us.
         warden::adopt_orphans();
         let loaded = self.settings.load()?;
-        match self.command.unwrap_or(Command::Serve) {
-            Command::Serve => serve::hub(loaded, || self.settings.load()),
-            Command::Stdio => serve::stdio(loaded.config),
-            Command::Tools(options) => tools::run(loaded, &options),
-            Command::Call(options) => call::run(loaded, &options),
-            Command::Models(options) => models::run(loaded, &options),
-            Command::Chat(options) => chat::run(&loaded, &options),
-            Command::Servers(options) => servers::run(&loaded, &options),
-            Command::Token(options) => token::run(&loaded, &options),
-            Command::Audit(options) => audit::run(&loaded, &options),
-            Command::Index(options) => index::run(&loaded, &options),
-            Command::Console => console::run(&loaded),
-            Command::Config(options) => config::run(&loaded, &options),
-            Command::Child { .. } => Ok(ExitCode::from(CANNOT)),
+        match self.command.unwrap_or(CliCommand::Serve) {
+            CliCommand::Serve => serve::serve_hub(loaded, || self.settings.load()),
+            CliCommand::Stdio => serve::serve_stdio(loaded.config),
+            CliCommand::Tools(options) => tools::run(loaded, &options),
+            CliCommand::Call(options) => call::run(loaded, &options),
+            CliCommand::Models(options) => models::run(loaded, &options),
+            CliCommand::Chat(options) => chat::run(&loaded, &options),
+            CliCommand::Servers(options) => servers::run(&loaded, &options),
+            CliCommand::Token(options) => token::run(&loaded, &options),
+            CliCommand::Audit(options) => audit::run(&loaded, &options),
+            CliCommand::Index(options) => index::run(&loaded, &options),
+            CliCommand::Console => console::run(&loaded),
+            CliCommand::Config(options) => config::run(&loaded, &options),
+            CliCommand::Child { .. } => Ok(ExitCode::from(EXIT_CANNOT_RUN)),
         }
     }
 }
 
-impl Settings {
-    fn load(&self) -> Result<Loaded> {
+impl GlobalFlags {
+    fn load(&self) -> Result<LoadedConfig> {
         let mut flags = Vec::new();
         if let Some(listen) = &self.listen {
             flags.push(("/listen", listen.clone()));
@@ -154,10 +154,10 @@ impl Settings {
         if let Some(directory) = &self.data_dir {
             flags.push(("/data_dir", directory.display().to_string()));
         }
-        let given = Given {
+        let given = LoadOptions {
             file: self.config.clone(),
             directory: PathBuf::from("."),
-            environment: environment(),
+            environment: process_environment(),
             flags,
         };
         let mut loaded = load(&given)?;

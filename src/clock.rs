@@ -3,28 +3,28 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds of a day.
-pub const DAY: i64 = 86_400_000;
+pub const DAY_MS: i64 = 86_400_000;
 
 /// Milliseconds since 1970.
-pub fn now() -> i64 {
+pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = since.unwrap_or_default().as_millis();
     i64::try_from(since).unwrap_or(i64::MAX)
 }
 
 /// The moment as `2026-11-16T09:30:00Z`.
-pub fn text(milliseconds: i64) -> String {
-    let seconds = milliseconds.rem_euclid(DAY) / 1000;
+pub fn format_rfc3339(milliseconds: i64) -> String {
+    let seconds = milliseconds.rem_euclid(DAY_MS) / 1000;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!(
         "{}T{hour:02}:{minute:02}:{second:02}Z",
-        date(milliseconds.div_euclid(DAY))
+        format_date(milliseconds.div_euclid(DAY_MS))
     )
 }
 
 /// The day, counted from 1970-01-01, as `2026-11-16`.
-pub fn date(day: i64) -> String {
-    let (year, month, day) = civil(day);
+pub fn format_date(day: i64) -> String {
+    let (year, month, day) = civil_from_days(day);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -33,7 +33,7 @@ pub fn date(day: i64) -> String {
 ///
 /// Counts in cycles of 400 years that begin in March, so that the leap day is
 /// the last of its year.
-pub fn civil(day: i64) -> (i64, i64, i64) {
+pub fn civil_from_days(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let (cycle, of_cycle) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
@@ -60,7 +60,7 @@ mod tests {
             (-1, "1969-12-31T23:59:59Z"),
         ];
         for (moment, expected) in cases {
-            assert_eq!(text(moment), expected);
+            assert_eq!(format_rfc3339(moment), expected);
         }
     }
 }

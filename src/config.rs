@@ -7,7 +7,6 @@
 mod agent;
 mod data;
 mod file;
-mod guard;
 mod layers;
 mod mask;
 mod models;
@@ -16,19 +15,20 @@ mod programs;
 mod reference;
 mod schema;
 mod secret;
-mod values;
+mod security;
+mod settings;
 
-pub use agent::Agent;
-pub use data::{ChromaDb, Embedding, PostgreSql, SourceDefinition};
-pub use guard::{Audit, OAuth, Telemetry, Tls};
-pub use layers::{Error, Given, Loaded, Origin, environment, load};
-pub use mask::{MASK, hidden_of_arguments, masked, masked_arguments};
-pub use models::{Backend, Chat, ClientMode, ModelDefinition, ToolMode};
+pub use agent::AgentSettings;
+pub use data::{ChromaDbSettings, EmbeddingSettings, PostgresSettings, SourceDefinition};
+pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
+pub use mask::{MASK, mask_arguments, mask_secrets, masked_argument_values};
+pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ToolMode};
 pub use programs::ProgramSettings;
-pub use reference::{Row, markdown, rows};
+pub use reference::{ConfigRow, config_rows, reference_markdown};
 pub use schema::schema;
-pub use secret::Secret;
-pub use values::{
-    Config, Http, Limits, Log, LogFormat, LogLevel, Mcp, McpSecurity, McpServer, Outbound,
-    Reconnection,
+pub use secret::SecretString;
+pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
+pub use settings::{
+    Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
+    McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings, ReconnectionSettings,
 };

@@ -8,39 +8,39 @@
 //! out as text.
 
 mod arguments;
-mod bare;
 mod cursor;
+mod escape;
+mod event_buffer;
 mod frame;
-mod gemma;
+mod frame_context;
+mod gemma_calls;
+mod grammar;
 mod header;
-mod index;
 mod json;
-mod kind;
-mod lines;
+mod json_calls;
+mod line_calls;
 mod marker;
-mod neutral;
-mod output;
-mod python;
-mod reader;
+mod marker_index;
+mod markerless_calls;
+mod parser;
+mod python_calls;
 mod repair;
-mod scene;
 mod schema;
-mod shape;
-mod table;
+mod selection;
 mod tag;
-mod tags;
-mod tools;
+mod tag_calls;
+mod tool_set;
 
-pub use arguments::{Arguments, Unusable, arguments};
-pub use kind::{Dialect, KNOWN, UnknownDialect};
-pub use neutral::neutralise;
-pub use reader::{Options, Reader};
-pub use repair::{Flaw, Repair, repair};
-pub use tools::Tools;
+pub use arguments::{NormalizeError, NormalizedArguments, normalize_arguments};
+pub use escape::escape_markers;
+pub use parser::{DialectOptions, DialectParser};
+pub use repair::{JsonRepair, PayloadError, repair_json};
+pub use selection::{DIALECT_NAMES, DialectSelection, UnknownDialect};
+pub use tool_set::ToolSet;
 
 /// One piece of what a model wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DialectEvent {
     /// Prose for the user.
     Text(String),
     /// Thoughts, without the marks around them.
@@ -49,17 +49,17 @@ pub enum Event {
     /// beginning, which stood in the prompt.
     TextWasReasoning,
     /// A complete call of an offered tool.
-    Call(Call),
+    Call(ParsedCall),
     /// A frame that is no call.
-    Broken(Broken),
+    InvalidCall(InvalidCall),
     /// What a model made up after its call, such as the call's result. It is
     /// neither answer nor thought; a proxy leaves it out.
-    Aside(String),
+    Hallucination(String),
 }
 
 /// A call of an offered tool, its arguments fitted to the tool's schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct ParsedCall {
     /// The name under which the tool was offered.
     pub name: String,
     /// Strict JSON text of an object.
@@ -69,7 +69,7 @@ pub struct Call {
     /// The dialect it was written in.
     pub dialect: &'static str,
     /// What had to be mended in its JSON.
-    pub repairs: Vec<Repair>,
+    pub repairs: Vec<JsonRepair>,
     /// What the model wrote: the whole frame for the first call of a frame,
     /// the part that is the call for every further one.
     pub raw: String,
@@ -80,7 +80,7 @@ pub struct Call {
 
 /// A frame that is no call: the tool is unknown, or it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct InvalidCall {
     /// What the model wrote. A proxy shows it as text.
     pub text: String,
     /// The dialect it was written in.

@@ -8,73 +8,73 @@
 //! run (`evaluate`) charges a `Meter` before it works or allocates, and no
 //! recursion is deeper than a bound that a small stack holds.
 
-mod atom;
+mod ast;
+mod builtins;
 mod calendar;
 mod call;
-mod catalog;
 mod collections;
 mod compare;
 mod dates;
-mod evaluate;
-mod fault;
+mod error;
+mod evaluator;
 mod float;
-mod format;
 mod format_float;
-mod functions;
-mod higher;
-mod index;
+mod format_percent;
+mod format_spec;
+mod fstring;
 mod integer;
-mod iterate;
+mod iterables;
+mod iteration;
 mod json;
-mod lazy;
+mod lazy_iterator;
+mod lexer;
 mod limits;
 mod literal;
-mod mathematics;
-mod node;
-mod operate;
+mod math;
+mod name_resolver;
+mod operators;
+mod parse_atom;
+mod parse_statement;
 mod parser;
-mod percent;
-mod resolve;
+mod repr;
+mod scalars;
 mod sets;
-mod show;
-mod statement;
+mod string_search;
 mod strings;
-mod strings_search;
-mod template;
-mod token;
+mod subscript;
 mod value;
 
 use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value as Json, value::RawValue};
 
-pub use fault::{Fault, Kind};
-pub use limits::{Limits, MAX_SOURCE, Moment};
+pub use error::{Error, ErrorKind};
+pub use limits::{EvaluationLimits, LocalTimestamp, MAX_SOURCE_BYTES};
 
-use evaluate::Run;
-use fault::{Result as Attempt, limit, value_error};
-use node::Statement;
-use parser::Parser;
-use resolve::Resolver;
+use ast::StatementNode;
+use error::{Result as Attempt, limit_error, value_error};
+use evaluator::Evaluator;
+use name_resolver::NameResolver;
+use parser::ExpressionParser;
 use value::Value;
 
 /// A compiled definition. Cheap to clone, and runs on any thread.
 #[derive(Clone, Debug)]
-pub struct Program(Arc<Compiled>);
+pub struct CompiledExpression(Arc<CompiledExpressionInner>);
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledExpressionInner {
     source: String,
-    statements: Vec<Statement>,
-    slots: usize,
+    statements: Vec<StatementNode>,
+    slot_count: usize,
     parameters: Vec<String>,
     /// Which parameters are used, by slot.
-    used: Vec<usize>,
+    used_slots: Vec<usize>,
 }
 
 /// What a run gave.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct EvaluationOutput {
     /// As JSON, with every digit of an integer.
     pub json: Box<RawValue>,
     /// As `str()` writes it: what an agent reads.
@@ -88,37 +88,37 @@ pub struct Outcome {
 /// # Errors
 /// With the place, when it does not parse, is too long or too deep, or uses a
 /// name that is neither a parameter nor part of the language.
-pub fn compile(source: &str, parameters: &[&str]) -> Result<Program, Fault> {
-    let compiled = read(source, parameters).map_err(|it| it.into_fault(source))?;
-    Ok(Program(Arc::new(compiled)))
+pub fn compile(source: &str, parameters: &[&str]) -> Result<CompiledExpression, Error> {
+    let compiled = compile_source(source, parameters).map_err(|it| it.into_error(source))?;
+    Ok(CompiledExpression(Arc::new(compiled)))
 }
 
-fn read(source: &str, parameters: &[&str]) -> Attempt<Compiled> {
-    if source.len() > MAX_SOURCE {
-        return Err(limit(format!(
-            "a definition longer than {MAX_SOURCE} bytes"
+fn compile_source(source: &str, parameters: &[&str]) -> Attempt<CompiledExpressionInner> {
+    if source.len() > MAX_SOURCE_BYTES {
+        return Err(limit_error(format!(
+            "a definition longer than {MAX_SOURCE_BYTES} bytes"
         )));
     }
-    let mut statements = Parser::new(source, 0, 0)?.program()?;
-    let mut resolver = Resolver::new(parameters);
+    let mut statements = ExpressionParser::new(source, 0, 0)?.parse_program()?;
+    let mut resolver = NameResolver::new(parameters);
     for statement in &mut statements {
-        resolver.statement(statement)?;
+        resolver.resolve_statement(statement)?;
     }
-    let used = resolver.used.iter().enumerate();
-    Ok(Compiled {
+    let used = resolver.used_parameters.iter().enumerate();
+    Ok(CompiledExpressionInner {
         source: source.to_owned(),
         statements,
-        slots: resolver.slots,
+        slot_count: resolver.slot_count,
         parameters: parameters.iter().map(|it| (*it).to_owned()).collect(),
-        used: used.filter(|it| *it.1).map(|it| it.0).collect(),
+        used_slots: used.filter(|it| *it.1).map(|it| it.0).collect(),
     })
 }
 
-impl Program {
+impl CompiledExpression {
     /// The parameters that the definition uses, in their order.
-    pub fn used(&self) -> impl Iterator<Item = &str> {
+    pub fn used_parameters(&self) -> impl Iterator<Item = &str> {
         self.0
-            .used
+            .used_slots
             .iter()
             .map(|slot| self.0.parameters[*slot].as_str())
     }
@@ -129,8 +129,12 @@ impl Program {
     /// # Errors
     /// With the place, when evaluation fails, takes more than `limits` allow, or
     /// gives what JSON cannot carry.
-    pub fn run(&self, arguments: &Map<String, Json>, limits: &Limits) -> Result<Outcome, Fault> {
-        self.run_exactly(arguments, &HashMap::new(), limits)
+    pub fn run(
+        &self,
+        arguments: &Map<String, Json>,
+        limits: &EvaluationLimits,
+    ) -> Result<EvaluationOutput, Error> {
+        self.evaluate_with_exact_integers(arguments, &HashMap::new(), limits)
     }
 
     /// The same with integers that are too large for a JSON number as they were
@@ -138,51 +142,51 @@ impl Program {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_exactly(
+    pub fn evaluate_with_exact_integers(
         &self,
         arguments: &Map<String, Json>,
         written: &HashMap<String, String>,
-        limits: &Limits,
-    ) -> Result<Outcome, Fault> {
-        self.outcome(arguments, written, limits)
-            .map_err(|it| it.into_fault(&self.0.source))
+        limits: &EvaluationLimits,
+    ) -> Result<EvaluationOutput, Error> {
+        self.evaluate_statements(arguments, written, limits)
+            .map_err(|it| it.into_error(&self.0.source))
     }
 
-    fn outcome(
+    fn evaluate_statements(
         &self,
         arguments: &Map<String, Json>,
         written: &HashMap<String, String>,
-        limits: &Limits,
-    ) -> Attempt<Outcome> {
-        let mut run = Run::new(limits, self.0.slots);
-        for slot in &self.0.used {
+        limits: &EvaluationLimits,
+    ) -> Attempt<EvaluationOutput> {
+        let mut run = Evaluator::new(limits, self.0.slot_count);
+        for slot in &self.0.used_slots {
             let name = &self.0.parameters[*slot];
             if let Some(digits) = written.get(name) {
-                run.slots[*slot] = json::whole(&mut run.meter, digits)?;
+                run.slots[*slot] = json::integer_from_digits(&mut run.meter, digits)?;
             } else if let Some(argument) = arguments.get(name) {
-                run.slots[*slot] = json::read(&mut run.meter, argument)?;
+                run.slots[*slot] = json::from_json(&mut run.meter, argument)?;
             }
         }
         let mut last = Value::None;
         let mut at = 0;
         for statement in &self.0.statements {
             at = statement.value.at;
-            last = run.value(&statement.value)?;
+            last = run.evaluate(&statement.value)?;
             if let Some(target) = &statement.target {
                 run.assign(target, last.clone())
                     .map_err(|it| it.at(statement.at))?;
             }
         }
-        give(&mut run, &last).map_err(|it| it.at(at))
+        into_output(&mut run, &last).map_err(|it| it.at(at))
     }
 }
 
-fn give(run: &mut Run<'_>, value: &Value) -> Attempt<Outcome> {
-    let json = json::write(&mut run.meter, value)?;
+fn into_output(run: &mut Evaluator<'_>, value: &Value) -> Attempt<EvaluationOutput> {
+    let json = json::to_json(&mut run.meter, value)?;
     let most = run.meter.limits.output;
-    let text = show::bounded(&mut run.meter, value, most)?;
+    let text = repr::to_text_within(&mut run.meter, value, most)?;
     let json = RawValue::from_string(json).map_err(|it| value_error(it.to_string()))?;
-    Ok(Outcome {
+    Ok(EvaluationOutput {
         json,
         text,
         type_name: value.type_name(),

@@ -6,7 +6,7 @@
 
 mod clients;
 mod record;
-mod request;
+mod request_id;
 mod ring;
 mod stats;
 mod totals;
@@ -19,84 +19,84 @@ use std::sync::{
 use tokio::{sync::Notify, time::Instant};
 
 use crate::clock;
-use ring::Ring;
+use ring::RecordRing;
 
-pub use crate::config::masked;
-pub use clients::{Clients, Seen, label};
-pub use record::{Asked, Outcome, Record};
-pub use request::RequestId;
-pub use stats::{Minute, Series, Stats, Summary};
-pub use totals::{STEPS, Total, Totals};
+pub use crate::config::mask_secrets;
+pub use clients::{ClientRecord, KnownClients, client_label};
+pub use record::{CallRecord, CallRequest, ToolCallOutcome};
+pub use request_id::RequestId;
+pub use stats::{CallSeries, CallStats, MinuteStats, StatsSummary};
+pub use totals::{CallTotals, LATENCY_BOUNDS_SECONDS, ToolTotal};
 
 /// Every call of late.
 #[derive(Debug)]
-pub struct Journal {
-    kept: Mutex<Kept>,
+pub struct CallJournal {
+    state: Mutex<JournalState>,
     /// Rings when there is more, if anyone listens.
-    bell: Notify,
-    listeners: AtomicUsize,
-    clients: Clients,
-    told: RwLock<Vec<Told>>,
+    notify: Notify,
+    subscriber_count: AtomicUsize,
+    clients: KnownClients,
+    callbacks: RwLock<Vec<RegisteredCallback>>,
 }
 
 /// Is told of every record; must not wait.
-pub type Tell = Box<dyn Fn(&Arc<Record>) + Send + Sync>;
+pub type RecordCallback = Box<dyn Fn(&Arc<CallRecord>) + Send + Sync>;
 
-struct Told(Tell);
+struct RegisteredCallback(RecordCallback);
 
 #[derive(Debug)]
-struct Kept {
-    ring: Ring,
-    stats: Stats,
-    totals: Totals,
+struct JournalState {
+    ring: RecordRing,
+    stats: CallStats,
+    totals: CallTotals,
 }
 
 /// A call in progress. Dropped before it is finished, it was cancelled.
 #[derive(Debug)]
-pub struct Started<'a> {
-    journal: &'a Journal,
-    asked: Option<Asked>,
-    at: Instant,
+pub struct CallRecorder<'a> {
+    journal: &'a CallJournal,
+    request: Option<CallRequest>,
+    started_at: Instant,
     /// When whoever answers was asked.
-    passed_on: Option<Instant>,
-    answered: Option<Instant>,
+    forwarded_at: Option<Instant>,
+    answered_at: Option<Instant>,
 }
 
 /// Somebody who is told that there is more, until this is dropped.
 #[derive(Debug)]
-pub struct Listening<'a>(&'a Journal);
+pub struct JournalSubscription<'a>(&'a CallJournal);
 
-impl Default for Journal {
+impl Default for CallJournal {
     fn default() -> Self {
-        let kept = Kept {
-            ring: Ring::new(now()),
-            stats: Stats::default(),
-            totals: Totals::default(),
+        let kept = JournalState {
+            ring: RecordRing::new(now_millis()),
+            stats: CallStats::default(),
+            totals: CallTotals::default(),
         };
         Self {
-            kept: Mutex::new(kept),
-            bell: Notify::new(),
-            listeners: AtomicUsize::new(0),
-            clients: Clients::default(),
-            told: RwLock::default(),
+            state: Mutex::new(kept),
+            notify: Notify::new(),
+            subscriber_count: AtomicUsize::new(0),
+            clients: KnownClients::default(),
+            callbacks: RwLock::default(),
         }
     }
 }
 
-impl Journal {
+impl CallJournal {
     /// A call begins.
-    pub fn begin(&self, asked: Asked) -> Started<'_> {
-        Started {
+    pub fn begin_call(&self, asked: CallRequest) -> CallRecorder<'_> {
+        CallRecorder {
             journal: self,
-            asked: Some(asked),
-            at: Instant::now(),
-            passed_on: None,
-            answered: None,
+            request: Some(asked),
+            started_at: Instant::now(),
+            forwarded_at: None,
+            answered_at: None,
         }
     }
 
     /// The record of this number, if it is still kept.
-    pub fn get(&self, id: u64) -> Option<Arc<Record>> {
+    pub fn get(&self, id: u64) -> Option<Arc<CallRecord>> {
         self.lock().ring.get(id)
     }
 
@@ -105,8 +105,8 @@ impl Journal {
         &self,
         before: Option<u64>,
         limit: usize,
-        wanted: impl Fn(&Record) -> bool,
-    ) -> Vec<Arc<Record>> {
+        wanted: impl Fn(&CallRecord) -> bool,
+    ) -> Vec<Arc<CallRecord>> {
         let all = self.lock().ring.before(before);
         all.into_iter()
             .filter(|it| wanted(it))
@@ -115,117 +115,126 @@ impl Journal {
     }
 
     /// The newest `limit` records after number `id`, oldest first.
-    pub fn since(&self, id: u64, limit: usize) -> Vec<Arc<Record>> {
+    pub fn since(&self, id: u64, limit: usize) -> Vec<Arc<CallRecord>> {
         self.lock().ring.since(id, limit)
     }
 
     /// The number of the newest record.
-    pub fn last(&self) -> u64 {
-        self.lock().ring.last()
+    pub fn last_id(&self) -> u64 {
+        self.lock().ring.last_id()
     }
 
     /// Calls per minute of every tool, and of every server.
-    pub fn read_stats<T>(&self, read: impl FnOnce(&Stats) -> T) -> T {
+    pub fn read_stats<T>(&self, read: impl FnOnce(&CallStats) -> T) -> T {
         read(&self.lock().stats)
     }
 
     /// Counts since the start, of every tool.
-    pub fn totals(&self) -> Vec<(Arc<str>, Total)> {
+    pub fn totals(&self) -> Vec<(Arc<str>, ToolTotal)> {
         self.lock().totals.sorted()
     }
 
     /// Tells `told` of every record from now on.
-    pub fn tell(&self, told: Tell) {
-        let mut all = self.told.write().unwrap_or_else(PoisonError::into_inner);
-        all.push(Told(told));
+    pub fn on_record(&self, told: RecordCallback) {
+        let mut all = self
+            .callbacks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.push(RegisteredCallback(told));
     }
 
     /// Who calls.
-    pub fn clients(&self) -> &Clients {
+    pub fn clients(&self) -> &KnownClients {
         &self.clients
     }
 
     /// Wants to be told when there is more.
-    pub fn listen(&self) -> Listening<'_> {
-        self.listeners.fetch_add(1, Relaxed);
-        Listening(self)
+    pub fn subscribe(&self) -> JournalSubscription<'_> {
+        self.subscriber_count.fetch_add(1, Relaxed);
+        JournalSubscription(self)
     }
 
-    fn keep(&self, mut record: Record) {
+    fn add_record(&self, mut record: CallRecord) {
         let mut kept = self.lock();
         kept.stats.count(&record);
         kept.totals.count(&record);
-        record.id = kept.ring.next();
+        record.id = kept.ring.next_id();
         let record = Arc::new(record);
         kept.ring.push(Arc::clone(&record));
         drop(kept);
-        for told in &*self.told.read().unwrap_or_else(PoisonError::into_inner) {
+        for told in &*self
+            .callbacks
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
             (told.0)(&record);
         }
-        if self.listeners.load(Relaxed) > 0 {
-            self.bell.notify_waiters();
+        if self.subscriber_count.load(Relaxed) > 0 {
+            self.notify.notify_waiters();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, JournalState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Started<'_> {
+impl CallRecorder<'_> {
     /// The question is passed on to whoever answers it.
-    pub fn passed_on(&mut self) {
-        self.passed_on = Some(Instant::now());
+    pub fn mark_forwarded(&mut self) {
+        self.forwarded_at = Some(Instant::now());
     }
 
     /// The answer is there.
-    pub fn answered(&mut self) {
-        self.answered = Some(Instant::now());
+    pub fn mark_answered(&mut self) {
+        self.answered_at = Some(Instant::now());
     }
 
     /// The call is over.
-    pub fn finish(mut self, outcome: Outcome, result: &str) {
-        self.keep(outcome, result);
+    pub fn finish(mut self, outcome: ToolCallOutcome, result: &str) {
+        self.record_outcome(outcome, result);
     }
 
     /// It leaves no record: it is put again, and then it does.
-    pub fn forget(mut self) {
-        self.asked = None;
+    pub fn discard(mut self) {
+        self.request = None;
     }
 
-    fn keep(&mut self, outcome: Outcome, result: &str) {
-        let Some(asked) = self.asked.take() else {
+    fn record_outcome(&mut self, outcome: ToolCallOutcome, result: &str) {
+        let Some(asked) = self.request.take() else {
             return;
         };
-        let done = self.answered.unwrap_or_else(Instant::now);
-        let record = Record {
+        let done = self.answered_at.unwrap_or_else(Instant::now);
+        let record = CallRecord {
             id: 0,
-            at: now(),
+            ended_at: now_millis(),
             outcome,
-            took: done - self.at,
-            waited: self.passed_on.map_or_else(Default::default, |it| done - it),
-            sent: asked.arguments.len(),
-            received: result.len(),
-            result: record::cut(result, record::RESULT),
-            asked: asked.cut(),
+            duration: done - self.started_at,
+            server_duration: self
+                .forwarded_at
+                .map_or_else(Default::default, |it| done - it),
+            argument_bytes: asked.arguments.len(),
+            result_bytes: result.len(),
+            result: record::truncate_text(result, record::MAX_RESULT_BYTES),
+            asked: asked.truncate_arguments(),
         };
-        self.journal.keep(record);
+        self.journal.add_record(record);
     }
 }
 
-impl Drop for Started<'_> {
+impl Drop for CallRecorder<'_> {
     fn drop(&mut self) {
-        self.keep(Outcome::Cancelled, "");
+        self.record_outcome(ToolCallOutcome::Cancelled, "");
     }
 }
 
-impl Listening<'_> {
+impl JournalSubscription<'_> {
     /// Resolves when there is more than number `seen`.
-    pub async fn more(&self, seen: u64) {
+    pub async fn wait_past(&self, seen: u64) {
         loop {
             // Made before the look, so that no ring is missed.
-            let rung = self.0.bell.notified();
-            if self.0.last() > seen {
+            let rung = self.0.notify.notified();
+            if self.0.last_id() > seen {
                 return;
             }
             rung.await;
@@ -233,75 +242,84 @@ impl Listening<'_> {
     }
 }
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for RegisteredCallback {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Told")
     }
 }
 
-impl Drop for Listening<'_> {
+impl Drop for JournalSubscription<'_> {
     fn drop(&mut self) {
-        self.0.listeners.fetch_sub(1, Relaxed);
+        self.0.subscriber_count.fetch_sub(1, Relaxed);
     }
 }
 
 /// Milliseconds since 1970.
-pub fn now() -> u64 {
-    u64::try_from(clock::now()).unwrap_or(0)
+pub fn now_millis() -> u64 {
+    u64::try_from(clock::now_ms()).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(tool: &str, arguments: &str) -> Asked {
-        Asked {
+    fn asked(tool: &str, arguments: &str) -> CallRequest {
+        CallRequest {
             tool: tool.into(),
             server: "maru".into(),
             principal: "local".into(),
             client: None,
-            from: None,
-            request: RequestId::next(),
+            remote_ip: None,
+            request_id: RequestId::next(),
             arguments: arguments.into(),
         }
     }
 
     #[test]
     fn every_end_of_a_call_leaves_one_record() {
-        let journal = Journal::default();
-        journal.begin(asked("a", "{}")).finish(Outcome::Ok, "done");
-        drop(journal.begin(asked("b", "{}")));
-        journal.begin(asked("c", "{}")).forget();
+        let journal = CallJournal::default();
+        journal
+            .begin_call(asked("a", "{}"))
+            .finish(ToolCallOutcome::Ok, "done");
+        drop(journal.begin_call(asked("b", "{}")));
+        journal.begin_call(asked("c", "{}")).discard();
         let found: Vec<_> = journal
             .recent(None, 10, |_| true)
             .iter()
             .map(|it| (it.asked.tool.to_string(), it.outcome))
             .collect();
         let expected = [
-            ("b".to_owned(), Outcome::Cancelled),
-            ("a".to_owned(), Outcome::Ok),
+            ("b".to_owned(), ToolCallOutcome::Cancelled),
+            ("a".to_owned(), ToolCallOutcome::Ok),
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
     fn long_texts_are_cut_on_a_character_and_their_size_is_kept() {
-        let journal = Journal::default();
+        let journal = CallJournal::default();
         let long = "가".repeat(10_000);
-        journal.begin(asked("a", &long)).finish(Outcome::Ok, &long);
-        let record = journal.get(journal.last()).unwrap();
-        assert!(record.asked.arguments.len() <= record::ARGUMENTS);
-        assert!(record.result.len() <= record::RESULT && record.result.ends_with('가'));
-        assert_eq!((record.sent, record.received), (30_000, 30_000));
+        journal
+            .begin_call(asked("a", &long))
+            .finish(ToolCallOutcome::Ok, &long);
+        let record = journal.get(journal.last_id()).unwrap();
+        assert!(record.asked.arguments.len() <= record::MAX_ARGUMENT_BYTES);
+        assert!(record.result.len() <= record::MAX_RESULT_BYTES && record.result.ends_with('가'));
+        assert_eq!(
+            (record.argument_bytes, record.result_bytes),
+            (30_000, 30_000)
+        );
     }
 
     #[tokio::test]
     async fn listener_hears_of_what_came_before_it_waited() {
-        let journal = Journal::default();
-        let listening = journal.listen();
-        let seen = journal.last();
-        journal.begin(asked("a", "{}")).finish(Outcome::Ok, "");
-        listening.more(seen).await;
+        let journal = CallJournal::default();
+        let listening = journal.subscribe();
+        let seen = journal.last_id();
+        journal
+            .begin_call(asked("a", "{}"))
+            .finish(ToolCallOutcome::Ok, "");
+        listening.wait_past(seen).await;
         assert_eq!(journal.since(seen, 10).len(), 1);
     }
 }

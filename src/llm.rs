@@ -5,20 +5,20 @@
 //! hands out a [`Stream`] that the caller moves on: no task stands in between,
 //! so dropping it closes the backend's stream and frees the place in the queue.
 
+mod backend_client;
 mod chat;
 mod constrained;
+mod decoder;
 mod gateway;
 mod gemini;
 mod history;
-mod lines;
 mod listing;
-mod models;
-mod names;
+mod model_names;
 mod openai;
 mod prompt;
 mod queue;
-mod reading;
-mod service;
+mod reloadable;
+mod sse;
 mod stream;
 
 use std::time::Duration;
@@ -28,12 +28,13 @@ use thiserror::Error;
 use crate::outbound;
 
 pub use chat::{
-    Answer, Call, ChatRequest, Choice, Event, Finish, Message, Role, Tool, Usage, random,
+    ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
+    FinishReason, TokenUsage, ToolChoice, random_id,
 };
-pub use gateway::{Gateway, ModelStatus, Wanted};
-pub use listing::Model;
-pub use models::Models;
-pub use stream::Stream;
+pub use gateway::{ChatRequestOptions, Gateway, ModelStatus};
+pub use listing::ModelInfo;
+pub use reloadable::ReloadableGateway;
+pub use stream::ChatStream;
 
 /// Why there is no answer, or no more of it. Quotes neither what a backend said
 /// nor a key.
@@ -41,7 +42,7 @@ pub use stream::Stream;
 pub enum Error {
     /// The settings cannot be used.
     #[error("models.{at} ({name}): {why}")]
-    Setting {
+    InvalidSetting {
         /// Which entry.
         at: usize,
         /// Its name.
@@ -77,7 +78,7 @@ pub enum Error {
         source: outbound::Error,
     },
     /// It answered with an error.
-    #[error("the backend of the model \"{model}\" answered with HTTP {status}{}", shown(.code.as_deref()))]
+    #[error("the backend of the model \"{model}\" answered with HTTP {status}{}", format_error_code(.code.as_deref()))]
     Status {
         /// The name that was asked for.
         model: String,
@@ -90,7 +91,7 @@ pub enum Error {
     },
     /// It answered with something else than its protocol allows.
     #[error("the backend of the model \"{model}\" sent {what}")]
-    Answer {
+    InvalidResponse {
         /// The name that was asked for.
         model: String,
         /// What is wrong with the answer.
@@ -98,7 +99,7 @@ pub enum Error {
     },
     /// It took too long.
     #[error("the backend of the model \"{model}\" did not answer within {limit:?}")]
-    Late {
+    Timeout {
         /// The name that was asked for.
         model: String,
         /// How long we waited.
@@ -106,6 +107,6 @@ pub enum Error {
     },
 }
 
-fn shown(code: Option<&str>) -> String {
+fn format_error_code(code: Option<&str>) -> String {
     code.map_or(String::new(), |it| format!(" ({it})"))
 }

@@ -7,7 +7,7 @@
 mod error;
 mod id;
 mod json;
-mod lines;
+mod line_decoder;
 mod members;
 mod message;
 mod meta;
@@ -16,14 +16,17 @@ mod sse;
 mod version;
 
 pub use error::{RpcError, code};
-pub use id::Id;
-pub use json::{BadJson, MAX_DEPTH, check};
-pub use lines::{Line, Lines};
-pub use members::{Member, Raw, joined, members, parts, read_text, without};
-pub use message::{
-    Invalid, Message, Params, Request, Response, error, notification, push_text, raw_request,
-    request, result,
+pub use id::RpcId;
+pub use json::{InvalidJson, MAX_JSON_DEPTH, validate_json};
+pub use line_decoder::{DecodedLine, LineDecoder};
+pub use members::{
+    ObjectMember, RawJson, collect_members, object_members, parse_json_string, remove_members,
+    write_object_without,
 };
-pub use meta::{LogLevel, Meta, header_text, key, names_version};
-pub use sse::{Event, EventTooLarge, IgnoredLines, Reader, event, one_line};
-pub use version::Version;
+pub use message::{
+    InvalidMessage, RequestParams, RpcMessage, RpcRequest, RpcResponse, push_json_string,
+    write_error, write_notification, write_raw_request, write_request, write_result,
+};
+pub use meta::{LoggingLevel, RequestMeta, declares_version, encode_header_value, key};
+pub use sse::{EventTooLarge, IgnoredLines, SseEvent, SseReader, to_single_line, write_event};
+pub use version::ProtocolVersion;

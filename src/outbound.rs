@@ -3,21 +3,21 @@
 //! An address is judged before it is dialled, and the judged address is the one
 //! that is dialled. Redirects are not followed.
 
+mod allowed_url;
 mod client;
-mod dial;
+mod connect;
 mod joined;
 mod line;
 mod policy;
-mod target;
 mod words;
 
 use thiserror::Error;
 
-pub use client::{Client, Reply};
-pub use dial::Tls;
+pub use allowed_url::AllowedUrl;
+pub use client::{HttpClient, HttpResponse};
+pub use connect::ClientTls;
 pub use joined::Joined;
-pub use policy::Policy;
-pub use target::Target;
+pub use policy::AddressPolicy;
 pub use words::Request;
 
 /// Why nothing came back.

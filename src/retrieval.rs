@@ -4,38 +4,38 @@
 //! from an endpoint that speaks as OpenAI's does. Documents are kept in an
 //! SQLite file of maru's own, or in a ChromaDB server.
 
+mod blocking;
 mod chroma;
 mod document;
 mod embedded;
 mod embedder;
 mod endpoint;
 mod glossary;
-mod hashed;
+mod hash_embedding;
 mod index;
-mod lines;
-mod runs;
-mod service;
-mod turns;
-mod vectors;
+mod json_lines;
+mod json_service;
+mod text_runs;
+mod vector_set;
 
 use thiserror::Error;
 
 use crate::outbound;
 
-pub use chroma::Chroma;
-pub use document::{Collection, Document, NewDocument};
+pub use chroma::ChromaEndpoint;
+pub use document::{CollectionInfo, FoundDocument, NewDocument};
 pub use embedder::Embedder;
-pub use endpoint::Endpoint;
+pub use endpoint::EmbeddingEndpoint;
 pub use glossary::Glossary;
-pub use index::{Index, Ranking};
-pub use lines::Lines;
+pub use index::{DocumentIndex, Ranking};
+pub use json_lines::JsonLinesReader;
 
 /// Why there are no vectors or documents.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A setting cannot be used.
     #[error("{0}")]
-    Setting(&'static str),
+    InvalidSetting(&'static str),
     /// The service may not be reached, or cannot be.
     #[error("cannot ask {endpoint}")]
     Unreachable {
@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// The service did not answer in time.
     #[error("{endpoint} did not answer within {limit:?}")]
-    Late {
+    Timeout {
         /// Where, without its query.
         endpoint: String,
         /// How long we waited.
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// The answer is not what was asked for.
     #[error("{endpoint} sent {what}")]
-    Answer {
+    InvalidAnswer {
         /// Where, without its query.
         endpoint: String,
         /// What is wrong with it.
@@ -75,7 +75,7 @@ pub enum Error {
         "the collection {collection:?} holds vectors of {kept}, and the embedder makes vectors of {given}; \
          use the embedder it was filled with, or fill a new collection"
     )]
-    Mixed {
+    IncompatibleVectors {
         /// Its name.
         collection: String,
         /// Model and dimension in the collection.
@@ -88,19 +88,19 @@ pub enum Error {
     NoCollection(String),
     /// A collection cannot have this name.
     #[error("a collection's name has 1 to 512 characters, none of them a control character")]
-    Name,
+    InvalidCollectionName,
     /// The index file failed.
     #[error("the index file failed")]
-    File(#[from] rusqlite::Error),
+    IndexFile(#[from] rusqlite::Error),
     /// The index file was written by a newer maru.
     #[error("the index file has version {0}, which is newer than this maru")]
-    Newer(i64),
+    NewerSchema(i64),
     /// Two processes use the file with different synonyms.
     #[error("another process reads the collection {0:?} with another glossary")]
-    Glossary(String),
+    GlossaryConflict(String),
     /// A line of a file is no document.
     #[error("line {number}: {why}")]
-    Line {
+    InvalidLine {
         /// Counted from one.
         number: usize,
         /// What is wrong with it.
@@ -108,7 +108,7 @@ pub enum Error {
     },
     /// The file with the documents cannot be read.
     #[error("line {number} cannot be read")]
-    Read {
+    ReadLine {
         /// Counted from one.
         number: usize,
         /// What the system said.

@@ -24,7 +24,7 @@ impl Tasks {
     }
 
     /// Runs `work` on a thread that may block; `close` waits for it.
-    pub async fn blocking<T: Send + 'static>(
+    pub async fn spawn_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -32,12 +32,12 @@ impl Tasks {
     }
 
     /// Resolves when shutdown begins.
-    pub fn stop(&self) -> CancellationToken {
+    pub fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 
     /// Signals shutdown and waits for every task.
-    pub async fn close(&self) {
+    pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
@@ -79,15 +79,15 @@ impl WorkSlice {
 
 /// What `work` gives, or `None` if that takes longer than `limit`. Work that is
 /// done at once needs no clock.
-pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         done = work => Some(done),
-        () = later(limit) => None,
+        () = lazy_sleep(limit) => None,
     }
 }
 
 /// Looks at the clock when it is first waited for, not when it is made.
-pub async fn later(limit: Duration) {
+pub async fn lazy_sleep(limit: Duration) {
     time::sleep(limit).await;
 }

@@ -22,9 +22,9 @@ use tokio::{sync::mpsc, time};
 use tracing::warn;
 
 use crate::{
-    config::{Secret, Telemetry as Settings},
-    journal::{Journal, Outcome, Record},
-    outbound::{Client, Policy, Request, Tls},
+    config::{SecretString, TelemetrySettings as Settings},
+    journal::{CallJournal, CallRecord, ToolCallOutcome},
+    outbound::{AddressPolicy, ClientTls, HttpClient, Request},
     tasks::Tasks,
 };
 
@@ -41,30 +41,30 @@ const COMPLAIN: Duration = Duration::from_secs(60);
 /// Where spans go.
 #[derive(Debug)]
 struct Collector {
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     path: String,
-    headers: BTreeMap<String, Secret>,
+    headers: BTreeMap<String, SecretString>,
 }
 
 /// Sends a span for every call of `journal`, if the settings name a collector.
 pub fn start(
     settings: &Settings,
-    policy: &Policy,
-    journal: &Journal,
+    policy: &AddressPolicy,
+    journal: &CallJournal,
     tasks: &Tasks,
 ) -> Result<(), String> {
     let Some(endpoint) = &settings.otlp_endpoint else {
         return Ok(());
     };
-    let judged = policy.judge(endpoint);
+    let judged = policy.authorize(endpoint);
     let target = judged.map_err(|why| format!("telemetry.otlp_endpoint: {why}"))?;
     let collector = Collector {
         path: format!("{}/v1/traces", target.path.trim_end_matches('/')),
-        client: Client::new(target, Tls::default()),
+        client: HttpClient::new(target, ClientTls::default()),
         headers: settings.headers.clone(),
     };
     let (queue, records) = mpsc::channel(QUEUE);
-    journal.tell(Box::new(move |record| {
+    journal.on_record(Box::new(move |record| {
         // Full: the collector is slow, and calls do not wait for it.
         let _ = queue.try_send(Arc::clone(record));
     }));
@@ -72,8 +72,12 @@ pub fn start(
     Ok(())
 }
 
-async fn send_all(collector: Collector, mut records: mpsc::Receiver<Arc<Record>>, tasks: Tasks) {
-    let stop = tasks.stop();
+async fn send_all(
+    collector: Collector,
+    mut records: mpsc::Receiver<Arc<CallRecord>>,
+    tasks: Tasks,
+) {
+    let stop = tasks.stop_token();
     let mut batch = Vec::new();
     let mut complained: Option<time::Instant> = None;
     loop {
@@ -102,7 +106,7 @@ async fn send_all(collector: Collector, mut records: mpsc::Receiver<Arc<Record>>
 }
 
 impl Collector {
-    async fn send(&self, batch: &[Arc<Record>]) -> Result<(), String> {
+    async fn send(&self, batch: &[Arc<CallRecord>]) -> Result<(), String> {
         let unusable = "a header of telemetry.headers cannot be sent";
         let body = Bytes::from(spans(batch).to_string());
         let request = Request {
@@ -142,7 +146,7 @@ impl Collector {
     }
 }
 
-fn spans(batch: &[Arc<Record>]) -> Value {
+fn spans(batch: &[Arc<CallRecord>]) -> Value {
     let spans: Vec<Value> = batch.iter().flat_map(|it| of_call(it)).collect();
     json!({"resourceSpans": [{
         "resource": {"attributes": [text("service.name", "maru"), text("service.version", env!("CARGO_PKG_VERSION"))]},
@@ -151,12 +155,12 @@ fn spans(batch: &[Arc<Record>]) -> Value {
 }
 
 /// The call, and within it whoever answered.
-fn of_call(record: &Record) -> Vec<Value> {
+fn of_call(record: &CallRecord) -> Vec<Value> {
     let asked = &record.asked;
-    let (trace, own) = (asked.request.to_string(), next_span());
-    let end = u128::from(record.at) * 1_000_000;
-    let start = end.saturating_sub(record.took.as_nanos());
-    let failed = record.outcome != Outcome::Ok;
+    let (trace, own) = (asked.request_id.to_string(), next_span());
+    let end = u128::from(record.ended_at) * 1_000_000;
+    let start = end.saturating_sub(record.duration.as_nanos());
+    let failed = record.outcome != ToolCallOutcome::Ok;
     let mut call = json!({
         "traceId": trace,
         "spanId": own,
@@ -173,10 +177,10 @@ fn of_call(record: &Record) -> Vec<Value> {
         ],
         "status": {"code": if failed { 2 } else { 1 }},
     });
-    if let Some(parent) = asked.request.parent {
+    if let Some(parent) = asked.request_id.parent_span {
         call["parentSpanId"] = format!("{parent:016x}").into();
     }
-    if record.waited.is_zero() {
+    if record.server_duration.is_zero() {
         return vec![call];
     }
     let waiting = json!({
@@ -185,7 +189,7 @@ fn of_call(record: &Record) -> Vec<Value> {
         "parentSpanId": own,
         "name": format!("answer of {}", asked.server),
         "kind": 3,
-        "startTimeUnixNano": end.saturating_sub(record.waited.as_nanos()).to_string(),
+        "startTimeUnixNano": end.saturating_sub(record.server_duration.as_nanos()).to_string(),
         "endTimeUnixNano": end.to_string(),
         "attributes": [text("maru.server", &asked.server)],
         "status": {},

@@ -5,39 +5,39 @@
 //! is. What differs between protocol versions is in [`handshake`] and
 //! [`forward`].
 
-mod budget;
 mod cgroup;
 mod channel;
-mod command;
+mod cleanup_tracker;
+mod connect;
 mod connection;
+mod diagnostics;
 mod draft;
 mod forward;
+mod handle;
 mod handshake;
 mod http;
+mod hub_route;
 mod in_flight;
 mod lifecycle;
 mod link;
-mod listen;
-mod log;
-mod look;
+mod listing;
 mod manager;
-mod news;
-mod offers;
-mod open;
-mod parked;
-mod pins;
+mod notifications;
+mod pending_input;
 mod processes;
+mod program_rules;
 mod programs;
-mod registry;
-mod repair;
-mod route;
-mod row;
+mod registry_file;
+mod sanitize;
 mod server;
+mod server_log;
+mod server_row;
 mod settings;
-mod shared;
 mod sse;
 mod stdio;
-mod traces;
+mod subscriptions;
+mod tool_pins;
+mod traffic_budget;
 mod transport;
 mod trust;
 mod unmask;
@@ -45,19 +45,19 @@ pub mod warden;
 
 use thiserror::Error;
 
-pub use command::ProgramRules;
-pub use draft::{Draft, Named, from_import};
-pub use lifecycle::State;
-pub use log::{Entry, EntryKind};
-pub use look::Trial;
-pub use manager::{Manager, Start, Unchanged, View};
-pub use offers::Withheld;
+pub use diagnostics::ConnectionTest;
+pub use draft::{NamedDraft, ServerDraft, drafts_from_import};
+pub use handle::{ServerHandle, ServerStatus};
+pub use lifecycle::ServerState;
+pub use listing::WithheldEntry;
+pub use manager::{ManagerOptions, RegistrationError, ServerManager, ServerView};
+pub use program_rules::ProgramRules;
 pub use programs::{ProgramLimits, ProgramUsage, ProgramView};
-pub use server::{Invalid, Origin, Rules, Server, ServerName};
-pub use settings::Settings;
-pub use shared::{Handle, Status};
-pub use transport::{Program, Remote, Transport};
-pub use trust::Trust;
+pub use server::{InvalidField, RegisteredServer, RegistrationRules, ServerName, ServerOrigin};
+pub use server_log::{ServerLogEntry, ServerLogKind};
+pub use settings::ConnectionSettings;
+pub use transport::{ProgramSpec, RemoteEndpoint, Transport};
+pub use trust::TrustPolicy;
 
 /// Why a server did not answer. The text is for people and holds nothing that
 /// the server itself wrote.
@@ -71,7 +71,7 @@ pub enum Error {
     Lost(String),
     /// The program ended; what it said last is for its owner only.
     #[error("{how}")]
-    Ended {
+    ProgramExited {
         /// How it ended.
         how: String,
         /// Its last words.
@@ -82,23 +82,23 @@ pub enum Error {
     Refused(String),
     /// It has forgotten our session; a new one is needed.
     #[error("the server ended the session")]
-    SessionOver,
+    SessionExpired,
     /// It answered with an HTTP status that means nothing here.
     #[error("the server answered with status {0}")]
-    Status(u16),
+    HttpStatus(u16),
     /// It has too much to do.
     #[error("{0}")]
     Busy(String),
     /// What it said makes no sense.
     #[error("{0}")]
-    Garbage(String),
+    InvalidMessage(String),
 }
 
 impl Error {
     /// The text for who registered the server: with what it said itself.
-    fn for_owner(&self) -> String {
+    fn owner_message(&self) -> String {
         match self {
-            Self::Ended {
+            Self::ProgramExited {
                 how,
                 said: Some(said),
             } => format!("{how}: {said}"),
@@ -109,7 +109,7 @@ impl Error {
 
 impl From<crate::mcp::EventTooLarge> for Error {
     fn from(why: crate::mcp::EventTooLarge) -> Self {
-        Self::Garbage(format!("the server sent {why}"))
+        Self::InvalidMessage(format!("the server sent {why}"))
     }
 }
 
@@ -122,7 +122,7 @@ impl From<crate::outbound::Error> for Error {
             Outbound::Unreachable { .. } => Self::Unreachable(text),
             Outbound::Broken(_) => Self::Lost(text),
             Outbound::Busy(_) => Self::Busy(text),
-            Outbound::TooLarge(_) => Self::Garbage(text),
+            Outbound::TooLarge(_) => Self::InvalidMessage(text),
         }
     }
 }

@@ -10,99 +10,105 @@ use tokio::{
 };
 
 use super::{
-    Agent, Cut, Error, Finished, Happening, Outcome, Question,
-    machine::{Bounds, Effect, Event, Machine, Observation},
-    record::{Called, Given},
-    runs::Run,
-    select::nearest,
-    toolbox::{FIND, Known, Toolbox, find_tools},
+    Agent, AgentRequest, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
+    machine::{AgentMachine, MachineEffect, MachineEvent, Observation, RunLimits},
+    record::{RunCall, RunCallResult},
+    runs::RunGuard,
+    tool_ranking::rank_tools,
+    toolbox::{AgentTool, FIND_TOOLS, Toolbox, find_tools_definition},
 };
 use crate::{
-    llm::{self, Answer, Call, ChatRequest, Choice, Message, Role},
-    tool::{self, Caller, OWN_SERVER, Scope, output},
+    llm::{self, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatToolCall, ToolChoice},
+    tools::{self, Caller, CatalogScope, OWN_SERVER_NAME, result},
 };
 
 /// How often a broken call is asked for again.
-const CORRECTIONS: u32 = 2;
+const MAX_CORRECTIONS: u32 = 2;
 /// How many tools a search finds.
-const FOUND: usize = 8;
+const MAX_FOUND_TOOLS: usize = 8;
 /// How long a server that was named may take to be there.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs to the end. What happens is told to `tell`; if nobody listens, that is
 /// no reason to stop, because then the whole future is dropped.
 pub(super) async fn run(
     agent: Arc<Agent>,
-    question: Question,
-    tell: mpsc::Sender<Happening>,
-) -> Result<Outcome, Error> {
+    question: AgentRequest,
+    tell: mpsc::Sender<RunEvent>,
+) -> Result<RunOutcome, Error> {
     let asked = last_question(&question.messages);
     let run = agent.runs.begin(&question.principal, &asked);
-    let mut driver = Driver::new(&agent, question, run, tell);
+    let mut driver = RunDriver::new(&agent, question, run, tell);
     let done = driver.drive(&asked).await;
     match &done {
         Ok(outcome) => {
-            driver.run.note(|it| it.end(Ok(&outcome.finished)));
-            driver.tell(Happening::Answered(outcome.clone())).await;
+            driver.run.update(|it| it.end(Ok(&outcome.answer)));
+            driver.emit(RunEvent::Completed(outcome.clone())).await;
         }
         Err(error) => {
             let why = error.to_string();
-            driver.run.note(|it| it.end(Err(&why)));
+            driver.run.update(|it| it.end(Err(&why)));
         }
     }
     done
 }
 
-struct Driver<'a> {
+struct RunDriver<'a> {
     agent: &'a Agent,
-    question: Question,
-    run: Run,
-    tell: mpsc::Sender<Happening>,
+    question: AgentRequest,
+    run: RunGuard,
+    events: mpsc::Sender<RunEvent>,
     toolbox: Arc<Toolbox>,
     /// Places of the toolbox.
     offered: Vec<usize>,
     /// Whether there are tools that are not offered.
-    partly: bool,
+    has_hidden_tools: bool,
     model: String,
-    end: Instant,
+    deadline: Instant,
 }
 
-impl<'a> Driver<'a> {
-    fn new(agent: &'a Agent, question: Question, run: Run, tell: mpsc::Sender<Happening>) -> Self {
+impl<'a> RunDriver<'a> {
+    fn new(
+        agent: &'a Agent,
+        question: AgentRequest,
+        run: RunGuard,
+        events: mpsc::Sender<RunEvent>,
+    ) -> Self {
         let limit = Duration::from_millis(agent.settings.timeout_ms);
         Self {
             agent,
             question,
             run,
-            tell,
+            events,
             toolbox: agent.toolbox(),
             offered: Vec::new(),
-            partly: false,
+            has_hidden_tools: false,
             model: String::new(),
-            end: Instant::now() + limit,
+            deadline: Instant::now() + limit,
         }
     }
 
-    async fn drive(&mut self, asked: &str) -> Result<Outcome, Error> {
-        self.connect().await;
-        self.choose(asked).await;
-        self.model = self.model().await?;
+    async fn drive(&mut self, asked: &str) -> Result<RunOutcome, Error> {
+        self.connect_servers().await;
+        self.select_tools(asked).await;
+        self.model = self.resolve_model().await?;
         let (tools, tool_tokens) = (self.offered.len(), self.tool_tokens());
         let model = self.model.clone();
-        self.run.note(|it| it.begin(&model, tools, tool_tokens));
-        self.tell(Happening::Began {
+        self.run
+            .update(|it| it.set_model(&model, tools, tool_tokens));
+        self.emit(RunEvent::Started {
             run: Arc::clone(&self.run.id),
             model,
             tools,
             tool_tokens,
         })
         .await;
-        let (machine, finished) = self.rounds().await?;
-        let (calls, tokens) = self.run.note(|it| (it.calls(), it.tokens));
-        Ok(Outcome {
+        let (machine, finished) = self.run_rounds().await?;
+        let (calls, tokens) = self.run.update(|it| (it.calls(), it.tokens));
+        Ok(RunOutcome {
             run: Arc::clone(&self.run.id),
             model: self.model.clone(),
-            finished,
+            answer: finished,
             rounds: machine.rounds(),
             calls,
             tokens,
@@ -110,47 +116,50 @@ impl<'a> Driver<'a> {
         })
     }
 
-    async fn rounds(&mut self) -> Result<(Machine, Finished), Error> {
-        let (mut machine, mut effect) = Machine::start(self.conversation(), self.bounds());
+    async fn run_rounds(&mut self) -> Result<(AgentMachine, FinalAnswer), Error> {
+        let (mut machine, mut effect) = AgentMachine::start(self.conversation(), self.limits());
         loop {
             effect = match effect {
-                Effect::Finish(finished) => return Ok((machine, finished)),
-                Effect::Ask => match self.ask(&machine).await {
-                    Ok(answer) => machine.on(Event::Replied(answer)),
-                    Err(_) if self.is_late() => Effect::Finish(late(&machine)),
+                MachineEffect::Finish(finished) => return Ok((machine, finished)),
+                MachineEffect::AskModel => match self.ask_model(&machine).await {
+                    Ok(answer) => machine.on(MachineEvent::ModelReplied(answer)),
+                    Err(_) if self.is_past_deadline() => {
+                        MachineEffect::Finish(timed_out_answer(&machine))
+                    }
                     Err(error) => return Err(error.into()),
                 },
-                Effect::Call(calls) => {
-                    let observations = self.call(calls).await;
-                    match self.is_late() {
-                        true => Effect::Finish(late(&machine)),
-                        false => machine.on(Event::Observed(observations)),
+                MachineEffect::RunCalls(calls) => {
+                    let observations = self.run_calls(calls).await;
+                    if self.is_past_deadline() {
+                        MachineEffect::Finish(timed_out_answer(&machine))
+                    } else {
+                        machine.on(MachineEvent::CallsFinished(observations))
                     }
                 }
             };
         }
     }
 
-    fn is_late(&self) -> bool {
-        self.end <= Instant::now()
+    fn is_past_deadline(&self) -> bool {
+        self.deadline <= Instant::now()
     }
 
-    fn bounds(&self) -> Bounds {
+    fn limits(&self) -> RunLimits {
         let settings = &self.agent.settings;
-        Bounds {
-            rounds: self.question.rounds.unwrap_or(settings.max_iterations),
-            tokens: settings.max_tokens,
-            observation: settings.max_observation_chars,
-            corrections: CORRECTIONS,
+        RunLimits {
+            max_rounds: self.question.max_rounds.unwrap_or(settings.max_iterations),
+            max_tokens: settings.max_tokens,
+            max_observation_chars: settings.max_observation_chars,
+            max_corrections: MAX_CORRECTIONS,
         }
     }
 
     /// Servers that were named and are not there get one chance.
-    async fn connect(&mut self) {
+    async fn connect_servers(&mut self) {
         let named = self.question.servers.iter().flatten();
         let snapshot = self.agent.catalog.snapshot();
         let away: Vec<&String> = named
-            .filter(|it| *it != OWN_SERVER && !snapshot.has_server(it))
+            .filter(|it| *it != OWN_SERVER_NAME && !snapshot.has_server(it))
             .filter(|it| self.question.principal.may_reach(it))
             .collect();
         if away.is_empty() {
@@ -158,17 +167,17 @@ impl<'a> Driver<'a> {
         }
         let connecting = join_all(away.into_iter().map(|it| self.agent.servers.connect(it)));
         // Those that are late, or not there, have no tools to offer.
-        let _ = time::timeout(CONNECT, connecting).await;
+        let _ = time::timeout(CONNECT_TIMEOUT, connecting).await;
         self.toolbox = self.agent.toolbox();
     }
 
     /// Chooses the tools that are offered.
-    async fn choose(&mut self, asked: &str) {
+    async fn select_tools(&mut self, asked: &str) {
         let settings = &self.agent.settings;
         let (most, budget) = (settings.max_tools_per_request, settings.max_tool_tokens);
         let all = self.toolbox.tools.iter().enumerate();
         let all: Vec<usize> = all
-            .filter(|(_, it)| self.may(it))
+            .filter(|(_, it)| self.may_offer(it))
             .map(|(at, _)| at)
             .collect();
         let cost = |places: &[usize]| -> usize {
@@ -178,9 +187,9 @@ impl<'a> Driver<'a> {
             self.offered = all;
             return;
         }
-        self.partly = true;
-        let ranked = nearest(&self.toolbox, &self.agent.embedder, asked, |it| {
-            self.may(it)
+        self.has_hidden_tools = true;
+        let ranked = rank_tools(&self.toolbox, &self.agent.embedder, asked, |it| {
+            self.may_offer(it)
         })
         .await;
         let mut spent = 0;
@@ -192,10 +201,10 @@ impl<'a> Driver<'a> {
     }
 
     /// Whether the tool is of a server that was named, and the caller's to call.
-    fn may(&self, tool: &Known) -> bool {
+    fn may_offer(&self, tool: &AgentTool) -> bool {
         let named = self.question.servers.as_ref();
         named.is_none_or(|it| it.iter().any(|name| **name == *tool.server))
-            && tool::may_use(&self.question.principal, &tool.offer)
+            && tools::may_use(&self.question.principal, &tool.entry)
     }
 
     fn tool_tokens(&self) -> usize {
@@ -203,106 +212,110 @@ impl<'a> Driver<'a> {
         offered.map(|at| self.toolbox.tools[*at].tokens).sum()
     }
 
-    async fn model(&self) -> Result<String, Error> {
+    async fn resolve_model(&self) -> Result<String, Error> {
         let configured = self.agent.settings.model.as_ref();
         match self.question.model.as_ref().or(configured) {
             Some(name) => Ok(name.clone()),
             None => {
-                let models = self.agent.models.current().models().await;
+                let models = self.agent.models.current().list_models().await;
                 let first = models.into_iter().next();
                 first.map(|it| it.name).ok_or(Error::NoModel)
             }
         }
     }
 
-    fn conversation(&self) -> Vec<Message> {
+    fn conversation(&self) -> Vec<ChatMessage> {
         let mut messages = self.question.messages.clone();
         if self.offered.is_empty() {
             return messages;
         }
         let text = self.agent.settings.instructions.as_str();
         match messages.first_mut() {
-            Some(first) if first.role == Role::System => {
-                let text = format!("{}\n\n{text}", first.content());
-                *first = Message::text(Role::System, text);
+            Some(first) if first.role == ChatRole::System => {
+                let text = format!("{}\n\n{text}", first.text_content());
+                *first = ChatMessage::text(ChatRole::System, text);
             }
-            _ => messages.insert(0, Message::text(Role::System, text)),
+            _ => messages.insert(0, ChatMessage::text(ChatRole::System, text)),
         }
         messages
     }
 
-    async fn ask(&mut self, machine: &Machine) -> Result<Answer, llm::Error> {
-        self.tell(Happening::Round(machine.rounds() + 1)).await;
-        let mut tools: Vec<llm::Tool> = self
+    async fn ask_model(&mut self, machine: &AgentMachine) -> Result<ChatResponse, llm::Error> {
+        self.emit(RunEvent::RoundStarted(machine.rounds() + 1))
+            .await;
+        let mut tools: Vec<llm::ChatTool> = self
             .offered
             .iter()
-            .map(|at| self.toolbox.tools[*at].tool())
+            .map(|at| self.toolbox.tools[*at].to_llm_tool())
             .collect();
-        if self.partly {
-            tools.push(find_tools());
+        if self.has_hidden_tools {
+            tools.push(find_tools_definition());
         }
         let request = ChatRequest {
             model: self.model.clone(),
             messages: machine.messages().to_vec(),
             tools,
-            described: Vec::new(),
-            choice: Choice::Auto,
-            other: self.question.other.clone(),
+            described_tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            other: self.question.backend_options.clone(),
         };
         let started = Instant::now();
-        let left = self.end.saturating_duration_since(started);
+        let left = self.deadline.saturating_duration_since(started);
         let models = self.agent.models.current();
-        let mut stream = models.chat(request, left).await?;
-        let mut answer = Answer::default();
+        let mut stream = models.stream_chat(request, left).await?;
+        let mut answer = ChatResponse::default();
         let mut events = Vec::new();
         loop {
-            let more = stream.read(&mut events).await;
+            let more = stream.decode_data(&mut events).await;
             for event in events.drain(..) {
-                self.tell_event(&event).await;
-                answer.add(event);
+                self.emit_model_event(&event).await;
+                answer.apply_event(event);
             }
             if !more? {
                 break;
             }
         }
         let took = milliseconds(started);
-        self.run.note(|it| it.replied(&answer, took));
+        self.run.update(|it| it.add_round(&answer, took));
         Ok(answer)
     }
 
-    async fn tell_event(&self, event: &llm::Event) {
+    async fn emit_model_event(&self, event: &llm::ChatEvent) {
         let happening = match event {
-            llm::Event::Text(text) | llm::Event::Refusal(text) => Happening::Text(text.clone()),
-            llm::Event::Broken { text, .. } => Happening::Text(text.clone()),
-            llm::Event::Reasoning(text) => Happening::Reasoning(text.clone()),
-            llm::Event::TextWasReasoning => Happening::TextWasReasoning,
-            llm::Event::Usage(usage) => Happening::Usage(Value::Object(usage.0.clone())),
-            llm::Event::Call(_) | llm::Event::Finish(_) => return,
+            llm::ChatEvent::Text(text) | llm::ChatEvent::Refusal(text) => {
+                RunEvent::Text(text.clone())
+            }
+            llm::ChatEvent::InvalidCall { text, .. } => RunEvent::Text(text.clone()),
+            llm::ChatEvent::Reasoning(text) => RunEvent::Reasoning(text.clone()),
+            llm::ChatEvent::TextWasReasoning => RunEvent::TextWasReasoning,
+            llm::ChatEvent::Usage(usage) => RunEvent::Usage(Value::Object(usage.0.clone())),
+            llm::ChatEvent::ToolCall(_) | llm::ChatEvent::Finish(_) => return,
         };
-        self.tell(happening).await;
+        self.emit(happening).await;
     }
 
     /// Makes the calls of a round together.
-    async fn call(&mut self, calls: Vec<Call>) -> Vec<Observation> {
+    async fn run_calls(&mut self, calls: Vec<ChatToolCall>) -> Vec<Observation> {
         for call in &calls {
-            let called = Called::new(call, &self.shown_name(&call.name));
-            self.run.note(|it| it.called(&called));
-            self.tell(Happening::Called(called)).await;
+            let called = RunCall::new(call, &self.qualified_name(&call.name));
+            self.run.update(|it| it.put_call(&called));
+            self.emit(RunEvent::CallStarted(called)).await;
         }
-        let made = join_all(calls.iter().map(|call| self.call_one(call))).await;
+        let made = join_all(calls.iter().map(|call| self.run_call(call))).await;
         let mut observations = Vec::with_capacity(calls.len());
         for (call, (given, found)) in calls.iter().zip(made) {
             self.offered.extend(found);
             self.offered.sort_unstable();
             self.offered.dedup();
-            let text = match given.is_error {
-                true => format!("Error: {}", given.text),
-                false => given.text.clone(),
+            let text = if given.is_error {
+                format!("Error: {}", given.text)
+            } else {
+                given.text.clone()
             };
-            let mut called = Called::new(call, &self.shown_name(&call.name));
+            let mut called = RunCall::new(call, &self.qualified_name(&call.name));
             called.result = Some(given);
-            self.run.note(|it| it.called(&called));
-            self.tell(Happening::Observed(called)).await;
+            self.run.update(|it| it.put_call(&called));
+            self.emit(RunEvent::CallFinished(called)).await;
             let id = call.id.clone();
             observations.push(Observation { id, text });
         }
@@ -310,26 +323,26 @@ impl<'a> Driver<'a> {
     }
 
     /// What a call gives, and the tools that it found.
-    async fn call_one(&self, call: &Call) -> (Given, Vec<usize>) {
+    async fn run_call(&self, call: &ChatToolCall) -> (RunCallResult, Vec<usize>) {
         let started = Instant::now();
         let mut found = Vec::new();
         let given = match self.find_offered(&call.name) {
-            _ if call.name == FIND && self.partly => {
-                found = self.find(&call.arguments).await;
-                Ok((self.describe(&found), false))
+            _ if call.name == FIND_TOOLS && self.has_hidden_tools => {
+                found = self.search_tools(&call.arguments).await;
+                Ok((self.describe_found(&found), false))
             }
             None => Err(format!(
                 "there is no tool {} in this run; use one of those that are offered",
                 call.name
             )),
-            Some(tool) => match self.approved(call, tool).await {
+            Some(tool) => match self.ensure_approved(call, tool).await {
                 Err(why) => Err(why),
-                Ok(()) => self.ask_catalog(tool, call).await,
+                Ok(()) => self.call_catalog(tool, call).await,
             },
         };
         let (text, is_error) = given.unwrap_or_else(|why| (why, true));
         let milliseconds = milliseconds(started);
-        let given = Given {
+        let given = RunCallResult {
             text,
             is_error,
             milliseconds,
@@ -337,52 +350,56 @@ impl<'a> Driver<'a> {
         (given, found)
     }
 
-    async fn ask_catalog(&self, tool: &Known, call: &Call) -> Result<(String, bool), String> {
+    async fn call_catalog(
+        &self,
+        tool: &AgentTool,
+        call: &ChatToolCall,
+    ) -> Result<(String, bool), String> {
         let settings = &self.agent.settings;
         let limit = self.question.tool_timeout;
         let limit = limit.unwrap_or(Duration::from_millis(settings.tool_timeout_ms));
-        let limit = limit.min(self.end.saturating_duration_since(Instant::now()));
-        let arguments =
-            tool::Input::read(Some(&call.arguments)).map_err(|it| it.message.into_owned())?;
-        let caller = Caller::new(self.question.principal.clone(), Scope::All);
+        let limit = limit.min(self.deadline.saturating_duration_since(Instant::now()));
+        let arguments = tools::CallArguments::parse(Some(&call.arguments))
+            .map_err(|it| it.message.into_owned())?;
+        let caller = Caller::new(self.question.principal.clone(), CatalogScope::All);
         let asked =
             self.agent
                 .catalog
-                .call(&caller, &tool.name, Arc::new(arguments), Arc::default());
+                .call_tool(&caller, &tool.name, Arc::new(arguments), Arc::default());
         match time::timeout(limit, asked).await {
             Err(_) => Err(format!(
                 "{} did not answer within {limit:?}",
-                tool.qualified
+                tool.qualified_name
             )),
             Ok(Err(error)) => Err(error.message.into_owned()),
-            Ok(Ok(tool::Answer::Complete(result))) => Ok(output::read(&result)),
-            Ok(Ok(tool::Answer::InputRequired(_))) => {
+            Ok(Ok(tools::EntryResponse::Complete(result))) => Ok(result::to_text(&result)),
+            Ok(Ok(tools::EntryResponse::InputRequired(_))) => {
                 Err("the tool asks back, and nobody can answer in a run".to_owned())
             }
         }
     }
 
     /// Whether a call may be made; waits for someone's word if it needs that.
-    async fn approved(&self, call: &Call, tool: &Known) -> Result<(), String> {
-        if !tool.destructive {
+    async fn ensure_approved(&self, call: &ChatToolCall, tool: &AgentTool) -> Result<(), String> {
+        if !tool.is_destructive {
             return Ok(());
         }
-        if !self.question.approval {
+        if !self.question.allows_approval {
             return Err(format!(
                 "{} may destroy something and needs approval, which nobody can give in this run",
-                tool.qualified
+                tool.qualified_name
             ));
         }
-        let (id, tool) = (call.id.clone(), tool.qualified.clone());
-        self.run.note(|it| it.set_waiting(true));
-        self.tell(Happening::Waits {
+        let (id, tool) = (call.id.clone(), tool.qualified_name.clone());
+        self.run.update(|it| it.set_waiting(true));
+        self.emit(RunEvent::AwaitingApproval {
             id,
             tool: tool.clone(),
         })
         .await;
         let decided = self.agent.runs.approvals().wait(&self.run.id, &call.id);
-        let decided = time::timeout_at(self.end, decided).await;
-        self.run.note(|it| it.set_waiting(false));
+        let decided = time::timeout_at(self.deadline, decided).await;
+        self.run.update(|it| it.set_waiting(false));
         match decided {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!("a person refused the call of {tool}")),
@@ -390,49 +407,50 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn find(&self, arguments: &str) -> Vec<usize> {
+    async fn search_tools(&self, arguments: &str) -> Vec<usize> {
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
         let query = arguments["query"].as_str().unwrap_or_default();
-        let mut found = nearest(&self.toolbox, &self.agent.embedder, query, |it| {
-            self.may(it)
+        let mut found = rank_tools(&self.toolbox, &self.agent.embedder, query, |it| {
+            self.may_offer(it)
         })
         .await;
-        found.truncate(FOUND);
+        found.truncate(MAX_FOUND_TOOLS);
         found
     }
 
-    fn describe(&self, found: &[usize]) -> String {
+    fn describe_found(&self, found: &[usize]) -> String {
         let lines = found.iter().map(|at| {
             let tool = &self.toolbox.tools[*at];
-            format!("{}: {}", tool.qualified, tool.description)
+            format!("{}: {}", tool.qualified_name, tool.description)
         });
         let lines: Vec<String> = lines.collect();
-        match lines.is_empty() {
-            true => "no tool was found".to_owned(),
-            false => format!("These tools can be called now:\n{}", lines.join("\n")),
+        if lines.is_empty() {
+            "no tool was found".to_owned()
+        } else {
+            format!("These tools can be called now:\n{}", lines.join("\n"))
         }
     }
 
-    fn find_offered(&self, name: &str) -> Option<&Known> {
+    fn find_offered(&self, name: &str) -> Option<&AgentTool> {
         let mut offered = self.offered.iter().map(|at| &self.toolbox.tools[*at]);
         offered.find(|it| it.name == name)
     }
 
-    fn shown_name(&self, name: &str) -> String {
+    fn qualified_name(&self, name: &str) -> String {
         let known = self.find_offered(name);
-        known.map_or_else(|| name.to_owned(), |it| it.qualified.clone())
+        known.map_or_else(|| name.to_owned(), |it| it.qualified_name.clone())
     }
 
-    async fn tell(&self, happening: Happening) {
+    async fn emit(&self, happening: RunEvent) {
         // Without a reader the run is about to be dropped.
-        let _ = self.tell.send(happening).await;
+        let _ = self.events.send(happening).await;
     }
 }
 
-fn late(machine: &Machine) -> Finished {
-    Finished {
-        text: machine.said().to_owned(),
-        cut: Some(Cut::Time),
+fn timed_out_answer(machine: &AgentMachine) -> FinalAnswer {
+    FinalAnswer {
+        text: machine.last_text().to_owned(),
+        cut: Some(CutReason::Time),
     }
 }
 
@@ -440,7 +458,10 @@ fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn last_question(messages: &[Message]) -> String {
-    let mut asked = messages.iter().rev().filter(|it| it.role == Role::User);
-    asked.next().map(Message::content).unwrap_or_default()
+fn last_question(messages: &[ChatMessage]) -> String {
+    let mut asked = messages.iter().rev().filter(|it| it.role == ChatRole::User);
+    asked
+        .next()
+        .map(ChatMessage::text_content)
+        .unwrap_or_default()
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Cut, Finished};
+use super::{CutReason, FinalAnswer};
 use crate::{
     clock,
-    llm::{Answer, Call},
+    llm::{ChatResponse, ChatToolCall},
 };
 
 /// Something that happened, for those who watch.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum RunEvent {
     /// The run has begun.
-    Began {
+    Started {
         /// Its id.
         run: Arc<str>,
         /// The model.
@@ -25,7 +25,7 @@ pub enum Happening {
         tool_tokens: usize,
     },
     /// The model is asked for this time.
-    Round(u32),
+    RoundStarted(u32),
     /// It says something.
     Text(String),
     /// It thinks something.
@@ -33,44 +33,44 @@ pub enum Happening {
     /// All that it said in this round was thought.
     TextWasReasoning,
     /// It calls a tool.
-    Called(Called),
+    CallStarted(RunCall),
     /// The call waits for approval.
-    Waits {
+    AwaitingApproval {
         /// Its id.
         id: String,
         /// The tool.
         tool: String,
     },
     /// The call has its result.
-    Observed(Called),
+    CallFinished(RunCall),
     /// What a round took, as the backend counts.
     Usage(Value),
     /// It is done.
-    Answered(Outcome),
+    Completed(RunOutcome),
 }
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Its id.
     pub run: Arc<str>,
     /// The model that answered.
     pub model: String,
     /// What it said.
-    pub finished: Finished,
+    pub answer: FinalAnswer,
     /// How often it was asked.
     pub rounds: u32,
     /// What it called, and got.
-    pub calls: Vec<Called>,
+    pub calls: Vec<RunCall>,
     /// What all rounds took together.
-    pub tokens: Tokens,
+    pub tokens: TokenTotals,
     /// About how many tokens the descriptions of the tools cost, each time.
     pub tool_tokens: usize,
 }
 
 /// Tokens, as the backend counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TokenTotals {
     /// Read.
     pub prompt: u64,
     /// Written.
@@ -79,7 +79,7 @@ pub struct Tokens {
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
-pub struct Called {
+pub struct RunCall {
     /// Its id.
     pub id: String,
     /// `server.tool`.
@@ -93,12 +93,12 @@ pub struct Called {
     /// What the model wrote.
     pub raw: String,
     /// What came back.
-    pub result: Option<Given>,
+    pub result: Option<RunCallResult>,
 }
 
 /// What came back from a call.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct RunCallResult {
     /// As text.
     pub text: String,
     /// Whether it failed.
@@ -109,7 +109,7 @@ pub struct Given {
 
 /// A run, as it is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Record {
+pub(super) struct RunRecord {
     pub(super) id: Arc<str>,
     pub(super) user: String,
     model: String,
@@ -119,60 +119,60 @@ pub(super) struct Record {
     state: &'static str,
     tools: usize,
     tool_tokens: usize,
-    rounds: Vec<Round>,
-    pub(super) tokens: Tokens,
-    answer: Option<Finished>,
+    rounds: Vec<RunRound>,
+    pub(super) tokens: TokenTotals,
+    answer: Option<FinalAnswer>,
     error: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Round {
+struct RunRound {
     text: String,
     reasoning: String,
     broken: Vec<String>,
-    calls: Vec<Called>,
+    calls: Vec<RunCall>,
     usage: Value,
     milliseconds: u64,
 }
 
 /// Longer texts are kept in part.
-const KEPT: usize = 20_000;
+const MAX_KEPT_CHARS: usize = 20_000;
 
-impl Record {
+impl RunRecord {
     pub(super) fn new(id: Arc<str>, user: &str, question: &str) -> Self {
         Self {
             id,
             user: user.to_owned(),
             model: String::new(),
-            question: kept(question),
-            started: clock::now(),
+            question: truncate(question),
+            started: clock::now_ms(),
             ended: None,
             state: "running",
             tools: 0,
             tool_tokens: 0,
             rounds: Vec::new(),
-            tokens: Tokens::default(),
+            tokens: TokenTotals::default(),
             answer: None,
             error: None,
         }
     }
 
-    pub(super) fn begin(&mut self, model: &str, tools: usize, tool_tokens: usize) {
+    pub(super) fn set_model(&mut self, model: &str, tools: usize, tool_tokens: usize) {
         model.clone_into(&mut self.model);
         self.tools = tools;
         self.tool_tokens = tool_tokens;
     }
 
     /// Notes a round: what the model said and called.
-    pub(super) fn replied(&mut self, answer: &Answer, milliseconds: u64) {
+    pub(super) fn add_round(&mut self, answer: &ChatResponse, milliseconds: u64) {
         let usage = answer.usage.as_ref();
         let count = |name: &str| usage.and_then(|it| it.0.get(name)?.as_u64()).unwrap_or(0);
         self.tokens.prompt += count("prompt_tokens");
         self.tokens.completion += count("completion_tokens");
-        self.rounds.push(Round {
-            text: kept(&answer.text),
-            reasoning: kept(&answer.reasoning),
-            broken: answer.broken.iter().map(|it| it.1.clone()).collect(),
+        self.rounds.push(RunRound {
+            text: truncate(&answer.text),
+            reasoning: truncate(&answer.reasoning),
+            broken: answer.invalid_calls.iter().map(|it| it.1.clone()).collect(),
             calls: Vec::new(),
             usage: usage.map_or(Value::Null, |it| Value::Object(it.0.clone())),
             milliseconds,
@@ -180,14 +180,14 @@ impl Record {
     }
 
     /// Notes a call, or what it gave.
-    pub(super) fn called(&mut self, called: &Called) {
+    pub(super) fn put_call(&mut self, called: &RunCall) {
         let Some(round) = self.rounds.last_mut() else {
             return;
         };
         let known = round.calls.iter_mut().find(|it| it.id == called.id);
         let mut called = called.clone();
         if let Some(result) = &mut called.result {
-            result.text = kept(&result.text);
+            result.text = truncate(&result.text);
         }
         match known {
             Some(known) => *known = called,
@@ -199,8 +199,8 @@ impl Record {
         self.state = if waits { "waiting" } else { "running" };
     }
 
-    pub(super) fn end(&mut self, ended: Result<&Finished, &str>) {
-        self.ended = Some(clock::now());
+    pub(super) fn end(&mut self, ended: Result<&FinalAnswer, &str>) {
+        self.ended = Some(clock::now_ms());
         match ended {
             Ok(finished) => {
                 self.state = "done";
@@ -215,16 +215,16 @@ impl Record {
 
     /// Nobody reads any more.
     pub(super) fn stop(&mut self) {
-        self.ended = Some(clock::now());
+        self.ended = Some(clock::now_ms());
         self.state = "stopped";
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
     /// Every call of every round.
-    pub(super) fn calls(&self) -> Vec<Called> {
+    pub(super) fn calls(&self) -> Vec<RunCall> {
         self.rounds.iter().flat_map(|it| it.calls.clone()).collect()
     }
 
@@ -236,49 +236,49 @@ impl Record {
             "model": self.model,
             "question": self.question,
             "state": self.state,
-            "started_at": clock::text(self.started),
-            "ended_at": self.ended.map(clock::text),
+            "started_at": clock::format_rfc3339(self.started),
+            "ended_at": self.ended.map(clock::format_rfc3339),
             "rounds": self.rounds.len(),
             "calls": self.rounds.iter().map(|it| it.calls.len()).sum::<usize>(),
-            "cut": self.answer.as_ref().and_then(|it| it.cut).map(Cut::name),
+            "cut": self.answer.as_ref().and_then(|it| it.cut).map(CutReason::name),
             "usage": self.tokens.shown(),
         })
     }
 
     /// All of it.
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut shown = self.summary();
         shown["tools"] = self.tools.into();
         shown["tool_tokens"] = self.tool_tokens.into();
-        shown["rounds"] = self.rounds.iter().map(Round::shown).collect();
+        shown["rounds"] = self.rounds.iter().map(RunRound::to_json).collect();
         shown["answer"] = json!(self.answer.as_ref().map(|it| &it.text));
         shown["error"] = json!(self.error);
         shown
     }
 }
 
-impl Round {
-    fn shown(&self) -> Value {
+impl RunRound {
+    fn to_json(&self) -> Value {
         json!({
             "text": self.text,
             "reasoning": self.reasoning,
             "broken": self.broken,
-            "calls": self.calls.iter().map(Called::shown).collect::<Vec<_>>(),
+            "calls": self.calls.iter().map(RunCall::shown).collect::<Vec<_>>(),
             "usage": self.usage,
             "ms": self.milliseconds,
         })
     }
 }
 
-impl Called {
-    pub(super) fn new(call: &Call, tool: &str) -> Self {
+impl RunCall {
+    pub(super) fn new(call: &ChatToolCall, tool: &str) -> Self {
         Self {
             id: call.id.clone(),
             tool: tool.to_owned(),
             arguments: call.arguments.clone(),
             dialect: call.dialect,
             repairs: call.repairs.iter().map(ToString::to_string).collect(),
-            raw: kept(&call.raw),
+            raw: truncate(&call.raw),
             result: None,
         }
     }
@@ -303,7 +303,7 @@ impl Called {
     }
 }
 
-impl Tokens {
+impl TokenTotals {
     /// As OpenAI writes them.
     pub fn shown(self) -> Value {
         json!({
@@ -314,8 +314,8 @@ impl Tokens {
     }
 }
 
-fn kept(text: &str) -> String {
-    match text.char_indices().nth(KEPT) {
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MAX_KEPT_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }

@@ -9,65 +9,65 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 use tracing::warn;
 
-use super::{approval::Approvals, record::Record};
+use super::{approvals::PendingApprovals, record::RunRecord};
 use crate::{
-    access::{Principal, Role},
+    auth::{AccessRole, Principal},
     clock,
-    llm::random,
+    llm::random_id,
     store::{self, Store},
     tasks::Tasks,
 };
 
 /// The runs. What has ended is in the store.
 #[derive(Clone, Debug)]
-pub struct Runs(Arc<Inner>);
+pub struct RunRegistry(Arc<RunRegistryInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RunRegistryInner {
     store: Store,
     tasks: Tasks,
     keep_days: u32,
-    live: Mutex<BTreeMap<Arc<str>, Arc<Mutex<Record>>>>,
-    pub(super) approvals: Approvals,
+    active: Mutex<BTreeMap<Arc<str>, Arc<Mutex<RunRecord>>>>,
+    pub(super) approvals: PendingApprovals,
     changed: broadcast::Sender<Arc<str>>,
 }
 
 /// A run in progress. One that is dropped early was stopped.
 #[derive(Debug)]
-pub(super) struct Run {
-    runs: Runs,
-    record: Arc<Mutex<Record>>,
+pub(super) struct RunGuard {
+    runs: RunRegistry,
+    record: Arc<Mutex<RunRecord>>,
     pub(super) id: Arc<str>,
 }
 
 /// How many runs a list has.
-const LISTED: i64 = 200;
+const MAX_LISTED_RUNS: i64 = 200;
 /// How many changes wait for the slowest watcher.
-const CHANGES: usize = 256;
+const MAX_BUFFERED_CHANGES: usize = 256;
 
-impl Runs {
+impl RunRegistry {
     pub(super) fn new(store: Store, tasks: Tasks, keep_days: u32) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RunRegistryInner {
             store,
             tasks,
             keep_days,
-            live: Mutex::default(),
-            approvals: Approvals::default(),
-            changed: broadcast::Sender::new(CHANGES),
+            active: Mutex::default(),
+            approvals: PendingApprovals::default(),
+            changed: broadcast::Sender::new(MAX_BUFFERED_CHANGES),
         }))
     }
 
     /// The newest runs that `who` may see, without their rounds, newest first.
     pub async fn list(&self, who: &Principal) -> Result<Vec<Value>, store::Error> {
         let mut shown: Vec<Value> = Vec::new();
-        for record in self.lock_live().values().rev() {
+        for record in self.lock_active().values().rev() {
             let record = lock(record);
             if may_see(who, &record.user) {
                 shown.push(record.summary());
             }
         }
-        let user = (who.role() < Role::Admin).then(|| who.name());
-        let ended = self.0.store.runs(user, LISTED).await?;
+        let user = (who.role() < AccessRole::Admin).then(|| who.name());
+        let ended = self.0.store.runs(user, MAX_LISTED_RUNS).await?;
         let ended = ended.iter().map(|row| {
             let mut record: Value = serde_json::from_str(&row.record).unwrap_or_default();
             let rounds = record["rounds"].as_array().map_or(0, Vec::len);
@@ -80,11 +80,11 @@ impl Runs {
 
     /// One run with all that happened, if `who` may see it.
     pub async fn get(&self, who: &Principal, id: &str) -> Result<Option<Value>, store::Error> {
-        if let Some(record) = self.lock_live().get(id) {
+        if let Some(record) = self.lock_active().get(id) {
             let record = lock(record);
-            return Ok(may_see(who, &record.user).then(|| record.shown()));
+            return Ok(may_see(who, &record.user).then(|| record.to_json()));
         }
-        let row = self.0.store.run_of(id).await?;
+        let row = self.0.store.find_run(id).await?;
         let row = row.filter(|it| may_see(who, &it.user));
         Ok(row.and_then(|it| serde_json::from_str(&it.record).ok()))
     }
@@ -92,7 +92,7 @@ impl Runs {
     /// Approves of a call that waits, or refuses it; false if none does.
     pub fn decide(&self, who: &Principal, run: &str, call: &str, approved: bool) -> bool {
         let seen = self
-            .lock_live()
+            .lock_active()
             .get(run)
             .is_some_and(|it| may_see(who, &lock(it).user));
         seen && self.0.approvals.decide(run, call, approved)
@@ -103,86 +103,86 @@ impl Runs {
         self.0.changed.subscribe()
     }
 
-    pub(super) fn approvals(&self) -> &Approvals {
+    pub(super) fn approvals(&self) -> &PendingApprovals {
         &self.0.approvals
     }
 
-    pub(super) fn begin(&self, who: &Principal, question: &str) -> Run {
+    pub(super) fn begin(&self, who: &Principal, question: &str) -> RunGuard {
         // Ids sort by time.
-        let id: Arc<str> = random(&format!("run_{:013}_", clock::now())).into();
-        let record = Record::new(Arc::clone(&id), who.name(), question);
+        let id: Arc<str> = random_id(&format!("run_{:013}_", clock::now_ms())).into();
+        let record = RunRecord::new(Arc::clone(&id), who.name(), question);
         let record = Arc::new(Mutex::new(record));
-        self.lock_live()
+        self.lock_active()
             .insert(Arc::clone(&id), Arc::clone(&record));
-        Run {
+        RunGuard {
             runs: self.clone(),
             record,
             id,
         }
     }
 
-    fn lock_live(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Mutex<Record>>>> {
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_active(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Mutex<RunRecord>>>> {
+        self.0.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a run that has ended, and forgets those that are too old.
-    async fn keep(self, record: Arc<Mutex<Record>>) {
+    async fn save_ended(self, record: Arc<Mutex<RunRecord>>) {
         let (id, user, started, text) = {
             let record = lock(&record);
             (
                 Arc::clone(&record.id),
                 record.user.clone(),
                 record.started,
-                record.shown().to_string(),
+                record.to_json().to_string(),
             )
         };
-        let row = store::RunRow {
+        let row = store::AgentRunRow {
             id: id.to_string(),
             user,
             started_at: started,
             record: text,
         };
-        let oldest = clock::now() - i64::from(self.0.keep_days) * clock::DAY;
+        let oldest = clock::now_ms() - i64::from(self.0.keep_days) * clock::DAY_MS;
         if let Err(error) = self.0.store.put_run(&row, oldest).await {
             warn!(%error, "the run {id} is not kept");
         }
-        self.lock_live().remove(&id);
-        self.tell(&id);
+        self.lock_active().remove(&id);
+        self.notify(&id);
     }
 
-    fn tell(&self, id: &Arc<str>) {
+    fn notify(&self, id: &Arc<str>) {
         // Nobody may be watching.
         let _ = self.0.changed.send(Arc::clone(id));
     }
 }
 
-impl Run {
+impl RunGuard {
     /// Notes something.
-    pub(super) fn note<T>(&self, note: impl FnOnce(&mut Record) -> T) -> T {
+    pub(super) fn update<T>(&self, note: impl FnOnce(&mut RunRecord) -> T) -> T {
         let done = note(&mut lock(&self.record));
-        self.runs.tell(&self.id);
+        self.runs.notify(&self.id);
         done
     }
 }
 
-impl Drop for Run {
+impl Drop for RunGuard {
     fn drop(&mut self) {
         {
             let mut record = lock(&self.record);
-            if !record.is_over() {
+            if !record.has_ended() {
                 record.stop();
             }
         }
-        self.runs.0.approvals.forget(&self.id);
-        let keep = self.runs.clone().keep(Arc::clone(&self.record));
+        self.runs.0.approvals.cancel_run(&self.id);
+        let keep = self.runs.clone().save_ended(Arc::clone(&self.record));
         self.runs.0.tasks.spawn(keep);
     }
 }
 
 fn may_see(who: &Principal, user: &str) -> bool {
-    who.role() >= Role::Admin || who.name() == user
+    who.role() >= AccessRole::Admin || who.name() == user
 }
 
-fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+fn lock(record: &Mutex<RunRecord>) -> MutexGuard<'_, RunRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,88 +6,90 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
 use crate::{
-    llm::Tool,
-    tool::{Offer, Scope, Snapshot},
+    llm::ChatTool,
+    tools::{CatalogEntry, CatalogScope, CatalogSnapshot},
 };
 
 /// Every tool of a snapshot, as models see it.
 #[derive(Debug)]
 pub(super) struct Toolbox {
-    pub(super) tools: Vec<Known>,
+    pub(super) tools: Vec<AgentTool>,
     /// What each is about, as vectors; made when there are too many to offer all.
     pub(super) vectors: OnceCell<Vec<Vec<f32>>>,
 }
 
 /// A tool.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct AgentTool {
     /// As the catalog lists it.
     pub(super) name: String,
     /// `server.tool`.
-    pub(super) qualified: String,
+    pub(super) qualified_name: String,
     /// Where it comes from.
     pub(super) server: Arc<str>,
     /// As the catalog has it.
-    pub(super) offer: Arc<Offer>,
+    pub(super) entry: Arc<CatalogEntry>,
     pub(super) description: String,
     parameters: Value,
     /// Whether it may destroy something.
-    pub(super) destructive: bool,
+    pub(super) is_destructive: bool,
     /// About what its description costs.
     pub(super) tokens: usize,
 }
 
 /// Asks for more tools, where not all are offered.
-pub(super) const FIND: &str = "find_tools";
+pub(super) const FIND_TOOLS: &str = "find_tools";
 /// The agent itself is no tool of a run.
-const NOT_OFFERED: &[&str] = &[FIND, "ask_agent"];
-const MAX_DESCRIPTION: usize = 2000;
+const EXCLUDED_TOOLS: &[&str] = &[FIND_TOOLS, "ask_agent"];
+const MAX_DESCRIPTION_CHARS: usize = 2000;
 
 impl Toolbox {
     /// `destructive` are the names of tools that need approval besides those that
     /// say so themselves.
-    pub(super) fn of(snapshot: &Snapshot, destructive: &[String]) -> Self {
-        let view = snapshot.view(&Scope::All);
-        let offers = view.map_or(&[][..], |view| view.tools.offers());
+    pub(super) fn from_snapshot(snapshot: &CatalogSnapshot, destructive: &[String]) -> Self {
+        let view = snapshot.view(&CatalogScope::All);
+        let offers = view.map_or(&[][..], |view| view.tools.entries());
         let offers = offers
             .iter()
-            .filter(|it| !NOT_OFFERED.contains(&it.public_key()));
+            .filter(|it| !EXCLUDED_TOOLS.contains(&it.public_name()));
         Self {
-            tools: offers.map(|it| Known::of(it, destructive)).collect(),
+            tools: offers
+                .map(|it| AgentTool::from_entry(it, destructive))
+                .collect(),
             vectors: OnceCell::new(),
         }
     }
 }
 
-impl Known {
-    fn of(offer: &Arc<Offer>, destructive: &[String]) -> Self {
-        let described = offer.described();
-        let name = offer.public_key().to_owned();
-        let qualified = format!("{}.{}", offer.server(), offer.key());
+impl AgentTool {
+    fn from_entry(offer: &Arc<CatalogEntry>, destructive: &[String]) -> Self {
+        let described = offer.listing();
+        let name = offer.public_name().to_owned();
+        let qualified_name = format!("{}.{}", offer.server(), offer.key());
         let description = described["description"].as_str().unwrap_or_default();
-        let description: String = description.chars().take(MAX_DESCRIPTION).collect();
-        let listed = |it: &String| *it == name || *it == qualified;
+        let description: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
+        let listed = |it: &String| *it == name || *it == qualified_name;
         Self {
-            destructive: described["annotations"]["destructiveHint"] == true
+            is_destructive: described["annotations"]["destructiveHint"] == true
                 || destructive.iter().any(listed),
-            tokens: tokens(&described.to_string()) + tokens(&name),
+            tokens: estimate_tokens(&described.to_string()) + estimate_tokens(&name),
             server: Arc::clone(offer.server()),
-            offer: Arc::clone(offer),
+            entry: Arc::clone(offer),
             parameters: match &described["inputSchema"] {
                 Value::Object(schema) => Value::Object(schema.clone()),
                 _ => json!({"type": "object"}),
             },
             description,
-            qualified,
+            qualified_name,
             name,
         }
     }
 
     /// As models see it.
-    pub(super) fn tool(&self) -> Tool {
-        Tool {
+    pub(super) fn to_llm_tool(&self) -> ChatTool {
+        ChatTool {
             name: self.name.clone(),
-            shown: Some(self.qualified.clone()),
+            prompt_name: Some(self.qualified_name.clone()),
             description: self.description.clone(),
             parameters: self.parameters.clone(),
             other: Map::new(),
@@ -95,17 +97,17 @@ impl Known {
     }
 
     /// What it is found by.
-    pub(super) fn about(&self) -> String {
-        let words = self.qualified.replace(['_', '-', '.'], " ");
+    pub(super) fn search_text(&self) -> String {
+        let words = self.qualified_name.replace(['_', '-', '.'], " ");
         format!("{words}\n{}", self.description)
     }
 }
 
 /// The tool that finds others.
-pub(super) fn find_tools() -> Tool {
-    Tool {
-        name: FIND.to_owned(),
-        shown: None,
+pub(super) fn find_tools_definition() -> ChatTool {
+    ChatTool {
+        name: FIND_TOOLS.to_owned(),
+        prompt_name: None,
         description:
             "Finds more tools by what they do. Those that it finds can be called from then on."
                 .to_owned(),
@@ -121,7 +123,7 @@ pub(super) fn find_tools() -> Tool {
 
 /// About how many tokens a text costs: four plain letters, or one of any other
 /// script.
-pub(super) fn tokens(text: &str) -> usize {
+pub(super) fn estimate_tokens(text: &str) -> usize {
     let plain = text.bytes().filter(u8::is_ascii).count();
     let other = text.chars().filter(|it| !it.is_ascii()).count();
     plain / 4 + other + 1

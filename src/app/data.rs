@@ -6,31 +6,31 @@ use anyhow::{Context as _, Result};
 
 use super::{
     SAMPLE_FILE,
-    directory::{self, Files},
+    data_directory::{self, DataFiles},
 };
 use crate::{
     config::{Config, SourceDefinition},
-    outbound::{Policy, Tls},
-    retrieval::{Chroma, Embedder, Endpoint, Index, NewDocument},
-    source::{Address, Limits, Server, Settings, Source},
+    outbound::{AddressPolicy, ClientTls},
+    retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument},
+    source::{DataSource, PostgresAddress, PostgresServer, QueryLimits, SourceSettings},
     tasks::Tasks,
-    tool::builtin::Data,
+    tools::builtin::DataContext,
 };
 
 pub(super) const INDEX_FILE: &str = "index.db";
 /// How long a batch of texts, or a search, may take where nothing is said.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What there is to find before anything was added: the columns of the sample data.
 const SAMPLE_DOCUMENTS: &str = include_str!("sample_documents.txt");
 
 /// Opens what the data tools work on.
-pub(super) async fn open(
+pub(super) async fn open_data(
     config: &Config,
-    files: &Files,
-    policy: &Policy,
+    files: &DataFiles,
+    policy: &AddressPolicy,
     tasks: &Tasks,
-) -> Result<Data> {
-    Ok(Data {
+) -> Result<DataContext> {
+    Ok(DataContext {
         index: open_index(config, files, policy).await?,
         collection: config.chromadb.collection.clone(),
         sources: open_sources(config, files, tasks)?.into(),
@@ -38,80 +38,92 @@ pub(super) async fn open(
 }
 
 /// The index alone, for the command line.
-pub(super) async fn open_index(config: &Config, files: &Files, policy: &Policy) -> Result<Index> {
-    let embedder = embedder(config, policy)?;
+pub(super) async fn open_index(
+    config: &Config,
+    files: &DataFiles,
+    policy: &AddressPolicy,
+) -> Result<DocumentIndex> {
+    let embedder = open_embedder(config, policy)?;
     let chromadb = &config.chromadb;
     if let Some(host) = &chromadb.host {
-        let settings = Chroma {
+        let settings = ChromaEndpoint {
             host: host.clone(),
             port: chromadb.port,
             secure: chromadb.secure,
             headers: chromadb.headers.clone().into_iter().collect(),
-            policy: listing(policy, host),
-            ..Chroma::default()
+            policy: allowing_host(policy, host),
+            ..ChromaEndpoint::default()
         };
-        return Index::chroma(&settings, embedder)
+        return DocumentIndex::chroma(&settings, embedder)
             .context("cannot use the ChromaDB server of the settings");
     }
     let path = files.path(INDEX_FILE);
-    directory::make_file(&path)
+    data_directory::create_private_file(&path)
         .with_context(|| format!("cannot make the index {}", path.display()))?;
-    let index = Index::embedded(&path, embedder).await;
+    let index = DocumentIndex::embedded(&path, embedder).await;
     let index = index.with_context(|| format!("cannot use the index {}", path.display()))?;
     if config.sample_data && index.embedder().is_lexical() && index.collections().await?.is_empty()
     {
-        let documents: Vec<NewDocument> = SAMPLE_DOCUMENTS.lines().map(NewDocument::of).collect();
+        let documents: Vec<NewDocument> = SAMPLE_DOCUMENTS
+            .lines()
+            .map(NewDocument::from_text)
+            .collect();
         index.add(&chromadb.collection, &documents).await?;
     }
     Ok(index)
 }
 
-fn embedder(config: &Config, policy: &Policy) -> Result<Embedder> {
+fn open_embedder(config: &Config, policy: &AddressPolicy) -> Result<Embedder> {
     let Some(url) = &config.embedding.url else {
         return Ok(Embedder::builtin());
     };
-    let settings = Endpoint {
+    let settings = EmbeddingEndpoint {
         url: url.clone(),
         model: config.embedding.model.clone().unwrap_or_default(),
         key: config.embedding.api_key.clone(),
-        limit: config
+        timeout: config
             .embedding
             .timeout_ms
-            .map_or(PATIENCE, Duration::from_millis),
-        policy: listing_url(policy, url),
-        tls: Tls::default(),
+            .map_or(EMBEDDING_TIMEOUT, Duration::from_millis),
+        policy: allowing_url(policy, url),
+        tls: ClientTls::default(),
     };
     Embedder::endpoint(&settings).context("cannot use the embedding endpoint of the settings")
 }
 
 /// The same, with the host of an address.
-pub(super) fn listing_url(policy: &Policy, url: &str) -> Policy {
+pub(super) fn allowing_url(policy: &AddressPolicy, url: &str) -> AddressPolicy {
     let host = url.split("://").nth(1).unwrap_or_default();
-    listing(
+    allowing_host(
         policy,
         host.split(['/', ':', '?']).next().unwrap_or_default(),
     )
 }
 
 /// Who writes a host into the settings wants it to be reached.
-fn listing(policy: &Policy, host: &str) -> Policy {
+fn allowing_host(policy: &AddressPolicy, host: &str) -> AddressPolicy {
     let mut policy = policy.clone();
-    policy.allowed.push(host.to_owned());
+    policy.allowed_hosts.push(host.to_owned());
     policy
 }
 
-fn open_sources(config: &Config, files: &Files, tasks: &Tasks) -> Result<Vec<Source>> {
+fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec<DataSource>> {
     let mut sources = Vec::new();
     let postgresql = &config.postgresql;
     if let Some(host) = &postgresql.host {
-        let server = Server {
+        let server = PostgresServer {
             host: host.clone(),
             port: postgresql.port,
             user: postgresql.user.clone(),
             password: postgresql.password.clone(),
             database: postgresql.database.clone(),
         };
-        let opened = Source::postgres("bga", &Address::Server(server), Settings::default(), tasks);
+        let opened = DataSource::postgres(
+            "bga",
+            &PostgresAddress::Server(server),
+            SourceSettings::default(),
+            tasks,
+        );
         sources.push(opened.context("cannot use the database of the settings postgresql.*")?);
     }
     for (at, definition) in config.sources.iter().enumerate() {
@@ -120,37 +132,43 @@ fn open_sources(config: &Config, files: &Files, tasks: &Tasks) -> Result<Vec<Sou
     }
     if config.sample_data {
         let path = files.path(SAMPLE_FILE);
-        sources.push(Source::sqlite("sample", &path, Settings::default(), tasks)?);
+        sources.push(DataSource::sqlite(
+            "sample",
+            &path,
+            SourceSettings::default(),
+            tasks,
+        )?);
     }
     Ok(sources)
 }
 
-fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<Source> {
-    let settings = Settings {
+fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSource> {
+    let settings = SourceSettings {
         relations: definition.relations.clone(),
         functions: definition.functions.clone(),
-        limits: Limits {
+        limits: QueryLimits {
             rows: definition.max_rows,
-            bytes: definition.max_bytes,
+            max_bytes: definition.max_bytes,
             timeout: Duration::from_millis(definition.timeout_ms),
             request: None,
         },
     };
     let url = definition.url.reveal();
     Ok(
-        match url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            true => Source::postgres(
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            DataSource::postgres(
                 &definition.name,
-                &Address::Url(definition.url.clone()),
+                &PostgresAddress::Url(definition.url.clone()),
                 settings,
                 tasks,
-            )?,
-            false => Source::sqlite(
+            )?
+        } else {
+            DataSource::sqlite(
                 &definition.name,
                 url.trim_start_matches("sqlite://").as_ref(),
                 settings,
                 tasks,
-            )?,
+            )?
         },
     )
 }

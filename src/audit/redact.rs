@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::config::{MASK, masked, masked_arguments};
+use crate::config::{MASK, mask_arguments, mask_secrets};
 
 /// Objects whose values are secrets whatever they are called.
-const SECRET: [&str; 2] = ["env", "headers"];
+const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
 
 /// `body` as it may be written down. What is no JSON is not.
-pub fn redacted(body: &[u8]) -> String {
+pub fn redact_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
         Ok(mut value) => {
-            hide(&mut value, false);
-            masked(&value.to_string())
+            mask_members(&mut value, false);
+            mask_secrets(&value.to_string())
         }
         Err(_) if body.is_empty() => String::new(),
         Err(_) => "(not JSON)".to_owned(),
@@ -20,22 +20,22 @@ pub fn redacted(body: &[u8]) -> String {
 }
 
 /// The reader of JSON bounds its depth.
-fn hide(value: &mut Value, secret: bool) {
+fn mask_members(value: &mut Value, secret: bool) {
     match value {
         Value::Object(members) => {
             for (name, it) in members {
-                hide(it, secret || SECRET.contains(&name.as_str()));
+                mask_members(it, secret || SECRET_OBJECTS.contains(&name.as_str()));
             }
         }
-        Value::Array(items) if secret => items.iter_mut().for_each(|it| hide(it, true)),
-        Value::Array(items) => match texts(items) {
+        Value::Array(items) if secret => items.iter_mut().for_each(|it| mask_members(it, true)),
+        Value::Array(items) => match as_strings(items) {
             Some(texts) => {
-                *items = masked_arguments(&texts)
+                *items = mask_arguments(&texts)
                     .into_iter()
                     .map(Value::from)
                     .collect();
             }
-            None => items.iter_mut().for_each(|it| hide(it, false)),
+            None => items.iter_mut().for_each(|it| mask_members(it, false)),
         },
         other if secret => *other = MASK.into(),
         _ => (),
@@ -43,7 +43,7 @@ fn hide(value: &mut Value, secret: bool) {
 }
 
 /// The items, if all of them are texts, as the arguments of a program are.
-fn texts(items: &[Value]) -> Option<Vec<String>> {
+fn as_strings(items: &[Value]) -> Option<Vec<String>> {
     let text = |it: &Value| it.as_str().map(str::to_owned);
     items.iter().map(text).collect()
 }
@@ -56,8 +56,8 @@ mod tests {
     fn secrets_of_servers_are_hidden_whatever_they_are_called() {
         let body = br#"{"name":"fx","config":{"env":{"X":"s3cret"},"headers":{"Y":["s3cret"]},"args":["a"]},"password":"s3cret"}"#;
         let expected = r#"{"name":"fx","config":{"env":{"X":"***"},"headers":{"Y":["***"]},"args":["a"]},"password":"***"}"#;
-        assert_eq!(redacted(body), expected);
-        assert_eq!(redacted(b"s3cret"), "(not JSON)");
-        assert_eq!(redacted(b""), "");
+        assert_eq!(redact_body(body), expected);
+        assert_eq!(redact_body(b"s3cret"), "(not JSON)");
+        assert_eq!(redact_body(b""), "");
     }
 }

@@ -6,15 +6,15 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::{CANNOT, client::Remote, out, serve::block_on};
-use crate::{clock, config::Loaded};
+use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
+use crate::{clock, config::LoadedConfig};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru audit                                        the last hundred
   maru audit --principal bot --outcome failed
   maru audit --target fx__echo --limit 1000 --json")]
-pub(super) struct Options {
+pub(super) struct AuditArgs {
     /// How many, newest first
     #[arg(long, default_value_t = 100)]
     limit: u32,
@@ -38,27 +38,28 @@ pub(super) struct Options {
     json: bool,
 }
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
-    let hub = Remote::open(loaded)?;
-    let path = options.path();
-    let (status, answer) = block_on(hub.rest("GET", &path, None))?;
+pub(super) fn run(loaded: &LoadedConfig, options: &AuditArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(loaded)?;
+    let path = options.query_path();
+    let (status, answer) = block_on(hub.send_rest("GET", &path, None))?;
     if status != 200 {
         let why = answer["error"]
             .as_str()
             .or(answer["error"]["message"].as_str());
-        out::complain(why.unwrap_or("the hub refused, without saying why"));
-        return Ok(ExitCode::from(CANNOT));
+        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
-    let text = match options.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => table(answer.as_array().map_or(&[], Vec::as_slice)),
+    let text = if options.json {
+        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+    } else {
+        format_records(answer.as_array().map_or(&[], Vec::as_slice))
     };
-    out::print(&text)?;
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Options {
-    fn path(&self) -> String {
+impl AuditArgs {
+    fn query_path(&self) -> String {
         let filters = [
             ("principal", &self.principal),
             ("action", &self.action),
@@ -69,13 +70,13 @@ impl Options {
         let filters: String = filters
             .iter()
             .filter_map(|(name, value)| Some((name, value.as_ref()?)))
-            .map(|(name, value)| format!("&{name}={}", super::servers::escaped(value)))
+            .map(|(name, value)| format!("&{name}={}", super::servers::percent_encode(value)))
             .collect();
         format!("/api/audit?limit={}{filters}", self.limit)
     }
 }
 
-fn table(records: &[Value]) -> String {
+fn format_records(records: &[Value]) -> String {
     let head = [
         "WHEN",
         "WHO",
@@ -91,7 +92,7 @@ fn table(records: &[Value]) -> String {
     rows.extend(records.iter().map(|it| {
         let micros = it["tookMicroseconds"].as_i64().unwrap_or(0);
         vec![
-            clock::text(it["at"].as_i64().unwrap_or(0)),
+            clock::format_rfc3339(it["at"].as_i64().unwrap_or(0)),
             text(it, "principal"),
             text(it, "from"),
             text(it, "action"),
@@ -101,5 +102,5 @@ fn table(records: &[Value]) -> String {
             text(it, "arguments").chars().take(80).collect(),
         ]
     }));
-    out::table(&rows)
+    terminal::format_table(&rows)
 }

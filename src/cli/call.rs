@@ -8,12 +8,12 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::{
-    CANNOT,
-    client::{Client, Outcome},
-    out,
+    EXIT_CANNOT_RUN,
+    client::{CatalogClient, CliCallOutcome},
     serve::block_on,
+    terminal,
 };
-use crate::{config::Loaded, mcp, tool::output};
+use crate::{config::LoadedConfig, mcp, tools::result};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -21,7 +21,7 @@ use crate::{config::Loaded, mcp, tool::output};
   maru call get_employee_info '{\"employee_id\":\"EMP001\"}'
   echo '{\"query\":\"deploy\"}' | maru call search_docs -
   maru call search_docs --args-b64 eyJxdWVyeSI6ImRlcGxveSJ9")]
-pub(super) struct Options {
+pub(super) struct CallArgs {
     /// The tool, as `maru tools` names it
     name: String,
     /// Its arguments, a JSON object; `-` reads them from stdin
@@ -36,31 +36,31 @@ pub(super) struct Options {
 }
 
 /// What is shown of a result if the settings say nothing.
-const SHOWN_CHARACTERS: usize = 50_000;
+const DEFAULT_MAX_OUTPUT_CHARS: usize = 50_000;
 
-pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
+pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> {
     let arguments = match &options.args_b64 {
-        Some(packed) => unpack(packed).and_then(|text| parse(&text))?,
+        Some(packed) => decode_base64(packed).and_then(|text| parse_arguments(&text))?,
         None => read_arguments(&options.arguments)?,
     };
     let limit = loaded.config.mcp.security.max_tool_output_length;
-    let limit = limit.unwrap_or(SHOWN_CHARACTERS);
+    let limit = limit.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
     let outcome = block_on(async {
-        Client::open(loaded)
+        CatalogClient::open(loaded)
             .await?
             .call(&options.name, arguments)
             .await
     })?;
     let result = match outcome {
-        Outcome::Result(result) => result,
-        Outcome::Refused(why) => {
-            out::complain(&why);
-            return Ok(ExitCode::from(CANNOT));
+        CliCallOutcome::Result(result) => result,
+        CliCallOutcome::Refused(why) => {
+            terminal::print_error(&why);
+            return Ok(ExitCode::from(EXIT_CANNOT_RUN));
         }
     };
-    let (text, is_error) = output::read_short(&result, limit);
+    let (text, is_error) = result::to_text_within(&result, limit);
     let shown = if options.json { result } else { text };
-    out::print(&format!("{shown}\n"))?;
+    terminal::print(&format!("{shown}\n"))?;
     Ok(ExitCode::from(u8::from(is_error)))
 }
 
@@ -72,11 +72,11 @@ fn read_arguments(given: &str) -> Result<Value> {
             .read_to_string(&mut text)
             .context("cannot read the arguments from stdin")?;
     }
-    parse(&text)
+    parse_arguments(&text)
 }
 
 /// Either alphabet, with or without padding.
-fn unpack(packed: &str) -> Result<String> {
+fn decode_base64(packed: &str) -> Result<String> {
     let plain: String = packed
         .trim()
         .trim_end_matches('=')
@@ -88,9 +88,10 @@ fn unpack(packed: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow!("the arguments are not UTF-8"))
 }
 
-fn parse(text: &str) -> Result<Value> {
+fn parse_arguments(text: &str) -> Result<Value> {
     let example = "example: '{\"query\":\"연차\"}'";
-    mcp::check(text.as_bytes()).map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
+    mcp::validate_json(text.as_bytes())
+        .map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
     serde_json::from_str::<Map<String, Value>>(text)
         .map(Value::Object)
         .map_err(|_| anyhow!("the arguments are not a JSON object; {example}"))

@@ -10,8 +10,8 @@ use tokio::{
     signal,
 };
 
-use super::{client::Remote, out, serve::block_on};
-use crate::{config::Loaded, mcp::Event};
+use super::{client::HubClient, serve::block_on, terminal};
+use crate::{config::LoadedConfig, mcp::SseEvent};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -19,7 +19,7 @@ use crate::{config::Loaded, mcp::Event};
   maru chat '연차가 며칠 남았나요? EMP001'        one question
   maru chat --model qwen3:8b --server files   with tools of one server
   maru chat --approve                         asks before a destructive call")]
-pub(super) struct Options {
+pub(super) struct ChatArgs {
     /// One question; without it, a conversation
     question: Option<String>,
     /// The model [default: the one of the settings, or the first]
@@ -36,21 +36,21 @@ pub(super) struct Options {
     approve: bool,
 }
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
-    let hub = Remote::open(loaded)?;
+pub(super) fn run(loaded: &LoadedConfig, options: &ChatArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(loaded)?;
     block_on(async {
-        let mut chat = Chat::new(&hub, options);
+        let mut chat = ChatSession::new(&hub, options);
         match &options.question {
             Some(question) => chat.ask(question).await?,
-            None => chat.talk().await?,
+            None => chat.converse().await?,
         }
         Ok(ExitCode::from(u8::from(chat.failed)))
     })
 }
 
-struct Chat<'a> {
-    hub: &'a Remote,
-    options: &'a Options,
+struct ChatSession<'a> {
+    hub: &'a HubClient,
+    options: &'a ChatArgs,
     messages: Vec<Value>,
     lines: Lines<BufReader<Stdin>>,
     /// Whether the last question had no answer.
@@ -59,16 +59,16 @@ struct Chat<'a> {
 
 /// What is known of a run while it goes on.
 #[derive(Default)]
-struct Run {
+struct RunProgress {
     id: String,
     /// Whether the text of this round has begun.
-    speaks: bool,
+    has_text: bool,
     answer: Option<String>,
     error: Option<String>,
 }
 
-impl<'a> Chat<'a> {
-    fn new(hub: &'a Remote, options: &'a Options) -> Self {
+impl<'a> ChatSession<'a> {
+    fn new(hub: &'a HubClient, options: &'a ChatArgs) -> Self {
         Self {
             hub,
             options,
@@ -78,11 +78,11 @@ impl<'a> Chat<'a> {
         }
     }
 
-    async fn talk(&mut self) -> Result<()> {
+    async fn converse(&mut self) -> Result<()> {
         let shows = std::io::stdin().is_terminal();
         loop {
             if shows {
-                out::print("> ")?;
+                terminal::print("> ")?;
             }
             let line = tokio::select! {
                 line = self.lines.next_line() => line?,
@@ -115,15 +115,15 @@ impl<'a> Chat<'a> {
         }
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params});
-        let mut run = Run::default();
+        let mut run = RunProgress::default();
         let (hub, lines) = (self.hub, &mut self.lines);
-        let events = hub.events("/generate_with_mcp", &body, async |event| {
-            run.show(event, hub, lines).await
+        let events = hub.stream_events("/generate_with_mcp", &body, async |event| {
+            run.show_event(event, hub, lines).await
         });
         let ended = tokio::select! {
             ended = events => ended?,
             _ = signal::ctrl_c() => {
-                out::print("\n[stopped]\n")?;
+                terminal::print("\n[stopped]\n")?;
                 None
             }
         };
@@ -133,11 +133,11 @@ impl<'a> Chat<'a> {
                 .or(refused["error"].as_str());
             run.error = Some(why.unwrap_or("the hub refused").to_owned());
         }
-        self.conclude(run)
+        self.record_answer(run)
     }
 
     /// Keeps the answer for the next question.
-    fn conclude(&mut self, run: Run) -> Result<()> {
+    fn record_answer(&mut self, run: RunProgress) -> Result<()> {
         self.failed = run.answer.is_none();
         match (run.answer, run.error) {
             (Some(answer), _) => self
@@ -147,7 +147,7 @@ impl<'a> Chat<'a> {
             (None, why) => {
                 self.messages.pop();
                 if let Some(why) = why {
-                    out::complain(&why);
+                    terminal::print_error(&why);
                 }
             }
         }
@@ -155,26 +155,26 @@ impl<'a> Chat<'a> {
     }
 }
 
-impl Run {
-    async fn show(
+impl RunProgress {
+    async fn show_event(
         &mut self,
-        event: Event,
-        hub: &Remote,
+        event: SseEvent,
+        hub: &HubClient,
         lines: &mut Lines<BufReader<Stdin>>,
     ) -> Result<()> {
         let data: Value = serde_json::from_str(&event.data)?;
         let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
         match event.name.as_str() {
             "run" => self.id = text("run_id"),
-            "round" => self.speaks = false,
+            "round" => self.has_text = false,
             "thought" => {
-                self.speaks = true;
-                out::print(&text("text"))?;
+                self.has_text = true;
+                terminal::print(&text("text"))?;
             }
             "call" => {
-                let gap = if self.speaks { "\n" } else { "" };
-                self.speaks = false;
-                out::print(&format!(
+                let gap = if self.has_text { "\n" } else { "" };
+                self.has_text = false;
+                terminal::print(&format!(
                     "{gap}[call] {} {}\n",
                     text("name"),
                     data["arguments"]
@@ -186,19 +186,23 @@ impl Run {
                 } else {
                     "ok"
                 };
-                out::print(&format!(
+                terminal::print(&format!(
                     "[{mark}, {} ms] {}\n",
                     data["ms"],
-                    short(&text("result"))
+                    first_line_of(&text("result"))
                 ))?;
             }
-            "approval" => self.approve(&text("id"), &text("name"), hub, lines).await?,
+            "approval" => {
+                self.ask_approval(&text("id"), &text("name"), hub, lines)
+                    .await?;
+            }
             "answer" => {
-                let cut = match data["cut"] == true {
-                    true => format!("\n[cut: {}]", text("finish_reason")),
-                    false => String::new(),
+                let cut = if data["cut"] == true {
+                    format!("\n[cut: {}]", text("finish_reason"))
+                } else {
+                    String::new()
                 };
-                out::print(&format!("{cut}\n"))?;
+                terminal::print(&format!("{cut}\n"))?;
                 self.answer = Some(text("text"));
             }
             "error" => {
@@ -214,30 +218,30 @@ impl Run {
         Ok(())
     }
 
-    async fn approve(
+    async fn ask_approval(
         &self,
         call: &str,
         tool: &str,
-        hub: &Remote,
+        hub: &HubClient,
         lines: &mut Lines<BufReader<Stdin>>,
     ) -> Result<()> {
-        out::print(&format!("{tool} may destroy something. Call it? [y/N] "))?;
+        terminal::print(&format!("{tool} may destroy something. Call it? [y/N] "))?;
         let line = lines.next_line().await?.unwrap_or_default();
         let decision = match line.trim() {
             "y" | "Y" | "yes" => "approve",
             _ => "refuse",
         };
         let path = format!("/api/runs/{}/calls/{call}/{decision}", self.id);
-        hub.rest("POST", &path, None).await?;
+        hub.send_rest("POST", &path, None).await?;
         Ok(())
     }
 }
 
 /// The beginning of a result, on one line.
-fn short(text: &str) -> String {
-    const SHOWN: usize = 200;
+fn first_line_of(text: &str) -> String {
+    const MAX_SHOWN_CHARS: usize = 200;
     let line = text.replace('\n', " ");
-    match line.char_indices().nth(SHOWN) {
+    match line.char_indices().nth(MAX_SHOWN_CHARS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
     }

@@ -19,22 +19,22 @@ use tokio::{
 };
 
 use crate::{
-    access::Principal,
-    app::{Core, HTTP_SOCKET, running_hub},
-    config::{Loaded, Origin},
-    mcp::{Event, Reader, Version, header_text, key},
-    tool::{Answer, Caller, Scope},
+    app::{HTTP_SOCKET, HubCore, running_hub},
+    auth::Principal,
+    config::{LoadedConfig, ValueOrigin},
+    mcp::{ProtocolVersion, SseEvent, SseReader, encode_header_value, key},
+    tools::{Caller, CatalogScope, EntryResponse},
 };
 
 /// Someone who lists and calls tools.
 #[derive(Debug)]
-pub(super) enum Client {
-    Hub(Remote),
-    Direct(Box<Core>),
+pub(super) enum CatalogClient {
+    Hub(HubClient),
+    InProcess(Box<HubCore>),
 }
 
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct HubClient {
     address: String,
     /// The way to our own hub that does not depend on where it listens.
     socket: Option<PathBuf>,
@@ -43,43 +43,43 @@ pub(super) struct Remote {
 }
 
 /// A connection to a hub.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+trait HubStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> HubStream for T {}
 
 /// How a call went.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum CliCallOutcome {
     /// The tool's result, as JSON text.
     Result(String),
     /// The call could not be made; says why.
     Refused(String),
 }
 
-impl Client {
+impl CatalogClient {
     /// The hub that was named by `--listen`, the one that runs on this data
     /// directory, or the catalog itself.
-    pub(super) async fn open(loaded: Loaded) -> Result<Self> {
-        if let Some(hub) = Remote::find(&loaded) {
+    pub(super) async fn open(loaded: LoadedConfig) -> Result<Self> {
+        if let Some(hub) = HubClient::find(&loaded) {
             return Ok(Self::Hub(hub));
         }
-        let core = Core::open(loaded.config, None).await?;
-        core.servers.settled().await;
-        Ok(Self::Direct(Box::new(core)))
+        let core = HubCore::open(loaded.config, None).await?;
+        core.servers.wait_for_first_connect().await;
+        Ok(Self::InProcess(Box::new(core)))
     }
 
     /// The entries of `tools/list`.
     pub(super) async fn tools(&self) -> Result<Vec<Value>> {
         let text = match self {
-            Self::Direct(core) => core
+            Self::InProcess(core) => core
                 .catalog
                 .snapshot()
-                .view(&Scope::All)
+                .view(&CatalogScope::All)
                 .map_err(|why| anyhow!(why.message))?
                 .tools
                 .json()
                 .to_owned(),
-            Self::Hub(hub) => match hub.ask("tools/list", json!({})).await? {
+            Self::Hub(hub) => match hub.send_mcp("tools/list", json!({})).await? {
                 Ok(result) => result["tools"].to_string(),
                 Err(why) => bail!("the hub at {} did not list its tools: {why}", hub.address),
             },
@@ -88,28 +88,28 @@ impl Client {
     }
 
     /// Calls a tool.
-    pub(super) async fn call(&self, name: &str, arguments: Value) -> Result<Outcome> {
+    pub(super) async fn call(&self, name: &str, arguments: Value) -> Result<CliCallOutcome> {
         match self {
             Self::Hub(hub) => {
                 let params = json!({"name": name, "arguments": arguments});
-                Ok(match hub.ask("tools/call", params).await? {
-                    Ok(result) => Outcome::Result(result.to_string()),
-                    Err(why) => Outcome::Refused(why),
+                Ok(match hub.send_mcp("tools/call", params).await? {
+                    Ok(result) => CliCallOutcome::Result(result.to_string()),
+                    Err(why) => CliCallOutcome::Refused(why),
                 })
             }
-            Self::Direct(core) => {
-                let caller = Caller::new(Principal::local(), Scope::All);
+            Self::InProcess(core) => {
+                let caller = Caller::new(Principal::local(), CatalogScope::All);
                 Ok(
                     match core
                         .catalog
-                        .call(&caller, name, Arc::new(arguments.into()), Arc::default())
+                        .call_tool(&caller, name, Arc::new(arguments.into()), Arc::default())
                         .await
                     {
-                        Ok(Answer::Complete(result)) => Outcome::Result(result),
-                        Ok(Answer::InputRequired(_)) => Outcome::Refused(
+                        Ok(EntryResponse::Complete(result)) => CliCallOutcome::Result(result),
+                        Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
                             "the tool asks back, which needs an MCP client".to_owned(),
                         ),
-                        Err(why) => Outcome::Refused(why.message.into_owned()),
+                        Err(why) => CliCallOutcome::Refused(why.message.into_owned()),
                     },
                 )
             }
@@ -117,16 +117,17 @@ impl Client {
     }
 }
 
-impl Remote {
+impl HubClient {
     /// The hub that was named by `--listen`, or the one that runs on this data
     /// directory.
-    fn find(loaded: &Loaded) -> Option<Self> {
-        let named = loaded.origin("/listen") != Origin::Default;
+    fn find(loaded: &LoadedConfig) -> Option<Self> {
+        let named = loaded.origin_of("/listen") != ValueOrigin::Default;
         let config = &loaded.config;
         let own = running_hub(&config.data_dir);
-        let address = match named {
-            true => config.listen.to_string(),
-            false => own.clone()?,
+        let address = if named {
+            config.listen.to_string()
+        } else {
+            own.clone()?
         };
         // Only our own hub is shown our token.
         let token = (own.as_ref() == Some(&address))
@@ -145,7 +146,7 @@ impl Remote {
     }
 
     /// The same; there must be one.
-    pub(super) fn open(loaded: &Loaded) -> Result<Self> {
+    pub(super) fn open(loaded: &LoadedConfig) -> Result<Self> {
         Self::find(loaded).ok_or_else(|| {
             anyhow!(
                 "no hub runs on the data directory {}; start one with: maru",
@@ -160,7 +161,7 @@ impl Remote {
     }
 
     /// A request to the API; its status and answer.
-    pub(super) async fn rest(
+    pub(super) async fn send_rest(
         &self,
         method: &str,
         path: &str,
@@ -169,21 +170,22 @@ impl Remote {
         let request = self.request(method, path).body(Full::new(Bytes::from(
             body.map_or(String::new(), Value::to_string),
         )))?;
-        let (status, text) = self.exchange(request).await?;
-        let answer = match text.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&text).context("the hub's answer is not JSON")?,
+        let (status, text) = self.send_within_deadline(request).await?;
+        let answer = if text.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&text).context("the hub's answer is not JSON")?
         };
         Ok((status, answer))
     }
 
     /// A request whose answer is a stream of events, each given to `on` as it
     /// comes; what it gives back ends the stream. Says what else was answered.
-    pub(super) async fn events(
+    pub(super) async fn stream_events(
         &self,
         path: &str,
         body: &Value,
-        mut on: impl AsyncFnMut(Event) -> Result<()>,
+        mut on: impl AsyncFnMut(SseEvent) -> Result<()>,
     ) -> Result<Option<Value>> {
         let mut request = self
             .request("POST", path)
@@ -212,7 +214,7 @@ impl Remote {
                     serde_json::from_slice(&body).context("the hub's answer is not JSON")?,
                 ));
             }
-            let mut reader = Reader::default();
+            let mut reader = SseReader::default();
             let mut found = Vec::new();
             while let Some(frame) = reply.body_mut().frame().await {
                 let frame = frame.with_context(unreachable)?;
@@ -237,7 +239,7 @@ impl Remote {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, self.host())
+            .header(header::HOST, self.host_header())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
         match &self.token {
@@ -248,7 +250,7 @@ impl Remote {
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
+    async fn send_within_deadline(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
         let late = |_| {
             anyhow!(
                 "the hub at {} did not answer within {:?}",
@@ -262,21 +264,23 @@ impl Remote {
     }
 
     /// One request of 2026-07-28, which needs no handshake.
-    async fn ask(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
-        params["_meta"] =
-            json!({key::VERSION: Version::V2026_07_28.as_str(), key::CAPABILITIES: {}});
+    async fn send_mcp(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
+        params["_meta"] = json!({key::PROTOCOL_VERSION: ProtocolVersion::V2026_07_28.as_str(), key::CLIENT_CAPABILITIES: {}});
         let name = params["name"].as_str().map(str::to_owned);
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let mut request = self
             .request("POST", "/mcp")
-            .header("mcp-protocol-version", Version::V2026_07_28.as_str())
+            .header(
+                "mcp-protocol-version",
+                ProtocolVersion::V2026_07_28.as_str(),
+            )
             .header("mcp-method", method);
         if let Some(name) = name {
-            request = request.header("mcp-name", &*header_text(&name));
+            request = request.header("mcp-name", &*encode_header_value(&name));
         }
         let request = request.body(Full::new(Bytes::from(body)))?;
-        let (_, text) = self.exchange(request).await?;
+        let (_, text) = self.send_within_deadline(request).await?;
         let answer: Value =
             serde_json::from_slice(&text).context("the hub's answer is not JSON")?;
         Ok(match answer.get("error") {
@@ -288,14 +292,14 @@ impl Remote {
         })
     }
 
-    fn host(&self) -> &str {
+    fn host_header(&self) -> &str {
         match self.socket {
             Some(_) => "localhost",
             None => &self.address,
         }
     }
 
-    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+    async fn connect(&self) -> io::Result<Box<dyn HubStream>> {
         if let Some(socket) = &self.socket {
             return Ok(Box::new(UnixStream::connect(socket).await?));
         }

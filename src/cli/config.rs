@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::out;
-use crate::config::{Loaded, markdown, rows, schema};
+use super::terminal;
+use crate::config::{LoadedConfig, config_rows, reference_markdown, schema};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ConfigArgs {
     /// Print keys, values and origins as JSON
     #[arg(long)]
     json: bool,
@@ -21,10 +21,10 @@ pub(super) struct Options {
     reference: bool,
 }
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
-    let rows = rows(loaded);
+pub(super) fn run(loaded: &LoadedConfig, options: &ConfigArgs) -> Result<ExitCode> {
+    let rows = config_rows(loaded);
     let text = if options.reference {
-        markdown()
+        reference_markdown()
     } else if options.schema {
         format!("{}\n", serde_json::to_string_pretty(schema())?)
     } else if options.json {
@@ -35,8 +35,8 @@ pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
             rows.into_iter()
                 .map(|row| vec![row.key, row.value.to_string(), row.origin]),
         );
-        out::table(&table)
+        terminal::format_table(&table)
     };
-    out::print(&text)?;
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,11 +12,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{out, serve::block_on};
+use super::{serve::block_on, terminal};
 use crate::{
     app,
-    config::{Config, Loaded},
-    retrieval::{Index, Lines, NewDocument},
+    config::{Config, LoadedConfig},
+    retrieval::{DocumentIndex, JsonLinesReader, NewDocument},
 };
 
 #[derive(Debug, Args)]
@@ -28,16 +28,16 @@ use crate::{
 
 A line of the file is a text in quotes, or an object with \"text\" and, if you like,
 \"id\" and \"metadata\". Adding a file again goes on where it was interrupted.")]
-pub(super) struct Options {
+pub(super) struct IndexArgs {
     #[command(subcommand)]
-    action: Action,
+    action: IndexAction,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum IndexAction {
     /// Add the documents of a file, one JSON value a line
     Add {
         /// The file
@@ -55,35 +55,37 @@ enum Action {
     },
 }
 
-const BATCH: usize = 256;
+const ADD_BATCH_DOCUMENTS: usize = 256;
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
+pub(super) fn run(loaded: &LoadedConfig, options: &IndexArgs) -> Result<ExitCode> {
     block_on(async {
         let index = app::open_index(&loaded.config).await?;
         let shown = match &options.action {
-            Action::Add { file, collection } => {
+            IndexAction::Add { file, collection } => {
                 let collection = collection
                     .as_ref()
                     .unwrap_or(&loaded.config.chromadb.collection);
-                add(&index, collection, file).await?
+                add_file(&index, collection, file).await?
             }
-            Action::List => list(&index, &loaded.config).await?,
-            Action::Remove { collection } => {
+            IndexAction::List => list_collections(&index, &loaded.config).await?,
+            IndexAction::Remove { collection } => {
                 let removed = index.remove(collection).await?;
                 json!({"collection": collection, "removed": removed})
             }
         };
-        out::print(&match options.json {
-            true => format!("{}\n", serde_json::to_string_pretty(&shown)?),
-            false => options.action.show(&shown),
+        terminal::print(&if options.json {
+            format!("{}\n", serde_json::to_string_pretty(&shown)?)
+        } else {
+            options.action.format_answer(&shown)
         })?;
-        let nothing = matches!(options.action, Action::Remove { .. }) && shown["removed"] == false;
+        let nothing =
+            matches!(options.action, IndexAction::Remove { .. }) && shown["removed"] == false;
         Ok(ExitCode::from(u8::from(nothing)))
     })
 }
 
-impl Action {
-    fn show(&self, shown: &Value) -> String {
+impl IndexAction {
+    fn format_answer(&self, shown: &Value) -> String {
         let text = |value: &Value| match value {
             Value::Null => "-".to_owned(),
             Value::String(text) => text.clone(),
@@ -116,27 +118,30 @@ impl Action {
                         searched.to_owned(),
                     ]);
                 }
-                out::table(&rows)
+                terminal::format_table(&rows)
             }
         }
     }
 }
 
 /// Adds what is not there yet, showing how far it is.
-async fn add(index: &Index, collection: &str, file: &PathBuf) -> Result<Value> {
+async fn add_file(index: &DocumentIndex, collection: &str, file: &PathBuf) -> Result<Value> {
     let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let mut lines = Lines::new(BufReader::new(opened));
+    let mut lines = JsonLinesReader::new(BufReader::new(opened));
     let (mut added, mut skipped, began) = (0, 0, Instant::now());
     loop {
-        let batch: Vec<NewDocument> = lines.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+        let batch: Vec<NewDocument> = lines
+            .by_ref()
+            .take(ADD_BATCH_DOCUMENTS)
+            .collect::<Result<_, _>>()?;
         if batch.is_empty() {
             break;
         }
-        let ids: Vec<String> = batch.iter().map(NewDocument::id).collect();
-        let there = index.has(collection, &ids).await?;
+        let ids: Vec<String> = batch.iter().map(NewDocument::id_or_digest).collect();
+        let there = index.existing_ids(collection, &ids).await?;
         let fresh: Vec<NewDocument> = batch
             .into_iter()
-            .filter(|it| !there.contains(&it.id()))
+            .filter(|it| !there.contains(&it.id_or_digest()))
             .collect();
         skipped += there.len();
         if !fresh.is_empty() {
@@ -155,11 +160,11 @@ async fn add(index: &Index, collection: &str, file: &PathBuf) -> Result<Value> {
 /// On a terminal one line is written over; elsewhere nobody watches.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
-        out::overwrite(text);
+        terminal::overwrite_line(text);
     }
 }
 
-async fn list(index: &Index, config: &Config) -> Result<Value> {
+async fn list_collections(index: &DocumentIndex, config: &Config) -> Result<Value> {
     let collections = index.collections().await?;
     let shown = collections.iter().map(|it| {
         let searched = it.name == config.chromadb.collection;

@@ -7,27 +7,27 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Remote},
-    out,
+    client::{CatalogClient, HubClient},
     serve::block_on,
+    terminal,
 };
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ModelsArgs {
     /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
-    let models = block_on(async { list(Client::open(loaded).await?).await })?;
+pub(super) fn run(loaded: LoadedConfig, options: &ModelsArgs) -> Result<ExitCode> {
+    let models = block_on(async { list_models(CatalogClient::open(loaded).await?).await })?;
     if options.json {
-        out::print(&format!("{}\n", serde_json::to_string_pretty(&models)?))?;
+        terminal::print(&format!("{}\n", serde_json::to_string_pretty(&models)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     if models.is_empty() {
-        out::complain(
+        terminal::print_error(
             "no model can be asked for; add `models` to maru.yaml, or start an Ollama (docs/models.md)",
         );
         return Ok(ExitCode::SUCCESS);
@@ -39,15 +39,15 @@ pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
             .iter()
             .map(|it| vec![text(it, "id"), text(it, "owned_by")]),
     );
-    out::print(&out::table(&rows))?;
+    terminal::print(&terminal::format_table(&rows))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(client: Client) -> Result<Vec<Value>> {
+async fn list_models(client: CatalogClient) -> Result<Vec<Value>> {
     match client {
-        Client::Hub(hub) => ask(&hub).await,
-        Client::Direct(core) => {
-            let models = core.models.current().models().await.into_iter();
+        CatalogClient::Hub(hub) => fetch_models(&hub).await,
+        CatalogClient::InProcess(core) => {
+            let models = core.models.current().list_models().await.into_iter();
             let shown =
                 models.map(|it| json!({"id": it.name, "object": "model", "owned_by": it.backend}));
             Ok(shown.collect())
@@ -55,8 +55,8 @@ async fn list(client: Client) -> Result<Vec<Value>> {
     }
 }
 
-async fn ask(hub: &Remote) -> Result<Vec<Value>> {
-    match hub.rest("GET", "/v1/models", None).await? {
+async fn fetch_models(hub: &HubClient) -> Result<Vec<Value>> {
+    match hub.send_rest("GET", "/v1/models", None).await? {
         (200, mut answer) => match answer.get_mut("data").map(Value::take) {
             Some(Value::Array(models)) => Ok(models),
             _ => bail!("the hub's answer is no list"),

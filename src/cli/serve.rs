@@ -13,31 +13,34 @@ use tokio::{
 };
 use tracing::{error, info};
 
-use super::{log::LogFilter, out};
+use super::{logging::LogFilter, terminal};
 use crate::{
-    access::Principal,
-    app::{self, Core, Running, join, running_hub},
-    config::{Config, Loaded, Origin},
+    app::{self, HubCore, RunningHub, join_hub, running_hub},
+    auth::Principal,
+    config::{Config, LoadedConfig, ValueOrigin},
     downstream::stdio::serve,
-    tool::{Caller, Scope},
+    tools::{Caller, CatalogScope},
 };
 
 /// Serves until a signal ends it; SIGHUP uses what `load` gives then.
-pub(super) fn hub(loaded: Loaded, load: impl Fn() -> Result<Loaded>) -> Result<ExitCode> {
+pub(super) fn serve_hub(
+    loaded: LoadedConfig,
+    load: impl Fn() -> Result<LoadedConfig>,
+) -> Result<ExitCode> {
     let log = LogFilter::start(&loaded.config.log);
     let directory = loaded.config.data_dir.display().to_string();
     let mut program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
-    if matches!(loaded.origin("/data_dir"), Origin::Flag(_)) {
+    if matches!(loaded.origin_of("/data_dir"), ValueOrigin::Flag(_)) {
         program = format!("{program} --data-dir {directory}");
     }
     block_on(async {
         let mut signals = Signals::new()?;
-        let running = app::start_loaded(loaded).await?;
-        out::print(&welcome(&running, &directory, &program))?;
-        while let Asked::Reload = signals.next().await {
+        let running = app::start_with_settings(loaded).await?;
+        terminal::print(&welcome_text(&running, &directory, &program))?;
+        while let SignalAction::Reload = signals.next().await {
             tokio::select! {
                 () = reload(&running, &load, &log) => (),
-                () = signals.stop() => break,
+                () = signals.wait_for_stop() => break,
             }
         }
         running.stop().await;
@@ -47,7 +50,7 @@ pub(super) fn hub(loaded: Loaded, load: impl Fn() -> Result<Loaded>) -> Result<E
 
 /// Uses the settings as they are now. What is wrong with them is logged, and nothing
 /// changes.
-async fn reload(running: &Running, load: &impl Fn() -> Result<Loaded>, log: &LogFilter) {
+async fn reload(running: &RunningHub, load: &impl Fn() -> Result<LoadedConfig>, log: &LogFilter) {
     let work = async {
         let new = load()?;
         let reloaded = running.reload(&new).await?;
@@ -61,31 +64,31 @@ async fn reload(running: &Running, load: &impl Fn() -> Result<Loaded>, log: &Log
                 keys => keys,
             };
             info!("reloaded: certificates and tokens were read again; changed: {changed}");
-            reloaded.warn();
+            reloaded.log_restart_keys();
         }
         Err(why) => error!("the settings were not reloaded and stay as they are: {why:#}"),
     }
 }
 
-pub(super) fn stdio(config: Config) -> Result<ExitCode> {
+pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
     LogFilter::start(&config.log);
     block_on(async {
         let mut signals = Signals::new()?;
         if running_hub(&config.data_dir).is_some() {
             let joined = tokio::select! {
-                joined = join(&config.data_dir) => joined,
-                () = signals.stop() => Some(Ok(())),
+                joined = join_hub(&config.data_dir) => joined,
+                () = signals.wait_for_stop() => Some(Ok(())),
             };
             if let Some(done) = joined {
                 done.context("the hub, stdin or stdout broke")?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        let core = Core::open(config, None).await?;
-        let caller = Caller::new(Principal::local(), Scope::All);
+        let core = HubCore::open(config, None).await?;
+        let caller = Caller::new(Principal::local(), CatalogScope::All);
         tokio::select! {
             served = serve(&core.engine, caller, io::stdin(), io::stdout()) => served.context("stdin or stdout broke")?,
-            () = signals.stop() => (),
+            () = signals.wait_for_stop() => (),
         }
         core.close().await;
         Ok(ExitCode::SUCCESS)
@@ -106,12 +109,16 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
-fn welcome(running: &Running, directory: &str, program: &str) -> String {
-    let scheme = if running.is_secure() { "https" } else { "http" };
+fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String {
+    let scheme = if running.is_encrypted() {
+        "https"
+    } else {
+        "http"
+    };
     let at = format!("{scheme}://{}", running.address);
     let snapshot = running.catalog().snapshot();
     let tools = snapshot
-        .view(&Scope::All)
+        .view(&CatalogScope::All)
         .map_or(0, |view| view.tools.keys().count());
     let try_one = match tools {
         0 => String::new(),
@@ -141,7 +148,7 @@ fn welcome(running: &Running, directory: &str, program: &str) -> String {
         "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} tools are on offer. Next, in another terminal:\n\n  \
          {program} tools\n{try_one}\nStop with Ctrl-C.\n",
         env!("CARGO_PKG_VERSION"),
-        out::table(&rows),
+        terminal::format_table(&rows),
     )
 }
 
@@ -153,7 +160,7 @@ struct Signals {
     on_terminal: bool,
 }
 
-enum Asked {
+enum SignalAction {
     Stop,
     Reload,
 }
@@ -172,24 +179,24 @@ impl Signals {
         })
     }
 
-    async fn stop(&mut self) {
+    async fn wait_for_stop(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => (),
             _ = self.terminate.recv() => (),
         }
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.terminate.recv() => SignalAction::Stop,
             _ = self.hangup.recv() => {
                 // A terminal that was closed sends it, too; then nobody is left who
                 // could stop the hub with Ctrl-C.
                 if self.on_terminal && !stdout().is_terminal() {
-                    Asked::Stop
+                    SignalAction::Stop
                 } else {
-                    Asked::Reload
+                    SignalAction::Reload
                 }
             }
         }

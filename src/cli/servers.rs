@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::{CANNOT, client::Remote, out, serve::block_on};
-use crate::{config::Loaded, mcp, upstream::Draft};
+use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
+use crate::{config::LoadedConfig, mcp, upstream::ServerDraft};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -17,30 +17,30 @@ use crate::{config::Loaded, mcp, upstream::Draft};
   maru servers import ~/.cursor/mcp.json
   maru servers list
   maru servers show files")]
-pub(super) struct Options {
+pub(super) struct ServersArgs {
     #[command(subcommand)]
-    action: Action,
+    action: ServersAction,
     /// Print what the hub answers as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ServersAction {
     /// Register a server and connect it
-    Add(Add),
+    Add(AddServer),
     /// List the servers and how they are
     List,
     /// Show one server with its tools
-    Show(Name),
+    Show(ServerArg),
     /// Connect a server now
-    Connect(Name),
+    Connect(ServerArg),
     /// Close the connection to a server, which stays registered
-    Disconnect(Name),
+    Disconnect(ServerArg),
     /// Switch a server on
-    Enable(Name),
+    Enable(ServerArg),
     /// Switch a server off: it stays registered and is never connected
-    Disable(Name),
+    Disable(ServerArg),
     /// Accept tools whose definition has changed; they are offered again
     Accept {
         /// The server
@@ -53,7 +53,7 @@ enum Action {
         all: bool,
     },
     /// Remove a server
-    Remove(Name),
+    Remove(ServerArg),
     /// Register the servers of a file that Claude Desktop, Cursor or VS Code wrote
     Import {
         /// The file
@@ -65,13 +65,13 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct Name {
+struct ServerArg {
     /// The server
     name: String,
 }
 
 #[derive(Debug, Args)]
-struct Add {
+struct AddServer {
     /// Its name: a-z, 0-9, - and _
     name: String,
     /// Address of a server that is reached over HTTP
@@ -100,67 +100,75 @@ struct Add {
     command: Vec<String>,
 }
 
-const ROUTE: &str = "/api/mcp/servers";
+const SERVERS_ROUTE: &str = "/api/mcp/servers";
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
-    let hub = Remote::open(loaded)?;
-    let answer = block_on(options.action.ask(&hub))?;
+pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(loaded)?;
+    let answer = block_on(options.action.send(&hub))?;
     let (status, answer) = answer;
     if !(200..300).contains(&status) {
         let why = answer["error"]
             .as_str()
             .or(answer["error"]["message"].as_str());
-        out::complain(why.unwrap_or("the hub refused, without saying why"));
-        return Ok(ExitCode::from(CANNOT));
+        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
-    let text = match options.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => options.action.show(&answer),
+    let text = if options.json {
+        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+    } else {
+        options.action.format_answer(&answer)
     };
-    out::print(&text)?;
-    Ok(ExitCode::from(u8::from(options.action.failed(&answer))))
+    terminal::print(&text)?;
+    Ok(ExitCode::from(u8::from(options.action.has_failed(&answer))))
 }
 
-impl Action {
-    async fn ask(&self, hub: &Remote) -> Result<(u16, Value)> {
-        let act = |name: &Name, action: &str| format!("{ROUTE}/{}/{action}", name.name);
+impl ServersAction {
+    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
+        let act =
+            |name: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", name.name);
         match self {
-            Self::Add(add) => hub.rest("POST", ROUTE, Some(&add.body()?)).await,
-            Self::List => hub.rest("GET", ROUTE, None).await,
-            Self::Show(name) => {
-                hub.rest("GET", &format!("{ROUTE}/{}", name.name), None)
+            Self::Add(add) => {
+                hub.send_rest("POST", SERVERS_ROUTE, Some(&add.request_body()?))
                     .await
             }
-            Self::Connect(name) => hub.rest("POST", &act(name, "connect"), None).await,
-            Self::Disconnect(name) => hub.rest("POST", &act(name, "disconnect"), None).await,
-            Self::Enable(name) => hub.rest("POST", &act(name, "enable"), None).await,
-            Self::Disable(name) => hub.rest("POST", &act(name, "disable"), None).await,
+            Self::List => hub.send_rest("GET", SERVERS_ROUTE, None).await,
+            Self::Show(name) => {
+                hub.send_rest("GET", &format!("{SERVERS_ROUTE}/{}", name.name), None)
+                    .await
+            }
+            Self::Connect(name) => hub.send_rest("POST", &act(name, "connect"), None).await,
+            Self::Disconnect(name) => hub.send_rest("POST", &act(name, "disconnect"), None).await,
+            Self::Enable(name) => hub.send_rest("POST", &act(name, "enable"), None).await,
+            Self::Disable(name) => hub.send_rest("POST", &act(name, "disable"), None).await,
             Self::Accept { name, tool, .. } => {
                 let path = match tool {
-                    Some(tool) => format!("{ROUTE}/{name}/tools/{}/accept", escaped(tool)),
-                    None => format!("{ROUTE}/{name}/accept"),
+                    Some(tool) => format!(
+                        "{SERVERS_ROUTE}/{name}/tools/{}/accept",
+                        percent_encode(tool)
+                    ),
+                    None => format!("{SERVERS_ROUTE}/{name}/accept"),
                 };
-                hub.rest("POST", &path, None).await
+                hub.send_rest("POST", &path, None).await
             }
             Self::Remove(name) => {
-                hub.rest("DELETE", &format!("{ROUTE}/{}", name.name), None)
+                hub.send_rest("DELETE", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
             }
             Self::Import {
                 file,
                 accept_warnings,
             } => {
-                let mut body = read(file)?;
+                let mut body = read_json_file(file)?;
                 if let (true, Value::Object(members)) = (*accept_warnings, &mut body) {
                     members.insert("acceptWarnings".to_owned(), true.into());
                 }
-                hub.rest("POST", "/api/mcp/import", Some(&body)).await
+                hub.send_rest("POST", "/api/mcp/import", Some(&body)).await
             }
         }
     }
 
     /// Whether a server that should be connected now is not.
-    fn failed(&self, answer: &Value) -> bool {
+    fn has_failed(&self, answer: &Value) -> bool {
         let broken = |it: &Value| it["status"] == "FAILED" || it.get("error").is_some();
         match self {
             Self::Add(_) | Self::Connect(_) => broken(answer),
@@ -171,22 +179,22 @@ impl Action {
         }
     }
 
-    fn show(&self, answer: &Value) -> String {
+    fn format_answer(&self, answer: &Value) -> String {
         match self {
-            Self::List => table(answer.as_array().map_or(&[], Vec::as_slice)),
-            Self::Show(_) | Self::Accept { .. } => detail(answer),
+            Self::List => format_servers(answer.as_array().map_or(&[], Vec::as_slice)),
+            Self::Show(_) | Self::Accept { .. } => format_detail(answer),
             Self::Remove(name) => format!("{} is removed\n", name.name),
             Self::Import { .. } => {
                 let all = answer["servers"].as_array().map_or(&[][..], Vec::as_slice);
-                all.iter().map(imported).collect()
+                all.iter().map(format_imported).collect()
             }
-            _ => line(answer),
+            _ => format_status(answer),
         }
     }
 }
 
-impl Add {
-    fn body(&self) -> Result<Value> {
+impl AddServer {
+    fn request_body(&self) -> Result<Value> {
         let pairs = |all: &[String], mark: char| -> Result<Map<String, Value>> {
             let pair = |it: &String| {
                 let (name, value) = it
@@ -198,7 +206,7 @@ impl Add {
         };
         let (kind, config) = match (&self.url, self.command.split_first()) {
             (Some(url), None) => {
-                let guessed = Draft::at(&self.name, url).kind;
+                let guessed = ServerDraft::from_url(&self.name, url).kind;
                 let kind = self.transport.as_ref().unwrap_or(&guessed).to_uppercase();
                 (
                     kind,
@@ -223,25 +231,28 @@ impl Add {
 }
 
 /// Names of tools may hold anything that can be seen.
-pub(super) fn escaped(step: &str) -> String {
+pub(super) fn percent_encode(step: &str) -> String {
     let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.' | b'~');
     step.bytes()
-        .map(|it| match plain(it) {
-            true => char::from(it).to_string(),
-            false => format!("%{it:02X}"),
+        .map(|it| {
+            if plain(it) {
+                char::from(it).to_string()
+            } else {
+                format!("%{it:02X}")
+            }
         })
         .collect()
 }
 
-fn read(file: &PathBuf) -> Result<Value> {
+fn read_json_file(file: &PathBuf) -> Result<Value> {
     let shown = file.display();
     let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text = mcp::check(text).with_context(|| format!("{shown} cannot be used"))?;
+    let text = mcp::validate_json(text).with_context(|| format!("{shown} cannot be used"))?;
     serde_json::from_str(text).with_context(|| format!("{shown} cannot be used"))
 }
 
-fn text(value: &Value, name: &str) -> String {
+fn text_of(value: &Value, name: &str) -> String {
     match &value[name] {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -249,7 +260,7 @@ fn text(value: &Value, name: &str) -> String {
     }
 }
 
-fn table(servers: &[Value]) -> String {
+fn format_servers(servers: &[Value]) -> String {
     if servers.is_empty() {
         return "no server is registered; see maru servers add --help\n".to_owned();
     }
@@ -260,29 +271,31 @@ fn table(servers: &[Value]) -> String {
     ];
     rows.extend(servers.iter().map(|it| {
         let differs = it["differsFromFile"] == true;
-        let note = match differs {
-            true => "differs from maru.yaml ".to_owned(),
-            false => String::new(),
+        let note = if differs {
+            "differs from maru.yaml ".to_owned()
+        } else {
+            String::new()
         };
-        let note = format!("{note}{}", text(it, "cause"));
+        let note = format!("{note}{}", text_of(it, "cause"));
         vec![
-            text(it, "name"),
-            text(it, "status"),
-            text(it, "toolCount"),
-            text(it, "transportType"),
-            text(it, "origin"),
+            text_of(it, "name"),
+            text_of(it, "status"),
+            text_of(it, "toolCount"),
+            text_of(it, "transportType"),
+            text_of(it, "origin"),
             note,
         ]
     }));
-    out::table(&rows)
+    terminal::format_table(&rows)
 }
 
-fn line(server: &Value) -> String {
-    let tools = match server["status"] == "CONNECTED" {
-        true => format!(", {} tools", server["toolCount"]),
-        false => String::new(),
+fn format_status(server: &Value) -> String {
+    let tools = if server["status"] == "CONNECTED" {
+        format!(", {} tools", server["toolCount"])
+    } else {
+        String::new()
     };
-    let cause = match text(server, "cause") {
+    let cause = match text_of(server, "cause") {
         cause if cause.is_empty() => String::new(),
         cause => format!(": {cause}"),
     };
@@ -292,22 +305,22 @@ fn line(server: &Value) -> String {
     };
     format!(
         "{} is {}{tools}{cause}\n{warning}",
-        text(server, "name"),
-        text(server, "status")
+        text_of(server, "name"),
+        text_of(server, "status")
     )
 }
 
-fn imported(entry: &Value) -> String {
+fn format_imported(entry: &Value) -> String {
     match entry.get("error") {
         Some(why) => format!(
             "{} is not imported: {}\n",
-            text(entry, "name"),
+            text_of(entry, "name"),
             why.as_str().unwrap_or_default()
         ),
         None => {
             let mut shown = entry.clone();
             shown["name"] = entry["importedAs"].clone();
-            line(&shown)
+            format_status(&shown)
         }
     }
 }
@@ -319,7 +332,7 @@ fn warnings(server: &Value) -> String {
 }
 
 /// What its program uses, and may use.
-fn program(program: &Value) -> String {
+fn format_program(program: &Value) -> String {
     let most = |name: &str| match program["limits"][name].as_u64() {
         Some(most) if name == "memoryBytes" => format!(" of {} MiB", most >> 20),
         Some(most) => format!(" of {most}"),
@@ -339,7 +352,7 @@ fn program(program: &Value) -> String {
     )
 }
 
-fn detail(server: &Value) -> String {
+fn format_detail(server: &Value) -> String {
     let tools: Vec<&str> = server["tools"]
         .as_array()
         .into_iter()
@@ -347,17 +360,17 @@ fn detail(server: &Value) -> String {
         .filter_map(Value::as_str)
         .collect();
     let rows = [
-        ("name", text(server, "name")),
-        ("status", text(server, "status")),
-        ("cause", text(server, "cause")),
+        ("name", text_of(server, "name")),
+        ("status", text_of(server, "status")),
+        ("cause", text_of(server, "cause")),
         ("warning", warnings(server)),
-        ("program", program(&server["program"])),
-        ("description", text(server, "description")),
-        ("transport", text(server, "transportType")),
-        ("config", text(server, "config")),
-        ("protocol", text(server, "protocolVersion")),
-        ("connects at start", text(server, "autoConnect")),
-        ("registered by", text(server, "origin")),
+        ("program", format_program(&server["program"])),
+        ("description", text_of(server, "description")),
+        ("transport", text_of(server, "transportType")),
+        ("config", text_of(server, "config")),
+        ("protocol", text_of(server, "protocolVersion")),
+        ("connects at start", text_of(server, "autoConnect")),
+        ("registered by", text_of(server, "origin")),
         ("tools", tools.join(", ")),
     ];
     let mut rows: Vec<Vec<String>> = rows
@@ -368,19 +381,19 @@ fn detail(server: &Value) -> String {
     for it in server["withheld"].as_array().into_iter().flatten() {
         rows.push(vec![
             "withheld".to_owned(),
-            format!("{}: {}", text(it, "name"), text(it, "why")),
+            format!("{}: {}", text_of(it, "name"), text_of(it, "why")),
         ]);
         for change in it["differences"].as_array().into_iter().flatten() {
-            let (before, now) = (text(change, "before"), text(change, "now"));
+            let (before, now) = (text_of(change, "before"), text_of(change, "now"));
             rows.push(vec![
                 String::new(),
-                format!("  {} was: {before}", text(change, "at")),
+                format!("  {} was: {before}", text_of(change, "at")),
             ]);
             rows.push(vec![
                 String::new(),
-                format!("  {} is now: {now}", text(change, "at")),
+                format!("  {} is now: {now}", text_of(change, "at")),
             ]);
         }
     }
-    out::table(&rows)
+    terminal::format_table(&rows)
 }

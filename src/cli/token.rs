@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{CANNOT, client::Remote, out, serve::block_on};
-use crate::{clock, config::Loaded};
+use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
+use crate::{clock, config::LoadedConfig};
 
 #[derive(Debug, Args)]
 #[command(
@@ -20,18 +20,18 @@ Examples:
   maru token list
   maru token revoke bot"
 )]
-pub(super) struct Options {
+pub(super) struct TokenArgs {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
     /// Print what the hub answers as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TokenAction {
     /// Make a token; it is shown this once
-    Create(Create),
+    Create(CreateToken),
     /// List the tokens, without their secrets
     List,
     /// Take a token back, at once
@@ -42,7 +42,7 @@ enum Action {
 }
 
 #[derive(Debug, Args)]
-struct Create {
+struct CreateToken {
     /// Its name, as it stands in logs and audit
     name: String,
     /// reader, agent or admin
@@ -59,68 +59,78 @@ struct Create {
     expires: Option<String>,
 }
 
-const ROUTE: &str = "/api/tokens";
+const TOKENS_ROUTE: &str = "/api/tokens";
 
-pub(super) fn run(loaded: &Loaded, options: &Options) -> Result<ExitCode> {
-    let hub = Remote::open(loaded)?;
-    let (status, answer) = block_on(options.action.ask(&hub))?;
+pub(super) fn run(loaded: &LoadedConfig, options: &TokenArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(loaded)?;
+    let (status, answer) = block_on(options.action.send(&hub))?;
     if !(200..300).contains(&status) {
         let why = answer["error"]
             .as_str()
             .or(answer["error"]["message"].as_str());
-        out::complain(why.unwrap_or("the hub refused, without saying why"));
-        return Ok(ExitCode::from(CANNOT));
+        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
-    let text = match options.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => options.action.show(&answer),
+    let text = if options.json {
+        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+    } else {
+        options.action.format_answer(&answer)
     };
-    out::print(&text)?;
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Action {
-    async fn ask(&self, hub: &Remote) -> Result<(u16, Value)> {
+impl TokenAction {
+    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
         match self {
-            Self::Create(create) => hub.rest("POST", ROUTE, Some(&create.body()?)).await,
-            Self::List => hub.rest("GET", ROUTE, None).await,
-            Self::Revoke { name } => hub.rest("DELETE", &format!("{ROUTE}/{name}"), None).await,
+            Self::Create(create) => {
+                hub.send_rest("POST", TOKENS_ROUTE, Some(&create.request_body()?))
+                    .await
+            }
+            Self::List => hub.send_rest("GET", TOKENS_ROUTE, None).await,
+            Self::Revoke { name } => {
+                hub.send_rest("DELETE", &format!("{TOKENS_ROUTE}/{name}"), None)
+                    .await
+            }
         }
     }
 
-    fn show(&self, answer: &Value) -> String {
+    fn format_answer(&self, answer: &Value) -> String {
         match self {
             Self::Create(_) => format!("{}\n", answer["token"].as_str().unwrap_or_default()),
-            Self::List => table(answer.as_array().map_or(&[], Vec::as_slice)),
+            Self::List => format_tokens(answer.as_array().map_or(&[], Vec::as_slice)),
             Self::Revoke { name } => format!("{name} is revoked\n"),
         }
     }
 }
 
-impl Create {
-    fn body(&self) -> Result<Value> {
-        let list = |it: &[String]| match it.is_empty() {
-            true => Value::Null,
-            false => json!(it),
+impl CreateToken {
+    fn request_body(&self) -> Result<Value> {
+        let list = |it: &[String]| {
+            if it.is_empty() {
+                Value::Null
+            } else {
+                json!(it)
+            }
         };
-        let expires = self.expires.as_deref().map(duration).transpose()?;
+        let expires = self.expires.as_deref().map(parse_duration_ms).transpose()?;
         Ok(json!({
             "name": self.name,
             "role": self.role,
             "servers": list(&self.servers),
             "tools": list(&self.tools),
-            "expiresAt": expires.map(|it| clock::now().saturating_add(it)),
+            "expiresAt": expires.map(|it| clock::now_ms().saturating_add(it)),
         }))
     }
 }
 
 /// Milliseconds of `30m`, `12h` or `30d`.
-fn duration(text: &str) -> Result<i64> {
+fn parse_duration_ms(text: &str) -> Result<i64> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let unit = match unit {
         "m" => 60_000,
         "h" => 3_600_000,
-        "d" => clock::DAY,
+        "d" => clock::DAY_MS,
         _ => bail!("{text:?} is no time; write 30m, 12h or 30d"),
     };
     match number.parse::<i64>() {
@@ -129,7 +139,7 @@ fn duration(text: &str) -> Result<i64> {
     }
 }
 
-fn table(tokens: &[Value]) -> String {
+fn format_tokens(tokens: &[Value]) -> String {
     let names = |value: &Value| match value.as_array() {
         None => "all".to_owned(),
         Some(all) if all.is_empty() => "none".to_owned(),
@@ -138,7 +148,11 @@ fn table(tokens: &[Value]) -> String {
             all.join(",")
         }
     };
-    let time = |value: &Value| value.as_i64().map_or("never".to_owned(), clock::text);
+    let time = |value: &Value| {
+        value
+            .as_i64()
+            .map_or("never".to_owned(), clock::format_rfc3339)
+    };
     let head = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(tokens.iter().map(|it| {
@@ -151,5 +165,5 @@ fn table(tokens: &[Value]) -> String {
             time(&it["expiresAt"]),
         ]
     }));
-    out::table(&rows)
+    terminal::format_table(&rows)
 }

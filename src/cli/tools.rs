@@ -7,12 +7,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Remote},
-    out,
+    client::{CatalogClient, HubClient},
     serve::block_on,
-    yaml,
+    terminal, yaml,
 };
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -20,16 +19,16 @@ use crate::config::Loaded;
   maru tools export > tools.yaml          the tools that people made, to keep in git
   maru tools export get_user_daily_limit  one of them
   maru tools import tools.yaml            make them, or change those of the same name")]
-pub(super) struct Options {
+pub(super) struct ToolsArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<ToolsAction>,
     /// Print the whole list, or what was imported, as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ToolsAction {
     /// Print tools that people made as YAML
     Export {
         /// Only these
@@ -42,31 +41,31 @@ enum Action {
     },
 }
 
-const ROUTE: &str = "/api/custom-tools";
+const CUSTOM_TOOLS_ROUTE: &str = "/api/custom-tools";
 /// What the hub says about a tool and nobody sets.
-const TOLD: &[&str] = &["version", "reg_dt", "upd_dt", "created_by", "fault"];
+const READ_ONLY_FIELDS: &[&str] = &["version", "reg_dt", "upd_dt", "created_by", "fault"];
 
-pub(super) fn run(loaded: Loaded, options: &Options) -> Result<ExitCode> {
+pub(super) fn run(loaded: LoadedConfig, options: &ToolsArgs) -> Result<ExitCode> {
     match &options.action {
-        None => list(loaded, options.json),
-        Some(Action::Export { names }) => {
-            let hub = Remote::open(&loaded)?;
+        None => list_tools(loaded, options.json),
+        Some(ToolsAction::Export { names }) => {
+            let hub = HubClient::open(&loaded)?;
             let tools = block_on(export(&hub, names))?;
-            out::print(&yaml::write(&json!({"tools": tools}))?)?;
+            terminal::print(&yaml::write(&json!({"tools": tools}))?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Some(Action::Import { file }) => {
-            let hub = Remote::open(&loaded)?;
-            let done = block_on(import(&hub, &read(file)?))?;
-            show(&done, options.json)
+        Some(ToolsAction::Import { file }) => {
+            let hub = HubClient::open(&loaded)?;
+            let done = block_on(import(&hub, &read_tools_file(file)?))?;
+            print_imported(&done, options.json)
         }
     }
 }
 
-fn list(loaded: Loaded, as_json: bool) -> Result<ExitCode> {
-    let tools = block_on(async { Client::open(loaded).await?.tools().await })?;
+fn list_tools(loaded: LoadedConfig, as_json: bool) -> Result<ExitCode> {
+    let tools = block_on(async { CatalogClient::open(loaded).await?.tools().await })?;
     if as_json {
-        out::print(&format!("{}\n", serde_json::to_string_pretty(&tools)?))?;
+        terminal::print(&format!("{}\n", serde_json::to_string_pretty(&tools)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = vec![
@@ -74,12 +73,12 @@ fn list(loaded: Loaded, as_json: bool) -> Result<ExitCode> {
             .map(str::to_owned)
             .to_vec(),
     ];
-    rows.extend(tools.iter().map(row));
-    out::print(&out::table(&rows))?;
+    rows.extend(tools.iter().map(tool_row));
+    terminal::print(&terminal::format_table(&rows))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(tool: &Value) -> Vec<String> {
+fn tool_row(tool: &Value) -> Vec<String> {
     let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
     let arguments = tool["inputSchema"]["properties"].as_object();
     let arguments: Vec<&str> =
@@ -87,10 +86,13 @@ fn row(tool: &Value) -> Vec<String> {
     vec![text("name"), arguments.join(", "), text("description")]
 }
 
-async fn export(hub: &Remote, names: &[String]) -> Result<Vec<Value>> {
-    let (status, all) = hub.rest("GET", ROUTE, None).await?;
+async fn export(hub: &HubClient, names: &[String]) -> Result<Vec<Value>> {
+    let (status, all) = hub.send_rest("GET", CUSTOM_TOOLS_ROUTE, None).await?;
     let Some(all) = all.as_array().filter(|_| status == 200) else {
-        bail!("the hub did not list its custom tools: {}", why(&all));
+        bail!(
+            "the hub did not list its custom tools: {}",
+            error_text(&all)
+        );
     };
     let named = |tool: &Value, name: &String| tool["name"] == name.as_str();
     if let Some(missing) = names
@@ -102,13 +104,13 @@ async fn export(hub: &Remote, names: &[String]) -> Result<Vec<Value>> {
     let chosen = all
         .iter()
         .filter(|tool| names.is_empty() || names.iter().any(|it| named(tool, it)));
-    Ok(chosen.map(definition).collect())
+    Ok(chosen.map(writable_definition).collect())
 }
 
 /// A tool as people write it.
-fn definition(tool: &Value) -> Value {
+fn writable_definition(tool: &Value) -> Value {
     let members = tool.as_object().into_iter().flatten();
-    let told = |name: &str| TOLD.contains(&name);
+    let told = |name: &str| READ_ONLY_FIELDS.contains(&name);
     let members = members.filter(|(name, value)| !told(name) && !value.is_null());
     Value::Object(
         members
@@ -117,7 +119,7 @@ fn definition(tool: &Value) -> Value {
     )
 }
 
-fn read(file: &PathBuf) -> Result<Vec<Value>> {
+fn read_tools_file(file: &PathBuf) -> Result<Vec<Value>> {
     let shown = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let mut value = yaml::read(&text).with_context(|| format!("cannot use {shown}"))?;
@@ -127,43 +129,46 @@ fn read(file: &PathBuf) -> Result<Vec<Value>> {
     }
 }
 
-async fn import(hub: &Remote, tools: &[Value]) -> Result<Vec<Value>> {
+async fn import(hub: &HubClient, tools: &[Value]) -> Result<Vec<Value>> {
     let mut done = Vec::with_capacity(tools.len());
     for tool in tools {
         let name = tool["name"].as_str().unwrap_or_default();
-        let (mut status, mut answer) = hub.rest("POST", ROUTE, Some(tool)).await?;
+        let (mut status, mut answer) = hub
+            .send_rest("POST", CUSTOM_TOOLS_ROUTE, Some(tool))
+            .await?;
         let mut made = "made";
         if status == 409 {
-            let route = format!("{ROUTE}/{name}");
-            (status, answer) = hub.rest("PUT", &route, Some(tool)).await?;
+            let route = format!("{CUSTOM_TOOLS_ROUTE}/{name}");
+            (status, answer) = hub.send_rest("PUT", &route, Some(tool)).await?;
             made = "changed";
         }
         done.push(match status {
             200 | 201 => json!({"name": name, "done": made, "version": answer["version"]}),
-            _ => json!({"name": name, "error": why(&answer), "field": answer["field"], "line": answer["line"], "column": answer["column"]}),
+            _ => json!({"name": name, "error": error_text(&answer), "field": answer["field"], "line": answer["line"], "column": answer["column"]}),
         });
     }
     Ok(done)
 }
 
-fn why(answer: &Value) -> String {
+fn error_text(answer: &Value) -> String {
     answer["error"]
         .as_str()
         .unwrap_or("it did not say why")
         .to_owned()
 }
 
-fn show(done: &[Value], as_json: bool) -> Result<ExitCode> {
-    let text = match as_json {
-        true => format!("{}\n", serde_json::to_string_pretty(done)?),
-        false => done.iter().map(line).collect(),
+fn print_imported(done: &[Value], as_json: bool) -> Result<ExitCode> {
+    let text = if as_json {
+        format!("{}\n", serde_json::to_string_pretty(done)?)
+    } else {
+        done.iter().map(format_imported).collect()
     };
-    out::print(&text)?;
+    terminal::print(&text)?;
     let failed = done.iter().any(|it| it.get("error").is_some());
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-fn line(done: &Value) -> String {
+fn format_imported(done: &Value) -> String {
     let name = done["name"].as_str().unwrap_or_default();
     match done["error"].as_str() {
         None => format!(

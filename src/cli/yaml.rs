@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The first document of `text`.
 pub(super) fn read(text: &str) -> Result<Value> {
     let documents = Yaml::load_from_str(text).context("this is no YAML")?;
-    documents.first().map_or(Ok(Value::Null), value)
+    documents.first().map_or(Ok(Value::Null), to_json)
 }
 
 /// One document, long texts as blocks.
@@ -15,22 +15,22 @@ pub(super) fn write(value: &Value) -> Result<String> {
     let mut text = String::new();
     let mut emitter = YamlEmitter::new(&mut text);
     emitter.multiline(true);
-    emitter.dump(&node(value)?)?;
+    emitter.dump(&to_yaml(value)?)?;
     let text = text.strip_prefix("---\n").unwrap_or(&text).trim_end();
     Ok(format!("{text}\n"))
 }
 
-fn value(node: &Yaml<'_>) -> Result<Value> {
+fn to_json(node: &Yaml<'_>) -> Result<Value> {
     Ok(match node {
         Yaml::Value(Scalar::Null) => Value::Null,
         Yaml::Value(Scalar::Boolean(it)) => Value::from(*it),
         Yaml::Value(Scalar::Integer(it)) => Value::from(*it),
         Yaml::Value(Scalar::FloatingPoint(it)) => Value::from(it.into_inner()),
         Yaml::Value(Scalar::String(it)) => Value::from(it.as_ref()),
-        Yaml::Sequence(items) => items.iter().map(value).collect::<Result<_>>()?,
+        Yaml::Sequence(items) => items.iter().map(to_json).collect::<Result<_>>()?,
         Yaml::Mapping(members) => {
             let members = members.iter().map(|(name, it)| match name.as_str() {
-                Some(name) => Ok((name.to_owned(), value(it)?)),
+                Some(name) => Ok((name.to_owned(), to_json(it)?)),
                 None => bail!("a key must be text"),
             });
             Value::Object(members.collect::<Result<_>>()?)
@@ -39,7 +39,7 @@ fn value(node: &Yaml<'_>) -> Result<Value> {
     })
 }
 
-fn node(value: &Value) -> Result<Yaml<'_>> {
+fn to_yaml(value: &Value) -> Result<Yaml<'_>> {
     Ok(match value {
         Value::Null => Yaml::Value(Scalar::Null),
         Value::Bool(it) => Yaml::Value(Scalar::Boolean(*it)),
@@ -49,11 +49,14 @@ fn node(value: &Value) -> Result<Yaml<'_>> {
             (None, None) => bail!("the number {number} cannot be written"),
         }),
         Value::String(text) => Yaml::Value(Scalar::String(text.as_str().into())),
-        Value::Array(items) => Yaml::Sequence(items.iter().map(node).collect::<Result<_>>()?),
+        Value::Array(items) => Yaml::Sequence(items.iter().map(to_yaml).collect::<Result<_>>()?),
         Value::Object(members) => {
             let mut mapping = Mapping::new();
             for (name, it) in members {
-                mapping.insert(Yaml::Value(Scalar::String(name.as_str().into())), node(it)?);
+                mapping.insert(
+                    Yaml::Value(Scalar::String(name.as_str().into())),
+                    to_yaml(it)?,
+                );
             }
             Yaml::Mapping(mapping)
         }

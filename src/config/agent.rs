@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The agent loop behind `/generate_with_mcp`, `maru chat` and models named `agent/…`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Agent {
+pub struct AgentSettings {
     /// The model of requests that name none; without it, the first that is listed.
     pub model: Option<String>,
     /// How often a run asks the model, where the request does not say.
@@ -44,7 +44,7 @@ pub struct Agent {
     pub instructions: String,
 }
 
-impl Default for Agent {
+impl Default for AgentSettings {
     fn default() -> Self {
         Self {
             model: None,

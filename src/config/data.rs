@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::SecretString;
 
 /// Where texts become vectors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Embedding {
+pub struct EmbeddingSettings {
     /// Address of an OpenAI-compatible endpoint, such as `http://localhost:8080/v1/embeddings`. Without it a built-in embedder is used, which knows words but no meaning. Also `TEXT_EMBEDDING_MODEL_URL`.
     pub url: Option<String>,
     /// Model that the endpoint is asked for. Also `TEXT_EMBEDDING_MODEL_NAME`.
     pub model: Option<String>,
     /// Key of the endpoint.
-    pub api_key: Option<Secret>,
+    pub api_key: Option<SecretString>,
     /// Milliseconds that one batch of texts may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub timeout_ms: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Embedding {
 /// The ChromaDB server that is searched instead of the embedded index.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ChromaDb {
+pub struct ChromaDbSettings {
     /// Its host; without one the embedded index is used. Also `CHROMADB_HOST`.
     pub host: Option<String>,
     /// Its port. Also `CHROMADB_PORT`.
@@ -34,7 +34,7 @@ pub struct ChromaDb {
     /// The collection that `get_sim_search` searches, also in the embedded index. Also `CHROMADB_COLLECTION_NAME`.
     pub collection: String,
     /// Headers that the server, or a proxy before it, asks for.
-    pub headers: BTreeMap<String, Secret>,
+    pub headers: BTreeMap<String, SecretString>,
     /// Whether to use HTTPS.
     pub secure: bool,
 }
@@ -42,7 +42,7 @@ pub struct ChromaDb {
 /// The PostgreSQL database behind `query_bga_database`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct PostgreSql {
+pub struct PostgresSettings {
     /// Its host; without one the sample database is queried. Also `POSTGRESQL_DB_HOST`.
     pub host: Option<String>,
     /// Its port. Also `POSTGRESQL_DB_PORT`.
@@ -51,7 +51,7 @@ pub struct PostgreSql {
     /// The role, best one that may only read. Also `POSTGRESQL_DB_USER`.
     pub user: String,
     /// Its password. Also `POSTGRESQL_DB_PASS`.
-    pub password: Secret,
+    pub password: SecretString,
     /// The database. Also `POSTGRESQL_DB_NAME`.
     pub database: String,
 }
@@ -63,7 +63,7 @@ pub struct SourceDefinition {
     /// What tools call it.
     pub name: String,
     /// `postgres://user:password@host/database`, or the path of an SQLite file.
-    pub url: Secret,
+    pub url: SecretString,
     /// Tables and views that may be read, as `name` or `schema.name`; none means all of its own.
     #[serde(default)]
     pub relations: Vec<String>,
@@ -96,7 +96,7 @@ fn five_seconds() -> u64 {
     5000
 }
 
-impl Default for ChromaDb {
+impl Default for ChromaDbSettings {
     fn default() -> Self {
         Self {
             host: None,
@@ -108,13 +108,13 @@ impl Default for ChromaDb {
     }
 }
 
-impl Default for PostgreSql {
+impl Default for PostgresSettings {
     fn default() -> Self {
         Self {
             host: None,
             port: 5432,
             user: "postgres".to_owned(),
-            password: Secret::from(String::new()),
+            password: SecretString::from(String::new()),
             database: "postgres".to_owned(),
         }
     }

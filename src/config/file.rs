@@ -5,34 +5,37 @@ use std::{collections::HashMap, path::Path};
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value};
 
-use super::{layers::Environment, prefix, schema};
+use super::{layers::EnvironmentVariables, prefix, schema};
 
 /// The file as values, and the line that each pointer stands on.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct ConfigTree {
     pub(super) value: Value,
     pub(super) lines: HashMap<String, usize>,
 }
 
 /// What is wrong with the file, and where.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct FileError {
     pub(super) line: usize,
     pub(super) why: String,
 }
 
 /// Reads the text of a file; `${NAME}` is replaced from `environment`.
-pub(super) fn read(text: &str, environment: &Environment) -> Result<Tree, Wrong> {
-    let documents = MarkedYaml::load_from_str(text).map_err(|error| Wrong {
+pub(super) fn parse_config(
+    text: &str,
+    environment: &EnvironmentVariables,
+) -> Result<ConfigTree, FileError> {
+    let documents = MarkedYaml::load_from_str(text).map_err(|error| FileError {
         line: error.marker().line(),
         why: format!("not valid YAML: {}", error.info()),
     })?;
-    let mut tree = Tree {
+    let mut tree = ConfigTree {
         value: Value::Object(Map::new()),
         lines: HashMap::new(),
     };
     if let Some(root) = documents.first() {
-        let value = Walk {
+        let value = YamlConverter {
             lines: &mut tree.lines,
             environment,
         }
@@ -41,27 +44,27 @@ pub(super) fn read(text: &str, environment: &Environment) -> Result<Tree, Wrong>
         if !value.is_null() {
             tree.value = value;
         }
-        prefix::strip(&mut tree)?;
+        prefix::move_prefixed_to_root(&mut tree)?;
     }
     Ok(tree)
 }
 
 /// Whether others may change the file and so decide what maru does.
-pub(super) fn others_may_write(path: &Path) -> bool {
+pub(super) fn is_world_writable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0)
 }
 
-struct Walk<'a> {
+struct YamlConverter<'a> {
     lines: &'a mut HashMap<String, usize>,
-    environment: &'a Environment,
+    environment: &'a EnvironmentVariables,
 }
 
-impl Walk<'_> {
-    fn value(&mut self, node: &MarkedYaml<'_>, pointer: &str) -> Result<Value, Wrong> {
+impl YamlConverter<'_> {
+    fn value(&mut self, node: &MarkedYaml<'_>, pointer: &str) -> Result<Value, FileError> {
         let line = node.span.start.line();
         self.lines.entry(pointer.to_owned()).or_insert(line);
-        let wrong = |why: String| Wrong { line, why };
+        let wrong = |why: String| FileError { line, why };
         match &node.data {
             YamlData::Value(scalar) => self.scalar(scalar, pointer).map_err(wrong),
             YamlData::Sequence(items) => items
@@ -93,9 +96,10 @@ impl Walk<'_> {
             Scalar::Boolean(it) => Value::from(*it),
             Scalar::Integer(it) => Value::from(*it),
             Scalar::FloatingPoint(it) => Value::from(it.into_inner()),
-            Scalar::String(text) if text.contains("${") => {
-                schema::coerce(unprefixed(pointer), &expand(text, self.environment)?)
-            }
+            Scalar::String(text) if text.contains("${") => schema::coerce_text(
+                unprefixed(pointer),
+                &expand_variables(text, self.environment)?,
+            ),
             Scalar::String(text) => Value::from(text.as_ref()),
         })
     }
@@ -110,7 +114,7 @@ fn unprefixed(pointer: &str) -> &str {
 }
 
 /// Replaces `${NAME}`, `${NAME:-default}` and `${file:/path}`.
-fn expand(text: &str, environment: &Environment) -> Result<String, String> {
+fn expand_variables(text: &str, environment: &EnvironmentVariables) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("${") {

@@ -11,17 +11,17 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    Config, file, guard, reference,
+    Config, file, reference,
     schema::{self, schema},
-    secret,
+    secret, security,
 };
 
 /// Variables by name, each with where it was found.
-pub(super) type Environment = HashMap<String, (String, Origin)>;
+pub(super) type EnvironmentVariables = HashMap<String, (String, ValueOrigin)>;
 
 /// What was given from outside.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct LoadOptions {
     /// `--config`; without it `maru.yaml` in `directory` is used if it is there.
     pub file: Option<PathBuf>,
     /// Where `maru.yaml` and `.env` are looked for.
@@ -34,7 +34,7 @@ pub struct Given {
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// Nobody set it.
     Default,
     /// This line of the file.
@@ -49,18 +49,18 @@ pub enum Origin {
 
 /// The configuration and where each of its values comes from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What to run with.
     pub config: Config,
-    origins: BTreeMap<String, Origin>,
-    given: GivenValues,
+    origins: BTreeMap<String, ValueOrigin>,
+    unmasked: UnmaskedValues,
 }
 
 /// What was given, with its secrets, to tell whether one of them has changed.
 #[derive(Clone, Default)]
-struct GivenValues(Value);
+struct UnmaskedValues(Value);
 
-impl fmt::Debug for GivenValues {
+impl fmt::Debug for UnmaskedValues {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("***")
     }
@@ -82,7 +82,7 @@ pub enum Error {
     WritableByOthers(PathBuf),
     /// A value is wrong.
     #[error("{place}: {why}")]
-    Wrong {
+    InvalidValue {
         /// File and line, variable or flag.
         place: String,
         /// What is wrong and what would be right.
@@ -95,84 +95,92 @@ pub enum Error {
     clippy::disallowed_methods,
     reason = "the one place that reads the environment"
 )]
-pub fn environment() -> HashMap<String, String> {
+pub fn process_environment() -> HashMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
 /// Reads and checks everything that was given.
-pub fn load(given: &Given) -> Result<Loaded, Error> {
-    let environment = all_variables(given)?;
-    refuse_unknown_variables(&environment)?;
-    let path = find_file(given, &environment);
-    let mut layers = Layers::default();
+pub fn load(given: &LoadOptions) -> Result<LoadedConfig, Error> {
+    let environment = collect_variables(given)?;
+    reject_unknown_variables(&environment)?;
+    let path = find_config_file(given, &environment);
+    let mut layers = ConfigLayers::default();
     if let Some(path) = &path {
         layers.add_file(path, &environment)?;
     }
-    for (name, pointer) in schema::OLD_NAMES {
+    for (name, pointer) in schema::LEGACY_VARIABLES {
         let given = environment.get(name).filter(|(value, _)| !value.is_empty());
         if let Some((value, origin)) = given {
-            layers.set(pointer, schema::coerce(pointer, value), origin.clone());
+            layers.set(pointer, schema::coerce_text(pointer, value), origin.clone());
         }
     }
-    for variable in [schema::prefixed_variable, schema::variable] {
-        for pointer in schema::leaves() {
+    for variable in [schema::prefixed_variable_name, schema::variable_name] {
+        for pointer in schema::leaf_pointers() {
             if let Some((value, origin)) = environment.get(&variable(&pointer)) {
-                layers.set(&pointer, schema::coerce(&pointer, value), origin.clone());
+                layers.set(
+                    &pointer,
+                    schema::coerce_text(&pointer, value),
+                    origin.clone(),
+                );
             }
         }
     }
     for (pointer, text) in &given.flags {
-        let flag = format!("--{}", schema::dotted(pointer).replace('_', "-"));
-        layers.set(pointer, schema::coerce(pointer, text), Origin::Flag(flag));
+        let flag = format!("--{}", schema::dotted_key(pointer).replace('_', "-"));
+        layers.set(
+            pointer,
+            schema::coerce_text(pointer, text),
+            ValueOrigin::Flag(flag),
+        );
     }
-    let mut loaded = layers.finish(&environment)?;
-    loaded.config.directory = path.and_then(|it| it.parent().map(Path::to_owned));
+    let mut loaded = layers.build(&environment)?;
+    loaded.config.config_directory = path.and_then(|it| it.parent().map(Path::to_owned));
     Ok(loaded)
 }
 
-impl From<Config> for Loaded {
+impl From<Config> for LoadedConfig {
     /// Settings that nobody gave.
     fn from(config: Config) -> Self {
         Self {
             config,
             origins: BTreeMap::new(),
-            given: GivenValues::default(),
+            unmasked: UnmaskedValues::default(),
         }
     }
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// The keys whose values differ from those of `before`.
-    pub fn changes(&self, before: &Self) -> Vec<String> {
+    pub fn changed_keys(&self, before: &Self) -> Vec<String> {
         let values = |it: &Self| serde_json::to_value(&it.config).expect("settings are JSON");
         let (old, new) = (values(before), values(self));
         let differs = |pointer: &String| {
             let (old, new) = (old.pointer(pointer), new.pointer(pointer));
             // Secrets look the same in both.
             let is_secret = new.is_some_and(|it| it.to_string().contains(secret::MASK));
-            let given = |it: &Self| it.given.0.pointer(pointer).cloned();
+            let given = |it: &Self| it.unmasked.0.pointer(pointer).cloned();
             old != new || (is_secret && given(before) != given(self))
         };
-        let changed = schema::leaves().into_iter().filter(differs);
-        changed.map(|it| schema::dotted(&it)).collect()
+        let changed = schema::leaf_pointers().into_iter().filter(differs);
+        changed.map(|it| schema::dotted_key(&it)).collect()
     }
 
     /// Where the value at `pointer` comes from.
-    pub fn origin(&self, pointer: &str) -> Origin {
+    pub fn origin_of(&self, pointer: &str) -> ValueOrigin {
         let mut here = pointer;
         loop {
             match (self.origins.get(here), here.rfind('/')) {
                 (Some(origin), _) => return origin.clone(),
-                (None, None) => return Origin::Default,
+                (None, None) => return ValueOrigin::Default,
                 (None, Some(end)) => here = &here[..end],
             }
         }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => out.write_str("default"),
@@ -184,31 +192,31 @@ impl fmt::Display for Origin {
     }
 }
 
-fn all_variables(given: &Given) -> Result<Environment, Error> {
-    let mut all = Environment::new();
+fn collect_variables(given: &LoadOptions) -> Result<EnvironmentVariables, Error> {
+    let mut all = EnvironmentVariables::new();
     let path = given.directory.join(".env");
     if path.is_file() {
-        let wrong = |error: dotenvy::Error| Error::Wrong {
+        let wrong = |error: dotenvy::Error| Error::InvalidValue {
             place: path.display().to_string(),
             why: format!("not a list of NAME=value lines: {error}"),
         };
         for pair in dotenvy::from_path_iter(&path).map_err(wrong)? {
             let (name, value) = pair.map_err(wrong)?;
-            all.insert(name.clone(), (value, Origin::DotEnv(name)));
+            all.insert(name.clone(), (value, ValueOrigin::DotEnv(name)));
         }
     }
     for (name, value) in &given.environment {
-        let origin = Origin::Environment(name.clone());
+        let origin = ValueOrigin::Environment(name.clone());
         all.insert(name.clone(), (value.clone(), origin));
     }
     Ok(all)
 }
 
 /// A misspelt variable would leave its setting as it is, without a word.
-fn refuse_unknown_variables(environment: &Environment) -> Result<(), Error> {
-    let mut known: Vec<String> = schema::leaves()
+fn reject_unknown_variables(environment: &EnvironmentVariables) -> Result<(), Error> {
+    let mut known: Vec<String> = schema::leaf_pointers()
         .iter()
-        .map(|it| schema::variable(it))
+        .map(|it| schema::variable_name(it))
         .collect();
     known.push("MARU_CONFIG".to_owned());
     let unknown = environment
@@ -218,13 +226,13 @@ fn refuse_unknown_variables(environment: &Environment) -> Result<(), Error> {
         return Ok(());
     };
     let known: Vec<&String> = known.iter().collect();
-    Err(Error::Wrong {
+    Err(Error::InvalidValue {
         place: origin.to_string(),
-        why: unknown_key(name, &known).replace("unknown key", "unknown setting"),
+        why: unknown_key_message(name, &known).replace("unknown key", "unknown setting"),
     })
 }
 
-fn find_file(given: &Given, environment: &Environment) -> Option<PathBuf> {
+fn find_config_file(given: &LoadOptions, environment: &EnvironmentVariables) -> Option<PathBuf> {
     let named = environment
         .get("MARU_CONFIG")
         .map(|(path, _)| PathBuf::from(path));
@@ -237,13 +245,13 @@ fn find_file(given: &Given, environment: &Environment) -> Option<PathBuf> {
 }
 
 #[derive(Default)]
-struct Layers {
+struct ConfigLayers {
     value: Value,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, ValueOrigin>,
 }
 
-impl Layers {
-    fn add_file(&mut self, path: &Path, environment: &Environment) -> Result<(), Error> {
+impl ConfigLayers {
+    fn add_file(&mut self, path: &Path, environment: &EnvironmentVariables) -> Result<(), Error> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::Unreadable {
             path: path.to_owned(),
             reason: match error.kind() {
@@ -251,27 +259,27 @@ impl Layers {
                 kind => kind.to_string(),
             },
         })?;
-        if file::others_may_write(path) {
+        if file::is_world_writable(path) {
             return Err(Error::WritableByOthers(path.to_owned()));
         }
-        let tree = file::read(&text, environment).map_err(|wrong| Error::Wrong {
+        let tree = file::parse_config(&text, environment).map_err(|wrong| Error::InvalidValue {
             place: format!("{}:{}", path.display(), wrong.line),
             why: wrong.why,
         })?;
         self.value = tree.value;
         for (pointer, line) in tree.lines {
             self.origins
-                .insert(pointer, Origin::File(path.to_owned(), line));
+                .insert(pointer, ValueOrigin::File(path.to_owned(), line));
         }
         // The root's origin would stand for every value that is not in the file.
-        self.check().inspect(|()| {
+        self.validate().inspect(|()| {
             self.origins.retain(|pointer, _| {
-                schema::at(pointer).is_some_and(|it| it.get("properties").is_none())
+                schema::schema_at(pointer).is_some_and(|it| it.get("properties").is_none())
             });
         })
     }
 
-    fn set(&mut self, pointer: &str, value: Value, origin: Origin) {
+    fn set(&mut self, pointer: &str, value: Value, origin: ValueOrigin) {
         let mut here = &mut self.value;
         for step in pointer.split('/').skip(1) {
             if !here.is_object() {
@@ -284,46 +292,46 @@ impl Layers {
         self.origins.insert(pointer.to_owned(), origin);
     }
 
-    fn finish(mut self, environment: &Environment) -> Result<Loaded, Error> {
+    fn build(mut self, environment: &EnvironmentVariables) -> Result<LoadedConfig, Error> {
         if self.value.is_null() {
             self.value = Value::Object(Map::new());
         }
-        self.check()?;
-        let mut config: Config =
-            serde_path(&self.value).map_err(|(pointer, why)| self.wrong(&pointer, why))?;
-        guard::check(&config).map_err(|(key, why)| self.wrong(key, why))?;
+        self.validate()?;
+        let mut config: Config = deserialize_config(&self.value)
+            .map_err(|(pointer, why)| self.invalid_value(&pointer, why))?;
+        security::check_security(&config).map_err(|(key, why)| self.invalid_value(key, why))?;
         config.data_dir = expand_home(&config.data_dir, environment).ok_or_else(|| {
             let why =
                 "no home directory is known: set HOME, or name a directory with --data-dir DIR";
-            self.wrong("/data_dir", why.to_owned())
+            self.invalid_value("/data_dir", why.to_owned())
         })?;
-        Ok(Loaded {
+        Ok(LoadedConfig {
             config,
             origins: self.origins,
-            given: GivenValues(self.value),
+            unmasked: UnmaskedValues(self.value),
         })
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn validate(&self) -> Result<(), Error> {
         let validator = jsonschema::validator_for(schema()).expect("our schema is valid");
         let Some(error) = validator.iter_errors(&self.value).next() else {
             return Ok(());
         };
         let pointer = error.instance_path().to_string();
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
-            return Err(self.wrong(&pointer, unfit(&pointer, &error)));
+            return Err(self.invalid_value(&pointer, describe_invalid_value(&pointer, &error)));
         };
         let unknown = unexpected.first().cloned().unwrap_or_default();
-        let known: Vec<&String> = schema::at(&pointer)
+        let known: Vec<&String> = schema::schema_at(&pointer)
             .and_then(|it| it.get("properties"))
             .and_then(Value::as_object)
             .map_or(Vec::new(), |members| members.keys().collect());
-        let why = unknown_key(&unknown, &known);
-        Err(self.wrong(&format!("{pointer}/{unknown}"), why))
+        let why = unknown_key_message(&unknown, &known);
+        Err(self.invalid_value(&format!("{pointer}/{unknown}"), why))
     }
 
-    fn wrong(&self, pointer: &str, why: String) -> Error {
-        let key = schema::dotted(pointer);
+    fn invalid_value(&self, pointer: &str, why: String) -> Error {
+        let key = schema::dotted_key(pointer);
         // An item of a list comes from where the list does.
         let ancestors =
             std::iter::successors(Some(pointer), |it| it.rfind('/').map(|end| &it[..end]));
@@ -331,17 +339,17 @@ impl Layers {
             .filter(|it| !it.is_empty() || pointer.is_empty())
             .find_map(|it| self.origins.get(it));
         let place = match origin {
-            Some(Origin::File(path, line)) => format!("{}:{line}: {key}", path.display()),
+            Some(ValueOrigin::File(path, line)) => format!("{}:{line}: {key}", path.display()),
             Some(origin) => origin.to_string(),
             None => key,
         };
         let place = place.trim_end_matches([':', ' ']).to_owned();
-        Error::Wrong { place, why }
+        Error::InvalidValue { place, why }
     }
 }
 
 /// What is wrong with a value, and what would be right.
-fn unfit(pointer: &str, error: &ValidationError<'_>) -> String {
+fn describe_invalid_value(pointer: &str, error: &ValidationError<'_>) -> String {
     let choice = matches!(
         error.kind(),
         ValidationErrorKind::Enum { .. }
@@ -349,17 +357,18 @@ fn unfit(pointer: &str, error: &ValidationError<'_>) -> String {
             | ValidationErrorKind::AnyOf { .. }
             | ValidationErrorKind::Pattern { .. }
     );
-    let what = match choice {
-        true => format!("{} is not allowed", error.instance()),
-        false => error.to_string(),
+    let what = if choice {
+        format!("{} is not allowed", error.instance())
+    } else {
+        error.to_string()
     };
-    match reference::expected(pointer) {
+    match reference::expected_value(pointer) {
         Some(expected) => format!("{what}; expected {expected}"),
         None => what,
     }
 }
 
-fn unknown_key(unknown: &str, known: &[&String]) -> String {
+fn unknown_key_message(unknown: &str, known: &[&String]) -> String {
     let nearest = known.iter().max_by(|a, b| {
         strsim::jaro_winkler(a, unknown).total_cmp(&strsim::jaro_winkler(b, unknown))
     });
@@ -370,21 +379,28 @@ fn unknown_key(unknown: &str, known: &[&String]) -> String {
 }
 
 /// Reads the checked tree; on failure says where and why.
-fn serde_path(value: &Value) -> Result<Config, (String, String)> {
+fn deserialize_config(value: &Value) -> Result<Config, (String, String)> {
     serde_json::from_value(value.clone()).map_err(|error| {
         // What the schema does not know, single keys tell: try each alone.
         let alone = |pointer: &String| {
-            let mut layers = Layers::default();
-            layers.set(pointer, value.pointer(pointer)?.clone(), Origin::Default);
+            let mut layers = ConfigLayers::default();
+            layers.set(
+                pointer,
+                value.pointer(pointer)?.clone(),
+                ValueOrigin::Default,
+            );
             serde_json::from_value::<Config>(layers.value).err()?;
             Some(pointer.clone())
         };
-        let pointer = schema::leaves().iter().find_map(alone).unwrap_or_default();
+        let pointer = schema::leaf_pointers()
+            .iter()
+            .find_map(alone)
+            .unwrap_or_default();
         (pointer, error.to_string())
     })
 }
 
-fn expand_home(path: &Path, environment: &Environment) -> Option<PathBuf> {
+fn expand_home(path: &Path, environment: &EnvironmentVariables) -> Option<PathBuf> {
     let Ok(inner) = path.strip_prefix("~") else {
         return Some(path.to_owned());
     };
@@ -402,17 +418,17 @@ fn expand_home(path: &Path, environment: &Environment) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn with(yaml: &str, environment: &[(&str, &str)]) -> Result<Loaded, String> {
+    fn with(yaml: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, String> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
-        let given = Given {
+        let given = LoadOptions {
             directory: directory.path().to_owned(),
             environment: environment
                 .iter()
                 .chain(&[("HOME", "/h")])
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),
-            ..Given::default()
+            ..LoadOptions::default()
         };
         let shown = directory.path().display().to_string() + "/";
         load(&given).map_err(|error| error.to_string().replace(&shown, ""))
@@ -486,14 +502,17 @@ mod tests {
         assert_eq!(loaded.config.limits.drain_ms, 5);
         assert_eq!(loaded.config.data_dir, Path::new("/h/.local/share/maru"));
         assert!(matches!(
-            loaded.origin("/limits/max_sessions"),
-            Origin::File(_, 2)
+            loaded.origin_of("/limits/max_sessions"),
+            ValueOrigin::File(_, 2)
         ));
         assert_eq!(
-            loaded.origin("/limits/drain_ms").to_string(),
+            loaded.origin_of("/limits/drain_ms").to_string(),
             "MARU_LIMITS_DRAIN_MS"
         );
-        assert_eq!(loaded.origin("/limits/max_body_bytes"), Origin::Default);
+        assert_eq!(
+            loaded.origin_of("/limits/max_body_bytes"),
+            ValueOrigin::Default
+        );
     }
 
     #[test]
@@ -524,9 +543,9 @@ mod tests {
         let path = directory.path().join("maru.yaml");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let given = Given {
+        let given = LoadOptions {
             file: Some(path),
-            ..Given::default()
+            ..LoadOptions::default()
         };
         assert!(load(&given).unwrap_err().to_string().contains("chmod o-w"));
     }

@@ -10,7 +10,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 pub const MASK: &str = "***";
 
 /// Parts of names whose values are hidden.
-const NAMES: [&str; 12] = [
+const SECRET_NAME_PARTS: [&str; 12] = [
     "password",
     "passwd",
     "passphrase",
@@ -26,7 +26,7 @@ const NAMES: [&str; 12] = [
 ];
 /// Whole names of parameters in addresses, connection texts and command lines whose
 /// values are hidden.
-const PARAMETERS: [&str; 8] = [
+const SECRET_PARAMETERS: [&str; 8] = [
     "key",
     "sig",
     "signature",
@@ -37,9 +37,9 @@ const PARAMETERS: [&str; 8] = [
     "code",
 ];
 /// Names that have one of these are not meant.
-const HARMLESS: [&str; 5] = ["tokens", "count", "limit", "tokenizer", "tokentype"];
+const HARMLESS_NAME_PARTS: [&str; 5] = ["tokens", "count", "limit", "tokenizer", "tokentype"];
 /// Beginnings of secrets that are known as such wherever they stand.
-const PREFIXES: [&str; 25] = [
+const SECRET_PREFIXES: [&str; 25] = [
     "Bearer ",
     "bearer ",
     "sk-",
@@ -67,28 +67,33 @@ const PREFIXES: [&str; 25] = [
     "eyJhbGciOi",
 ];
 /// Texts without one of these, a name and a prefix from above hold no secret.
-const HINTS: [&str; 11] = [
+const SECRET_HINTS: [&str; 11] = [
     "://", "key=", "sig=", "nature=", "auth=", "pwd=", "pass=", "pat=", "code=", "asic ", "\"-",
 ];
 
-static SECRET: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&NAMES));
-static KNOWN: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&PREFIXES));
-static HINT: LazyLock<AhoCorasick> = LazyLock::new(|| {
+static SECRET_NAME_MATCHER: LazyLock<AhoCorasick> =
+    LazyLock::new(|| build_matcher(&SECRET_NAME_PARTS));
+static SECRET_PREFIX_MATCHER: LazyLock<AhoCorasick> =
+    LazyLock::new(|| build_matcher(&SECRET_PREFIXES));
+static SECRET_HINT_MATCHER: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
-        .build(HINTS)
+        .build(SECRET_HINTS)
         .expect("few short words")
 });
 
 /// Finds all of them in one walk.
-fn any_of(words: &[&str]) -> AhoCorasick {
+fn build_matcher(words: &[&str]) -> AhoCorasick {
     AhoCorasick::new(words).expect("few short words")
 }
 
 /// `text` with every value that looks like a secret replaced by `***`.
-pub fn masked(text: &str) -> String {
+pub fn mask_secrets(text: &str) -> String {
     // Most texts have nothing to hide.
-    if !SECRET.is_match(&plain(text)) && !KNOWN.is_match(text) && !HINT.is_match(text) {
+    if !SECRET_NAME_MATCHER.is_match(&to_alphanumeric(text))
+        && !SECRET_PREFIX_MATCHER.is_match(text)
+        && !SECRET_HINT_MATCHER.is_match(text)
+    {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
@@ -96,11 +101,11 @@ pub fn masked(text: &str) -> String {
     while let Some(at) = rest.find('"') {
         let escaped = rest[..at].ends_with('\\');
         let (before, string) = rest.split_at(at + 1);
-        push_unknown(&mut out, before);
-        let end = close(string, escaped);
+        push_masked_text(&mut out, before);
+        let end = string_end(string, escaped);
         let (content, after) = string.split_at(end);
         rest = after;
-        match value_of(content, after, escaped) {
+        match secret_value_range(content, after, escaped) {
             Some(value) => {
                 out.push_str(content);
                 out.push_str(&after[..value.start]);
@@ -109,9 +114,10 @@ pub fn masked(text: &str) -> String {
             }
             None => {
                 // JSON inside a text has its quotes escaped.
-                match content.contains("\\\"") {
-                    true => out.push_str(&masked(content)),
-                    false => push_unknown(&mut out, content),
+                if content.contains("\\\"") {
+                    out.push_str(&mask_secrets(content));
+                } else {
+                    push_masked_text(&mut out, content);
                 }
                 // The closing quote belongs to this string.
                 let quote = rest.len().min(if escaped { 2 } else { 1 });
@@ -125,12 +131,12 @@ pub fn masked(text: &str) -> String {
             }
         }
     }
-    push_unknown(&mut out, rest);
+    push_masked_text(&mut out, rest);
     out
 }
 
 /// The arguments of a program, without the values of options such as `--api-key`.
-pub fn masked_arguments(arguments: &[String]) -> Vec<String> {
+pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
     let mut hide_next = false;
     arguments
         .iter()
@@ -145,15 +151,15 @@ pub fn masked_arguments(arguments: &[String]) -> Vec<String> {
                 Some((name, value)) if is_secret_name(name) && !value.starts_with("//") => {
                     format!("{name}: {MASK}")
                 }
-                _ => masked(argument),
+                _ => mask_secrets(argument),
             }
         })
         .collect()
 }
 
 /// What [`masked_arguments`] hides of `arguments`.
-pub fn hidden_of_arguments(arguments: &[String]) -> Vec<String> {
-    let shown = masked_arguments(arguments);
+pub fn masked_argument_values(arguments: &[String]) -> Vec<String> {
+    let shown = mask_arguments(arguments);
     let hidden = |(argument, shown): (&String, &String)| {
         let (before, after) = shown.split_once(MASK)?;
         let inner = argument.strip_prefix(before)?.strip_suffix(after)?;
@@ -173,11 +179,13 @@ fn is_secret_option(argument: &str) -> bool {
 }
 
 fn is_parameter(name: &str) -> bool {
-    PARAMETERS.iter().any(|it| it.eq_ignore_ascii_case(name))
+    SECRET_PARAMETERS
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(name))
 }
 
 /// Where the string that begins here ends: before its quote.
-fn close(string: &str, escaped: bool) -> usize {
+fn string_end(string: &str, escaped: bool) -> usize {
     let bytes = string.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -192,7 +200,7 @@ fn close(string: &str, escaped: bool) -> usize {
 }
 
 /// If `name` is a member whose value is to be hidden: where in `after` that is.
-fn value_of(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<usize>> {
+fn secret_value_range(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<usize>> {
     let is_option = is_secret_option(name);
     if !is_secret_name(name) && !is_option {
         return None;
@@ -203,7 +211,7 @@ fn value_of(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<us
         // The next argument of a command line.
         let string = next.trim_start().strip_prefix(quote)?;
         let start = after.len() - string.len();
-        let end = start + close(string, escaped);
+        let end = start + string_end(string, escaped);
         return (!string.starts_with('-')).then_some(start..end);
     }
     let colon = behind.strip_prefix(':')?;
@@ -211,7 +219,7 @@ fn value_of(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<us
     let start = after.len() - value.len();
     if let Some(string) = value.strip_prefix(quote) {
         let start = start + quote.len();
-        return Some(start..start + close(string, escaped));
+        return Some(start..start + string_end(string, escaped));
     }
     if value.starts_with(['{', '[', 'n', 't', 'f']) {
         return None;
@@ -226,12 +234,12 @@ fn is_secret_name(name: &str) -> bool {
     if name.len() > 100 {
         return false;
     }
-    let plain = plain(name);
-    SECRET.is_match(&plain) && !HARMLESS.iter().any(|it| plain.contains(it))
+    let plain = to_alphanumeric(name);
+    SECRET_NAME_MATCHER.is_match(&plain) && !HARMLESS_NAME_PARTS.iter().any(|it| plain.contains(it))
 }
 
 /// Letters and digits alone, however they are spelt.
-fn plain(text: &str) -> String {
+fn to_alphanumeric(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for byte in text.bytes().filter(u8::is_ascii_alphanumeric) {
         plain.push(byte.to_ascii_lowercase().into());
@@ -240,12 +248,12 @@ fn plain(text: &str) -> String {
 }
 
 /// Appends `text`, which is no JSON, without what looks like a secret.
-fn push_unknown(out: &mut String, text: &str) {
-    let text = without_user_info(text);
-    let text = without_parameters(&text);
-    let text = without_options(&text);
+fn push_masked_text(out: &mut String, text: &str) {
+    let text = mask_user_info(text);
+    let text = mask_parameters(&text);
+    let text = mask_options(&text);
     let mut text = text.as_str();
-    while let Some(known) = KNOWN.find(text) {
+    while let Some(known) = SECRET_PREFIX_MATCHER.find(text) {
         let start = known.end();
         let tail = &text[start..];
         let end = tail
@@ -260,7 +268,7 @@ fn push_unknown(out: &mut String, text: &str) {
 }
 
 /// Hides `user:password` of addresses; the user stays.
-fn without_user_info(text: &str) -> String {
+fn mask_user_info(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -291,7 +299,7 @@ fn without_user_info(text: &str) -> String {
 
 /// Hides the values of `name=value` whose name tells that they are secret, as in the
 /// query of an address, a connection text or an option, and what follows `Basic`.
-fn without_parameters(text: &str) -> String {
+fn mask_parameters(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['=', ' ']) {
@@ -330,7 +338,7 @@ fn is_user_and_password(word: &str) -> bool {
 }
 
 /// Hides the word behind an option such as `--api-key`.
-fn without_options(text: &str) -> String {
+fn mask_options(text: &str) -> String {
     if !text.contains('-') {
         return text.to_owned();
     }
@@ -354,7 +362,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(masked(text), expected);
+        assert_eq!(mask_secrets(text), expected);
     }
 
     #[test]
@@ -435,8 +443,8 @@ mod tests {
     fn secrets_of_command_lines_are_hidden() {
         let check_line = |arguments: &[&str], expected: &[&str]| {
             let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
-            assert_eq!(masked_arguments(&arguments), expected);
-            masked(&arguments.join(" "))
+            assert_eq!(mask_arguments(&arguments), expected);
+            mask_secrets(&arguments.join(" "))
         };
         let line = check_line(
             &[
@@ -468,7 +476,7 @@ mod tests {
             r#"{"args":["--api-key","***","x"]}"#,
         );
         let arguments = ["--token=s3cret-word".to_owned(), "--n".to_owned()];
-        assert_eq!(hidden_of_arguments(&arguments), ["s3cret-word"]);
+        assert_eq!(masked_argument_values(&arguments), ["s3cret-word"]);
     }
 
     #[test]
@@ -479,7 +487,7 @@ mod tests {
 
     #[test]
     fn every_prefix_begins_a_secret() {
-        for prefix in PREFIXES {
+        for prefix in SECRET_PREFIXES {
             let text = format!("가 {prefix}0123456789abcdef 나");
             check(&text, &format!("가 {prefix}*** 나"));
         }
@@ -505,7 +513,7 @@ mod tests {
             "\"--token\",\"",
             "\"--token\",\"가",
         ] {
-            masked(text);
+            mask_secrets(text);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::SecretString;
 
 /// A model, or a family of models, behind the OpenAI door.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -19,13 +19,13 @@ pub struct ModelDefinition {
     pub aliases: Vec<String>,
     /// What the backend speaks: `openai` for Ollama, llama.cpp, vLLM, LM Studio, OpenAI and all that follow it, or `gemini`.
     #[serde(default)]
-    pub backend: Backend,
+    pub backend: BackendApi,
     /// Address that paths such as `/chat/completions` are added to. Without it, OpenAI's or Google's own.
     #[serde(default)]
     pub base_url: Option<String>,
     /// Key of the backend.
     #[serde(default)]
-    pub api_key: Option<Secret>,
+    pub api_key: Option<SecretString>,
     /// What the backend is asked for, by default the client's name. `*` stands for what it stood for in `name`.
     #[serde(default)]
     pub model: Option<String>,
@@ -59,7 +59,7 @@ pub struct ModelDefinition {
 /// How calls reach clients.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Chat {
+pub struct ChatSettings {
     /// Client mode by name of the token: `openai`, `xml` or `shell`; `local` for callers without one.
     pub client_modes: BTreeMap<String, ClientMode>,
     /// Whether a request may choose the mode `shell` by its header `X-Maru-Client-Mode`.
@@ -70,7 +70,7 @@ pub struct Chat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub enum Backend {
+pub enum BackendApi {
     /// `/chat/completions`.
     #[default]
     Openai,
@@ -125,7 +125,7 @@ impl Default for ModelDefinition {
         Self {
             name: "*".to_owned(),
             aliases: Vec::new(),
-            backend: Backend::default(),
+            backend: BackendApi::default(),
             base_url: None,
             api_key: None,
             model: None,

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::file::{Tree, Wrong};
+use super::file::{ConfigTree, FileError};
 
-const PREFIX: [&str; 2] = ["arc", "reactor"];
+const ARC_REACTOR_STEPS: [&str; 2] = ["arc", "reactor"];
 
 /// A value on its way from under the prefix to the root.
-struct Moved {
+struct PrefixedValue {
     /// The keys from the root to it; those that are written with dots are several.
     steps: Vec<String>,
     /// Where it stands in the file.
@@ -18,40 +18,40 @@ struct Moved {
 }
 
 /// Moves what stands under the prefix to where it belongs.
-pub(super) fn strip(tree: &mut Tree) -> Result<(), Wrong> {
+pub(super) fn move_prefixed_to_root(tree: &mut ConfigTree) -> Result<(), FileError> {
     let Value::Object(root) = &mut tree.value else {
         return Ok(());
     };
-    let is_prefixed = |key: &&String| key.split('.').next() == Some(PREFIX[0]);
+    let is_prefixed = |key: &&String| key.split('.').next() == Some(ARC_REACTOR_STEPS[0]);
     let keys: Vec<String> = root.keys().filter(is_prefixed).cloned().collect();
     for key in keys {
-        let moved = Moved {
+        let moved = PrefixedValue {
             steps: key.split('.').map(str::to_owned).collect(),
             pointer: format!("/{key}"),
             value: root.remove(&key).unwrap_or_default(),
         };
-        place(root, &mut tree.lines, moved)?;
+        move_to_root(root, &mut tree.lines, moved)?;
     }
     Ok(())
 }
 
-fn place(
+fn move_to_root(
     root: &mut Map<String, Value>,
     lines: &mut HashMap<String, usize>,
-    moved: Moved,
-) -> Result<(), Wrong> {
-    let Moved {
+    moved: PrefixedValue,
+) -> Result<(), FileError> {
+    let PrefixedValue {
         steps,
         pointer,
         value,
     } = moved;
-    let wrong = |lines: &HashMap<String, usize>, why: String| Wrong {
+    let wrong = |lines: &HashMap<String, usize>, why: String| FileError {
         line: lines.get(&pointer).copied().unwrap_or(1),
         why,
     };
     if steps
         .iter()
-        .zip(PREFIX)
+        .zip(ARC_REACTOR_STEPS)
         .any(|(step, wanted)| step != wanted)
     {
         let why = format!(
@@ -60,9 +60,12 @@ fn place(
         );
         return Err(wrong(lines, why));
     }
-    if let Some(target) = steps.get(PREFIX.len()..).filter(|it| !it.is_empty()) {
+    if let Some(target) = steps
+        .get(ARC_REACTOR_STEPS.len()..)
+        .filter(|it| !it.is_empty())
+    {
         let to = format!("/{}", target.join("/"));
-        if !insert(root, target, value) {
+        if !insert_at(root, target, value) {
             let why = format!("{} is set a second time here", target.join("."));
             return Err(wrong(lines, why));
         }
@@ -77,10 +80,10 @@ fn place(
         let mut steps = steps.clone();
         steps.extend(key.split('.').map(str::to_owned));
         let pointer = format!("{pointer}/{key}");
-        place(
+        move_to_root(
             root,
             lines,
-            Moved {
+            PrefixedValue {
                 steps,
                 pointer,
                 value,
@@ -91,7 +94,7 @@ fn place(
 }
 
 /// Puts `value` at `steps`; false if something else is there.
-fn insert(here: &mut Map<String, Value>, steps: &[String], value: Value) -> bool {
+fn insert_at(here: &mut Map<String, Value>, steps: &[String], value: Value) -> bool {
     let [first, rest @ ..] = steps else {
         return false;
     };
@@ -100,7 +103,7 @@ fn insert(here: &mut Map<String, Value>, steps: &[String], value: Value) -> bool
             .entry(first)
             .or_insert_with(|| Value::Object(Map::new()));
         return match inner {
-            Value::Object(inner) => insert(inner, rest, value),
+            Value::Object(inner) => insert_at(inner, rest, value),
             _ => false,
         };
     }
@@ -113,7 +116,7 @@ fn insert(here: &mut Map<String, Value>, steps: &[String], value: Value) -> bool
             let mut deeper = [first.clone(), String::new()];
             members.into_iter().all(|(key, value)| {
                 deeper[1] = key;
-                insert(here, &deeper, value)
+                insert_at(here, &deeper, value)
             })
         }
         _ => false,

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Config, Loaded, schema};
+use super::{Config, LoadedConfig, schema};
 
 /// One key of the effective configuration.
 #[derive(Debug, serde::Serialize)]
-pub struct Row {
+pub struct ConfigRow {
     /// `limits.max_sessions`.
     pub key: String,
     /// Its value; secrets are masked.
@@ -18,67 +18,69 @@ pub struct Row {
 }
 
 /// Every key with its value and where that comes from.
-pub fn rows(loaded: &Loaded) -> Vec<Row> {
+pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
     let values = serde_json::to_value(&loaded.config).expect("settings are JSON");
-    schema::leaves()
+    schema::leaf_pointers()
         .into_iter()
-        .map(|pointer| Row {
-            key: schema::dotted(&pointer),
+        .map(|pointer| ConfigRow {
+            key: schema::dotted_key(&pointer),
             value: values.pointer(&pointer).cloned().unwrap_or_default(),
-            origin: loaded.origin(&pointer).to_string(),
+            origin: loaded.origin_of(&pointer).to_string(),
         })
         .collect()
 }
 
 /// `docs/config.md`.
-pub fn markdown() -> String {
+pub fn reference_markdown() -> String {
     let defaults = serde_json::to_value(Config::default()).expect("settings are JSON");
-    let mut out = String::from(HEAD);
+    let mut out = String::from(REFERENCE_INTRODUCTION);
     let mut section = String::new();
     let mut lists = Vec::new();
-    for pointer in schema::leaves() {
+    for pointer in schema::leaf_pointers() {
         let parent = &pointer[..pointer.rfind('/').unwrap_or(0)];
         if parent != section {
             parent.clone_into(&mut section);
-            let about = describe(parent).unwrap_or_default();
-            let title = match schema::dotted(parent) {
+            let about = description(parent).unwrap_or_default();
+            let title = match schema::dotted_key(parent) {
                 top if top.is_empty() => "Top level".to_owned(),
                 inner => inner,
             };
-            let _ = write!(out, "\n## {title}\n\n{about}\n\n{TABLE}");
-        } else if out.ends_with(HEAD) {
-            out.push_str(TABLE);
+            let _ = write!(out, "\n## {title}\n\n{about}\n\n{TABLE_HEADER}");
+        } else if out.ends_with(REFERENCE_INTRODUCTION) {
+            out.push_str(TABLE_HEADER);
         }
-        if schema::at(&format!("{pointer}/0")).is_some_and(|it| it.get("properties").is_some()) {
+        if schema::schema_at(&format!("{pointer}/0"))
+            .is_some_and(|it| it.get("properties").is_some())
+        {
             lists.push(pointer.clone());
         }
         let default = defaults.pointer(&pointer).unwrap_or(&Value::Null);
         let _ = writeln!(
             out,
             "| `{}` | {} | `{default}` | {} |",
-            schema::dotted(&pointer),
-            kind(&pointer),
-            describe(&pointer).unwrap_or_default(),
+            schema::dotted_key(&pointer),
+            type_text(&pointer),
+            description(&pointer).unwrap_or_default(),
         );
     }
     for pointer in lists {
-        entries(&pointer, &mut out);
+        write_list_entries(&pointer, &mut out);
     }
     out
 }
 
 /// The members of each entry of a list.
-fn entries(pointer: &str, out: &mut String) {
+fn write_list_entries(pointer: &str, out: &mut String) {
     let entry = format!("{pointer}/0");
-    let key = schema::dotted(pointer);
-    let about = describe(&entry).unwrap_or_default();
-    let _ = write!(out, "\n## Each entry of {key}\n\n{about}\n\n{TABLE}");
-    let members = schema::at(&entry).and_then(|it| it["properties"].as_object());
-    let needed = schema::at(&entry).and_then(|it| it["required"].as_array());
+    let key = schema::dotted_key(pointer);
+    let about = description(&entry).unwrap_or_default();
+    let _ = write!(out, "\n## Each entry of {key}\n\n{about}\n\n{TABLE_HEADER}");
+    let members = schema::schema_at(&entry).and_then(|it| it["properties"].as_object());
+    let needed = schema::schema_at(&entry).and_then(|it| it["required"].as_array());
     for name in members.into_iter().flat_map(|it| it.keys()) {
         let member = format!("{entry}/{name}");
         let needed = needed.is_some_and(|it| it.iter().any(|it| it == name));
-        let default = schema::at(&member).and_then(|it| it.get("default"));
+        let default = schema::schema_at(&member).and_then(|it| it.get("default"));
         let default = match (needed, default) {
             (true, _) => "needed".to_owned(),
             (false, default) => format!("`{}`", default.unwrap_or(&Value::Null)),
@@ -86,13 +88,13 @@ fn entries(pointer: &str, out: &mut String) {
         let _ = writeln!(
             out,
             "| `{name}` | {} | {default} | {} |",
-            kind(&member),
-            describe(&member).unwrap_or_default()
+            type_text(&member),
+            description(&member).unwrap_or_default()
         );
     }
 }
 
-const HEAD: &str = "# Configuration
+const REFERENCE_INTRODUCTION: &str = "# Configuration
 
 Settings come from, later ones winning: built-in defaults, `maru.yaml` (in the
 current directory, or named by `--config` or `MARU_CONFIG`), a `.env` file in
@@ -130,24 +132,24 @@ log names every other key that differs and needs a restart. With a wrong setting
 nothing changes, and the log says which it is. SIGUSR1 and SIGUSR2 are ignored.
 
 ";
-const TABLE: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
+const TABLE_HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
 
 /// What a key takes, for people.
-pub(super) fn expected(pointer: &str) -> Option<String> {
-    let leaf = schema::at(pointer).filter(|it| it.get("properties").is_none())?;
-    let kind = kind(pointer);
+pub(super) fn expected_value(pointer: &str) -> Option<String> {
+    let leaf = schema::schema_at(pointer).filter(|it| it.get("properties").is_none())?;
+    let kind = type_text(pointer);
     match leaf.get("description").and_then(Value::as_str) {
         Some(about) if kind == "string" => Some(format!("text: {about}")),
         _ => Some(kind),
     }
 }
 
-fn describe(pointer: &str) -> Option<&'static str> {
-    schema::at(pointer)?.get("description")?.as_str()
+fn description(pointer: &str) -> Option<&'static str> {
+    schema::schema_at(pointer)?.get("description")?.as_str()
 }
 
-fn kind(pointer: &str) -> String {
-    let Some(schema) = schema::at(pointer) else {
+fn type_text(pointer: &str) -> String {
+    let Some(schema) = schema::schema_at(pointer) else {
         return String::new();
     };
     let choices: Vec<&str> = schema

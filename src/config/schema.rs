@@ -21,7 +21,7 @@ pub fn schema() -> &'static Value {
 }
 
 /// The part of the schema that describes the value at `pointer`.
-pub(super) fn at(pointer: &str) -> Option<&'static Value> {
+pub(super) fn schema_at(pointer: &str) -> Option<&'static Value> {
     pointer.split('/').skip(1).try_fold(schema(), |here, step| {
         here.pointer("/properties")
             .and_then(|members| members.get(step))
@@ -30,8 +30,8 @@ pub(super) fn at(pointer: &str) -> Option<&'static Value> {
 }
 
 /// Reads text from the environment as the type that the schema wants there.
-pub(super) fn coerce(pointer: &str, text: &str) -> Value {
-    let kind = at(pointer)
+pub(super) fn coerce_text(pointer: &str, text: &str) -> Value {
+    let kind = schema_at(pointer)
         .and_then(|it| it.get("type"))
         .and_then(Value::as_str);
     let parsed = match kind {
@@ -50,7 +50,7 @@ pub(super) fn coerce(pointer: &str, text: &str) -> Value {
 }
 
 /// Pointers of every value that is not an object of further keys.
-pub(super) fn leaves() -> Vec<String> {
+pub(super) fn leaf_pointers() -> Vec<String> {
     fn walk(here: &Value, pointer: &str, out: &mut Vec<String>) {
         let Some(members) = here.get("properties").and_then(Value::as_object) else {
             return out.push(pointer.to_owned());
@@ -65,7 +65,7 @@ pub(super) fn leaves() -> Vec<String> {
 }
 
 /// Variables that documents of old name, and what they set.
-pub(super) const OLD_NAMES: [(&str, &str); 10] = [
+pub(super) const LEGACY_VARIABLES: [(&str, &str); 10] = [
     ("TEXT_EMBEDDING_MODEL_URL", "/embedding/url"),
     ("TEXT_EMBEDDING_MODEL_NAME", "/embedding/model"),
     ("CHROMADB_HOST", "/chromadb/host"),
@@ -79,16 +79,16 @@ pub(super) const OLD_NAMES: [(&str, &str); 10] = [
 ];
 
 /// The environment variable that sets the value at `pointer`.
-pub(super) fn variable(pointer: &str) -> String {
+pub(super) fn variable_name(pointer: &str) -> String {
     format!("MARU{}", pointer.replace(['/', '-'], "_").to_uppercase())
 }
 
 /// The variable that sets it for who uses the prefix `arc.reactor.`.
-pub(super) fn prefixed_variable(pointer: &str) -> String {
-    variable(pointer).replacen("MARU", "ARC_REACTOR", 1)
+pub(super) fn prefixed_variable_name(pointer: &str) -> String {
+    variable_name(pointer).replacen("MARU", "ARC_REACTOR", 1)
 }
 
 /// `limits.max_sessions` for `/limits/max_sessions`.
-pub(super) fn dotted(pointer: &str) -> String {
+pub(super) fn dotted_key(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }

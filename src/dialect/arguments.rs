@@ -1,32 +1,32 @@
 //! Arguments as the schema of their tool wants them.
 
 use super::{
-    json::{Json, Object, get, write_object},
-    repair::{self, Repair, is_number, mended_number},
-    schema::{Kinds, Schema},
-    tools::{Tool, Tools},
+    json::{JsonObject, JsonValue, get_member, write_object},
+    repair::{self, JsonRepair, is_number, repair_number},
+    schema::{JsonTypes, ParameterSchema},
+    tool_set::{ToolSet, ToolSignature},
 };
 
 /// How deep values are fitted to their schema.
-const MAX_DEPTH: usize = 16;
+const MAX_COERCION_DEPTH: usize = 16;
 
 /// Arguments of a call that arrived apart from text, made strict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arguments {
+pub struct NormalizedArguments {
     /// The offered tool the name means.
     pub name: String,
     /// Strict JSON text of an object.
     pub arguments: String,
     /// What had to be mended.
-    pub repairs: Vec<Repair>,
+    pub repairs: Vec<JsonRepair>,
 }
 
 /// Why a call that arrived apart from text cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum NormalizeError {
     /// No offered tool has that name.
     #[error("no tool is called {0:?}")]
-    Unknown(String),
+    UnknownTool(String),
     /// The arguments do not parse.
     #[error("the arguments of {name} cannot be read")]
     Malformed {
@@ -34,7 +34,7 @@ pub enum Unusable {
         name: String,
         /// What is wrong with them.
         #[source]
-        source: repair::Flaw,
+        source: repair::PayloadError,
     },
     /// The arguments parse, to something that is no object.
     #[error("the arguments of {0} are no object")]
@@ -47,24 +47,29 @@ pub enum Unusable {
 /// # Errors
 ///
 /// When no offered tool is meant, or the arguments are no object.
-pub fn arguments(tools: &Tools, name: &str, text: &str) -> Result<Arguments, Unusable> {
+pub fn normalize_arguments(
+    tools: &ToolSet,
+    name: &str,
+    text: &str,
+) -> Result<NormalizedArguments, NormalizeError> {
     let tool = tools
         .find(name)
-        .ok_or_else(|| Unusable::Unknown(name.to_owned()))?;
+        .ok_or_else(|| NormalizeError::UnknownTool(name.to_owned()))?;
     let name = tool.name.clone();
-    let (value, mut repairs) = match text.trim().is_empty() {
-        true => (Json::Null, Vec::new()),
-        false => match repair::parse(text) {
+    let (value, mut repairs) = if text.trim().is_empty() {
+        (JsonValue::Null, Vec::new())
+    } else {
+        match repair::parse_lenient(text) {
             Ok(read) => read,
-            Err(source) => return Err(Unusable::Malformed { name, source }),
-        },
+            Err(source) => return Err(NormalizeError::Malformed { name, source }),
+        }
     };
     let Some(object) = as_object(&value, &mut repairs) else {
-        return Err(Unusable::NotAnObject(name));
+        return Err(NormalizeError::NotAnObject(name));
     };
     let mut arguments = String::new();
-    write_object(&fitted(object, tool), &mut arguments);
-    Ok(Arguments {
+    write_object(&coerce_arguments(object, tool), &mut arguments);
+    Ok(NormalizedArguments {
         name,
         arguments,
         repairs,
@@ -72,44 +77,47 @@ pub fn arguments(tools: &Tools, name: &str, text: &str) -> Result<Arguments, Unu
 }
 
 /// The object that an argument value stands for.
-pub(super) fn as_object(value: &Json, repairs: &mut Vec<Repair>) -> Option<Object> {
+pub(super) fn as_object(value: &JsonValue, repairs: &mut Vec<JsonRepair>) -> Option<JsonObject> {
     match value {
-        Json::Object(members) => Some(members.clone()),
-        Json::Null => Some(Object::new()),
-        Json::String(text) if text.trim().is_empty() => Some(Object::new()),
-        Json::String(text) => {
-            let (inner, more) = repair::parse(text).ok()?;
-            repairs.extend(more.into_iter().filter(|it| *it != Repair::Around));
+        JsonValue::Object(members) => Some(members.clone()),
+        JsonValue::Null => Some(JsonObject::new()),
+        JsonValue::String(text) if text.trim().is_empty() => Some(JsonObject::new()),
+        JsonValue::String(text) => {
+            let (inner, more) = repair::parse_lenient(text).ok()?;
+            repairs.extend(
+                more.into_iter()
+                    .filter(|it| *it != JsonRepair::SurroundingText),
+            );
             match inner {
-                Json::Object(members) => Some(members),
-                Json::Null => Some(Object::new()),
+                JsonValue::Object(members) => Some(members),
+                JsonValue::Null => Some(JsonObject::new()),
                 _ => None,
             }
         }
-        Json::Array(items) => match items.as_slice() {
-            [Json::Object(members)] => Some(members.clone()),
+        JsonValue::Array(items) => match items.as_slice() {
+            [JsonValue::Object(members)] => Some(members.clone()),
             _ => None,
         },
-        Json::Bool(_) | Json::Number(_) => None,
+        JsonValue::Bool(_) | JsonValue::Number(_) => None,
     }
 }
 
 /// The arguments with a needless wrapper opened and every value fitted.
-pub(super) fn fitted(arguments: Object, tool: &Tool) -> Object {
-    let arguments = unwrapped(arguments, &tool.schema);
-    fitted_members(arguments, &tool.schema, 0)
+pub(super) fn coerce_arguments(arguments: JsonObject, tool: &ToolSignature) -> JsonObject {
+    let arguments = unwrap_arguments(arguments, &tool.schema);
+    coerce_members(arguments, &tool.schema, 0)
 }
 
 /// Text of a dialect that knows no types, as the schema's type.
-pub(super) fn from_text(text: &str, schema: Option<&Schema>) -> Json {
-    let Some(schema) = schema.filter(|it| !it.kinds.is_any()) else {
-        return repair::strict(text).unwrap_or_else(|| Json::String(text.to_owned()));
+pub(super) fn value_from_text(text: &str, schema: Option<&ParameterSchema>) -> JsonValue {
+    let Some(schema) = schema.filter(|it| !it.types.is_any()) else {
+        return repair::parse_strict(text).unwrap_or_else(|| JsonValue::String(text.to_owned()));
     };
-    fitted_text(text.to_owned(), schema, 0)
+    coerce_text(text.to_owned(), schema, 0)
 }
 
 /// `{"arguments": {…}}` opened, where no parameter is called that.
-fn unwrapped(mut arguments: Object, schema: &Schema) -> Object {
+fn unwrap_arguments(mut arguments: JsonObject, schema: &ParameterSchema) -> JsonObject {
     let [(key, value)] = arguments.as_slice() else {
         return arguments;
     };
@@ -126,10 +134,10 @@ fn unwrapped(mut arguments: Object, schema: &Schema) -> Object {
     arguments
 }
 
-fn fitted_members(members: Object, schema: &Schema, depth: usize) -> Object {
-    let fit = |(key, value): (String, Json)| {
-        let value = match schema.about(&key) {
-            Some(schema) => fitted_value(value, schema, depth + 1),
+fn coerce_members(members: JsonObject, schema: &ParameterSchema, depth: usize) -> JsonObject {
+    let fit = |(key, value): (String, JsonValue)| {
+        let value = match schema.schema_for(&key) {
+            Some(schema) => coerce_value(value, schema, depth + 1),
             None => value,
         };
         (key, value)
@@ -137,46 +145,46 @@ fn fitted_members(members: Object, schema: &Schema, depth: usize) -> Object {
     members.into_iter().map(fit).collect()
 }
 
-fn fitted_value(value: Json, schema: &Schema, depth: usize) -> Json {
-    let kinds = schema.kinds;
-    if depth > MAX_DEPTH {
+fn coerce_value(value: JsonValue, schema: &ParameterSchema, depth: usize) -> JsonValue {
+    let kinds = schema.types;
+    if depth > MAX_COERCION_DEPTH {
         return value;
     }
     match value {
-        Json::String(text) if !kinds.is_any() => fitted_text(text, schema, depth),
-        Json::Number(digits) => fitted_number(digits, kinds),
-        Json::Bool(value) if only_text(kinds) => Json::String(value.to_string()),
-        Json::Object(members) => Json::Object(fitted_members(members, schema, depth)),
-        Json::Array(items) => match &schema.items {
-            None => Json::Array(items),
+        JsonValue::String(text) if !kinds.is_any() => coerce_text(text, schema, depth),
+        JsonValue::Number(digits) => coerce_number(digits, kinds),
+        JsonValue::Bool(value) if accepts_only_text(kinds) => JsonValue::String(value.to_string()),
+        JsonValue::Object(members) => JsonValue::Object(coerce_members(members, schema, depth)),
+        JsonValue::Array(items) => match &schema.items {
+            None => JsonValue::Array(items),
             Some(each) => {
-                let fit = |item| fitted_value(item, each, depth + 1);
-                Json::Array(items.into_iter().map(fit).collect())
+                let fit = |item| coerce_value(item, each, depth + 1);
+                JsonValue::Array(items.into_iter().map(fit).collect())
             }
         },
         other => other,
     }
 }
 
-fn only_text(kinds: Kinds) -> bool {
-    kinds.has(Kinds::STRING)
-        && !kinds.has(Kinds::BOOLEAN)
-        && !kinds.has(Kinds::INTEGER)
-        && !kinds.has(Kinds::NUMBER)
+fn accepts_only_text(kinds: JsonTypes) -> bool {
+    kinds.has(JsonTypes::STRING)
+        && !kinds.has(JsonTypes::BOOLEAN)
+        && !kinds.has(JsonTypes::INTEGER)
+        && !kinds.has(JsonTypes::NUMBER)
 }
 
-fn fitted_number(digits: String, kinds: Kinds) -> Json {
-    if only_text(kinds) {
-        return Json::String(digits);
+fn coerce_number(digits: String, kinds: JsonTypes) -> JsonValue {
+    if accepts_only_text(kinds) {
+        return JsonValue::String(digits);
     }
-    if kinds.has(Kinds::INTEGER) && !kinds.has(Kinds::NUMBER) {
-        return Json::Number(whole(&digits).unwrap_or(digits));
+    if kinds.has(JsonTypes::INTEGER) && !kinds.has(JsonTypes::NUMBER) {
+        return JsonValue::Number(strip_zero_fraction(&digits).unwrap_or(digits));
     }
-    Json::Number(digits)
+    JsonValue::Number(digits)
 }
 
 /// `3.0` as `3`.
-fn whole(digits: &str) -> Option<String> {
+fn strip_zero_fraction(digits: &str) -> Option<String> {
     let (whole, fraction) = digits.split_once('.')?;
     fraction
         .bytes()
@@ -184,63 +192,65 @@ fn whole(digits: &str) -> Option<String> {
         .then(|| whole.to_owned())
 }
 
-fn fitted_text(text: String, schema: &Schema, depth: usize) -> Json {
-    let kinds = schema.kinds;
+fn coerce_text(text: String, schema: &ParameterSchema, depth: usize) -> JsonValue {
+    let kinds = schema.types;
     let trimmed = text.trim();
-    if kinds.has(Kinds::NULL) && matches!(trimmed, "null" | "None") {
-        return Json::Null;
+    if kinds.has(JsonTypes::NULL) && matches!(trimmed, "null" | "None") {
+        return JsonValue::Null;
     }
-    if kinds.has(Kinds::STRING) {
-        return Json::String(text);
+    if kinds.has(JsonTypes::STRING) {
+        return JsonValue::String(text);
     }
     if let Some(value) = number_of(trimmed, kinds).or_else(|| bool_of(trimmed, kinds)) {
         return value;
     }
-    let nests = kinds.has(Kinds::ARRAY) || kinds.has(Kinds::OBJECT);
+    let nests = kinds.has(JsonTypes::ARRAY) || kinds.has(JsonTypes::OBJECT);
     if nests
         && !trimmed.starts_with(char::is_alphabetic)
-        && let Ok((value, _)) = repair::parse(trimmed)
+        && let Ok((value, _)) = repair::parse_lenient(trimmed)
     {
         let fits = match value {
-            Json::Array(_) => kinds.has(Kinds::ARRAY),
-            Json::Object(_) => kinds.has(Kinds::OBJECT),
+            JsonValue::Array(_) => kinds.has(JsonTypes::ARRAY),
+            JsonValue::Object(_) => kinds.has(JsonTypes::OBJECT),
             _ => false,
         };
         if fits {
-            return fitted_value(value, schema, depth + 1);
+            return coerce_value(value, schema, depth + 1);
         }
     }
-    Json::String(text)
+    JsonValue::String(text)
 }
 
-fn number_of(text: &str, kinds: Kinds) -> Option<Json> {
-    if !kinds.has(Kinds::INTEGER) && !kinds.has(Kinds::NUMBER) {
+fn number_of(text: &str, kinds: JsonTypes) -> Option<JsonValue> {
+    if !kinds.has(JsonTypes::INTEGER) && !kinds.has(JsonTypes::NUMBER) {
         return None;
     }
-    let digits = match is_number(text) {
-        true => text.to_owned(),
-        false => mended_number(text)?,
+    let digits = if is_number(text) {
+        text.to_owned()
+    } else {
+        repair_number(text)?
     };
-    if kinds.has(Kinds::NUMBER) {
-        return Some(Json::Number(digits));
+    if kinds.has(JsonTypes::NUMBER) {
+        return Some(JsonValue::Number(digits));
     }
-    if let Some(whole) = whole(&digits) {
-        return Some(Json::Number(whole));
+    if let Some(whole) = strip_zero_fraction(&digits) {
+        return Some(JsonValue::Number(whole));
     }
-    (!digits.contains(['.', 'e', 'E'])).then_some(Json::Number(digits))
+    (!digits.contains(['.', 'e', 'E'])).then_some(JsonValue::Number(digits))
 }
 
-fn bool_of(text: &str, kinds: Kinds) -> Option<Json> {
+fn bool_of(text: &str, kinds: JsonTypes) -> Option<JsonValue> {
     match text {
-        _ if !kinds.has(Kinds::BOOLEAN) => None,
-        "true" | "True" => Some(Json::Bool(true)),
-        "false" | "False" => Some(Json::Bool(false)),
+        _ if !kinds.has(JsonTypes::BOOLEAN) => None,
+        "true" | "True" => Some(JsonValue::Bool(true)),
+        "false" | "False" => Some(JsonValue::Bool(false)),
         _ => None,
     }
 }
 
 /// Whether an object is written like the declaration of a tool's parameters.
-pub(super) fn is_schema(members: &Object, tool: &Tool) -> bool {
-    let looks = get(members, "type").is_some() && get(members, "properties").is_some();
+pub(super) fn looks_like_schema(members: &JsonObject, tool: &ToolSignature) -> bool {
+    let looks =
+        get_member(members, "type").is_some() && get_member(members, "properties").is_some();
     looks && tool.schema.property("properties").is_none()
 }

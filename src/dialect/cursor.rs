@@ -8,36 +8,36 @@ use std::cell::Cell;
 /// holds for every continuation of the text, which is what makes the reader
 /// indifferent to how its input was cut.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(super) struct TextCursor<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
     touched: &'a Cell<bool>,
     /// The text will not grow.
-    sealed: bool,
+    is_final: bool,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TextCursor<'a> {
     pub(super) fn new(text: &'a str, touched: &'a Cell<bool>) -> Self {
         Self {
             text,
-            at: 0,
+            position: 0,
             touched,
-            sealed: false,
+            is_final: false,
         }
     }
 
-    fn touch(&self) {
-        if !self.sealed {
+    fn note_end_reached(&self) {
+        if !self.is_final {
             self.touched.set(true);
         }
     }
 
-    pub(super) fn at(&self) -> usize {
-        self.at
+    pub(super) fn position(&self) -> usize {
+        self.position
     }
 
     pub(super) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        &self.text[self.position..]
     }
 
     /// What lies between two places.
@@ -45,20 +45,20 @@ impl<'a> Cursor<'a> {
         &self.text[from..to]
     }
 
-    pub(super) fn jump(&mut self, to: usize) {
-        self.at = to;
+    pub(super) fn seek(&mut self, to: usize) {
+        self.position = to;
     }
 
-    pub(super) fn moved(mut self, by: usize) -> Self {
-        self.at += by;
+    pub(super) fn advanced_by(mut self, by: usize) -> Self {
+        self.position += by;
         self
     }
 
     /// The same text, ending at `to` for good.
-    pub(super) fn cut(self, to: usize) -> Self {
+    pub(super) fn truncated_at(self, to: usize) -> Self {
         Self {
             text: &self.text[..to],
-            sealed: true,
+            is_final: true,
             ..self
         }
     }
@@ -66,31 +66,31 @@ impl<'a> Cursor<'a> {
     pub(super) fn peek(&self) -> Option<char> {
         let next = self.rest().chars().next();
         if next.is_none() {
-            self.touch();
+            self.note_end_reached();
         }
         next
     }
 
     pub(super) fn bump(&mut self) -> Option<char> {
         let next = self.peek()?;
-        self.at += next.len_utf8();
+        self.position += next.len_utf8();
         Some(next)
     }
 
     /// Steps over `wanted` if it is next.
     pub(super) fn eat(&mut self, wanted: &str) -> bool {
-        let found = self.starts(wanted);
+        let found = self.starts_with(wanted);
         if found {
-            self.at += wanted.len();
+            self.position += wanted.len();
         }
         found
     }
 
     /// Whether `wanted` is next.
-    pub(super) fn starts(&self, wanted: &str) -> bool {
+    pub(super) fn starts_with(&self, wanted: &str) -> bool {
         let rest = self.rest().as_bytes();
         if rest.len() < wanted.len() && wanted.as_bytes().starts_with(rest) {
-            self.touch();
+            self.note_end_reached();
         }
         rest.starts_with(wanted.as_bytes())
     }
@@ -101,23 +101,23 @@ impl<'a> Cursor<'a> {
         let near = &rest[..limit.min(rest.len())];
         let found = memchr::memmem::find(near, needle.as_bytes());
         if found.is_none() && near.len() == rest.len() {
-            self.touch();
+            self.note_end_reached();
         }
-        found.map(|by| self.at + by)
+        found.map(|by| self.position + by)
     }
 
     /// Where `needle` comes next.
     pub(super) fn find(&self, needle: &str) -> Option<usize> {
         let found = memchr::memmem::find(self.rest().as_bytes(), needle.as_bytes());
         if found.is_none() {
-            self.touch();
+            self.note_end_reached();
         }
-        found.map(|by| self.at + by)
+        found.map(|by| self.position + by)
     }
 
     /// Where the text ends, for whoever takes all of it.
-    pub(super) fn end(&self) -> usize {
-        self.touch();
+    pub(super) fn end_of_input(&self) -> usize {
+        self.note_end_reached();
         self.text.len()
     }
 
@@ -125,10 +125,10 @@ impl<'a> Cursor<'a> {
     pub(super) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|c| !wanted(c)).unwrap_or_else(|| {
-            self.touch();
+            self.note_end_reached();
             rest.len()
         });
-        self.at += length;
+        self.position += length;
         &rest[..length]
     }
 

@@ -1,113 +1,137 @@
 //! From a frame in the text to what it stands for.
 
 use super::{
-    cursor::Cursor,
-    gemma, header,
-    json::{Json, Object},
-    marker, python,
-    repair::{self, Flaw, Parser, Repair},
-    scene::{Scene, Verdict},
-    shape::{Found, Outcome},
-    table::{Body, Frame},
-    tag, tags,
-    tools::{Tool, Tools},
+    cursor::TextCursor,
+    frame_context::{FrameContext, FrameResult},
+    gemma_calls,
+    grammar::{FrameBody, FrameSyntax},
+    header,
+    json::{JsonObject, JsonValue},
+    json_calls::{CandidateOutcome, MatchedCall},
+    marker, python_calls,
+    repair::{self, JsonRepair, LenientJsonParser, PayloadError},
+    tag, tag_calls,
+    tool_set::{ToolSet, ToolSignature},
 };
 
 /// Reads the frame that `scene` begins with.
-pub(super) fn read(frame: &Frame, opener: usize, scene: Scene<'_>) -> Verdict {
-    body(frame, scene.start, opener, scene)
+pub(super) fn parse_frame(
+    frame: &FrameSyntax,
+    opener: usize,
+    scene: FrameContext<'_>,
+) -> FrameResult {
+    parse_body(frame, scene.start, opener, scene)
 }
 
 /// Reads a frame that stands inside what `scene` begins with.
-pub(super) fn inside(frame: &Frame, start: Cursor<'_>, opener: usize, scene: Scene<'_>) -> Verdict {
-    let scene = Scene {
+pub(super) fn parse_nested_frame(
+    frame: &FrameSyntax,
+    start: TextCursor<'_>,
+    opener: usize,
+    scene: FrameContext<'_>,
+) -> FrameResult {
+    let scene = FrameContext {
         dialect: frame.dialect,
         closers: frame.closers,
         ..scene
     };
-    body(frame, start, opener, scene)
+    parse_body(frame, start, opener, scene)
 }
 
-fn body(frame: &Frame, start: Cursor<'_>, opener: usize, scene: Scene<'_>) -> Verdict {
+fn parse_body(
+    frame: &FrameSyntax,
+    start: TextCursor<'_>,
+    opener: usize,
+    scene: FrameContext<'_>,
+) -> FrameResult {
     let mut body = start;
-    if !frame.inclusive {
-        body = body.moved(opener);
+    if !frame.body_includes_opener {
+        body = body.advanced_by(opener);
     }
-    let Some(shape) = choose(frame, body) else {
-        return Verdict::No;
+    let Some(shape) = detect_body(frame, body) else {
+        return FrameResult::NotAFrame;
     };
     match shape {
-        Body::Json => json(body, scene),
-        Body::Python => calls(body, scene),
-        Body::Tags => {
+        FrameBody::Json => parse_json_body(body, scene),
+        FrameBody::Python => parse_python_body(body, scene),
+        FrameBody::Tags => {
             let dialect = match scene.dialect {
                 "hermes" => "qwen3_xml",
                 other => other,
             };
-            tagged(body, Scene { dialect, ..scene })
+            parse_tag_body(body, FrameContext { dialect, ..scene })
         }
-        Body::Pairs => pairs(body, scene),
-        Body::Header => headed(body, scene),
-        Body::Gemma => gemma(body, scene),
-        Body::Action => super::lines::action(body, scene),
-        Body::Agent => super::lines::agent(body, scene),
+        FrameBody::KeyValueTags => parse_key_value_body(body, scene),
+        FrameBody::Header => parse_header_body(body, scene),
+        FrameBody::Gemma => parse_gemma_body(body, scene),
+        FrameBody::ReactAction => super::line_calls::parse_react_action(body, scene),
+        FrameBody::QwenAgent => super::line_calls::parse_qwen_agent(body, scene),
     }
 }
 
 /// Which of the frame's bodies begins here.
-fn choose(frame: &Frame, body: Cursor<'_>) -> Option<Body> {
-    let allowed = |wanted: Body| frame.bodies.contains(&wanted).then_some(wanted);
-    if let [only @ (Body::Action | Body::Agent | Body::Gemma)] = frame.bodies {
+fn detect_body(frame: &FrameSyntax, body: TextCursor<'_>) -> Option<FrameBody> {
+    let allowed = |wanted: FrameBody| frame.bodies.contains(&wanted).then_some(wanted);
+    if let [only @ (FrameBody::ReactAction | FrameBody::QwenAgent | FrameBody::Gemma)] =
+        frame.bodies
+    {
         return Some(*only);
     }
     let mut ahead = body;
     ahead.skip_space();
     match ahead.peek()? {
-        '[' if frame.bodies.contains(&Body::Python) => {
-            let mut inside = ahead.moved(1);
+        '[' if frame.bodies.contains(&FrameBody::Python) => {
+            let mut inside = ahead.advanced_by(1);
             inside.skip_space();
             match inside.peek()? {
-                '{' | ']' | '[' => allowed(Body::Json),
-                _ => python::name_ahead(inside).and(allowed(Body::Python)),
+                '{' | ']' | '[' => allowed(FrameBody::Json),
+                _ => python_calls::peek_call_name(inside).and(allowed(FrameBody::Python)),
             }
         }
-        '{' | '"' | '`' | '\'' | '\\' => allowed(Body::Json).or(allowed(Body::Header)),
-        '[' if allowed(Body::Json).is_some() => Some(Body::Json),
-        '<' | ']' if tag::tag(ahead).is_some() && allowed(Body::Tags).is_some() => Some(Body::Tags),
-        _ if python::name_ahead(ahead).is_some() && allowed(Body::Python).is_some() => {
-            Some(Body::Python)
+        '{' | '"' | '`' | '\'' | '\\' => allowed(FrameBody::Json).or(allowed(FrameBody::Header)),
+        '[' if allowed(FrameBody::Json).is_some() => Some(FrameBody::Json),
+        '<' | ']' if tag::parse_tag(ahead).is_some() && allowed(FrameBody::Tags).is_some() => {
+            Some(FrameBody::Tags)
         }
-        _ => allowed(Body::Header).or(allowed(Body::Pairs)),
+        _ if python_calls::peek_call_name(ahead).is_some()
+            && allowed(FrameBody::Python).is_some() =>
+        {
+            Some(FrameBody::Python)
+        }
+        _ => allowed(FrameBody::Header).or(allowed(FrameBody::KeyValueTags)),
     }
 }
 
 /// JSON values up to the closer, or to where something else follows.
-pub(super) fn json(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
-    let mut parser = Parser::new(body, scene.closers);
-    parser.skip();
-    parser.fence();
+pub(super) fn parse_json_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let mut parser = LenientJsonParser::new(body, scene.closers);
+    parser.skip_trivia();
+    parser.skip_fence();
     match parser.cursor.peek() {
         Some('{' | '[' | '"' | '\'') | None => (),
-        Some(_) => return Verdict::No,
+        Some(_) => return FrameResult::NotAFrame,
     }
-    if repair::unwrapped(parser.cursor.rest()).is_some() {
-        return escaped(parser.cursor, scene);
+    if repair::unescape_payload(parser.cursor.rest()).is_some() {
+        return parse_escaped_body(parser.cursor, scene);
     }
-    match values(&mut parser) {
+    match parse_json_values(&mut parser) {
         Ok(values) => {
             let repairs = std::mem::take(&mut parser.repairs);
-            scene.judge(&values, &repairs, close(parser.cursor, scene.closers))
+            scene.result_from_values(&values, &repairs, frame_end(parser.cursor, scene.closers))
         }
-        Err(flaw) => lost_quote(body, scene).unwrap_or_else(|| scene.fail(parser.cursor, flaw)),
+        Err(flaw) => retry_with_closing_quote(body, scene)
+            .unwrap_or_else(|| scene.unreadable_frame(parser.cursor, flaw)),
     }
 }
 
 /// Values that follow each other; stops where none can follow.
-pub(super) fn values(parser: &mut Parser<'_>) -> Result<Vec<Json>, Flaw> {
+pub(super) fn parse_json_values(
+    parser: &mut LenientJsonParser<'_>,
+) -> Result<Vec<JsonValue>, PayloadError> {
     let mut found = Vec::new();
     loop {
-        found.push(parser.value()?);
-        parser.spare_closers();
+        found.push(parser.parse_value()?);
+        parser.skip_spare_closers();
         let mut ahead = parser.cursor;
         ahead.skip_space();
         while matches!(ahead.peek(), Some(',' | ';')) {
@@ -116,16 +140,16 @@ pub(super) fn values(parser: &mut Parser<'_>) -> Result<Vec<Json>, Flaw> {
         }
         if ahead.eat("```") {
             parser.cursor = ahead;
-            parser.note(Repair::Around);
+            parser.record_repair(JsonRepair::SurroundingText);
             return Ok(found);
         }
-        let stops = Parser::new(ahead, &[]).at_stop();
+        let stops = LenientJsonParser::new(ahead, &[]).is_at_stop_marker();
         match ahead.peek() {
             Some('{') if !stops => parser.cursor = ahead,
             Some(_)
                 if !parser
                     .cursor
-                    .slice(parser.cursor.at(), ahead.at())
+                    .slice(parser.cursor.position(), ahead.position())
                     .contains(',') =>
             {
                 return Ok(found);
@@ -139,7 +163,7 @@ pub(super) fn values(parser: &mut Parser<'_>) -> Result<Vec<Json>, Flaw> {
 }
 
 /// Where the frame ends: behind its closer, if that is next.
-pub(super) fn close(cursor: Cursor<'_>, closers: &[&str]) -> usize {
+pub(super) fn frame_end(cursor: TextCursor<'_>, closers: &[&str]) -> usize {
     let mut ahead = cursor;
     loop {
         ahead.skip_space();
@@ -148,155 +172,159 @@ pub(super) fn close(cursor: Cursor<'_>, closers: &[&str]) -> usize {
         }
         ahead.bump();
     }
-    let length = closers.iter().find_map(|it| marker::length(it, ahead));
-    length.map_or(cursor.at(), |length| ahead.at() + length)
+    let length = closers
+        .iter()
+        .find_map(|it| marker::match_length(it, ahead));
+    length.map_or(cursor.position(), |length| ahead.position() + length)
 }
 
 /// A payload that was escaped as a whole, up to the closer or the end.
-fn escaped(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
-    let closer = scene.closer_from(body);
-    let (text, end) = closer.unwrap_or_else(|| (body.end(), body.end()));
-    let text = body.slice(body.at(), text);
-    match repair::parse(text) {
-        Ok((value, repairs)) => scene.judge(&[value], &repairs, end),
-        Err(flaw) => scene.fail(body, flaw),
+fn parse_escaped_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let closer = scene.find_closer(body);
+    let (text, end) = closer.unwrap_or_else(|| (body.end_of_input(), body.end_of_input()));
+    let text = body.slice(body.position(), text);
+    match repair::parse_lenient(text) {
+        Ok((value, repairs)) => scene.result_from_values(&[value], &repairs, end),
+        Err(flaw) => scene.unreadable_frame(body, flaw),
     }
 }
 
 /// JSON that ends inside a string although its frame is closed: the quote was
 /// forgotten.
-fn lost_quote(body: Cursor<'_>, scene: Scene<'_>) -> Option<Verdict> {
-    let (at, end) = scene.closer_from(body)?;
-    let text = body.slice(body.at(), at).trim();
+fn retry_with_closing_quote(body: TextCursor<'_>, scene: FrameContext<'_>) -> Option<FrameResult> {
+    let (at, end) = scene.find_closer(body)?;
+    let text = body.slice(body.position(), at).trim();
     let kept = text.trim_end_matches(['}', ']', ' ', '\n', '\t']);
     let mended = format!("{kept}\"{}", &text[kept.len()..]);
-    let (value, mut repairs) = repair::parse(&mended).ok()?;
-    repairs.push(Repair::Quote);
+    let (value, mut repairs) = repair::parse_lenient(&mended).ok()?;
+    repairs.push(JsonRepair::Quote);
     repairs.dedup();
-    Some(scene.judge(&[value], &repairs, end))
+    Some(scene.result_from_values(&[value], &repairs, end))
 }
 
 /// Python calls up to the closer, or to where something else follows.
-pub(super) fn calls(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
-    let mut parser = Parser::new(body, scene.closers);
-    let written = match python::calls(&mut parser) {
+pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let mut parser = LenientJsonParser::new(body, scene.closers);
+    let written = match python_calls::parse_calls(&mut parser) {
         Ok(written) if !written.is_empty() => written,
-        Ok(_) => return Verdict::No,
-        Err(flaw) => return scene.fail(parser.cursor, flaw),
+        Ok(_) => return FrameResult::NotAFrame,
+        Err(flaw) => return scene.unreadable_frame(parser.cursor, flaw),
     };
-    let end = close(parser.cursor, scene.closers);
+    let end = frame_end(parser.cursor, scene.closers);
     let repairs = parser.repairs;
-    let read = |call: python::Written| {
+    let read = |call: python_calls::PythonCall| {
         let text = body.slice(call.start, call.end).to_owned();
         let name = call.name.clone();
         let outcome = match scene.tools.find(&name) {
-            None => Outcome::Unknown(name),
-            Some(tool) => match call.arguments(tool) {
-                Some(arguments) => Outcome::Call(Found::new(tool, arguments)),
-                None => Outcome::Not("it has more values than the tool has parameters"),
+            None => CandidateOutcome::UnknownTool(name),
+            Some(tool) => match call.into_arguments(tool) {
+                Some(arguments) => CandidateOutcome::Call(MatchedCall::new(tool, arguments)),
+                None => {
+                    CandidateOutcome::NotACall("it has more values than the tool has parameters")
+                }
             },
         };
         (outcome, text)
     };
     // What python writes differently from JSON is no defect here.
     let python = [
-        Repair::Quote,
-        Repair::Literal,
-        Repair::Tuple,
-        Repair::Escape,
+        JsonRepair::Quote,
+        JsonRepair::Literal,
+        JsonRepair::Tuple,
+        JsonRepair::EscapeSequence,
     ];
-    let repairs: Vec<Repair> = repairs
+    let repairs: Vec<JsonRepair> = repairs
         .into_iter()
         .filter(|it| !python.contains(it))
         .collect();
-    scene.events(written.into_iter().map(read).collect(), &repairs, end)
+    scene.result_from_outcomes(written.into_iter().map(read).collect(), &repairs, end)
 }
 
 /// Tags up to the closer, or to where something else follows.
-pub(super) fn tagged(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
-    let mut reader = tags::Reader {
+pub(super) fn parse_tag_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let mut reader = tag_calls::TagCallParser {
         cursor: body,
         tools: scene.tools,
-        opener: scene.opener,
+        is_frame_opener: scene.is_frame_opener,
     };
-    let written = match reader.calls() {
+    let written = match reader.parse_calls() {
         Ok(written) => written,
-        Err(flaw) if reader.cursor.at() - body.at() > 1024 => {
-            return scene.fail(reader.cursor, flaw);
+        Err(flaw) if reader.cursor.position() - body.position() > 1024 => {
+            return scene.unreadable_frame(reader.cursor, flaw);
         }
-        Err(Flaw::Wrong) => return Verdict::No,
-        Err(flaw) => return scene.fail(reader.cursor, flaw),
+        Err(PayloadError::Malformed) => return FrameResult::NotAFrame,
+        Err(flaw) => return scene.unreadable_frame(reader.cursor, flaw),
     };
     let mut repairs = Vec::new();
-    let read = |call: tags::Written| {
+    let read = |call: tag_calls::TagCall| {
         let text = body.slice(call.start, call.end).to_owned();
         repairs.extend(call.repairs);
         let outcome = match scene.tools.find(&call.name) {
-            None => Outcome::Unknown(call.name),
-            Some(tool) => Outcome::Call(Found::new(tool, call.arguments)),
+            None => CandidateOutcome::UnknownTool(call.name),
+            Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, call.arguments)),
         };
         (outcome, text)
     };
     let found = written.into_iter().map(read).collect();
-    scene.events(found, &repairs, close(reader.cursor, scene.closers))
+    scene.result_from_outcomes(found, &repairs, frame_end(reader.cursor, scene.closers))
 }
 
 /// The name first: then keys and values as tags, or JSON.
-fn pairs(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
+fn parse_key_value_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     cursor.skip_space();
     let name = cursor.take_while(|c| c.is_alphanumeric() || "_-./:".contains(c));
     cursor.skip_space();
     if name.is_empty() || name.len() > 256 || !matches!(cursor.peek(), Some('<' | '{') | None) {
-        return Verdict::No;
+        return FrameResult::NotAFrame;
     }
     if cursor.peek() == Some('{') {
-        return arguments(cursor, name, None, scene);
+        return parse_named_arguments(cursor, name, None, scene);
     }
-    if cursor.peek().is_some() && tag::tag(cursor).is_none() {
-        return Verdict::No;
+    if cursor.peek().is_some() && tag::parse_tag(cursor).is_none() {
+        return FrameResult::NotAFrame;
     }
     let (tool, first) = match scene.tools.find(name) {
         Some(tool) => (Some(tool), None),
-        None => glued(name, cursor, scene.tools),
+        None => split_glued_name(name, cursor, scene.tools),
     };
-    let mut reader = tags::Reader {
+    let mut reader = tag_calls::TagCallParser {
         cursor,
         tools: scene.tools,
-        opener: scene.opener,
+        is_frame_opener: scene.is_frame_opener,
     };
-    let mut found = Object::new();
+    let mut found = JsonObject::new();
     let read = match first {
-        Some(key) => reader.pair(key, tool, &mut found),
+        Some(key) => reader.parse_key_value(key, tool, &mut found),
         None => Ok(()),
     };
-    if let Err(flaw) = read.and_then(|()| reader.pairs(tool, &mut found)) {
-        return scene.fail(reader.cursor, flaw);
+    if let Err(flaw) = read.and_then(|()| reader.parse_key_values(tool, &mut found)) {
+        return scene.unreadable_frame(reader.cursor, flaw);
     }
-    let end = close(reader.cursor, scene.closers);
-    if end == reader.cursor.at() && found.is_empty() && reader.cursor.peek().is_some() {
-        return Verdict::No;
+    let end = frame_end(reader.cursor, scene.closers);
+    if end == reader.cursor.position() && found.is_empty() && reader.cursor.peek().is_some() {
+        return FrameResult::NotAFrame;
     }
     let outcome = match tool {
-        Some(tool) => Outcome::Call(Found::new(tool, found)),
-        None => Outcome::Unknown(name.to_owned()),
+        Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, found)),
+        None => CandidateOutcome::UnknownTool(name.to_owned()),
     };
     let dialect = match scene.dialect {
         "hermes" => "glm",
         other => other,
     };
-    let scene = Scene { dialect, ..scene };
-    scene.events(vec![(outcome, scene.raw(end))], &[], end)
+    let scene = FrameContext { dialect, ..scene };
+    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
 }
 
 /// A name with the first key run into it, whose opening tag was lost.
-fn glued<'a>(
+fn split_glued_name<'a>(
     word: &str,
-    cursor: Cursor<'_>,
-    tools: &'a Tools,
-) -> (Option<&'a Tool>, Option<String>) {
-    let closes_key = tag::tag(cursor).is_some_and(|it| it.shuts(tag::Class::Key));
-    let parts = closes_key.then(|| tools.split(word)).flatten();
+    cursor: TextCursor<'_>,
+    tools: &'a ToolSet,
+) -> (Option<&'a ToolSignature>, Option<String>) {
+    let closes_key = tag::parse_tag(cursor).is_some_and(|it| it.closes_class(tag::TagClass::Key));
+    let parts = closes_key.then(|| tools.split_glued_key(word)).flatten();
     match parts {
         Some((tool, key)) => (Some(tool), Some(key.to_owned())),
         None => (None, None),
@@ -304,84 +332,90 @@ fn glued<'a>(
 }
 
 /// A name between separators, then its arguments.
-fn headed(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
+fn parse_header_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
-    let Some(header) = header::header(&mut cursor) else {
-        return Verdict::No;
+    let Some(header) = header::parse_call_header(&mut cursor) else {
+        return FrameResult::NotAFrame;
     };
-    let dialect = match (scene.dialect, header.kimi) {
+    let dialect = match (scene.dialect, header.is_kimi) {
         ("deepseek_v3", true) => "kimi_k2",
         (other, _) => other,
     };
-    let scene = Scene { dialect, ..scene };
+    let scene = FrameContext { dialect, ..scene };
     if dialect == "functionary" && scene.tools.find(header.name).is_none() {
-        return Verdict::No;
+        return FrameResult::NotAFrame;
     }
-    let id = header.id.or(Some(header.name).filter(|_| header.kimi));
-    if cursor.peek() == Some('<') && tag::tag(cursor).is_some_and(|it| it.opens(tag::Class::Call)) {
-        return tagged(
+    let id = header.id.or(Some(header.name).filter(|_| header.is_kimi));
+    if cursor.peek() == Some('<')
+        && tag::parse_tag(cursor).is_some_and(|it| it.opens_class(tag::TagClass::Call))
+    {
+        return parse_tag_body(
             cursor,
-            Scene {
+            FrameContext {
                 dialect: "step3",
                 ..scene
             },
         );
     }
     match cursor.peek() {
-        Some('{' | '`') | None => arguments(cursor, header.name, id, scene),
-        _ if close(cursor, scene.closers) > cursor.at() => {
-            arguments(cursor, header.name, id, scene)
+        Some('{' | '`') | None => parse_named_arguments(cursor, header.name, id, scene),
+        _ if frame_end(cursor, scene.closers) > cursor.position() => {
+            parse_named_arguments(cursor, header.name, id, scene)
         }
-        _ => Verdict::No,
+        _ => FrameResult::NotAFrame,
     }
 }
 
 /// The arguments of the tool called `name`, as JSON or left out.
-pub(super) fn arguments(
-    cursor: Cursor<'_>,
+pub(super) fn parse_named_arguments(
+    cursor: TextCursor<'_>,
     name: &str,
     id: Option<&str>,
-    scene: Scene<'_>,
-) -> Verdict {
-    let mut parser = Parser::new(cursor, scene.closers);
-    parser.skip();
-    parser.fence();
+    scene: FrameContext<'_>,
+) -> FrameResult {
+    let mut parser = LenientJsonParser::new(cursor, scene.closers);
+    parser.skip_trivia();
+    parser.skip_fence();
     let value = match parser.cursor.peek() {
-        Some('{' | '[' | '"') => match parser.value() {
+        Some('{' | '[' | '"') => match parser.parse_value() {
             Ok(value) => value,
-            Err(flaw) => return scene.fail(parser.cursor, flaw),
+            Err(flaw) => return scene.unreadable_frame(parser.cursor, flaw),
         },
-        Some(_) if close(parser.cursor, scene.closers) > parser.cursor.at() => Json::Null,
-        Some(_) => return scene.fail(parser.cursor, Flaw::Wrong),
-        None => return scene.fail(parser.cursor, Flaw::Cut),
+        Some(_) if frame_end(parser.cursor, scene.closers) > parser.cursor.position() => {
+            JsonValue::Null
+        }
+        Some(_) => return scene.unreadable_frame(parser.cursor, PayloadError::Malformed),
+        None => return scene.unreadable_frame(parser.cursor, PayloadError::UnexpectedEnd),
     };
-    parser.spare_closers();
-    parser.skip();
+    parser.skip_spare_closers();
+    parser.skip_trivia();
     parser.cursor.eat("```");
-    let end = close(parser.cursor, scene.closers);
-    let mut repairs: Vec<Repair> = parser.repairs;
-    repairs.retain(|it| *it != Repair::Around);
-    let mut outcome = scene.addressed(name, &value, &mut repairs);
-    if let Outcome::Call(call) = &mut outcome {
+    let end = frame_end(parser.cursor, scene.closers);
+    let mut repairs: Vec<JsonRepair> = parser.repairs;
+    repairs.retain(|it| *it != JsonRepair::SurroundingText);
+    let mut outcome = scene.resolve_call(name, &value, &mut repairs);
+    if let CandidateOutcome::Call(call) = &mut outcome {
         call.id = id.map(str::to_owned);
     }
-    scene.events(vec![(outcome, scene.raw(end))], &repairs, end)
+    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &repairs, end)
 }
 
-fn gemma(body: Cursor<'_>, scene: Scene<'_>) -> Verdict {
-    let mut reader = gemma::Reader {
+fn parse_gemma_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let mut reader = gemma_calls::GemmaCallParser {
         cursor: body,
         closers: scene.closers,
     };
-    let (name, arguments) = match reader.call(scene.tools) {
+    let (name, arguments) = match reader.parse_call(scene.tools) {
         Ok(read) => read,
-        Err(Flaw::Wrong) if reader.cursor.at() - body.at() < 256 => return Verdict::No,
-        Err(flaw) => return scene.fail(reader.cursor, flaw),
+        Err(PayloadError::Malformed) if reader.cursor.position() - body.position() < 256 => {
+            return FrameResult::NotAFrame;
+        }
+        Err(flaw) => return scene.unreadable_frame(reader.cursor, flaw),
     };
-    let end = close(reader.cursor, scene.closers);
+    let end = frame_end(reader.cursor, scene.closers);
     let outcome = match scene.tools.find(&name) {
-        Some(tool) => Outcome::Call(Found::new(tool, arguments)),
-        None => Outcome::Unknown(name),
+        Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, arguments)),
+        None => CandidateOutcome::UnknownTool(name),
     };
-    scene.events(vec![(outcome, scene.raw(end))], &[], end)
+    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
 }

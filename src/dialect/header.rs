@@ -1,10 +1,10 @@
 //! The tool's name between separators, then its arguments.
 
-use super::{cursor::Cursor, marker};
+use super::{cursor::TextCursor, marker};
 
 /// Longest part of a header.
-const MAX_PART: usize = 256;
-const SEPARATORS: [&str; 6] = [
+const MAX_HEADER_PART_BYTES: usize = 256;
+const HEADER_SEPARATORS: [&str; 6] = [
     "<|tool_call_argument_begin|>",
     "<|tool_sep|>",
     "[CALL_ID]",
@@ -13,22 +13,22 @@ const SEPARATORS: [&str; 6] = [
     "<|tool_call:args|>",
 ];
 
-const CHANNELS: [&str; 3] = ["analysis", "commentary", "final"];
+const HARMONY_CHANNELS: [&str; 3] = ["analysis", "commentary", "final"];
 /// Words beside channel and recipient.
-const ROLES: [&str; 4] = ["assistant", "json", "code", "text"];
+const IGNORED_HEADER_WORDS: [&str; 4] = ["assistant", "json", "code", "text"];
 
 /// What stood before the arguments.
 #[derive(Debug, Default)]
-pub(super) struct Header<'a> {
+pub(super) struct CallHeader<'a> {
     pub(super) name: &'a str,
     pub(super) id: Option<&'a str>,
     /// It was written the way of Kimi.
-    pub(super) kimi: bool,
+    pub(super) is_kimi: bool,
 }
 
 /// Reads up to the arguments. None when this is no header.
-pub(super) fn header<'a>(cursor: &mut Cursor<'a>) -> Option<Header<'a>> {
-    let mut found = Header::default();
+pub(super) fn parse_call_header<'a>(cursor: &mut TextCursor<'a>) -> Option<CallHeader<'a>> {
+    let mut found = CallHeader::default();
     let mut before = None;
     loop {
         let part = part(cursor)?;
@@ -42,64 +42,64 @@ pub(super) fn header<'a>(cursor: &mut Cursor<'a>) -> Option<Header<'a>> {
             Some("<|tool_sep|>") if found.name != "function" => (),
             _ => found.name = part,
         }
-        let separator = SEPARATORS
+        let separator = HEADER_SEPARATORS
             .iter()
-            .find_map(|it| Some((*it, marker::length(it, *cursor)?)));
+            .find_map(|it| Some((*it, marker::match_length(it, *cursor)?)));
         let Some((separator, length)) = separator else {
             return Some(found);
         };
-        found.kimi |= separator == SEPARATORS[0];
-        *cursor = cursor.moved(length);
+        found.is_kimi |= separator == HEADER_SEPARATORS[0];
+        *cursor = cursor.advanced_by(length);
         before = Some(separator);
     }
 }
 
 /// A part of a header: a word, perhaps with space around it.
-fn part<'a>(cursor: &mut Cursor<'a>) -> Option<&'a str> {
+fn part<'a>(cursor: &mut TextCursor<'a>) -> Option<&'a str> {
     cursor.skip_space();
     let word =
         cursor.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'));
     cursor.skip_space();
-    (word.len() <= MAX_PART).then_some(word)
+    (word.len() <= MAX_HEADER_PART_BYTES).then_some(word)
 }
 
 /// What a message that is addressed says about itself.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Address<'a> {
+pub(super) struct MessageHeader<'a> {
     pub(super) recipient: Option<&'a str>,
     pub(super) channel: Option<&'a str>,
     pub(super) length: usize,
 }
 
 /// Reads role, channel and recipient up to the body. None when there is none.
-pub(super) fn address<'a>(cursor: Cursor<'a>) -> Option<Address<'a>> {
-    let mut found = Address::default();
+pub(super) fn parse_message_header<'a>(cursor: TextCursor<'a>) -> Option<MessageHeader<'a>> {
+    let mut found = MessageHeader::default();
     let mut ahead = cursor;
     let mut channel = false;
     for _ in 0..16 {
         ahead.skip_space();
-        if let Some(length) = marker::length("<|message|>", ahead) {
-            found.length = ahead.at() + length - cursor.at();
+        if let Some(length) = marker::match_length("<|message|>", ahead) {
+            found.length = ahead.position() + length - cursor.position();
             return Some(found);
         }
-        if let Some(length) = marker::length("<|channel|>", ahead) {
-            ahead = ahead.moved(length);
+        if let Some(length) = marker::match_length("<|channel|>", ahead) {
+            ahead = ahead.advanced_by(length);
             channel = true;
             continue;
         }
         let other = ["<|start|>", "<|constrain|>"];
-        if let Some(length) = other.iter().find_map(|it| marker::length(it, ahead)) {
-            ahead = ahead.moved(length);
+        if let Some(length) = other.iter().find_map(|it| marker::match_length(it, ahead)) {
+            ahead = ahead.advanced_by(length);
             continue;
         }
         let word = ahead.take_while(|c| c.is_alphanumeric() || "_-./:=".contains(c));
-        if word.is_empty() || word.len() > MAX_PART {
+        if word.is_empty() || word.len() > MAX_HEADER_PART_BYTES {
             return None;
         }
         match word.strip_prefix("to=") {
             Some(recipient) => found.recipient = Some(recipient),
-            None if channel && CHANNELS.contains(&word) => found.channel = Some(word),
-            None if !channel && ROLES.contains(&word) => (),
+            None if channel && HARMONY_CHANNELS.contains(&word) => found.channel = Some(word),
+            None if !channel && IGNORED_HEADER_WORDS.contains(&word) => (),
             None => return None,
         }
         channel = false;

@@ -4,20 +4,20 @@ use std::{collections::HashSet, fmt::Write as _};
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
+pub(super) enum JsonValue {
     Null,
     Bool(bool),
     /// The digits as written; always a valid JSON number.
     Number(String),
     String(String),
     Array(Vec<Self>),
-    Object(Object),
+    Object(JsonObject),
 }
 
 /// The members of an object, in order, every key once.
-pub(super) type Object = Vec<(String, Json)>;
+pub(super) type JsonObject = Vec<(String, JsonValue)>;
 
-impl Json {
+impl JsonValue {
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -26,7 +26,7 @@ impl Json {
     }
 
     /// The value as strict JSON.
-    pub(super) fn write(&self) -> String {
+    pub(super) fn to_strict_json(&self) -> String {
         let mut out = String::new();
         self.write_to(&mut out);
         out
@@ -45,13 +45,13 @@ impl Json {
 }
 
 /// The member called `key`.
-pub(super) fn get<'a>(members: &'a Object, key: &str) -> Option<&'a Json> {
+pub(super) fn get_member<'a>(members: &'a JsonObject, key: &str) -> Option<&'a JsonValue> {
     let member = members.iter().find(|(name, _)| name == key);
     member.map(|(_, value)| value)
 }
 
 /// The members as a strict JSON object.
-pub(super) fn write_object(members: &Object, out: &mut String) {
+pub(super) fn write_object(members: &JsonObject, out: &mut String) {
     out.push('{');
     for (at, (key, value)) in members.iter().enumerate() {
         if at > 0 {
@@ -65,7 +65,7 @@ pub(super) fn write_object(members: &Object, out: &mut String) {
 }
 
 /// Keeps the last of members with the same key, at the place of the last.
-pub(super) fn unique(members: &mut Object) {
+pub(super) fn dedup_keys(members: &mut JsonObject) {
     let mut seen = HashSet::with_capacity(members.len());
     let keep: Vec<bool> = members
         .iter()
@@ -76,7 +76,7 @@ pub(super) fn unique(members: &mut Object) {
     members.retain(|_| keep.next().unwrap_or(true));
 }
 
-fn write_array(items: &[Json], out: &mut String) {
+fn write_array(items: &[JsonValue], out: &mut String) {
     out.push('[');
     for (at, item) in items.iter().enumerate() {
         if at > 0 {

@@ -1,16 +1,16 @@
 //! Comparing markers with text, however a model spells their bars.
 
-use super::cursor::Cursor;
+use super::cursor::TextCursor;
 
 /// Longest suffix and space a pattern leaves open.
-const MAX_OPEN: usize = 24;
+const MAX_SUFFIX_BYTES: usize = 24;
 
 /// How many bytes of the text `pattern` covers, if it is next.
 ///
 /// In a pattern, `|` stands for one or two bars of any width, `_` beside bars
 /// also for `▁` and a space, `+` for a suffix such as `:opensource`, and `~`
 /// for optional white space. Everything else stands for itself.
-pub(super) fn length(pattern: &str, cursor: Cursor<'_>) -> Option<usize> {
+pub(super) fn match_length(pattern: &str, cursor: TextCursor<'_>) -> Option<usize> {
     let folded = pattern.contains('|');
     let mut ahead = cursor;
     for wanted in pattern.chars() {
@@ -22,14 +22,14 @@ pub(super) fn length(pattern: &str, cursor: Cursor<'_>) -> Option<usize> {
             _ => drop(ahead.bump().filter(|c| *c == wanted)?),
         }
     }
-    Some(ahead.at() - cursor.at())
+    Some(ahead.position() - cursor.position())
 }
 
 fn is_bar(c: char) -> bool {
     matches!(c, '|' | '｜' | '‖')
 }
 
-fn bars(ahead: &mut Cursor<'_>) -> Option<()> {
+fn bars(ahead: &mut TextCursor<'_>) -> Option<()> {
     ahead.bump().filter(|c| is_bar(*c))?;
     if ahead.peek().is_some_and(is_bar) {
         ahead.bump();
@@ -37,11 +37,11 @@ fn bars(ahead: &mut Cursor<'_>) -> Option<()> {
     Some(())
 }
 
-fn suffix(ahead: &mut Cursor<'_>) -> Option<()> {
+fn suffix(ahead: &mut TextCursor<'_>) -> Option<()> {
     if ahead.peek()? == ':' {
         ahead.bump();
         let name = ahead.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        return (1..=MAX_OPEN).contains(&name.len()).then_some(());
+        return (1..=MAX_SUFFIX_BYTES).contains(&name.len()).then_some(());
     }
     Some(())
 }

@@ -3,13 +3,13 @@
 mod string;
 mod token;
 
-pub(super) use token::{is_number, mended_number};
+pub(super) use token::{is_number, repair_number};
 
 use std::{cell::Cell, fmt};
 
 use super::{
-    cursor::{Cursor, is_space},
-    json::{Json, Object, unique},
+    cursor::{TextCursor, is_space},
+    json::{JsonObject, JsonValue, dedup_keys},
     marker,
 };
 
@@ -18,15 +18,15 @@ pub(super) const MAX_DEPTH: usize = 128;
 
 /// One kind of defect that was mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
+pub enum JsonRepair {
     /// A comma was missing, doubled, leading or trailing.
     Comma,
     /// Quotes were missing, of another kind, or not escaped inside a string.
     Quote,
     /// A raw control character stood in a string.
-    Control,
+    ControlCharacter,
     /// A backslash sequence that JSON does not know.
-    Escape,
+    EscapeSequence,
     /// `True`, `None`, `undefined`, `NaN` and the like.
     Literal,
     /// A number in a form that JSON does not know.
@@ -38,29 +38,29 @@ pub enum Repair {
     /// `=` or `=>` in place of a colon, full-width punctuation, odd spaces.
     Separator,
     /// Strings joined by `+` or by standing side by side.
-    Joined,
+    JoinedStrings,
     /// A tuple in place of an array.
     Tuple,
     /// HTML entities.
     Entity,
     /// The whole payload was escaped once more than it should be.
-    Escaped,
+    EscapedPayload,
     /// A fence or prose around the payload.
-    Around,
+    SurroundingText,
 }
 
 /// Why a text is no JSON, even with good will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum PayloadError {
     /// It ends inside a string, number or key.
     #[error("the JSON ends too early")]
-    Cut,
+    UnexpectedEnd,
     /// It is something else.
     #[error("this is not JSON")]
-    Wrong,
+    Malformed,
     /// It nests too deep.
     #[error("the JSON nests deeper than {MAX_DEPTH} levels")]
-    Deep,
+    TooDeep,
 }
 
 /// Reads `text` as one JSON value, mending what is broken.
@@ -72,63 +72,63 @@ pub enum Flaw {
 ///
 /// When the text ends inside a string, number or key, nests too deep, or holds
 /// no JSON.
-pub fn repair(text: &str) -> Result<(String, Vec<Repair>), Flaw> {
-    let (value, repairs) = parse(text)?;
-    Ok((value.write(), repairs))
+pub fn repair_json(text: &str) -> Result<(String, Vec<JsonRepair>), PayloadError> {
+    let (value, repairs) = parse_lenient(text)?;
+    Ok((value.to_strict_json(), repairs))
 }
 
 /// Reads `text` as one value, with prose or a fence around it at most.
-pub(super) fn parse(text: &str) -> Result<(Json, Vec<Repair>), Flaw> {
+pub(super) fn parse_lenient(text: &str) -> Result<(JsonValue, Vec<JsonRepair>), PayloadError> {
     let touched = Cell::new(false);
-    if let Some((plain, repair)) = unwrapped(text) {
-        let mut parser = Parser::new(Cursor::new(&plain, &touched), &[]);
-        parser.note(repair);
-        let value = parser.whole()?;
+    if let Some((plain, repair)) = unescape_payload(text) {
+        let mut parser = LenientJsonParser::new(TextCursor::new(&plain, &touched), &[]);
+        parser.record_repair(repair);
+        let value = parser.parse_document()?;
         return Ok((value, parser.repairs));
     }
-    let mut parser = Parser::new(Cursor::new(text, &touched), &[]);
-    let first = parser.whole();
+    let mut parser = LenientJsonParser::new(TextCursor::new(text, &touched), &[]);
+    let first = parser.parse_document();
     let Err(flaw) = first else {
         return first.map(|value| (value, parser.repairs));
     };
     let Some(start) = text.find(['{', '[']).filter(|at| *at > 0) else {
         return Err(flaw);
     };
-    let mut parser = Parser::new(Cursor::new(&text[start..], &touched), &[]);
-    parser.note(Repair::Around);
-    let value = parser.value()?;
+    let mut parser = LenientJsonParser::new(TextCursor::new(&text[start..], &touched), &[]);
+    parser.record_repair(JsonRepair::SurroundingText);
+    let value = parser.parse_value()?;
     Ok((value, parser.repairs))
 }
 
 /// Whether `text` is strict JSON; then the value.
-pub(super) fn strict(text: &str) -> Option<Json> {
+pub(super) fn parse_strict(text: &str) -> Option<JsonValue> {
     let touched = Cell::new(false);
-    let mut parser = Parser::new(Cursor::new(text, &touched), &[]);
-    let value = parser.whole().ok()?;
+    let mut parser = LenientJsonParser::new(TextCursor::new(text, &touched), &[]);
+    let value = parser.parse_document().ok()?;
     parser.repairs.is_empty().then_some(value)
 }
 
 /// A payload that was escaped as a whole, with that undone.
-pub(super) fn unwrapped(text: &str) -> Option<(String, Repair)> {
+pub(super) fn unescape_payload(text: &str) -> Option<(String, JsonRepair)> {
     let inner = text.trim_start_matches(|c| is_space(c) || matches!(c, '{' | '['));
     if inner.len() == text.trim_start().len() {
         return None;
     }
     if inner.starts_with("\\\"") {
-        return Some((unescaped(text), Repair::Escaped));
+        return Some((unescape_backslashes(text), JsonRepair::EscapedPayload));
     }
     if !inner.starts_with("&quot;") && !inner.starts_with("&#34;") {
         return None;
     }
     let mut plain = text.to_owned();
-    for (entity, c) in ENTITIES {
+    for (entity, c) in HTML_ENTITIES {
         plain = plain.replace(entity, c);
     }
-    Some((plain, Repair::Entity))
+    Some((plain, JsonRepair::Entity))
 }
 
 /// `&amp;` comes last, so that nothing is undone twice.
-pub(super) const ENTITIES: [(&str, &str); 7] = [
+pub(super) const HTML_ENTITIES: [(&str, &str); 7] = [
     ("&quot;", "\""),
     ("&#34;", "\""),
     ("&#39;", "'"),
@@ -138,7 +138,7 @@ pub(super) const ENTITIES: [(&str, &str); 7] = [
     ("&amp;", "&"),
 ];
 
-fn unescaped(text: &str) -> String {
+fn unescape_backslashes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -157,30 +157,30 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-impl fmt::Display for Repair {
+impl fmt::Display for JsonRepair {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Comma => "comma",
             Self::Quote => "quote",
-            Self::Control => "control character",
-            Self::Escape => "escape",
+            Self::ControlCharacter => "control character",
+            Self::EscapeSequence => "escape",
             Self::Literal => "literal",
             Self::Number => "number",
             Self::Comment => "comment",
             Self::Closer => "closer",
             Self::Separator => "separator",
-            Self::Joined => "joined strings",
+            Self::JoinedStrings => "joined strings",
             Self::Tuple => "tuple",
             Self::Entity => "entity",
-            Self::Escaped => "escaped payload",
-            Self::Around => "fence or prose",
+            Self::EscapedPayload => "escaped payload",
+            Self::SurroundingText => "fence or prose",
         })
     }
 }
 
 /// A value that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Open {
+pub(super) enum OpenContainer {
     Object,
     Array,
     /// The parentheses of a python call.
@@ -188,60 +188,60 @@ pub(super) enum Open {
 }
 
 /// Reads values from a cursor and notes what it had to mend.
-pub(super) struct Parser<'a> {
-    pub(super) cursor: Cursor<'a>,
-    pub(super) repairs: Vec<Repair>,
+pub(super) struct LenientJsonParser<'a> {
+    pub(super) cursor: TextCursor<'a>,
+    pub(super) repairs: Vec<JsonRepair>,
     /// Markers that end the payload wherever a token could stand.
-    stops: &'a [&'static str],
+    stop_markers: &'a [&'static str],
     /// What is open, innermost last.
-    open: Vec<Open>,
+    open_containers: Vec<OpenContainer>,
     /// Nothing is mended: the first defect ends the attempt.
     strict: bool,
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn new(cursor: Cursor<'a>, stops: &'a [&'static str]) -> Self {
+impl<'a> LenientJsonParser<'a> {
+    pub(super) fn new(cursor: TextCursor<'a>, stop_markers: &'a [&'static str]) -> Self {
         Self {
             cursor,
             repairs: Vec::new(),
-            stops,
-            open: Vec::new(),
+            stop_markers,
+            open_containers: Vec::new(),
             strict: false,
         }
     }
 
-    pub(super) fn note(&mut self, repair: Repair) {
+    pub(super) fn record_repair(&mut self, repair: JsonRepair) {
         if !self.repairs.contains(&repair) {
             self.repairs.push(repair);
         }
     }
 
     /// One value with nothing but space, fences and spare closers around it.
-    fn whole(&mut self) -> Result<Json, Flaw> {
-        self.skip();
-        self.fence();
-        let value = self.value()?;
-        self.spare_closers();
-        self.skip();
-        self.fence();
+    fn parse_document(&mut self) -> Result<JsonValue, PayloadError> {
+        self.skip_trivia();
+        self.skip_fence();
+        let value = self.parse_value()?;
+        self.skip_spare_closers();
+        self.skip_trivia();
+        self.skip_fence();
         match self.cursor.peek() {
             None => Ok(value),
-            Some(_) => Err(Flaw::Wrong),
+            Some(_) => Err(PayloadError::Malformed),
         }
     }
 
     /// Steps over a fence line or a closing fence.
-    pub(super) fn fence(&mut self) {
+    pub(super) fn skip_fence(&mut self) {
         if self.cursor.eat("```") {
-            self.note(Repair::Around);
+            self.record_repair(JsonRepair::SurroundingText);
             self.cursor
                 .take_while(|c| c.is_ascii_alphanumeric() || c == '_');
-            self.skip();
+            self.skip_trivia();
         }
     }
 
     /// Steps over closers that nothing opened.
-    pub(super) fn spare_closers(&mut self) {
+    pub(super) fn skip_spare_closers(&mut self) {
         let mut ahead = self.cursor;
         loop {
             ahead.skip_space();
@@ -250,47 +250,54 @@ impl<'a> Parser<'a> {
             }
             ahead.bump();
             self.cursor = ahead;
-            self.note(Repair::Closer);
+            self.record_repair(JsonRepair::Closer);
         }
     }
 
     /// The next value.
-    pub(super) fn value(&mut self) -> Result<Json, Flaw> {
-        self.skip();
-        if self.open.len() >= MAX_DEPTH {
-            return Err(Flaw::Deep);
+    pub(super) fn parse_value(&mut self) -> Result<JsonValue, PayloadError> {
+        self.skip_trivia();
+        if self.open_containers.len() >= MAX_DEPTH {
+            return Err(PayloadError::TooDeep);
         }
         if self.strict && !self.repairs.is_empty() {
-            return Err(Flaw::Wrong);
+            return Err(PayloadError::Malformed);
         }
-        let first = !self.strict && matches!(self.open.last(), None | Some(Open::Call));
-        if let Some(value) = first.then(|| self.strictly()).flatten() {
+        let first = !self.strict
+            && matches!(
+                self.open_containers.last(),
+                None | Some(OpenContainer::Call)
+            );
+        if let Some(value) = first.then(|| self.try_parse_strict()).flatten() {
             return Ok(value);
         }
-        match self.cursor.peek().ok_or(Flaw::Cut)? {
-            '{' | '｛' => self.nested(Open::Object, Self::object),
-            '[' | '［' => self.nested(Open::Array, Self::array),
+        match self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)? {
+            '{' | '｛' => self.parse_nested(OpenContainer::Object, Self::object),
+            '[' | '［' => self.parse_nested(OpenContainer::Array, Self::array),
             '(' => {
-                self.note(Repair::Tuple);
-                self.nested(Open::Array, Self::array)
+                self.record_repair(JsonRepair::Tuple);
+                self.parse_nested(OpenContainer::Array, Self::array)
             }
-            _ if self.at_stop() => Err(Flaw::Wrong),
-            c if string::closing(c).is_some() => self.strings(),
+            _ if self.is_at_stop_marker() => Err(PayloadError::Malformed),
+            c if string::closing_quote(c).is_some() => self.parse_joined_strings(),
             _ => self.word(),
         }
     }
 
     /// The next value, if it is strict JSON: what parses is never mended.
-    fn strictly(&mut self) -> Option<Json> {
-        let mut strict = Self::new(self.cursor, self.stops);
+    fn try_parse_strict(&mut self) -> Option<JsonValue> {
+        let mut strict = Self::new(self.cursor, self.stop_markers);
         strict.strict = true;
-        let value = strict.value().ok().filter(|_| strict.repairs.is_empty())?;
-        if self.open.is_empty() {
+        let value = strict
+            .parse_value()
+            .ok()
+            .filter(|_| strict.repairs.is_empty())?;
+        if self.open_containers.is_empty() {
             self.cursor = strict.cursor;
             return Some(value);
         }
         let after = strict.cursor;
-        strict.skip();
+        strict.skip_trivia();
         let ends = matches!(strict.cursor.peek(), Some(',' | ')' | ']'));
         ends.then(|| {
             self.cursor = after;
@@ -299,72 +306,72 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the inside of something that opens here.
-    pub(super) fn nested<T>(
+    pub(super) fn parse_nested<T>(
         &mut self,
-        open: Open,
-        read: fn(&mut Self) -> Result<T, Flaw>,
-    ) -> Result<T, Flaw> {
+        open: OpenContainer,
+        read: fn(&mut Self) -> Result<T, PayloadError>,
+    ) -> Result<T, PayloadError> {
         if matches!(self.cursor.bump(), Some('｛' | '［')) {
-            self.note(Repair::Separator);
+            self.record_repair(JsonRepair::Separator);
         }
-        self.open.push(open);
+        self.open_containers.push(open);
         let value = read(self);
-        self.open.pop();
+        self.open_containers.pop();
         value
     }
 
-    fn array(&mut self) -> Result<Json, Flaw> {
+    fn array(&mut self) -> Result<JsonValue, PayloadError> {
         let mut items = Vec::new();
         loop {
             self.commas();
-            if self.close()? {
-                return Ok(Json::Array(items));
+            if self.skip_closer()? {
+                return Ok(JsonValue::Array(items));
             }
             let before = self.cursor;
-            items.push(self.value()?);
-            self.skip();
+            items.push(self.parse_value()?);
+            self.skip_trivia();
             if self.cursor.peek() == Some(':') && self.is_in_object() {
                 // That was the next key: the closing bracket was forgotten.
                 items.pop();
                 self.cursor = before;
-                self.note(Repair::Closer);
-                return Ok(Json::Array(items));
+                self.record_repair(JsonRepair::Closer);
+                return Ok(JsonValue::Array(items));
             }
-            if self.separator()? {
-                return Ok(Json::Array(items));
+            if self.skip_separator()? {
+                return Ok(JsonValue::Array(items));
             }
         }
     }
 
-    fn object(&mut self) -> Result<Json, Flaw> {
+    fn object(&mut self) -> Result<JsonValue, PayloadError> {
         let doubled = self.doubled_brace();
-        let mut members = Object::new();
+        let mut members = JsonObject::new();
         loop {
             self.commas();
-            if self.close()? {
+            if self.skip_closer()? {
                 break;
             }
             let key = self.key()?;
             self.colon()?;
-            let value = self.value()?;
+            let value = self.parse_value()?;
             members.push((key, value));
-            if self.separator()? {
+            if self.skip_separator()? {
                 break;
             }
         }
         if doubled {
-            self.skip();
+            self.skip_trivia();
             self.cursor.eat("}");
         }
-        unique(&mut members);
-        Ok(Json::Object(members))
+        dedup_keys(&mut members);
+        Ok(JsonValue::Object(members))
     }
 
     fn doubled_brace(&mut self) -> bool {
-        self.skip();
+        self.skip_trivia();
         let doubled = self.cursor.eat("{");
         if doubled {
-            self.note(Repair::Closer);
+            self.record_repair(JsonRepair::Closer);
         }
         doubled
     }
@@ -372,11 +379,13 @@ impl<'a> Parser<'a> {
     /// Steps over commas where none belongs.
     fn commas(&mut self) {
         loop {
-            self.skip();
+            self.skip_trivia();
             match self.cursor.peek() {
-                Some(',' | '，') => self.note(Repair::Comma),
-                Some('.') if self.cursor.starts("...") => self.note(Repair::Comment),
-                Some('…') => self.note(Repair::Comment),
+                Some(',' | '，') => self.record_repair(JsonRepair::Comma),
+                Some('.') if self.cursor.starts_with("...") => {
+                    self.record_repair(JsonRepair::Comment);
+                }
+                Some('…') => self.record_repair(JsonRepair::Comment),
                 _ => return,
             }
             self.cursor
@@ -385,25 +394,29 @@ impl<'a> Parser<'a> {
     }
 
     /// Whether the innermost value ends here. Steps over its closer.
-    fn close(&mut self) -> Result<bool, Flaw> {
-        let array = self.open.last() == Some(&Open::Array);
+    fn skip_closer(&mut self) -> Result<bool, PayloadError> {
+        let array = self.open_containers.last() == Some(&OpenContainer::Array);
         let Some(next) = self.cursor.peek() else {
-            return Err(Flaw::Cut);
+            return Err(PayloadError::UnexpectedEnd);
         };
         let fits = match next {
             '}' | '｝' => !array,
             ']' | '］' | ')' => array,
-            _ if self.at_stop() => {
-                self.note(Repair::Closer);
+            _ if self.is_at_stop_marker() => {
+                self.record_repair(JsonRepair::Closer);
                 return Ok(true);
             }
             _ => return Ok(false),
         };
         if !fits {
-            self.note(Repair::Closer);
+            self.record_repair(JsonRepair::Closer);
             // It closes something further out: that one takes it.
-            let outer = &self.open[..self.open.len() - 1];
-            let wanted = if array { Open::Object } else { Open::Array };
+            let outer = &self.open_containers[..self.open_containers.len() - 1];
+            let wanted = if array {
+                OpenContainer::Object
+            } else {
+                OpenContainer::Array
+            };
             if outer.contains(&wanted) {
                 return Ok(true);
             }
@@ -413,11 +426,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Steps over what stands between two members; whether nothing follows.
-    fn separator(&mut self) -> Result<bool, Flaw> {
-        self.skip();
+    fn skip_separator(&mut self) -> Result<bool, PayloadError> {
+        self.skip_trivia();
         let Some(next) = self.cursor.peek() else {
             // Nothing but closers is missing, so nothing is.
-            self.note(Repair::Closer);
+            self.record_repair(JsonRepair::Closer);
             return Ok(true);
         };
         match next {
@@ -426,30 +439,30 @@ impl<'a> Parser<'a> {
                 let mut ahead = self.cursor;
                 ahead.take_while(is_space);
                 match ahead.peek() {
-                    None => return Err(Flaw::Cut),
-                    Some(',' | '}' | ']' | ')') => self.note(Repair::Comma),
+                    None => return Err(PayloadError::UnexpectedEnd),
+                    Some(',' | '}' | ']' | ')') => self.record_repair(JsonRepair::Comma),
                     Some(_) => (),
                 }
             }
             '，' | '、' | ';' => {
                 self.cursor.bump();
-                self.note(Repair::Separator);
+                self.record_repair(JsonRepair::Separator);
             }
             '}' | ']' | ')' | '｝' | '］' => (),
-            _ if self.at_stop() => (),
-            _ => self.note(Repair::Comma),
+            _ if self.is_at_stop_marker() => (),
+            _ => self.record_repair(JsonRepair::Comma),
         }
         Ok(false)
     }
 
     /// Whether an object is open around what is being read.
     fn is_in_object(&self) -> bool {
-        self.open.contains(&Open::Object)
+        self.open_containers.contains(&OpenContainer::Object)
     }
 
-    fn colon(&mut self) -> Result<(), Flaw> {
-        self.skip();
-        match self.cursor.peek().ok_or(Flaw::Cut)? {
+    fn colon(&mut self) -> Result<(), PayloadError> {
+        self.skip_trivia();
+        match self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)? {
             ':' => {
                 self.cursor.bump();
                 return Ok(());
@@ -459,18 +472,18 @@ impl<'a> Parser<'a> {
                 self.cursor.bump();
                 self.cursor.eat(">");
             }
-            _ => return Err(Flaw::Wrong),
+            _ => return Err(PayloadError::Malformed),
         }
-        self.note(Repair::Separator);
+        self.record_repair(JsonRepair::Separator);
         Ok(())
     }
 
     /// Whether the payload is over here: a marker, a fence.
-    pub(super) fn at_stop(&self) -> bool {
-        self.cursor.starts("```")
+    pub(super) fn is_at_stop_marker(&self) -> bool {
+        self.cursor.starts_with("```")
             || self
-                .stops
+                .stop_markers
                 .iter()
-                .any(|stop| marker::length(stop, self.cursor).is_some())
+                .any(|stop| marker::match_length(stop, self.cursor).is_some())
     }
 }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// How deep schemas are followed, references included.
-const MAX_DEPTH: usize = 8;
+const MAX_SCHEMA_DEPTH: usize = 8;
 
 /// The types a value may have. None named means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kinds(u8);
+pub(super) struct JsonTypes(u8);
 
-impl Kinds {
+impl JsonTypes {
     pub(super) const STRING: Self = Self(1);
     pub(super) const INTEGER: Self = Self(2);
     pub(super) const NUMBER: Self = Self(4);
@@ -59,18 +59,18 @@ impl Kinds {
 
 /// A schema with its references resolved and its alternatives merged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Schema {
-    pub(super) kinds: Kinds,
+pub(super) struct ParameterSchema {
+    pub(super) types: JsonTypes,
     /// Properties in the order they were declared.
     pub(super) properties: Vec<(String, Self)>,
-    places: HashMap<String, usize>,
+    property_index: HashMap<String, usize>,
     pub(super) required: Vec<String>,
     pub(super) items: Option<Box<Self>>,
     /// What properties that are not declared must be.
-    pub(super) others: Option<Box<Self>>,
+    pub(super) additional_properties: Option<Box<Self>>,
 }
 
-impl Schema {
+impl ParameterSchema {
     pub(super) fn new(schema: &Value) -> Self {
         let mut prepared = Self::default();
         prepared.merge(schema, schema, 0);
@@ -78,19 +78,22 @@ impl Schema {
     }
 
     pub(super) fn property(&self, name: &str) -> Option<&Self> {
-        self.places.get(name).map(|at| &self.properties[*at].1)
+        self.property_index
+            .get(name)
+            .map(|at| &self.properties[*at].1)
     }
 
     /// What the schema says about the value called `name`.
-    pub(super) fn about(&self, name: &str) -> Option<&Self> {
-        self.property(name).or(self.others.as_deref())
+    pub(super) fn schema_for(&self, name: &str) -> Option<&Self> {
+        self.property(name)
+            .or(self.additional_properties.as_deref())
     }
 
     fn merge(&mut self, schema: &Value, root: &Value, depth: usize) {
         let Some(schema) = schema.as_object() else {
             return;
         };
-        if depth > MAX_DEPTH {
+        if depth > MAX_SCHEMA_DEPTH {
             return;
         }
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
@@ -107,25 +110,25 @@ impl Schema {
                 self.merge(part, root, depth + 1);
             }
         }
-        self.merge_kinds(schema);
+        self.merge_types(schema);
         self.merge_members(schema, root, depth);
     }
 
-    fn merge_kinds(&mut self, schema: &serde_json::Map<String, Value>) {
+    fn merge_types(&mut self, schema: &serde_json::Map<String, Value>) {
         match schema.get("type") {
-            Some(Value::String(name)) => self.kinds.add(Kinds::named(name)),
+            Some(Value::String(name)) => self.types.add(JsonTypes::named(name)),
             Some(Value::Array(names)) => {
                 let names = names.iter().filter_map(Value::as_str);
-                names.for_each(|name| self.kinds.add(Kinds::named(name)));
+                names.for_each(|name| self.types.add(JsonTypes::named(name)));
             }
             _ => {
                 let listed = schema.get("enum").and_then(Value::as_array);
                 let listed = listed.into_iter().flatten().chain(schema.get("const"));
-                listed.for_each(|value| self.kinds.add(Kinds::of(value)));
+                listed.for_each(|value| self.types.add(JsonTypes::of(value)));
             }
         }
         if schema.get("nullable") == Some(&Value::Bool(true)) {
-            self.kinds.add(Kinds::NULL);
+            self.types.add(JsonTypes::NULL);
         }
     }
 
@@ -142,8 +145,9 @@ impl Schema {
         };
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, schema) in properties.into_iter().flatten() {
-            if !self.places.contains_key(name) {
-                self.places.insert(name.clone(), self.properties.len());
+            if !self.property_index.contains_key(name) {
+                self.property_index
+                    .insert(name.clone(), self.properties.len());
                 self.properties.push((name.clone(), nested(schema)));
             }
         }
@@ -157,7 +161,7 @@ impl Schema {
             .get("additionalProperties")
             .filter(|it| it.is_object())
         {
-            self.others = Some(Box::new(nested(others)));
+            self.additional_properties = Some(Box::new(nested(others)));
         }
     }
 }

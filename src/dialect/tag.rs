@@ -1,29 +1,29 @@
 //! One tag, in any of the forms that dialects give it.
 
-use super::{cursor::Cursor, marker, repair::ENTITIES};
+use super::{cursor::TextCursor, marker, repair::HTML_ENTITIES};
 
 /// Longest tag that is taken for one.
-const MAX_TAG: usize = 512;
+const MAX_TAG_BYTES: usize = 512;
 /// What `MiniMax` M3 puts before every tag.
-pub(super) const MINIMAX: &str = "]<]minimax[>[";
+pub(super) const MINIMAX_TAG_PREFIX: &str = "]<]minimax[>[";
 
 /// A tag as written, whatever its brackets.
 #[derive(Debug)]
-pub(super) struct Tag<'a> {
+pub(super) struct MarkupTag<'a> {
     pub(super) closes: bool,
     /// The element, without prefix and suffix.
     pub(super) element: &'a str,
     /// What it is called: `⟨n⟩` of `<function=⟨n⟩>` or `<invoke name="⟨n⟩">`.
     pub(super) name: Option<String>,
     /// The name follows an equals sign right away.
-    pub(super) equals: bool,
+    pub(super) has_equals_name: bool,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
 /// What a tag is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum TagClass {
     Call,
     Parameter,
     Key,
@@ -33,68 +33,68 @@ pub(super) enum Class {
     Other,
 }
 
-impl Tag<'_> {
-    pub(super) fn class(&self) -> Class {
+impl MarkupTag<'_> {
+    pub(super) fn classify_element(&self) -> TagClass {
         class(self.element)
     }
 
-    pub(super) fn opens(&self, class: Class) -> bool {
-        !self.closes && self.class() == class
+    pub(super) fn opens_class(&self, class: TagClass) -> bool {
+        !self.closes && self.classify_element() == class
     }
 
-    pub(super) fn shuts(&self, class: Class) -> bool {
-        self.closes && self.class() == class
+    pub(super) fn closes_class(&self, class: TagClass) -> bool {
+        self.closes && self.classify_element() == class
     }
 }
 
-fn class(element: &str) -> Class {
+fn class(element: &str) -> TagClass {
     match element {
-        "function" | "invoke" | "call" => Class::Call,
-        "parameter" | "param" | "argument" => Class::Parameter,
-        "arg_key" => Class::Key,
-        "arg_value" => Class::Value,
+        "function" | "invoke" | "call" => TagClass::Call,
+        "parameter" | "param" | "argument" => TagClass::Parameter,
+        "arg_key" => TagClass::Key,
+        "arg_value" => TagClass::Value,
         "tool_call" | "tool_calls" | "function_calls" | "calls" | "tools" | "tool_sep"
-        | "dots_function_call" | "parameters" => Class::Wrapper,
-        _ => Class::Other,
+        | "dots_function_call" | "parameters" => TagClass::Wrapper,
+        _ => TagClass::Other,
     }
 }
 
 /// The tag that is next, if one is.
-pub(super) fn tag(cursor: Cursor<'_>) -> Option<Tag<'_>> {
+pub(super) fn parse_tag(cursor: TextCursor<'_>) -> Option<MarkupTag<'_>> {
     let mut ahead = cursor;
-    ahead.eat(MINIMAX);
+    ahead.eat(MINIMAX_TAG_PREFIX);
     if ahead.peek()? != '<' {
         return None;
     }
-    let read = barred(ahead, cursor.at()).or_else(|| angled(ahead, cursor.at()))?;
-    (read.end - read.start <= MAX_TAG).then_some(read)
+    let read = barred(ahead, cursor.position()).or_else(|| angled(ahead, cursor.position()))?;
+    (read.end - read.start <= MAX_TAG_BYTES).then_some(read)
 }
 
 /// `<|open|>call tool="…"<|sep|>` and `<|close|>call<|sep|>`.
-fn barred(cursor: Cursor<'_>, start: usize) -> Option<Tag<'_>> {
-    let (length, closes) = match marker::length("<|open|>", cursor) {
+fn barred(cursor: TextCursor<'_>, start: usize) -> Option<MarkupTag<'_>> {
+    let (length, closes) = match marker::match_length("<|open|>", cursor) {
         Some(length) => (length, false),
-        None => (marker::length("<|close|>", cursor)?, true),
+        None => (marker::match_length("<|close|>", cursor)?, true),
     };
-    let mut ahead = cursor.moved(length);
+    let mut ahead = cursor.advanced_by(length);
     let element = ahead.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
     let name = attributes(&mut ahead).ok()?;
-    let end = ahead.at() + marker::length("<|sep|>", ahead)?;
-    Some(Tag {
+    let end = ahead.position() + marker::match_length("<|sep|>", ahead)?;
+    Some(MarkupTag {
         closes,
         element,
         name,
-        equals: false,
+        has_equals_name: false,
         start,
         end,
     })
 }
 
-fn angled(cursor: Cursor<'_>, start: usize) -> Option<Tag<'_>> {
-    let mut ahead = cursor.moved(1);
+fn angled(cursor: TextCursor<'_>, start: usize) -> Option<MarkupTag<'_>> {
+    let mut ahead = cursor.advanced_by(1);
     let closes = ahead.eat("/");
-    if let Some(length) = marker::length("|DSML|~", ahead) {
-        ahead = ahead.moved(length);
+    if let Some(length) = marker::match_length("|DSML|~", ahead) {
+        ahead = ahead.advanced_by(length);
     }
     let element = ahead.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':' | '-' | '.'));
     if element.is_empty() {
@@ -102,26 +102,25 @@ fn angled(cursor: Cursor<'_>, start: usize) -> Option<Tag<'_>> {
     }
     let element = local(element);
     let equals = ahead.peek()? == '=' && !closes;
-    let name = match equals {
-        true => {
-            ahead.bump();
-            let name = ahead.take_while(|c| !matches!(c, '>' | '<' | '\n'));
-            Some(name.trim().trim_matches(['"', '\'']).to_owned())
-        }
-        false => attributes(&mut ahead).ok()?,
+    let name = if equals {
+        ahead.bump();
+        let name = ahead.take_while(|c| !matches!(c, '>' | '<' | '\n'));
+        Some(name.trim().trim_matches(['"', '\'']).to_owned())
+    } else {
+        attributes(&mut ahead).ok()?
     };
     // A closing tag may have lost its bracket.
-    let lost = closes && class(element) != Class::Other && ahead.peek()? != '>';
+    let lost = closes && class(element) != TagClass::Other && ahead.peek()? != '>';
     if !lost && !ahead.eat(">") {
         return None;
     }
-    Some(Tag {
+    Some(MarkupTag {
         closes,
         element,
         name,
-        equals,
+        has_equals_name: equals,
         start,
-        end: ahead.at(),
+        end: ahead.position(),
     })
 }
 
@@ -131,7 +130,7 @@ fn local(element: &str) -> &str {
         return element;
     };
     match class(before) {
-        Class::Other => after,
+        TagClass::Other => after,
         _ => before,
     }
 }
@@ -140,7 +139,7 @@ fn local(element: &str) -> &str {
 struct NotATag;
 
 /// Steps over attributes; the one that names something, unescaped.
-fn attributes(ahead: &mut Cursor<'_>) -> Result<Option<String>, NotATag> {
+fn attributes(ahead: &mut TextCursor<'_>) -> Result<Option<String>, NotATag> {
     let mut name = None;
     loop {
         ahead.take_while(|c| c == ' ' || c == '\t');
@@ -161,15 +160,15 @@ fn attributes(ahead: &mut Cursor<'_>) -> Result<Option<String>, NotATag> {
             _ => ahead.take_while(|c| !matches!(c, ' ' | '>' | '<' | '\n')),
         };
         if matches!(key, "name" | "tool" | "key") {
-            name = Some(plain(value));
+            name = Some(unescape_entities(value));
         }
     }
 }
 
-fn plain(value: &str) -> String {
+fn unescape_entities(value: &str) -> String {
     let mut plain = value.to_owned();
     if plain.contains('&') {
-        for (entity, c) in ENTITIES {
+        for (entity, c) in HTML_ENTITIES {
             plain = plain.replace(entity, c);
         }
     }

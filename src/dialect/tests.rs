@@ -1,18 +1,25 @@
 //! The room as a whole: a corpus, every chunking, hostile text.
 
+mod behavior;
 mod corpus;
 mod hostile;
-mod promises;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Event, Options, Reader, Tools};
+use super::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
 
 /// Reads `pieces` as one message and joins what belongs together.
-fn read<'a>(tools: &Arc<Tools>, pieces: impl IntoIterator<Item = &'a str>) -> Vec<Event> {
-    let mut reader = Reader::new(Arc::clone(tools), Dialect::Auto, Options::default());
+fn parse_pieces<'a>(
+    tools: &Arc<ToolSet>,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> Vec<DialectEvent> {
+    let mut reader = DialectParser::new(
+        Arc::clone(tools),
+        DialectSelection::Auto,
+        DialectOptions::default(),
+    );
     let mut events = Vec::new();
     for piece in pieces {
         reader.push(piece, &mut events);
@@ -22,13 +29,15 @@ fn read<'a>(tools: &Arc<Tools>, pieces: impl IntoIterator<Item = &'a str>) -> Ve
 }
 
 /// Joins adjacent pieces of the same kind.
-fn joined(events: Vec<Event>) -> Vec<Event> {
-    let mut out: Vec<Event> = Vec::new();
+fn joined(events: Vec<DialectEvent>) -> Vec<DialectEvent> {
+    let mut out: Vec<DialectEvent> = Vec::new();
     for event in events {
         match (out.last_mut(), event) {
-            (Some(Event::Text(last)), Event::Text(text))
-            | (Some(Event::Reasoning(last)), Event::Reasoning(text))
-            | (Some(Event::Aside(last)), Event::Aside(text)) => last.push_str(&text),
+            (Some(DialectEvent::Text(last)), DialectEvent::Text(text))
+            | (Some(DialectEvent::Reasoning(last)), DialectEvent::Reasoning(text))
+            | (Some(DialectEvent::Hallucination(last)), DialectEvent::Hallucination(text)) => {
+                last.push_str(&text);
+            }
             (_, event) => out.push(event),
         }
     }
@@ -60,42 +69,42 @@ fn random_cuts(text: &str, mut seed: u64) -> Vec<&str> {
 }
 
 /// What a client that is not streaming sees.
-struct Seen {
+struct CollectedOutput {
     content: String,
     reasoning: String,
     calls: Vec<(String, Value)>,
 }
 
-fn seen(events: &[Event]) -> Seen {
-    let mut seen = Seen {
+fn collect_output(events: &[DialectEvent]) -> CollectedOutput {
+    let mut seen = CollectedOutput {
         content: String::new(),
         reasoning: String::new(),
         calls: Vec::new(),
     };
     for event in events {
         match event {
-            Event::Text(text) => seen.content.push_str(text),
-            Event::Reasoning(text) => seen.reasoning.push_str(text),
-            Event::TextWasReasoning => seen.reasoning = std::mem::take(&mut seen.content),
-            Event::Broken(broken) => seen.content.push_str(&broken.text),
-            Event::Call(call) => {
+            DialectEvent::Text(text) => seen.content.push_str(text),
+            DialectEvent::Reasoning(text) => seen.reasoning.push_str(text),
+            DialectEvent::TextWasReasoning => seen.reasoning = std::mem::take(&mut seen.content),
+            DialectEvent::InvalidCall(broken) => seen.content.push_str(&broken.text),
+            DialectEvent::Call(call) => {
                 let arguments = serde_json::from_str(&call.arguments).unwrap();
                 seen.calls.push((call.name.clone(), arguments));
             }
-            Event::Aside(_) => (),
+            DialectEvent::Hallucination(_) => (),
         }
     }
     seen
 }
 
 /// Some tools of different shapes.
-fn tools() -> Arc<Tools> {
+fn tools() -> Arc<ToolSet> {
     let weather = json!({"type": "object", "properties": {
         "city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]});
     let file = json!({"type": "object", "properties": {
         "path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]});
     let everyone = json!({"type": "object", "properties": {}});
-    Arc::new(Tools::new([
+    Arc::new(ToolSet::new([
         ("get_weather", &weather),
         ("write_file", &file),
         ("get_all_employees", &everyone),

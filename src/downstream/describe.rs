@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
-use crate::mcp::{Version, key, members, without};
+use crate::mcp::{ProtocolVersion, key, object_members, remove_members};
 
 /// How long a listing may be kept before it is asked for again.
 const LIST_TTL_MS: u64 = 5_000;
@@ -24,7 +24,7 @@ pub(super) fn server_info() -> Value {
 fn capabilities(hub_id: &str) -> Value {
     json!({
         // Other hubs see by it that they ask themselves, or ask in a circle.
-        "experimental": {key::HUB: {"id": hub_id}},
+        "experimental": {key::HUB_ID: {"id": hub_id}},
         "tools": {"listChanged": true},
         "resources": {"listChanged": true, "subscribe": true},
         "prompts": {"listChanged": true},
@@ -34,7 +34,7 @@ fn capabilities(hub_id: &str) -> Value {
 }
 
 /// The answer to `initialize`.
-pub(super) fn initialized(version: Version, hub_id: &str) -> String {
+pub(super) fn initialize_result(version: ProtocolVersion, hub_id: &str) -> String {
     json!({
         "protocolVersion": version.as_str(),
         "capabilities": capabilities(hub_id),
@@ -45,9 +45,9 @@ pub(super) fn initialized(version: Version, hub_id: &str) -> String {
 }
 
 /// The answer to `server/discover`, before [`stamp`].
-pub(super) fn discovered(hub_id: &str) -> String {
+pub(super) fn discover_result(hub_id: &str) -> String {
     json!({
-        "supportedVersions": Version::ALL.map(Version::as_str),
+        "supportedVersions": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
         "capabilities": capabilities(hub_id),
         "instructions": INSTRUCTIONS,
     })
@@ -55,16 +55,16 @@ pub(super) fn discovered(hub_id: &str) -> String {
 }
 
 /// Adds what 2026-07-28 wants on a complete result of `method`.
-pub(super) fn stamp(method: &str, result: &str) -> String {
+pub(super) fn with_modern_members(method: &str, result: &str) -> String {
     let mut text = String::with_capacity(result.len() + 200);
     text.push_str("{\"resultType\":\"complete\"");
-    if is_cacheable(method) && !names_ttl(method, result) {
+    if is_cacheable(method) && !has_ttl(method, result) {
         // What is listed depends on who asks.
         text.push_str(&format!(
             ",\"ttlMs\":{LIST_TTL_MS},\"cacheScope\":\"private\""
         ));
     }
-    if is_ours(method) {
+    if is_hub_result(method) {
         text.push_str(&format!(
             ",\"_meta\":{{\"{}\":{}}}",
             key::SERVER_INFO,
@@ -82,32 +82,35 @@ pub(super) fn stamp(method: &str, result: &str) -> String {
 }
 
 /// Clients of older versions take structured content only if it is an object.
-pub(super) fn without_odd_structure(result: String) -> String {
-    const NAME: &str = "structuredContent";
+pub(super) fn without_non_object_structure(result: String) -> String {
+    const STRUCTURED_CONTENT: &str = "structuredContent";
     // Almost every result that has some shows here that it is an object.
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(STRUCTURED_CONTENT));
     let mut named = FINDER.find_iter(result.as_bytes());
-    if named.all(|at| result[at + NAME.len()..].starts_with("\":{")) {
+    if named.all(|at| result[at + STRUCTURED_CONTENT.len()..].starts_with("\":{")) {
         return result;
     }
-    let odd = members(&result)
-        .is_some_and(|mut all| all.any(|(name, raw)| name == NAME && !raw.starts_with('{')));
-    match odd {
-        true => without(&result, &[NAME]).into_owned(),
-        false => result,
+    let odd = object_members(&result).is_some_and(|mut all| {
+        all.any(|(name, raw)| name == STRUCTURED_CONTENT && !raw.starts_with('{'))
+    });
+    if odd {
+        remove_members(&result, &[STRUCTURED_CONTENT]).into_owned()
+    } else {
+        result
     }
 }
 
 /// Whether the server that answered said itself how long its answer holds.
-fn names_ttl(method: &str, result: &str) -> bool {
-    !is_ours(method) && members(result).is_some_and(|mut all| all.any(|(name, _)| name == "ttlMs"))
+fn has_ttl(method: &str, result: &str) -> bool {
+    !is_hub_result(method)
+        && object_members(result).is_some_and(|mut all| all.any(|(name, _)| name == "ttlMs"))
 }
 
 fn is_cacheable(method: &str) -> bool {
-    is_ours(method) || method == "resources/read"
+    is_hub_result(method) || method == "resources/read"
 }
 
 /// Results that maru itself makes; those of others keep their own `_meta`.
-fn is_ours(method: &str) -> bool {
+fn is_hub_result(method: &str) -> bool {
     method == "server/discover" || method.ends_with("/list")
 }

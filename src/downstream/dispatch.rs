@@ -5,46 +5,49 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Engine, describe, rounds,
-    seal::Bound,
-    session::{Running, Session},
+    McpEngine, describe, input_rounds,
+    request_state::StateBinding,
+    session::{McpSession, RunningRequest},
 };
 use crate::{
     journal::RequestId,
-    mcp::{Id, LogLevel, Params, Request, RpcError, Version, code, error, result},
-    queue,
-    tool::{
-        Action, Answer, Caller, ClientConnection, Input, InputRequired, Inputs, Peer, Shelf, View,
-        no_resource,
+    mcp::{
+        LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcRequest, code,
+        write_error, write_result,
+    },
+    message_queue,
+    tools::{
+        CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList,
+        EntryResponse, InputRequired, InputResponses, RequestContext, resource_not_found,
     },
 };
 
 /// A request with its own copy of the text.
 #[derive(Debug)]
-pub(super) struct Owned {
-    pub(super) id: Id,
+pub(super) struct OwnedRequest {
+    pub(super) id: RpcId,
     pub(super) method: String,
     pub(super) params: Option<String>,
 }
 
 /// On whose behalf a request is answered.
-pub(super) struct Context<'a> {
+pub(super) struct DispatchContext<'a> {
     pub(super) caller: &'a Caller,
-    pub(super) version: Version,
+    pub(super) version: ProtocolVersion,
     pub(super) capabilities: &'a Arc<Value>,
-    pub(super) log_level: Option<LogLevel>,
+    pub(super) log_level: Option<LoggingLevel>,
     /// Where messages of this request go until its answer.
-    pub(super) out: &'a queue::Sender,
+    pub(super) out: &'a message_queue::MessageSender,
     /// The client connection that the request came on.
     pub(super) connection: ClientConnection,
     /// Can be asked back on the spot.
-    pub(super) session: Option<&'a Session>,
+    pub(super) session: Option<&'a McpSession>,
     /// The program that asks, as it calls itself.
     pub(super) client: Option<&'a Arc<str>>,
 }
 
-impl Owned {
-    pub(super) fn new(request: &Request<'_>) -> Self {
+impl OwnedRequest {
+    pub(super) fn new(request: &RpcRequest<'_>) -> Self {
         Self {
             id: request.id.clone(),
             method: request.method.to_string(),
@@ -53,72 +56,74 @@ impl Owned {
     }
 
     /// The answer as a message.
-    pub(super) fn reply(&self, outcome: &Result<String, RpcError>) -> String {
+    pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> String {
         match outcome {
-            Ok(raw) => result(&self.id, raw),
-            Err(why) => error(Some(&self.id), why),
+            Ok(raw) => write_result(&self.id, raw),
+            Err(why) => write_error(Some(&self.id), why),
         }
     }
 }
 
-impl Engine {
+impl McpEngine {
     /// Answers a request of a session; `None` when it was cancelled.
-    pub(super) async fn answer(
+    pub(super) async fn handle_request(
         &self,
-        session: &Arc<Session>,
-        request: &Owned,
-        out: &queue::Sender,
+        session: &Arc<McpSession>,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
     ) -> Option<String> {
         match session.begin(&request.id) {
-            Ok(running) => self.answer_running(&running, session, request, out).await,
-            Err(busy) => Some(request.reply(&Err(busy))),
+            Ok(running) => self.handle_running(&running, session, request, out).await,
+            Err(busy) => Some(request.to_response(&Err(busy))),
         }
     }
 
     /// Answers a request that is on its session's list.
-    pub(super) async fn answer_running(
+    pub(super) async fn handle_running(
         &self,
-        running: &Running,
-        session: &Session,
-        request: &Owned,
-        out: &queue::Sender,
+        running: &RunningRequest,
+        session: &McpSession,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
     ) -> Option<String> {
         // The answer first: most are there at once, and then nobody waits.
         tokio::select! {
             biased;
-            outcome = self.legacy(session, request, out) => Some(request.reply(&outcome)),
+            outcome = self.handle_legacy(session, request, out) => Some(request.to_response(&outcome)),
             () = running.cancelled.cancelled() => None,
         }
     }
 
-    async fn legacy(
+    async fn handle_legacy(
         &self,
-        session: &Session,
-        request: &Owned,
-        out: &queue::Sender,
+        session: &McpSession,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
     ) -> Result<String, RpcError> {
-        let params = Params::read(request.params.as_deref())?;
+        let params = RequestParams::parse(request.params.as_deref())?;
         match request.method.as_str() {
             "initialize" => {
                 let version = session.initialize(&params)?;
-                self.saw(session.label(), &session.caller, version, None);
-                Ok(describe::initialized(version, self.catalog.hub_id()))
+                self.record_client(session.client_label(), &session.caller, version, None);
+                Ok(describe::initialize_result(version, self.catalog.hub_id()))
             }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
                 let level = params
                     .level
-                    .ok_or_else(|| RpcError::params("params.level is missing"))?;
-                session.set_log_level(LogLevel::read(level)?);
+                    .ok_or_else(|| RpcError::invalid_params("params.level is missing"))?;
+                session.set_log_level(LoggingLevel::parse(level)?);
                 Ok("{}".to_owned())
             }
             "resources/subscribe" => self.subscribe(session, &params),
             "resources/unsubscribe" => {
-                session.wanted.remove(&Params::text(params.uri, "uri")?);
+                session
+                    .subscriptions
+                    .remove(&RequestParams::require_string(params.uri, "uri")?);
                 Ok("{}".to_owned())
             }
             method => {
-                let context = Context {
+                let context = DispatchContext {
                     caller: &session.caller,
                     version: session.version(),
                     capabilities: session.capabilities(),
@@ -126,63 +131,68 @@ impl Engine {
                     out,
                     connection: session.connection,
                     session: Some(session),
-                    client: session.label(),
+                    client: session.client_label(),
                 };
-                self.offered(&context, method, &params).await
+                self.handle_catalog_method(&context, method, &params).await
             }
         }
     }
 
-    fn subscribe(&self, session: &Session, params: &Params<'_>) -> Result<String, RpcError> {
-        let uri = Params::text(params.uri, "uri")?;
+    fn subscribe(
+        &self,
+        session: &McpSession,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let uri = RequestParams::require_string(params.uri, "uri")?;
         let snapshot = self.catalog.snapshot();
-        let watching = snapshot.watch_resource(&session.caller, &uri);
-        let watching = watching.ok_or_else(|| no_resource(&uri))?;
-        match session.wanted.add(&uri, watching) {
-            true => Ok("{}".to_owned()),
-            false => Err(RpcError::params(
+        let watching = snapshot.subscribe_resource(&session.caller, &uri);
+        let watching = watching.ok_or_else(|| resource_not_found(&uri))?;
+        if session.subscriptions.add(&uri, watching) {
+            Ok("{}".to_owned())
+        } else {
+            Err(RpcError::invalid_params(
                 "this session watches as many resources as it may",
-            )),
+            ))
         }
     }
 
     /// Answers a request that stands alone.
-    pub(super) async fn modern(
+    pub(super) async fn handle_modern(
         &self,
-        context: &Context<'_>,
-        request: &Owned,
+        context: &DispatchContext<'_>,
+        request: &OwnedRequest,
     ) -> Result<String, RpcError> {
-        let params = Params::read(request.params.as_deref())?;
+        let params = RequestParams::parse(request.params.as_deref())?;
         let done = match request.method.as_str() {
-            "server/discover" => Ok(describe::stamp(
+            "server/discover" => Ok(describe::with_modern_members(
                 "server/discover",
-                &describe::discovered(self.catalog.hub_id()),
+                &describe::discover_result(self.catalog.hub_id()),
             )),
-            method => self.offered(context, method, &params).await,
+            method => self.handle_catalog_method(context, method, &params).await,
         };
-        done.map_err(modern_code)
+        done.map_err(to_modern_code)
     }
 
     /// What the catalog offers, in either era.
-    async fn offered(
+    async fn handle_catalog_method(
         &self,
-        context: &Context<'_>,
+        context: &DispatchContext<'_>,
         method: &str,
-        params: &Params<'_>,
+        params: &RequestParams<'_>,
     ) -> Result<String, RpcError> {
         let is_modern = context.version.is_modern();
-        let list = |member: &str, pick: fn(&View) -> &Shelf| {
+        let list = |member: &str, pick: fn(&CatalogView) -> &EntryList| {
             if params.cursor.is_some() {
-                return Err(RpcError::params(
+                return Err(RpcError::invalid_params(
                     "unknown cursor: lists come whole, on one page",
                 ));
             }
             let snapshot = self.catalog.snapshot();
-            let view = snapshot.seen(context.caller)?;
+            let view = snapshot.visible_to(context.caller)?;
             let shelf = pick(&view);
             if member == "tools" {
-                let count = Some(shelf.offers().len());
-                self.saw(context.client, context.caller, context.version, count);
+                let count = Some(shelf.entries().len());
+                self.record_client(context.client, context.caller, context.version, count);
             }
             let entries = if is_modern {
                 shelf.json()
@@ -199,70 +209,73 @@ impl Engine {
             // On their own: what is around them is moved about before it runs.
             "completion/complete" => Box::pin(self.complete(context, params)).await,
             "tools/call" | "prompts/get" | "resources/read" => {
-                return Box::pin(self.ask(context, method, params)).await;
+                return Box::pin(self.call_with_inputs(context, method, params)).await;
             }
             _ => return Err(RpcError::method_not_found(method)),
         };
         // A bad token is refused wherever it stands.
         params.meta()?.progress_token()?;
-        listed.map(|text| match is_modern {
-            true => describe::stamp(method, &text),
-            false => text,
+        listed.map(|text| {
+            if is_modern {
+                describe::with_modern_members(method, &text)
+            } else {
+                text
+            }
         })
     }
 
     /// Notes that a program was there.
-    fn saw(
+    fn record_client(
         &self,
         client: Option<&Arc<str>>,
         caller: &Caller,
-        version: Version,
+        version: ProtocolVersion,
         listed: Option<usize>,
     ) {
         if let Some(client) = client {
             let principal = caller.principal.shared_name();
             let clients = self.catalog.journal().clients();
-            clients.saw(client, &principal, version.as_str(), listed);
+            clients.record_client(client, &principal, version.as_str(), listed);
         }
     }
 
     /// The three questions that may be answered with a question.
-    async fn ask(
+    async fn call_with_inputs(
         &self,
-        context: &Context<'_>,
+        context: &DispatchContext<'_>,
         method: &str,
-        params: &Params<'_>,
+        params: &RequestParams<'_>,
     ) -> Result<String, RpcError> {
         let (name, key) = match method {
             "resources/read" => ("uri", params.uri),
             _ => ("name", params.name),
         };
-        let key = Params::text(key, name)?;
-        let arguments = Arc::new(Input::read(params.arguments)?);
-        let bound = Bound {
+        let key = RequestParams::require_string(key, name)?;
+        let arguments = Arc::new(CallArguments::parse(params.arguments)?);
+        let bound = StateBinding {
             principal: context.caller.principal.name(),
             method,
             name: &key,
             arguments: params.arguments.unwrap_or("{}"),
         };
-        let mut peer = Arc::new(Peer {
+        let mut peer = Arc::new(RequestContext {
             connection: context.connection,
             client: context.client.cloned(),
-            request: RequestId::of_meta(params.raw_meta()),
+            request_id: RequestId::from_meta(params.raw_meta()),
             version: context.version,
-            out: Some(context.out.clone()),
+            outgoing: Some(context.out.clone()),
             progress_token: params.meta()?.progress_token()?,
             log_level: context.log_level,
             capabilities: Arc::clone(context.capabilities),
-            inputs: self.inputs(&bound, params)?,
+            inputs: self.read_inputs(&bound, params)?,
             meta: params.raw_meta().map(Arc::from),
         });
-        for _ in 0..rounds::MAX {
+        for _ in 0..input_rounds::MAX_INPUT_ROUNDS {
             let (caller, again) = (context.caller, Arc::clone(&peer));
             let answer = match method {
                 "tools/call" => {
                     self.catalog
-                        .call(caller, &key, Arc::clone(&arguments), again)
+                        .call_tool(caller, &key, Arc::clone(&arguments), again)
                         .await?
                 }
                 "prompts/get" => {
@@ -272,54 +285,64 @@ impl Engine {
                 _ => Box::pin(self.catalog.read_resource(caller, &key, again)).await?,
             };
             match (answer, context.session) {
-                (Answer::Complete(text), _) if context.version.is_modern() => {
-                    return Ok(describe::stamp(method, &text));
+                (EntryResponse::Complete(text), _) if context.version.is_modern() => {
+                    return Ok(describe::with_modern_members(method, &text));
                 }
-                (Answer::Complete(text), _) => return Ok(describe::without_odd_structure(text)),
-                (Answer::InputRequired(needed), None) => {
-                    return self.input_required(context, &bound, needed);
+                (EntryResponse::Complete(text), _) => {
+                    return Ok(describe::without_non_object_structure(text));
                 }
-                (Answer::InputRequired(needed), Some(session)) => {
+                (EntryResponse::InputRequired(needed), None) => {
+                    return self.input_required_result(context, &bound, needed);
+                }
+                (EntryResponse::InputRequired(needed), Some(session)) => {
                     // On its own: it would make the future of every call larger.
-                    let inputs = Box::pin(rounds::collect(context, session, needed)).await?;
+                    let inputs =
+                        Box::pin(input_rounds::collect_inputs(context, session, needed)).await?;
                     Arc::make_mut(&mut peer).inputs = inputs;
                 }
             }
         }
         Err(RpcError::new(
-            code::INTERNAL,
-            format!("{key} asked back more than {} times", rounds::MAX),
+            code::INTERNAL_ERROR,
+            format!(
+                "{key} asked back more than {} times",
+                input_rounds::MAX_INPUT_ROUNDS
+            ),
         ))
     }
 
-    fn inputs(&self, bound: &Bound<'_>, params: &Params<'_>) -> Result<Inputs, RpcError> {
-        let responses = Params::object(params.input_responses, "inputResponses")?;
+    fn read_inputs(
+        &self,
+        bound: &StateBinding<'_>,
+        params: &RequestParams<'_>,
+    ) -> Result<InputResponses, RpcError> {
+        let responses = RequestParams::object_or_empty(params.input_responses, "inputResponses")?;
         let Some(raw) = params.request_state else {
-            return Ok(Inputs {
+            return Ok(InputResponses {
                 responses,
-                ..Inputs::default()
+                ..InputResponses::default()
             });
         };
-        let text = Params::text(Some(raw), "requestState")?;
-        let state = self.seal.open(bound, &text);
+        let text = RequestParams::require_string(Some(raw), "requestState")?;
+        let state = self.state_sealer.unseal(bound, &text);
         let state = state.map_err(|_| {
-            RpcError::params("params.requestState is not ours, or is too old; start again")
+            RpcError::invalid_params("params.requestState is not ours, or is too old; start again")
         })?;
-        Ok(Inputs {
+        Ok(InputResponses {
             responses,
             state,
-            failed: None,
+            failure: None,
         })
     }
 
-    fn input_required(
+    fn input_required_result(
         &self,
-        context: &Context<'_>,
-        bound: &Bound<'_>,
+        context: &DispatchContext<'_>,
+        bound: &StateBinding<'_>,
         needed: InputRequired,
     ) -> Result<String, RpcError> {
-        rounds::check_capabilities(context.capabilities, &needed)?;
-        let state = self.seal.close(bound, needed.state);
+        input_rounds::check_capabilities(context.capabilities, &needed)?;
+        let state = self.state_sealer.seal(bound, needed.state);
         let answer = json!({
             "resultType": "input_required",
             "inputRequests": needed.requests,
@@ -330,22 +353,23 @@ impl Engine {
 
     async fn complete(
         &self,
-        context: &Context<'_>,
-        params: &Params<'_>,
+        context: &DispatchContext<'_>,
+        params: &RequestParams<'_>,
     ) -> Result<String, RpcError> {
-        let reference = Params::object(params.reference, "ref")?;
+        let reference = RequestParams::object_or_empty(params.reference, "ref")?;
         let key = match reference.get("type").and_then(Value::as_str) {
             Some("ref/prompt") => reference.get("name"),
             Some("ref/resource") => reference.get("uri"),
             _ => {
-                return Err(RpcError::params(
+                return Err(RpcError::invalid_params(
                     "params.ref.type must be ref/prompt or ref/resource",
                 ));
             }
         };
         let key = key.and_then(Value::as_str);
-        let key = key.ok_or_else(|| RpcError::params("params.ref must have a name or a uri"))?;
-        let argument = Params::object(params.argument, "argument")?;
+        let key =
+            key.ok_or_else(|| RpcError::invalid_params("params.ref must have a name or a uri"))?;
+        let argument = RequestParams::object_or_empty(params.argument, "argument")?;
         let text = |name: &str| {
             argument
                 .get(name)
@@ -353,19 +377,19 @@ impl Engine {
                 .map(str::to_owned)
         };
         let (Some(name), Some(value)) = (text("name"), text("value")) else {
-            return Err(RpcError::params(
+            return Err(RpcError::invalid_params(
                 "params.argument must have a name and a value",
             ));
         };
-        let action = Action::Complete {
+        let action = EntryAction::Complete {
             argument: name,
             value,
             context: params.context.map(str::to_owned),
         };
         match self.catalog.complete(context.caller, key, action).await? {
-            Answer::Complete(done) => Ok(done),
-            Answer::InputRequired(_) => Err(RpcError::new(
-                code::INTERNAL,
+            EntryResponse::Complete(done) => Ok(done),
+            EntryResponse::InputRequired(_) => Err(RpcError::new(
+                code::INTERNAL_ERROR,
                 "a completion cannot ask back",
             )),
         }
@@ -373,7 +397,7 @@ impl Engine {
 }
 
 /// 2026-07-28 has no code of its own for a missing resource.
-fn modern_code(mut why: RpcError) -> RpcError {
+fn to_modern_code(mut why: RpcError) -> RpcError {
     if why.code == code::RESOURCE_NOT_FOUND {
         why.code = code::INVALID_PARAMS;
     }

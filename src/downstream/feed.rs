@@ -4,60 +4,63 @@ use std::collections::VecDeque;
 
 use tokio_util::sync::CancellationToken;
 
-use super::news::News;
-use crate::{mcp::notification, queue};
+use super::catalog_changes::CatalogChanges;
+use crate::{mcp::write_notification, message_queue};
 
 /// The number of the stream that belongs to no request.
-pub(super) const STANDALONE: u64 = 0;
-const KEPT_MESSAGES: usize = 256;
-const KEPT_BYTES: usize = 1 << 20;
+pub(super) const STANDALONE_STREAM: u64 = 0;
+const MAX_KEPT_MESSAGES: usize = 256;
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// The reading end of a queue, with news of the catalog mixed in.
 #[derive(Debug)]
-pub(super) struct Feed {
-    messages: queue::Receiver,
-    news: Option<News>,
-    waiting: VecDeque<String>,
-    number: u64,
-    last: u64,
+pub(super) struct MessageFeed {
+    messages: message_queue::MessageReceiver,
+    changes: Option<CatalogChanges>,
+    pending: VecDeque<String>,
+    stream_number: u64,
+    last_event: u64,
     kept: VecDeque<(u64, String)>,
     kept_bytes: usize,
     /// Kept messages that are sent again, under their own numbers.
-    again: VecDeque<(u64, String)>,
+    replay: VecDeque<(u64, String)>,
     cancel: Option<CancellationToken>,
 }
 
-impl Feed {
+impl MessageFeed {
     /// The stream of a session that belongs to no request.
-    pub(super) fn standalone(messages: queue::Receiver, news: News) -> Self {
-        let mut feed = Self::of_request(messages, STANDALONE, CancellationToken::new());
-        feed.news = Some(news);
+    pub(super) fn standalone(
+        messages: message_queue::MessageReceiver,
+        news: CatalogChanges,
+    ) -> Self {
+        let mut feed = Self::of_request(messages, STANDALONE_STREAM, CancellationToken::new());
+        feed.changes = Some(news);
         feed.cancel = None;
         feed
     }
 
     /// The stream of one request; `cancel` ends the work that fills it.
     pub(super) fn of_request(
-        messages: queue::Receiver,
-        number: u64,
+        messages: message_queue::MessageReceiver,
+        stream_number: u64,
         cancel: CancellationToken,
     ) -> Self {
         Self {
             messages,
-            news: None,
-            waiting: VecDeque::new(),
-            number,
-            last: 0,
+            changes: None,
+            pending: VecDeque::new(),
+            stream_number,
+            last_event: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
-            again: VecDeque::new(),
+            replay: VecDeque::new(),
             cancel: Some(cancel),
         }
     }
 
     /// The stream's number, unique in its session.
-    pub(super) fn number(&self) -> u64 {
-        self.number
+    pub(super) fn stream_number(&self) -> u64 {
+        self.stream_number
     }
 
     /// Ends the work that fills the stream.
@@ -68,34 +71,34 @@ impl Feed {
     }
 
     /// Whether what is kept is small enough to be kept a little longer.
-    pub(super) fn is_small(&self) -> bool {
-        self.kept_bytes <= KEPT_BYTES
+    pub(super) fn fits_history(&self) -> bool {
+        self.kept_bytes <= MAX_KEPT_BYTES
     }
 
     /// Shows the senders that the reader is busy with what it took.
-    pub(super) fn alive(&self) {
-        self.messages.alive();
+    pub(super) fn report_progress(&self) {
+        self.messages.record_progress();
     }
 
     /// Puts a message in front of those still to come.
     pub(super) fn push(&mut self, message: String) {
-        self.waiting.push_back(message);
+        self.pending.push_back(message);
     }
 
     /// The next message; `None` at the end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<String> {
         loop {
-            if let Some(message) = self.waiting.pop_front() {
+            if let Some(message) = self.pending.pop_front() {
                 return Some(message);
             }
-            let Some(news) = &mut self.news else {
+            let Some(news) = &mut self.changes else {
                 return self.messages.recv().await;
             };
             tokio::select! {
                 biased;
                 message = self.messages.recv() => return message,
-                items = news.next() => self.waiting.extend(
-                    items.into_iter().map(|(method, params)| notification(method, &params)),
+                items = news.next() => self.pending.extend(
+                    items.into_iter().map(|(method, params)| write_notification(method, &params)),
                 ),
             }
         }
@@ -104,17 +107,17 @@ impl Feed {
     /// The next message with its event id; it is kept for a reader who comes
     /// back. Cancel-safe.
     pub(super) async fn next_event(&mut self) -> Option<(String, String)> {
-        let (at, message) = match self.again.pop_front() {
+        let (at, message) = match self.replay.pop_front() {
             Some(again) => again,
             None => {
                 let message = self.next().await?;
-                self.last += 1;
-                (self.last, message)
+                self.last_event += 1;
+                (self.last_event, message)
             }
         };
         self.kept_bytes += message.len();
         self.kept.push_back((at, message.clone()));
-        while self.kept.len() > KEPT_MESSAGES || (!self.is_small() && self.kept.len() > 1) {
+        while self.kept.len() > MAX_KEPT_MESSAGES || (!self.fits_history() && self.kept.len() > 1) {
             let dropped = self.kept.pop_front();
             self.kept_bytes -= dropped.map_or(0, |(_, text)| text.len());
         }
@@ -127,14 +130,14 @@ impl Feed {
     }
 
     fn event_id(&self, at: u64) -> String {
-        format!("{}-{at}", self.number)
+        format!("{}-{at}", self.stream_number)
     }
 
     /// Sends again what was kept after event `after`.
-    pub(super) fn rewind(&mut self, after: u64) {
-        self.again = std::mem::take(&mut self.kept)
+    pub(super) fn replay_after(&mut self, after: u64) {
+        self.replay = std::mem::take(&mut self.kept)
             .into_iter()
-            .chain(std::mem::take(&mut self.again))
+            .chain(std::mem::take(&mut self.replay))
             .filter(|(at, _)| *at > after)
             .collect();
         self.kept_bytes = 0;
@@ -153,8 +156,8 @@ mod tests {
 
     #[tokio::test]
     async fn reader_who_comes_back_gets_what_it_missed_once_and_in_order() {
-        let (sender, receiver) = queue::channel();
-        let mut feed = Feed::of_request(receiver, 3, CancellationToken::new());
+        let (sender, receiver) = message_queue::channel();
+        let mut feed = MessageFeed::of_request(receiver, 3, CancellationToken::new());
         for text in ["a", "b", "c", "d"] {
             sender.send(text.to_owned()).await.unwrap();
         }
@@ -165,11 +168,11 @@ mod tests {
         assert_eq!(ids, ["3-1", "3-2", "3-3"]);
         let (stream, event) = parse_event_id(&ids[0]).unwrap();
         assert_eq!(stream, 3);
-        feed.rewind(event);
+        feed.replay_after(event);
         let first = feed.next_event().await.unwrap();
         assert_eq!(first, ("3-2".to_owned(), "b".to_owned()));
         // Coming back a second time, in the middle of the replay.
-        feed.rewind(event);
+        feed.replay_after(event);
         let mut rest = Vec::new();
         for _ in 0..3 {
             rest.push(feed.next_event().await.unwrap());
@@ -183,14 +186,14 @@ mod tests {
 
     #[tokio::test]
     async fn numbers_are_never_used_twice_however_far_back_the_reader_asks() {
-        let (sender, receiver) = queue::channel();
-        let mut feed = Feed::of_request(receiver, 1, CancellationToken::new());
+        let (sender, receiver) = message_queue::channel();
+        let mut feed = MessageFeed::of_request(receiver, 1, CancellationToken::new());
         for _ in 0..3 {
             sender.send("x".repeat(900_000)).await.unwrap();
             feed.next_event().await.unwrap();
         }
         sender.send("y".to_owned()).await.unwrap();
-        feed.rewind(0);
+        feed.replay_after(0);
         let ids = [
             feed.next_event().await.unwrap().0,
             feed.next_event().await.unwrap().0,

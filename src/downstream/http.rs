@@ -15,27 +15,32 @@ use axum::{
 };
 
 use super::{
-    Engine,
-    dispatch::Owned,
-    feed::{STANDALONE, parse_event_id},
-    session::{Session, read_handshake},
-    sessions::detached,
+    McpEngine,
+    dispatch::OwnedRequest,
+    feed::{STANDALONE_STREAM, parse_event_id},
+    session::{McpSession, read_handshake},
+    session_registry::detached_session,
 };
 use crate::{
-    mcp::{Invalid, Message, Params, Request, RpcError, Version, code, names_version},
-    queue,
-    tool::Caller,
+    mcp::{
+        InvalidMessage, ProtocolVersion, RequestParams, RpcError, RpcMessage, RpcRequest, code,
+        declares_version,
+    },
+    message_queue,
+    tools::Caller,
 };
-use exchange::Exchange;
-pub(super) use exchange::{Source, event_stream, or_alive, respond};
-use headers::{Accepts, LAST_EVENT, accepts, one, version};
-pub(crate) use headers::{check, check_headers};
+use exchange::HttpExchange;
+pub(super) use exchange::{EventSource, event_stream, or_keep_alive, stream_response};
+use headers::{
+    AcceptedTypes, LAST_EVENT_ID_HEADER, accepted_types, protocol_version, single_header,
+};
+pub(crate) use headers::{check_content_headers, require_json};
 
 /// Names the session on every request after the handshake.
-pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub static SESSION_ID_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// What a reader may not ask.
-const ASKS: [&str; 5] = [
+const AGENT_METHODS: [&str; 5] = [
     "tools/call",
     "prompts/get",
     "resources/read",
@@ -45,58 +50,58 @@ const ASKS: [&str; 5] = [
 
 /// One request to a Streamable HTTP door.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct StreamableRequest {
     /// Who answers.
-    pub engine: Arc<Engine>,
+    pub engine: Arc<McpEngine>,
     /// Who asks, and for which part.
     pub caller: Caller,
     /// Answer also those who did not shake hands, as `POST /sse` does.
-    pub lenient: bool,
+    pub allows_no_session: bool,
     /// The request's headers.
     pub headers: HeaderMap,
 }
 
 /// `POST`: one message, or in 2025-03-26 a batch of them.
-pub async fn post(arrival: Arrival, body: Bytes) -> Response {
-    let accepts = match check(&arrival.headers) {
-        Ok(()) => accepts(&arrival.headers),
+pub async fn post(arrival: StreamableRequest, body: Bytes) -> Response {
+    let accepts = match require_json(&arrival.headers) {
+        Ok(()) => accepted_types(&arrival.headers),
         Err(refusal) => return refusal,
     };
     let Some(accepts) = accepts else {
-        return reply::refuse(
+        return reply::reject(
             StatusCode::NOT_ACCEPTABLE,
             "Accept must allow application/json or text/event-stream",
         );
     };
-    let (text, message) = match Message::take(&body) {
+    let (text, message) = match RpcMessage::parse_bytes(&body) {
         Ok(taken) => taken,
-        Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
+        Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
-    let version = version(&arrival.headers);
+    let version = protocol_version(&arrival.headers);
     if text.trim_start().starts_with('[') {
         return match version {
             Ok(version) => Box::pin(batch::post(arrival, version, text)).await,
-            Err(why) => reply::error(StatusCode::BAD_REQUEST, None, &why),
+            Err(why) => reply::rpc_error(StatusCode::BAD_REQUEST, None, &why),
         };
     }
     let (message, version) = match (message, version) {
         (Ok(message), Ok(version)) => (message, version),
-        (Err(Invalid { id, error }), _) => {
-            return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
+        (Err(InvalidMessage { id, error }), _) => {
+            return reply::rpc_error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }
         (Ok(message), Err(why)) => {
-            return reply::error(StatusCode::BAD_REQUEST, message.id(), &why);
+            return reply::rpc_error(StatusCode::BAD_REQUEST, message.id(), &why);
         }
     };
     match message {
-        Message::Request(request) => on_request(arrival, version, accepts, request).await,
-        Message::Notification { .. } if version.is_some_and(Version::is_modern) => {
+        RpcMessage::Request(request) => on_request(arrival, version, accepts, request).await,
+        RpcMessage::Notification { .. } if version.is_some_and(ProtocolVersion::is_modern) => {
             reply::accepted()
         }
         message => match arrival.session(version) {
             Err(refusal) => refusal,
             Ok(session) => {
-                take(&session, &message);
+                handle_one_way(&session, &message);
                 reply::accepted()
             }
         },
@@ -104,44 +109,44 @@ pub async fn post(arrival: Arrival, body: Bytes) -> Response {
 }
 
 /// `GET`: the stream of messages that belong to no request, or one that was cut.
-pub async fn get(arrival: Arrival) -> Response {
-    if !accepts(&arrival.headers).is_some_and(|it| it.events) {
-        return reply::refuse(
+pub async fn get(arrival: StreamableRequest) -> Response {
+    if !accepted_types(&arrival.headers).is_some_and(|it| it.events) {
+        return reply::reject(
             StatusCode::NOT_ACCEPTABLE,
             "Accept must allow text/event-stream",
         );
     }
-    if !arrival.headers.contains_key(&SESSION_ID) {
-        return reply::refuse(
+    if !arrival.headers.contains_key(&SESSION_ID_HEADER) {
+        return reply::reject(
             StatusCode::METHOD_NOT_ALLOWED,
             "GET needs a session: POST initialize first",
         );
     }
-    let session = match version(&arrival.headers) {
-        Err(why) => return reply::error(StatusCode::BAD_REQUEST, None, &why),
+    let session = match protocol_version(&arrival.headers) {
+        Err(why) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &why),
         Ok(version) => match arrival.session(version) {
             Err(refusal) => return refusal,
             Ok(session) => session,
         },
     };
-    let resumed = one(&arrival.headers, &LAST_EVENT).and_then(parse_event_id);
-    let (stream, event) = resumed.unwrap_or((STANDALONE, u64::MAX));
+    let resumed = single_header(&arrival.headers, &LAST_EVENT_ID_HEADER).and_then(parse_event_id);
+    let (stream, event) = resumed.unwrap_or((STANDALONE_STREAM, u64::MAX));
     let Some(mut feed) = session.streams.claim(stream).await else {
-        return reply::refuse(
+        return reply::reject(
             StatusCode::GONE,
             "this stream is over, or held by another reader",
         );
     };
     if resumed.is_some() {
-        feed.rewind(event);
+        feed.replay_after(event);
     }
     exchange::stream(feed, &arrival.engine, Some(&session))
 }
 
 /// `DELETE`: ends the session.
-pub fn delete(arrival: &Arrival) -> Response {
-    if !arrival.headers.contains_key(&SESSION_ID) {
-        return reply::refuse(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
+pub fn delete(arrival: &StreamableRequest) -> Response {
+    if !arrival.headers.contains_key(&SESSION_ID_HEADER) {
+        return reply::reject(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
     }
     match arrival.session(None) {
         Err(refusal) => refusal,
@@ -153,22 +158,22 @@ pub fn delete(arrival: &Arrival) -> Response {
 }
 
 async fn on_request(
-    arrival: Arrival,
-    version: Option<Version>,
-    accepts: Accepts,
-    request: Request<'_>,
+    arrival: StreamableRequest,
+    version: Option<ProtocolVersion>,
+    accepts: AcceptedTypes,
+    request: RpcRequest<'_>,
 ) -> Response {
-    if !arrival.caller.principal.may_call() && ASKS.contains(&&*request.method) {
+    if !arrival.caller.principal.may_call() && AGENT_METHODS.contains(&&*request.method) {
         let why = RpcError::new(
             code::FORBIDDEN,
             "the token does not allow this; it needs the role agent",
         );
-        return reply::error(StatusCode::FORBIDDEN, Some(&request.id), &why);
+        return reply::rpc_error(StatusCode::FORBIDDEN, Some(&request.id), &why);
     }
-    if version.is_some_and(Version::is_modern) || names_version(&request) {
+    if version.is_some_and(ProtocolVersion::is_modern) || declares_version(&request) {
         return Box::pin(modern::post(arrival, accepts, &request)).await;
     }
-    let owned = Owned::new(&request);
+    let owned = OwnedRequest::new(&request);
     if request.method == "initialize" {
         // On its own: it would make the future of every other request larger.
         return Box::pin(initialize(&arrival, &owned)).await;
@@ -177,14 +182,14 @@ async fn on_request(
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
-    let (out, messages) = queue::channel();
+    let (out, messages) = message_queue::channel();
     let engine = Arc::clone(&arrival.engine);
     let (answering, sender) = (Arc::clone(&session), out.clone());
     let work = async move {
-        let answer = engine.answer(&answering, &owned, &sender).await;
+        let answer = engine.handle_request(&answering, &owned, &sender).await;
         answer.map(|text| (StatusCode::OK, text))
     };
-    Exchange {
+    HttpExchange {
         engine: arrival.engine,
         accepts,
         session: Some(session),
@@ -196,58 +201,58 @@ async fn on_request(
 }
 
 /// The handshake opens the session.
-async fn initialize(arrival: &Arrival, request: &Owned) -> Response {
+async fn initialize(arrival: &StreamableRequest, request: &OwnedRequest) -> Response {
     let engine = &arrival.engine;
     // Wrong parameters must not cost a session.
     let checked =
-        Params::read(request.params.as_deref()).and_then(|params| read_handshake(&params));
+        RequestParams::parse(request.params.as_deref()).and_then(|params| read_handshake(&params));
     if let Err(why) = checked {
-        return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
+        return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
     }
     let opened = engine.open_session(arrival.caller.clone());
     let session = match opened {
         Ok(session) => session,
-        Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
+        Err(full) => return reply::reject(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
     };
-    let answer = engine.answer(&session, request, &session.out).await;
+    let answer = engine.handle_request(&session, request, &session.out).await;
     let mut response = reply::json(StatusCode::OK, answer.unwrap_or_default());
     let id = session.id.parse().expect("an id is visible ASCII");
-    response.headers_mut().insert(&SESSION_ID, id);
+    response.headers_mut().insert(&SESSION_ID_HEADER, id);
     response
 }
 
 /// Takes a message that wants no answer.
-pub(super) fn take(session: &Session, message: &Message<'_>) {
+pub(super) fn handle_one_way(session: &McpSession, message: &RpcMessage<'_>) {
     match message {
-        Message::Notification { method, params } => {
+        RpcMessage::Notification { method, params } => {
             // A notification is never answered, not even a bad one.
-            session.notified(method, &Params::read(*params).unwrap_or_default());
+            session.handle_notification(method, &RequestParams::parse(*params).unwrap_or_default());
         }
-        Message::Response(response) => session.answered(response),
-        Message::Request(_) => (),
+        RpcMessage::Response(response) => session.handle_response(response),
+        RpcMessage::Request(_) => (),
     }
 }
 
-impl Arrival {
+impl StreamableRequest {
     /// The session that the request names.
-    fn session(&self, version: Option<Version>) -> Result<Arc<Session>, Response> {
-        let Some(id) = self.headers.get(&SESSION_ID) else {
-            if !self.lenient {
+    fn session(&self, version: Option<ProtocolVersion>) -> Result<Arc<McpSession>, Response> {
+        let Some(id) = self.headers.get(&SESSION_ID_HEADER) else {
+            if !self.allows_no_session {
                 let why = "no Mcp-Session-Id: POST initialize first, or speak 2026-07-28";
-                return Err(reply::error(
+                return Err(reply::rpc_error(
                     StatusCode::BAD_REQUEST,
                     None,
                     &RpcError::new(code::INVALID_REQUEST, why),
                 ));
             }
             let limits = self.engine.limits();
-            let session = detached(
+            let session = detached_session(
                 self.caller.clone(),
                 limits.max_calls_per_session,
                 &self.engine.catalog,
             );
-            session.greet(
-                version.unwrap_or(Version::WITHOUT_HEADER),
+            session.set_client_info(
+                version.unwrap_or(ProtocolVersion::DEFAULT_WITHOUT_HEADER),
                 serde_json::Value::Null,
                 None,
             );
@@ -260,7 +265,7 @@ impl Arrival {
         found
             .filter(|session| session.caller.scope == self.caller.scope)
             .ok_or_else(|| {
-                reply::error(
+                reply::rpc_error(
                     StatusCode::NOT_FOUND,
                     None,
                     &RpcError::new(

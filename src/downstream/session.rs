@@ -17,126 +17,137 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{news::Wanted, streams::Streams};
+use super::{catalog_changes::ClientSubscriptions, streams::SessionStreams};
 use crate::{
-    journal::label,
-    mcp::{Id, LogLevel, Params, Raw, Response, RpcError, Version, code, request},
-    queue,
-    tool::{Caller, ClientConnection},
+    journal::client_label,
+    mcp::{
+        LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcResponse, code,
+        write_request,
+    },
+    message_queue,
+    tools::{Caller, ClientConnection},
 };
 
 /// The server is busy; try again. From the range that JSON-RPC leaves free.
-const BUSY: i64 = -32000;
+const SESSION_BUSY: i64 = -32000;
 
 /// How many requests may wait for their turn, where waiting is possible.
-const MAX_WAITING: usize = 1000;
+const MAX_WAITING_REQUESTS: usize = 1000;
 /// How many requests of a session may listen at once.
-const MAX_LISTENING: usize = 64;
+const MAX_LISTENING_REQUESTS: usize = 64;
 
 /// A session of a legacy client, whatever door it came through.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct McpSession {
     pub(super) id: String,
     pub(super) caller: Caller,
     /// Tells it apart from other sessions of the same token.
     pub(super) connection: ClientConnection,
     /// Messages that belong to no request.
-    pub(super) out: queue::Sender,
+    pub(super) out: message_queue::MessageSender,
     /// Resources whose changes the client wants to hear of.
-    pub(super) wanted: Wanted,
+    pub(super) subscriptions: ClientSubscriptions,
     /// Ends with the session.
     pub(super) end: CancellationToken,
     /// The client says no more; what it began is finished.
     pub(super) closing: CancellationToken,
     freed: Notify,
-    client: OnceLock<Client>,
-    log_level: Mutex<Option<LogLevel>>,
-    running: Mutex<AHashMap<Id, CancellationToken>>,
-    asked: Mutex<HashMap<Id, oneshot::Sender<Result<Value, String>>>>,
+    client: OnceLock<SessionClient>,
+    log_level: Mutex<Option<LoggingLevel>>,
+    running: Mutex<AHashMap<RpcId, CancellationToken>>,
+    client_requests: Mutex<HashMap<RpcId, oneshot::Sender<Result<Value, String>>>>,
     /// Streams that are read, or wait for a reader.
-    pub(super) streams: Streams,
+    pub(super) streams: SessionStreams,
     readers: AtomicUsize,
     /// How many of `running` only listen.
     listening: AtomicUsize,
     /// Requests that wait until fewer are running.
     waiting: AtomicUsize,
     next_number: AtomicI64,
-    used: Mutex<Instant>,
+    last_used: Mutex<Instant>,
     max_running: usize,
 }
 
 /// What the client said when it shook hands.
 #[derive(Debug)]
-struct Client {
-    version: Version,
+struct SessionClient {
+    version: ProtocolVersion,
     capabilities: Arc<Value>,
     label: Option<Arc<str>>,
 }
 
 /// A request in progress; dropping it takes it off the session's list.
 #[derive(Debug)]
-pub(super) struct Running {
-    session: Arc<Session>,
-    id: Id,
-    kind: Kind,
+pub(super) struct RunningRequest {
+    session: Arc<McpSession>,
+    id: RpcId,
+    kind: RequestKind,
     pub(super) cancelled: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     Call,
     Listening,
 }
 
 /// A request that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Queued(Arc<Session>);
+pub(super) struct WaitingRequestGuard(Arc<McpSession>);
 
 /// Counts an open stream.
 #[derive(Debug)]
-pub(super) struct Reading(Arc<Session>);
+pub(super) struct ReaderGuard(Arc<McpSession>);
 
-impl Session {
-    pub(super) fn new(id: String, caller: Caller, out: queue::Sender, max_running: usize) -> Self {
+impl McpSession {
+    pub(super) fn new(
+        id: String,
+        caller: Caller,
+        out: message_queue::MessageSender,
+        max_running: usize,
+    ) -> Self {
         Self {
             id,
             caller,
             connection: ClientConnection::unique(),
             out,
-            wanted: Wanted::default(),
+            subscriptions: ClientSubscriptions::default(),
             end: CancellationToken::new(),
             closing: CancellationToken::new(),
             freed: Notify::new(),
             client: OnceLock::new(),
             log_level: Mutex::default(),
             running: Mutex::default(),
-            asked: Mutex::default(),
-            streams: Streams::default(),
+            client_requests: Mutex::default(),
+            streams: SessionStreams::default(),
             readers: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             next_number: AtomicI64::new(1),
-            used: Mutex::new(Instant::now()),
+            last_used: Mutex::new(Instant::now()),
             max_running,
         }
     }
 
     /// Shakes hands. A second handshake leaves the first as it was.
-    pub(super) fn initialize(&self, params: &Params<'_>) -> Result<Version, RpcError> {
+    pub(super) fn initialize(
+        &self,
+        params: &RequestParams<'_>,
+    ) -> Result<ProtocolVersion, RpcError> {
         let (version, capabilities) = read_handshake(params)?;
-        let label = params.client_info.and_then(label);
-        Ok(self.greet(version, capabilities, label))
+        let label = params.client_info.and_then(client_label);
+        Ok(self.set_client_info(version, capabilities, label))
     }
 
     /// Settles the version, unless it is settled.
-    pub(super) fn greet(
+    pub(super) fn set_client_info(
         &self,
-        version: Version,
+        version: ProtocolVersion,
         capabilities: Value,
         label: Option<Arc<str>>,
-    ) -> Version {
+    ) -> ProtocolVersion {
         self.client
-            .get_or_init(|| Client {
+            .get_or_init(|| SessionClient {
                 version,
                 capabilities: Arc::new(capabilities),
                 label,
@@ -146,46 +157,55 @@ impl Session {
 
     /// What the client can be asked for; before the handshake nothing.
     pub(super) fn capabilities(&self) -> &Arc<Value> {
-        static NONE: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
-        self.client.get().map_or(&NONE, |it| &it.capabilities)
+        static NO_CAPABILITIES: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
+        self.client
+            .get()
+            .map_or(&NO_CAPABILITIES, |it| &it.capabilities)
     }
 
     /// The program at the other end, as it calls itself.
-    pub(super) fn label(&self) -> Option<&Arc<str>> {
+    pub(super) fn client_label(&self) -> Option<&Arc<str>> {
         self.client.get()?.label.as_ref()
     }
 
     /// The agreed version; before the handshake the oldest.
-    pub(super) fn version(&self) -> Version {
+    pub(super) fn version(&self) -> ProtocolVersion {
         self.client
             .get()
-            .map_or(Version::V2024_11_05, |it| it.version)
+            .map_or(ProtocolVersion::V2024_11_05, |it| it.version)
     }
 
-    pub(super) fn log_level(&self) -> Option<LogLevel> {
+    pub(super) fn log_level(&self) -> Option<LoggingLevel> {
         *lock(&self.log_level)
     }
 
-    pub(super) fn set_log_level(&self, level: LogLevel) {
+    pub(super) fn set_log_level(&self, level: LoggingLevel) {
         *lock(&self.log_level) = Some(level);
     }
 
     /// Puts a request on the list, so that it can be cancelled by its id.
-    pub(super) fn begin(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
-        self.enlist(id, Kind::Call)
+    pub(super) fn begin(self: &Arc<Self>, id: &RpcId) -> Result<RunningRequest, RpcError> {
+        self.register(id, RequestKind::Call)
     }
 
     /// The same for a request that only listens, which may last for ever.
-    pub(super) fn begin_listening(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
-        self.enlist(id, Kind::Listening)
+    pub(super) fn begin_listening(
+        self: &Arc<Self>,
+        id: &RpcId,
+    ) -> Result<RunningRequest, RpcError> {
+        self.register(id, RequestKind::Listening)
     }
 
     /// The same as [`begin`](Self::begin), waiting while too many are running.
-    pub(super) async fn begin_in_turn(self: &Arc<Self>, id: &Id) -> Result<Running, RpcError> {
+    pub(super) async fn begin_when_free(
+        self: &Arc<Self>,
+        id: &RpcId,
+    ) -> Result<RunningRequest, RpcError> {
         loop {
             match self.begin(id) {
-                Err(busy) if busy.code == BUSY => {
-                    self.until(|| self.calls() < self.max_running).await;
+                Err(busy) if busy.code == SESSION_BUSY => {
+                    self.wait_until(|| self.running_calls() < self.max_running)
+                        .await;
                 }
                 done => return done,
             }
@@ -193,28 +213,32 @@ impl Session {
     }
 
     /// Whether one more request may wait for its turn.
-    pub(super) fn may_wait(self: &Arc<Self>) -> Result<Queued, RpcError> {
-        let queued = Queued(Arc::clone(self));
-        if self.waiting.fetch_add(1, Relaxed) < MAX_WAITING {
+    pub(super) fn reserve_waiting(self: &Arc<Self>) -> Result<WaitingRequestGuard, RpcError> {
+        let queued = WaitingRequestGuard(Arc::clone(self));
+        if self.waiting.fetch_add(1, Relaxed) < MAX_WAITING_REQUESTS {
             return Ok(queued);
         }
         Err(RpcError::new(
-            BUSY,
+            SESSION_BUSY,
             "too many requests wait for their turn; read answers first",
         ))
     }
 
-    fn enlist(self: &Arc<Self>, id: &Id, kind: Kind) -> Result<Running, RpcError> {
+    fn register(
+        self: &Arc<Self>,
+        id: &RpcId,
+        kind: RequestKind,
+    ) -> Result<RunningRequest, RpcError> {
         let mut running = lock(&self.running);
         let listening = self.listening.load(Relaxed);
         let (busy, limit) = match kind {
-            Kind::Call => (running.len() - listening, self.max_running),
-            Kind::Listening => (listening, MAX_LISTENING),
+            RequestKind::Call => (running.len() - listening, self.max_running),
+            RequestKind::Listening => (listening, MAX_LISTENING_REQUESTS),
         };
         if busy >= limit {
             let why =
                 format!("{busy} requests of this session are in progress; wait for one to end");
-            return Err(RpcError::new(BUSY, why));
+            return Err(RpcError::new(SESSION_BUSY, why));
         }
         if running.contains_key(id) {
             let why = "a request with this id is in progress";
@@ -226,10 +250,10 @@ impl Session {
             cancelled.cancel();
         }
         running.insert(id.clone(), cancelled.clone());
-        if kind == Kind::Listening {
+        if kind == RequestKind::Listening {
             self.listening.fetch_add(1, Relaxed);
         }
-        Ok(Running {
+        Ok(RunningRequest {
             session: Arc::clone(self),
             id: id.clone(),
             kind,
@@ -248,11 +272,11 @@ impl Session {
 
     /// Waits until nothing is in progress but listening.
     pub(super) async fn drain(&self) {
-        self.until(|| self.calls() == 0 && self.waiting.load(Relaxed) == 0)
+        self.wait_until(|| self.running_calls() == 0 && self.waiting.load(Relaxed) == 0)
             .await;
     }
 
-    async fn until(&self, reached: impl Fn() -> bool) {
+    async fn wait_until(&self, reached: impl Fn() -> bool) {
         loop {
             // Made before the look, so that no wake-up is missed.
             let freed = self.freed.notified();
@@ -263,15 +287,15 @@ impl Session {
         }
     }
 
-    fn calls(&self) -> usize {
+    fn running_calls(&self) -> usize {
         lock(&self.running).len() - self.listening.load(Relaxed)
     }
 
     /// Takes a notification.
-    pub(super) fn notified(&self, method: &str, params: &Params<'_>) {
+    pub(super) fn handle_notification(&self, method: &str, params: &RequestParams<'_>) {
         self.touch();
         if method == "notifications/cancelled"
-            && let Some(id) = params.request_id.and_then(Id::read)
+            && let Some(id) = params.request_id.and_then(RpcId::parse)
             && let Some(cancelled) = lock(&self.running).get(&id)
         {
             cancelled.cancel();
@@ -279,12 +303,12 @@ impl Session {
     }
 
     /// Takes an answer to a request of ours; others are ignored.
-    pub(super) fn answered(&self, response: &Response<'_>) {
+    pub(super) fn handle_response(&self, response: &RpcResponse<'_>) {
         self.touch();
-        let Some(waiting) = lock(&self.asked).remove(&response.id) else {
+        let Some(waiting) = lock(&self.client_requests).remove(&response.id) else {
             return;
         };
-        let read = |raw: Raw<'_>| -> Value { serde_json::from_str(raw).unwrap_or_default() };
+        let read = |raw: RawJson<'_>| -> Value { serde_json::from_str(raw).unwrap_or_default() };
         // Who asked may have gone.
         let _ = waiting.send(match response.outcome {
             Ok(result) => Ok(read(result)),
@@ -296,21 +320,21 @@ impl Session {
     }
 
     /// Asks the client, through `out`, for at most `limit`.
-    pub(super) async fn ask(
+    pub(super) async fn send_request(
         &self,
-        out: &queue::Sender,
+        out: &message_queue::MessageSender,
         method: &str,
         params: &Value,
         limit: Duration,
     ) -> Result<Value, String> {
-        let id = Id::Number(self.number());
+        let id = RpcId::Number(self.next_number());
         let (reply, answer) = oneshot::channel();
-        let _asked = Asked {
+        let _asked = ClientRequestGuard {
             session: self,
             id: id.clone(),
         };
-        lock(&self.asked).insert(id.clone(), reply);
-        out.send(request(&id, method, params))
+        lock(&self.client_requests).insert(id.clone(), reply);
+        out.send(write_request(&id, method, params))
             .await
             .map_err(|gone| gone.to_string())?;
         tokio::select! {
@@ -325,53 +349,58 @@ impl Session {
     }
 
     /// A number that this session has not used yet.
-    pub(super) fn number(&self) -> i64 {
+    pub(super) fn next_number(&self) -> i64 {
         self.next_number.fetch_add(1, Relaxed)
     }
 
     /// Says that a stream of this session is being read.
-    pub(super) fn reading(self: &Arc<Self>) -> Reading {
+    pub(super) fn track_reader(self: &Arc<Self>) -> ReaderGuard {
         self.touch();
         self.readers.fetch_add(1, Relaxed);
-        Reading(Arc::clone(self))
+        ReaderGuard(Arc::clone(self))
     }
 
     /// How long nobody has used it, if nothing is going on.
     pub(super) fn idle_time(&self) -> Option<Duration> {
         self.is_idle(Duration::ZERO)
-            .then(|| lock(&self.used).elapsed())
+            .then(|| lock(&self.last_used).elapsed())
     }
 
     /// Whether nobody has used it for `limit` and nothing is going on.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
         self.readers.load(Relaxed) == 0
             && lock(&self.running).is_empty()
-            && lock(&self.used).elapsed() >= limit
+            && lock(&self.last_used).elapsed() >= limit
     }
 
     fn touch(&self) {
-        *lock(&self.used) = Instant::now();
+        *lock(&self.last_used) = Instant::now();
     }
 }
 
 /// The version to agree on and the client's capabilities.
-pub(super) fn read_handshake(params: &Params<'_>) -> Result<(Version, Value), RpcError> {
-    let version = Version::negotiate(&Params::text(params.protocol_version, "protocolVersion")?);
+pub(super) fn read_handshake(
+    params: &RequestParams<'_>,
+) -> Result<(ProtocolVersion, Value), RpcError> {
+    let version = ProtocolVersion::negotiate(&RequestParams::require_string(
+        params.protocol_version,
+        "protocolVersion",
+    )?);
     if params.capabilities.is_none() || params.client_info.is_none() {
         let why = "initialize needs capabilities and clientInfo";
-        return Err(RpcError::params(why));
+        return Err(RpcError::invalid_params(why));
     }
-    Params::object(params.client_info, "clientInfo")?;
-    let capabilities = Params::object(params.capabilities, "capabilities")?;
+    RequestParams::object_or_empty(params.client_info, "clientInfo")?;
+    let capabilities = RequestParams::object_or_empty(params.capabilities, "capabilities")?;
     Ok((version, capabilities.into()))
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         {
             let mut running = lock(&self.session.running);
             running.remove(&self.id);
-            if self.kind == Kind::Listening {
+            if self.kind == RequestKind::Listening {
                 self.session.listening.fetch_sub(1, Relaxed);
             }
         }
@@ -380,14 +409,14 @@ impl Drop for Running {
     }
 }
 
-impl Drop for Queued {
+impl Drop for WaitingRequestGuard {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
         self.0.freed.notify_waiters();
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         self.0.readers.fetch_sub(1, Relaxed);
         self.0.touch();
@@ -395,14 +424,14 @@ impl Drop for Reading {
 }
 
 /// Takes a question off the list, however the wait for it ends.
-struct Asked<'a> {
-    session: &'a Session,
-    id: Id,
+struct ClientRequestGuard<'a> {
+    session: &'a McpSession,
+    id: RpcId,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for ClientRequestGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.session.asked).remove(&self.id);
+        lock(&self.session.client_requests).remove(&self.id);
     }
 }
 

@@ -5,79 +5,79 @@ use std::sync::Arc;
 use axum::{body::Body, http::StatusCode, response::Response};
 
 use super::{
-    Engine,
-    dispatch::Owned,
-    feed::{Feed, STANDALONE},
-    http::{Source, or_alive, reply, respond, take},
-    session::{Reading, Running, Session},
+    McpEngine,
+    dispatch::OwnedRequest,
+    feed::{MessageFeed, STANDALONE_STREAM},
+    http::{EventSource, handle_one_way, or_keep_alive, reply, stream_response},
+    session::{McpSession, ReaderGuard, RunningRequest},
 };
 use crate::{
-    access::Principal,
-    mcp::{Invalid, Message, event},
-    tool::Caller,
+    auth::Principal,
+    mcp::{InvalidMessage, RpcMessage, write_event},
+    tools::Caller,
 };
 
 /// `GET /sse`: opens the session. Its first event says where to post.
-pub fn get(engine: &Arc<Engine>, caller: Caller) -> Response {
+pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
     let session = match engine.open_session(caller) {
         Ok(session) => session,
-        Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
+        Err(full) => return reply::reject(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
     };
-    let Some(feed) = session.streams.take(STANDALONE) else {
-        return reply::refuse(StatusCode::CONFLICT, "this stream is being read");
+    let Some(feed) = session.streams.take(STANDALONE_STREAM) else {
+        return reply::reject(StatusCode::CONFLICT, "this stream is being read");
     };
     // A relative address is right behind every proxy and under every name.
-    let endpoint = event(
+    let endpoint = write_event(
         Some("endpoint"),
         None,
         &format!("/sse/message?session_id={}", session.id),
     );
-    let line = Line {
+    let line = SseSessionStream {
         engine: Arc::clone(engine),
-        _reading: session.reading(),
+        _reading: session.track_reader(),
         session,
         feed,
     };
-    respond(line, Some(endpoint))
+    stream_response(line, Some(endpoint))
 }
 
 /// `POST /sse/message`: takes one message; its answer comes down the stream.
 pub fn post(
-    engine: &Arc<Engine>,
+    engine: &Arc<McpEngine>,
     principal: &Principal,
     session_id: &str,
     body: &[u8],
 ) -> Response {
     let Some(session) = engine.sessions.find(session_id, principal) else {
-        return reply::refuse(
+        return reply::reject(
             StatusCode::NOT_FOUND,
             "this session is over or never was; GET /sse again",
         );
     };
-    let message = match Message::take(body) {
+    let message = match RpcMessage::parse_bytes(body) {
         Ok((_, message)) => message,
-        Err(bad) => return reply::error(StatusCode::BAD_REQUEST, None, &bad.into()),
+        Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     match message {
-        Err(Invalid { id, error }) => {
-            return reply::error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
+        Err(InvalidMessage { id, error }) => {
+            return reply::rpc_error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }
-        Ok(Message::Request(request)) => {
-            let owned = Owned::new(&request);
+        Ok(RpcMessage::Request(request)) => {
+            let owned = OwnedRequest::new(&request);
             match session.begin(&owned.id) {
                 Ok(running) => answer(engine, session, owned, running),
                 // Nothing waits for a client that sends more than it may and reads
                 // nothing: it is told at once, or its request is refused.
                 Err(busy) => {
-                    let told = session.out.try_send(owned.reply(&Err(busy)));
+                    let told = session.out.try_send(owned.to_response(&Err(busy)));
                     if told.is_err() {
                         let why = "too many requests of this session are in progress; read its stream first";
-                        return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, why);
+                        return reply::reject(StatusCode::SERVICE_UNAVAILABLE, why);
                     }
                 }
             }
         }
-        Ok(message) => take(&session, &message),
+        Ok(message) => handle_one_way(&session, &message),
     }
     let mut response = Response::new(Body::from("Accepted"));
     *response.status_mut() = StatusCode::ACCEPTED;
@@ -85,11 +85,16 @@ pub fn post(
 }
 
 /// Answers in a task of its own; the post is over before that.
-fn answer(engine: &Arc<Engine>, session: Arc<Session>, request: Owned, running: Running) {
+fn answer(
+    engine: &Arc<McpEngine>,
+    session: Arc<McpSession>,
+    request: OwnedRequest,
+    running: RunningRequest,
+) {
     let answering = Arc::clone(engine);
     engine.tasks.spawn(async move {
         let text = answering
-            .answer_running(&running, &session, &request, &session.out)
+            .handle_running(&running, &session, &request, &session.out)
             .await;
         deliver(&answering, &session, text).await;
         drop(running);
@@ -97,7 +102,7 @@ fn answer(engine: &Arc<Engine>, session: Arc<Session>, request: Owned, running: 
 }
 
 /// Sends an answer; a reader who takes nothing loses the session.
-pub(super) async fn deliver(engine: &Engine, session: &Session, text: Option<String>) {
+pub(super) async fn deliver(engine: &McpEngine, session: &McpSession, text: Option<String>) {
     if let Some(text) = text
         && session.out.send(text).await.is_err()
     {
@@ -106,19 +111,19 @@ pub(super) async fn deliver(engine: &Engine, session: &Session, text: Option<Str
     }
 }
 
-struct Line {
-    engine: Arc<Engine>,
-    session: Arc<Session>,
-    feed: Feed,
-    _reading: Reading,
+struct SseSessionStream {
+    engine: Arc<McpEngine>,
+    session: Arc<McpSession>,
+    feed: MessageFeed,
+    _reading: ReaderGuard,
 }
 
-impl Source for Line {
+impl EventSource for SseSessionStream {
     async fn next(&mut self) -> Option<String> {
         let (feed, session) = (&mut self.feed, &self.session);
         let next = async {
             let message = feed.next().await?;
-            Some(event(Some("message"), None, &message))
+            Some(write_event(Some("message"), None, &message))
         };
         // Answers to what is in progress come down this stream, too.
         let wound_up = async {
@@ -127,18 +132,18 @@ impl Source for Line {
         };
         tokio::select! {
             biased;
-            text = or_alive(next) => text,
+            text = or_keep_alive(next) => text,
             () = session.end.cancelled() => None,
             () = wound_up => None,
         }
     }
 
-    fn alive(&self) {
-        self.feed.alive();
+    fn report_progress(&self) {
+        self.feed.report_progress();
     }
 }
 
-impl Drop for Line {
+impl Drop for SseSessionStream {
     fn drop(&mut self) {
         self.engine.sessions.end(&self.session.id);
     }

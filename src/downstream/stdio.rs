@@ -5,32 +5,35 @@ use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
-    Engine,
-    dispatch::Owned,
-    feed::STANDALONE,
-    http::take,
-    listen::Listener,
-    modern::Client,
-    session::{Queued, Session},
-    sessions::detached,
+    McpEngine,
+    dispatch::OwnedRequest,
+    feed::STANDALONE_STREAM,
+    http::handle_one_way,
+    modern_client::ModernClient,
+    session::{McpSession, WaitingRequestGuard},
+    session_registry::detached_session,
     sse,
+    subscriptions::SubscriptionListener,
 };
 use crate::{
-    mcp::{Invalid, Line, Lines, Message, Params, RpcError, code, error, names_version},
+    mcp::{
+        DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage, code,
+        declares_version, write_error,
+    },
     tasks::WorkSlice,
-    tool::Caller,
+    tools::Caller,
 };
 
-const CHUNK: usize = 64 << 10;
+const READ_CHUNK_BYTES: usize = 64 << 10;
 
 /// Serves until the input ends; what is being answered then is finished.
 pub async fn serve(
-    engine: &Arc<Engine>,
+    engine: &Arc<McpEngine>,
     caller: Caller,
     input: impl AsyncRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<()> {
-    let session = Arc::new(detached(
+    let session = Arc::new(detached_session(
         caller,
         engine.limits().max_calls_per_session,
         &engine.catalog,
@@ -48,26 +51,26 @@ pub async fn serve(
         written = &mut written => written,
         read = read => {
             // What is still queued is written, unless nobody reads.
-            let written = tokio::time::timeout(engine.limits().drain(), written).await;
+            let written = tokio::time::timeout(engine.limits().drain_timeout(), written).await;
             read.and(written.unwrap_or(Ok(())))
         }
     }
 }
 
 async fn read(
-    engine: &Arc<Engine>,
-    session: &Arc<Session>,
+    engine: &Arc<McpEngine>,
+    session: &Arc<McpSession>,
     mut input: impl AsyncRead + Unpin,
 ) -> io::Result<()> {
-    let mut lines = Lines::default();
-    let mut chunk = vec![0; CHUNK];
+    let mut lines = LineDecoder::default();
+    let mut chunk = vec![0; READ_CHUNK_BYTES];
     let mut found = Vec::new();
     let mut slice = WorkSlice::default();
     loop {
         let count = tokio::select! {
             count = input.read(&mut chunk) => count?,
             () = session.end.cancelled() => 0,
-            () = engine.tasks.stop().cancelled_owned() => 0,
+            () = engine.tasks.stop_token().cancelled_owned() => 0,
         };
         lines.feed(&chunk[..count], &mut found);
         if count == 0 {
@@ -75,7 +78,7 @@ async fn read(
         }
         for line in found.drain(..) {
             slice.spend(line.len()).await;
-            on_line(engine, session, line).await;
+            handle_line(engine, session, line).await;
         }
         slice.spend(count).await;
         if count == 0 {
@@ -84,8 +87,8 @@ async fn read(
     }
 }
 
-async fn write(session: &Arc<Session>, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
-    let Some(mut feed) = session.streams.take(STANDALONE) else {
+async fn write(session: &Arc<McpSession>, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let Some(mut feed) = session.streams.take(STANDALONE_STREAM) else {
         return Ok(());
     };
     loop {
@@ -109,31 +112,31 @@ async fn write(session: &Arc<Session>, mut output: impl AsyncWrite + Unpin) -> i
     }
 }
 
-async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
+async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: DecodedLine) {
     let refused = match &line {
-        Line::TooLong => error(
+        DecodedLine::TooLong => write_error(
             None,
-            &RpcError::new(code::PARSE, "the line is longer than 16 MiB"),
+            &RpcError::new(code::PARSE_ERROR, "the line is longer than 16 MiB"),
         ),
-        Line::Whole(bytes) => match Message::take(bytes) {
-            Err(bad) => error(None, &bad.into()),
-            Ok((_, Err(Invalid { id, error: why }))) => error(id.as_ref(), &why),
-            Ok((_, Ok(Message::Request(request)))) => {
-                match session.may_wait() {
+        DecodedLine::Whole(bytes) => match RpcMessage::parse_bytes(bytes) {
+            Err(bad) => write_error(None, &bad.into()),
+            Ok((_, Err(InvalidMessage { id, error: why }))) => write_error(id.as_ref(), &why),
+            Ok((_, Ok(RpcMessage::Request(request)))) => {
+                match session.reserve_waiting() {
                     Ok(place) => {
                         let request = QueuedRequest {
-                            place,
-                            is_modern: names_version(&request),
-                            request: Owned::new(&request),
+                            waiting: place,
+                            is_modern: declares_version(&request),
+                            request: OwnedRequest::new(&request),
                         };
                         return answer(engine, session, request);
                     }
                     // Told before the next line is read: a client that sends without
                     // reading stops here, and nothing is kept for it.
-                    Err(busy) => error(Some(&request.id), &busy),
+                    Err(busy) => write_error(Some(&request.id), &busy),
                 }
             }
-            Ok((_, Ok(message))) => return take(session, &message),
+            Ok((_, Ok(message))) => return handle_one_way(session, &message),
         },
     };
     // A client that reads nothing ends the session in `write`.
@@ -142,16 +145,16 @@ async fn on_line(engine: &Arc<Engine>, session: &Arc<Session>, line: Line) {
 
 /// A request that waits for its turn.
 struct QueuedRequest {
-    place: Queued,
-    request: Owned,
+    waiting: WaitingRequestGuard,
+    request: OwnedRequest,
     is_modern: bool,
 }
 
 /// Answers in a task of its own, in turn: the reader must go on, or nobody
 /// could cancel, answer our questions, or end.
-fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: QueuedRequest) {
+fn answer(engine: &Arc<McpEngine>, session: &Arc<McpSession>, request: QueuedRequest) {
     let QueuedRequest {
-        place,
+        waiting: place,
         request,
         is_modern,
     } = request;
@@ -162,60 +165,61 @@ fn answer(engine: &Arc<Engine>, session: &Arc<Session>, request: QueuedRequest) 
         let begun = if listens {
             session.begin_listening(&request.id)
         } else {
-            session.begin_in_turn(&request.id).await
+            session.begin_when_free(&request.id).await
         };
         drop(place);
         let running = match begun {
             Ok(running) => running,
             Err(busy) => {
-                return sse::deliver(&engine, &session, Some(request.reply(&Err(busy)))).await;
+                return sse::deliver(&engine, &session, Some(request.to_response(&Err(busy))))
+                    .await;
             }
         };
-        let text = match is_modern {
-            false => {
-                engine
-                    .answer_running(&running, &session, &request, &session.out)
-                    .await
-            }
-            true => tokio::select! {
+        let text = if is_modern {
+            tokio::select! {
                 biased;
-                text = modern(&engine, &session, &request) => Some(text),
+                text = answer_modern(&engine, &session, &request) => Some(text),
                 () = running.cancelled.cancelled() => None,
-            },
+            }
+        } else {
+            engine
+                .handle_running(&running, &session, &request, &session.out)
+                .await
         };
         sse::deliver(&engine, &session, text).await;
         drop(running);
     });
 }
 
-async fn modern(engine: &Engine, session: &Session, request: &Owned) -> String {
-    let client = Params::read(request.params.as_deref()).and_then(|params| Client::read(&params));
+async fn answer_modern(engine: &McpEngine, session: &McpSession, request: &OwnedRequest) -> String {
+    let client = RequestParams::parse(request.params.as_deref())
+        .and_then(|params| ModernClient::read(&params));
     let client = match client {
-        Ok(client) => client.on(session.connection),
-        Err(why) => return request.reply(&Err(why)),
+        Ok(client) => client.with_connection(session.connection),
+        Err(why) => return request.to_response(&Err(why)),
     };
     if request.method == "subscriptions/listen" {
-        return match Listener::new(&engine.catalog, &session.caller, request) {
-            Err(why) => request.reply(&Err(why)),
+        return match SubscriptionListener::new(&engine.catalog, &session.caller, request) {
+            Err(why) => request.to_response(&Err(why)),
             Ok(listener) => listen(session, listener).await,
         };
     }
     let caller = &session.caller;
-    request.reply(&client.answer(engine, caller, &session.out, request).await)
+    request.to_response(&client.answer(engine, caller, &session.out, request).await)
 }
 
 /// Tells until the request is cancelled or the input ends.
-async fn listen(session: &Session, mut listener: Listener) -> String {
-    let mut messages = vec![listener.acknowledged()];
+async fn listen(session: &McpSession, mut listener: SubscriptionListener) -> String {
+    let mut messages = vec![listener.acknowledgement()];
     loop {
         for message in messages {
             if session.out.send(message).await.is_err() {
-                return listener.over();
+                return listener.final_result();
             }
         }
         messages = tokio::select! {
             messages = listener.next() => messages,
-            () = session.closing.cancelled() => return listener.over(),
+            () = session.closing.cancelled() => return listener.final_result(),
         };
     }
 }

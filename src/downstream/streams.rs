@@ -12,43 +12,44 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::feed::{Feed, STANDALONE};
+use super::feed::{MessageFeed, STANDALONE_STREAM};
 
 /// How long work goes on for a reader who left, and its stream waits for them.
-pub(super) const GRACE: Duration = Duration::from_secs(5);
+pub(super) const READER_GRACE: Duration = Duration::from_secs(5);
 /// How long a new reader waits for the old one to let go.
-const HAND_OVER: Duration = Duration::from_secs(1);
-const MAX_PARKED: usize = 16;
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_PARKED_STREAMS: usize = 16;
 
 /// Every stream that is being read or waits for a reader, by its number.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
-    all: Mutex<BTreeMap<u64, State>>,
+pub(super) struct SessionStreams {
+    all: Mutex<BTreeMap<u64, StreamState>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-enum State {
+enum StreamState {
     /// Being read; the reader lets go when this is cancelled.
-    Read(CancellationToken),
+    BeingRead(CancellationToken),
     /// Waiting; the number tells this wait from others of the stream.
-    Parked(Box<Feed>, u64),
+    Parked(Box<MessageFeed>, u64),
 }
 
-impl Streams {
+impl SessionStreams {
     /// Notes a reader of stream `number`; a cancelled token asks it to let go.
-    pub(super) fn read(&self, number: u64) -> CancellationToken {
+    pub(super) fn start_reading(&self, number: u64) -> CancellationToken {
         let revoked = CancellationToken::new();
-        self.lock().insert(number, State::Read(revoked.clone()));
+        self.lock()
+            .insert(number, StreamState::BeingRead(revoked.clone()));
         revoked
     }
 
     /// Takes a stream that waits for a reader.
-    pub(super) fn take(&self, number: u64) -> Option<Feed> {
+    pub(super) fn take(&self, number: u64) -> Option<MessageFeed> {
         let mut all = self.lock();
         match all.remove(&number)? {
-            State::Parked(feed, _) => Some(*feed),
-            read @ State::Read(_) => {
+            StreamState::Parked(feed, _) => Some(*feed),
+            read @ StreamState::BeingRead(_) => {
                 all.insert(number, read);
                 None
             }
@@ -57,16 +58,16 @@ impl Streams {
 
     /// Takes a stream, from its reader if need be: the new connection of a
     /// client is there before we know that the old one is dead.
-    pub(super) async fn claim(&self, number: u64) -> Option<Feed> {
-        let deadline = Instant::now() + HAND_OVER;
+    pub(super) async fn claim(&self, number: u64) -> Option<MessageFeed> {
+        let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
             let changed = self.changed.notified();
             if let Some(feed) = self.take(number) {
                 return Some(feed);
             }
             match self.lock().get(&number)? {
-                State::Read(revoked) => revoked.cancel(),
-                State::Parked(..) => continue,
+                StreamState::BeingRead(revoked) => revoked.cancel(),
+                StreamState::Parked(..) => continue,
             }
             time::timeout_at(deadline, changed).await.ok()?;
         }
@@ -74,15 +75,18 @@ impl Streams {
 
     /// Keeps a stream for a reader who may come back. Whoever parked it may
     /// [`forget`](Self::forget) it later, by `wait`.
-    pub(super) fn park(&self, feed: Feed, wait: u64) {
+    pub(super) fn park(&self, feed: MessageFeed, wait: u64) {
         let mut all = self.lock();
-        all.insert(feed.number(), State::Parked(Box::new(feed), wait));
-        let parked = all
-            .iter()
-            .filter(|(number, it)| **number != STANDALONE && matches!(it, State::Parked(..)));
+        all.insert(
+            feed.stream_number(),
+            StreamState::Parked(Box::new(feed), wait),
+        );
+        let parked = all.iter().filter(|(number, it)| {
+            **number != STANDALONE_STREAM && matches!(it, StreamState::Parked(..))
+        });
         let oldest = parked.clone().next().map(|(number, _)| *number);
-        if parked.count() > MAX_PARKED
-            && let Some(State::Parked(feed, _)) = oldest.and_then(|it| all.remove(&it))
+        if parked.count() > MAX_PARKED_STREAMS
+            && let Some(StreamState::Parked(feed, _)) = oldest.and_then(|it| all.remove(&it))
         {
             feed.cancel();
         }
@@ -92,8 +96,8 @@ impl Streams {
     /// Gives a stream up if it still waits as it did, and ends its work.
     pub(super) fn forget(&self, number: u64, wait: u64) {
         let mut all = self.lock();
-        if matches!(all.get(&number), Some(State::Parked(_, parked)) if *parked == wait)
-            && let Some(State::Parked(feed, _)) = all.remove(&number)
+        if matches!(all.get(&number), Some(StreamState::Parked(_, parked)) if *parked == wait)
+            && let Some(StreamState::Parked(feed, _)) = all.remove(&number)
         {
             feed.cancel();
         }
@@ -104,7 +108,7 @@ impl Streams {
         self.lock().remove(&number);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, State>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, StreamState>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,15 @@
 //! The calendar: days, fields of a moment, and moments as text.
 
 use super::{
-    dates::moment,
-    fault::{Result, Trouble, value_error},
-    value::Days,
+    dates::datetime_to_micros,
+    error::{Result, UnlocatedError, value_error},
+    value::DateOrdinal,
 };
 
 /// Microseconds of a day.
-pub(super) const DAY: i64 = 86_400_000_000;
+pub(super) const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// 9999-12-31
-pub(super) const LAST_DAY: Days = 3_652_059;
+pub(super) const MAX_DATE_ORDINAL: DateOrdinal = 3_652_059;
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -35,7 +35,7 @@ const WEEKDAYS: [&str; 7] = [
     "Sunday",
 ];
 
-pub(super) fn days_from(year: i64, month: i64, day: i64) -> Result<Days> {
+pub(super) fn date_ordinal(year: i64, month: i64, day: i64) -> Result<DateOrdinal> {
     if !(1..=9999).contains(&year) {
         return Err(value_error(format!("year {year} is out of range")));
     }
@@ -45,19 +45,19 @@ pub(super) fn days_from(year: i64, month: i64, day: i64) -> Result<Days> {
     if !(1..=month_length(year, month)).contains(&day) {
         return Err(value_error("day is out of range for month"));
     }
-    Ok(before_year(year) + before_month(year, month) + day)
+    Ok(days_before_year(year) + days_before_month(year, month) + day)
 }
 
-pub(super) fn year_month_day(days: Days) -> (i64, i64, i64) {
+pub(super) fn year_month_day(days: DateOrdinal) -> (i64, i64, i64) {
     // A year has 365.2425 days; the guess is at most one too high.
     let mut year = ((days - 1) * 400 / 146_097 + 1).clamp(1, 9999);
-    while before_year(year) >= days {
+    while days_before_year(year) >= days {
         year -= 1;
     }
-    while before_year(year + 1) < days {
+    while days_before_year(year + 1) < days {
         year += 1;
     }
-    let mut rest = days - before_year(year);
+    let mut rest = days - days_before_year(year);
     let mut month = 1;
     while rest > month_length(year, month) && month < 12 {
         rest -= month_length(year, month);
@@ -67,9 +67,9 @@ pub(super) fn year_month_day(days: Days) -> (i64, i64, i64) {
 }
 
 /// Year, month, day, hour, minute, second, microsecond.
-pub(super) fn fields(micros: i64) -> [i64; 7] {
-    let (year, month, day) = year_month_day(micros.div_euclid(DAY) + 1);
-    let rest = micros.rem_euclid(DAY);
+pub(super) fn datetime_fields(micros: i64) -> [i64; 7] {
+    let (year, month, day) = year_month_day(micros.div_euclid(MICROS_PER_DAY) + 1);
+    let rest = micros.rem_euclid(MICROS_PER_DAY);
     let seconds = rest / 1_000_000;
     [
         year,
@@ -91,7 +91,7 @@ pub(super) fn month_length(year: i64, month: i64) -> i64 {
 }
 
 /// `strftime`
-pub(super) fn text_by(micros: i64, form: &str) -> Result<String> {
+pub(super) fn format_micros(micros: i64, form: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = form.chars();
     while let Some(c) = rest.next() {
@@ -103,16 +103,16 @@ pub(super) fn text_by(micros: i64, form: &str) -> Result<String> {
             out.push('%');
             break;
         };
-        out.push_str(&sign_text(micros, sign)?);
+        out.push_str(&format_directive(micros, sign)?);
     }
     Ok(out)
 }
 
-fn sign_text(micros: i64, sign: char) -> Result<String> {
-    let [year, month, day, hour, minute, second, micro] = fields(micros);
-    let days = micros.div_euclid(DAY) + 1;
+fn format_directive(micros: i64, sign: char) -> Result<String> {
+    let [year, month, day, hour, minute, second, micro] = datetime_fields(micros);
+    let days = micros.div_euclid(MICROS_PER_DAY) + 1;
     let weekday = (days + 6).rem_euclid(7);
-    let of_year = days - before_year(year);
+    let of_year = days - days_before_year(year);
     let half = (hour + 11) % 12 + 1;
     let month_name = MONTHS[(month - 1).clamp(0, 11) as usize];
     let day_name = WEEKDAYS[weekday.clamp(0, 6) as usize];
@@ -142,7 +142,7 @@ fn sign_text(micros: i64, sign: char) -> Result<String> {
 }
 
 /// `fromisoformat`: `YYYY-MM-DD[?HH:MM[:SS[.ffffff]]]`
-pub(super) fn from_text(text: &str) -> Result<i64> {
+pub(super) fn parse_iso_format(text: &str) -> Result<i64> {
     let wrong = || value_error(format!("Invalid isoformat string: '{text}'"));
     if !text.is_ascii() {
         return Err(wrong());
@@ -155,9 +155,10 @@ pub(super) fn from_text(text: &str) -> Result<i64> {
     };
     let mark = |at: usize, wanted: &str| text.get(at..=at) == Some(wanted);
     let mut parts = [0; 7];
-    let places: [(usize, usize); 3] = match compact {
-        true => [(0, 4), (4, 6), (6, 8)],
-        false => [(0, 4), (5, 7), (8, 10)],
+    let places: [(usize, usize); 3] = if compact {
+        [(0, 4), (4, 6), (6, 8)]
+    } else {
+        [(0, 4), (5, 7), (8, 10)]
     };
     for (part, (from, to)) in parts.iter_mut().zip(places) {
         *part = digits(from, to).ok_or_else(wrong)?;
@@ -177,13 +178,13 @@ pub(super) fn from_text(text: &str) -> Result<i64> {
                 }
             }
         }
-        parts[6] = fraction(text).ok_or_else(wrong)?;
+        parts[6] = parse_fraction(text).ok_or_else(wrong)?;
     }
-    moment(parts)
+    datetime_to_micros(parts)
 }
 
 /// Microseconds after the seconds of an ISO text.
-fn fraction(text: &str) -> Option<i64> {
+fn parse_fraction(text: &str) -> Option<i64> {
     match text.len() {
         13 | 16 | 19 => Some(0),
         length if length > 20 && matches!(text.get(19..20), Some("." | ",")) => {
@@ -197,7 +198,7 @@ fn fraction(text: &str) -> Option<i64> {
 }
 
 /// `strptime`
-pub(super) fn parsed(text: &str, form: &str) -> Result<i64> {
+pub(super) fn parse_with_format(text: &str, form: &str) -> Result<i64> {
     let wrong = || value_error(format!("time data '{text}' does not match format '{form}'"));
     let mut parts = [1900, 1, 1, 0, 0, 0, 0];
     let mut afternoon = None;
@@ -205,26 +206,28 @@ pub(super) fn parsed(text: &str, form: &str) -> Result<i64> {
     let mut signs = form.chars();
     while let Some(c) = signs.next() {
         if c != '%' {
-            rest = match c.is_whitespace() {
-                true => rest.trim_start(),
-                false => rest.strip_prefix(c).ok_or_else(wrong)?,
+            rest = if c.is_whitespace() {
+                rest.trim_start()
+            } else {
+                rest.strip_prefix(c).ok_or_else(wrong)?
             };
             continue;
         }
         let sign = signs.next().ok_or_else(wrong)?;
-        rest = read_sign(sign, rest, &mut parts, &mut afternoon)?.ok_or_else(wrong)?;
+        rest = parse_directive(sign, rest, &mut parts, &mut afternoon)?.ok_or_else(wrong)?;
     }
     if let Some(afternoon) = afternoon {
         parts[3] = parts[3] % 12 + if afternoon { 12 } else { 0 };
     }
-    match rest.is_empty() {
-        true => moment(parts),
-        false => Err(value_error(format!("unconverted data remains: {rest}"))),
+    if rest.is_empty() {
+        datetime_to_micros(parts)
+    } else {
+        Err(value_error(format!("unconverted data remains: {rest}")))
     }
 }
 
 /// Reads what `sign` stands for; gives what follows it.
-fn read_sign<'t>(
+fn parse_directive<'t>(
     sign: char,
     rest: &'t str,
     parts: &mut [i64; 7],
@@ -246,8 +249,8 @@ fn read_sign<'t>(
             let known = matches!(half.as_deref(), Some("AM" | "PM"));
             return Ok(known.then(|| &rest[2..]));
         }
-        'b' | 'B' => return Ok(read_month(sign, rest, parts)),
-        _ => return Err(not_offered(sign)),
+        'b' | 'B' => return Ok(parse_month_name(sign, rest, parts)),
+        _ => return Err(unsupported_directive(sign)),
     };
     let length = rest
         .bytes()
@@ -268,7 +271,7 @@ fn read_sign<'t>(
     Ok(Some(&rest[length..]))
 }
 
-fn read_month<'t>(sign: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t str> {
+fn parse_month_name<'t>(sign: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t str> {
     let found = MONTHS.iter().position(|name| {
         let name = if sign == 'b' { &name[..3] } else { name };
         rest.get(..name.len())
@@ -279,7 +282,7 @@ fn read_month<'t>(sign: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t
     Some(&rest[length..])
 }
 
-fn not_offered(sign: char) -> Trouble {
+fn unsupported_directive(sign: char) -> UnlocatedError {
     value_error(format!("'%{sign}' is not offered"))
 }
 
@@ -287,11 +290,11 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-fn before_year(year: i64) -> Days {
+fn days_before_year(year: i64) -> DateOrdinal {
     let year = year - 1;
     year * 365 + year / 4 - year / 100 + year / 400
 }
 
-fn before_month(year: i64, month: i64) -> Days {
+fn days_before_month(year: i64, month: i64) -> DateOrdinal {
     (1..month).map(|it| month_length(year, it)).sum()
 }

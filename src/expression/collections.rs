@@ -10,25 +10,26 @@ use std::rc::Rc;
 use num_traits::ToPrimitive as _;
 
 use super::{
-    catalog::Given,
+    builtins::EvaluatedArguments,
     compare,
-    evaluate::Run,
-    fault::{Result, limit, type_error, value_error},
-    functions::not_an_integer,
-    iterate::Flow,
-    operate, sets,
-    value::{Map, Part, Range, Value, View, key},
+    error::{Result, limit_error, type_error, value_error},
+    evaluator::Evaluator,
+    iteration::IterationFlow,
+    operators,
+    scalars::not_an_integer_error,
+    sets,
+    value::{DictMap, DictView, DictViewKind, RangeValue, Value, hash_key},
 };
 
-pub(super) fn len(_: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let [value] = given.take()?;
+pub(super) fn len(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let [value] = given.take_exactly()?;
     let length = match &value {
         Value::Text(it) => it.chars,
         Value::List(it) | Value::Tuple(it) => it.items.len(),
         Value::Dict(it) => it.map.len(),
         Value::Set(it) => it.keys.len(),
         Value::Range(it) => it.len,
-        Value::View(it) => it.dict.map.len(),
+        Value::DictView(it) => it.dict.map.len(),
         _ => {
             let name = value.type_name();
             return Err(type_error(format!("object of type '{name}' has no len()")));
@@ -37,61 +38,61 @@ pub(super) fn len(_: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
     Ok(Value::Int(length as i64))
 }
 
-pub(super) fn list(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let items = gathered(run, given)?;
+pub(super) fn list(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let items = collect_argument(run, given)?;
     Value::list(&run.meter, items)
 }
 
-pub(super) fn tuple(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let items = gathered(run, given)?;
+pub(super) fn tuple(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let items = collect_argument(run, given)?;
     Value::tuple(&run.meter, items)
 }
 
-pub(super) fn set(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn set(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let [source] = given.bind(0, [""])?;
     let keys = match source {
-        Some(source) => sets::gather(run, source)?,
+        Some(source) => sets::collect_keys(run, source)?,
         None => Default::default(),
     };
     Value::set(&run.meter, keys)
 }
 
-pub(super) fn dict(run: &mut Run<'_>, mut given: Given<'_>) -> Result<Value> {
+pub(super) fn dict(run: &mut Evaluator<'_>, mut given: EvaluatedArguments<'_>) -> Result<Value> {
     let named = std::mem::take(&mut given.named);
     let [source] = given.bind(0, [""])?;
     let mut map = match source {
         Some(Value::Dict(dict)) => {
-            run.meter.table(dict.map.len())?;
+            run.meter.charge_table(dict.map.len())?;
             dict.map.clone()
         }
-        Some(source) => pairs(run, source)?,
-        None => Map::default(),
+        Some(source) => dict_from_pairs(run, source)?,
+        None => DictMap::default(),
     };
     for (name, value) in named {
-        run.insert(&mut map, Value::text(name.as_ref()), value)?;
+        run.insert_entry(&mut map, Value::text(name.as_ref()), value)?;
     }
     Value::dict(&run.meter, map)
 }
 
-pub(super) fn from_keys(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn from_keys(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let [source, value] = given.bind(1, ["", ""])?;
     let value = value.unwrap_or(Value::None);
-    let mut map = Map::default();
-    run.each(source.unwrap_or(Value::None), &mut |run, name| {
-        run.insert(&mut map, name, value.clone())?;
-        Ok(Flow::Continue)
+    let mut map = DictMap::default();
+    run.for_each_item(source.unwrap_or(Value::None), &mut |run, name| {
+        run.insert_entry(&mut map, name, value.clone())?;
+        Ok(IterationFlow::Continue)
     })?;
     Value::dict(&run.meter, map)
 }
 
-pub(super) fn range(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn range(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let [first, second, step] = given.bind(1, ["", "", ""])?;
     let (start, stop) = match (first, second) {
-        (Some(start), Some(stop)) => (number(&start)?, number(&stop)?),
-        (Some(stop), None) => (0, number(&stop)?),
+        (Some(start), Some(stop)) => (expect_i64(&start)?, expect_i64(&stop)?),
+        (Some(stop), None) => (0, expect_i64(&stop)?),
         (None, _) => (0, 0),
     };
-    let step = step.map_or(Ok(1), |it| number(&it))?;
+    let step = step.map_or(Ok(1), |it| expect_i64(&it))?;
     if step == 0 {
         return Err(value_error("range() arg 3 must not be zero"));
     }
@@ -103,9 +104,9 @@ pub(super) fn range(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
     let count = u128::try_from(span).unwrap_or_default();
     let len = count.div_ceil(u128::from(step.unsigned_abs()));
     let len = usize::try_from(len).unwrap_or(usize::MAX);
-    run.meter.count(len)?;
-    run.meter.memory(64)?;
-    Ok(Value::Range(Rc::new(Range {
+    run.meter.check_item_count(len)?;
+    run.meter.charge_memory(64)?;
+    Ok(Value::Range(Rc::new(RangeValue {
         start,
         stop,
         step,
@@ -113,33 +114,34 @@ pub(super) fn range(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
     })))
 }
 
-pub(super) fn copy(_: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    given.exactly(0)?;
+pub(super) fn copy(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    given.expect_count(0)?;
     Ok(given.receiver)
 }
 
-pub(super) fn count(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn count(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let receiver = given.receiver.clone();
-    let [wanted] = given.take()?;
+    let [wanted] = given.take_exactly()?;
     let mut count = 0;
-    run.each(receiver, &mut |run, item| {
-        let same = item.same(&wanted) || compare::equal(&mut run.meter, &item, &wanted)?;
+    run.for_each_item(receiver, &mut |run, item| {
+        let same =
+            item.is_identical(&wanted) || compare::values_equal(&mut run.meter, &item, &wanted)?;
         count += i64::from(same);
-        Ok(Flow::Continue)
+        Ok(IterationFlow::Continue)
     })?;
     Ok(Value::Int(count))
 }
 
-pub(super) fn index(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn index(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let receiver = given.receiver.clone();
     let [wanted, from, to] = given.bind(1, ["", "", ""])?;
     let wanted = wanted.unwrap_or(Value::None);
-    let Some(sequence) = operate::sequence(&receiver) else {
+    let Some(sequence) = operators::as_sequence(&receiver) else {
         return Err(type_error("not a sequence"));
     };
     let length = sequence.items.len() as i64;
     let clamp = |value: Option<Value>, default: i64| -> Result<usize> {
-        let at = value.map_or(Ok(default), |it| number(&it))?;
+        let at = value.map_or(Ok(default), |it| expect_i64(&it))?;
         let at = if at < 0 {
             at.saturating_add(length)
         } else {
@@ -149,8 +151,8 @@ pub(super) fn index(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
     };
     let (from, to) = (clamp(from, 0)?, clamp(to, length)?);
     for (at, item) in sequence.items.iter().enumerate().take(to).skip(from) {
-        run.meter.step(1)?;
-        if item.same(&wanted) || compare::equal(&mut run.meter, item, &wanted)? {
+        run.meter.charge_steps(1)?;
+        if item.is_identical(&wanted) || compare::values_equal(&mut run.meter, item, &wanted)? {
             return Ok(Value::Int(at as i64));
         }
     }
@@ -158,78 +160,84 @@ pub(super) fn index(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
         Value::Tuple(_) => "tuple.index(x): x not in tuple".to_owned(),
         _ => format!(
             "{} is not in list",
-            super::show::repr(&mut run.meter, &wanted)?
+            super::repr::repr(&mut run.meter, &wanted)?
         ),
     }))
 }
 
-pub(super) fn get(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
+pub(super) fn get(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     let Value::Dict(dict) = given.receiver.clone() else {
         return Err(type_error("not a dict"));
     };
     let [name, default] = given.bind(1, ["", ""])?;
-    let name = key(&mut run.meter, name.unwrap_or(Value::None))?;
+    let name = hash_key(&mut run.meter, name.unwrap_or(Value::None))?;
     let found = dict.map.get(&name).cloned();
     Ok(found.or(default).unwrap_or(Value::None))
 }
 
-pub(super) fn keys(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    view(run, &given, Part::Keys)
+pub(super) fn keys(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    make_view(run, &given, DictViewKind::Keys)
 }
 
-pub(super) fn values(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    view(run, &given, Part::Values)
+pub(super) fn values(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    make_view(run, &given, DictViewKind::Values)
 }
 
-pub(super) fn items(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    view(run, &given, Part::Items)
+pub(super) fn items(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    make_view(run, &given, DictViewKind::Items)
 }
 
 /// The number of an integer; one that is too large for a list is refused.
-pub(super) fn number(value: &Value) -> Result<i64> {
-    let number = value.integer().ok_or_else(|| not_an_integer(value))?;
+pub(super) fn expect_i64(value: &Value) -> Result<i64> {
+    let number = value
+        .to_bigint()
+        .ok_or_else(|| not_an_integer_error(value))?;
     number
         .to_i64()
-        .ok_or_else(|| limit("a number that is too large to count with"))
+        .ok_or_else(|| limit_error("a number that is too large to count with"))
 }
 
-fn view(run: &mut Run<'_>, given: &Given<'_>, part: Part) -> Result<Value> {
-    given.exactly(0)?;
+fn make_view(
+    run: &mut Evaluator<'_>,
+    given: &EvaluatedArguments<'_>,
+    part: DictViewKind,
+) -> Result<Value> {
+    given.expect_count(0)?;
     let Value::Dict(dict) = &given.receiver else {
         return Err(type_error("not a dict"));
     };
-    run.meter.memory(48)?;
+    run.meter.charge_memory(48)?;
     let dict = Rc::clone(dict);
-    Ok(Value::View(Rc::new(View { dict, part })))
+    Ok(Value::DictView(Rc::new(DictView { dict, kind: part })))
 }
 
-fn gathered(run: &mut Run<'_>, given: Given<'_>) -> Result<Vec<Value>> {
+fn collect_argument(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Vec<Value>> {
     let [source] = given.bind(0, [""])?;
     match source {
-        Some(source) => run.collect(source),
+        Some(source) => run.collect_items(source),
         None => Ok(Vec::new()),
     }
 }
 
-fn pairs(run: &mut Run<'_>, source: Value) -> Result<Map> {
-    let mut map = Map::default();
+fn dict_from_pairs(run: &mut Evaluator<'_>, source: Value) -> Result<DictMap> {
+    let mut map = DictMap::default();
     let mut at = 0;
-    run.each(source, &mut |run, item| {
+    run.for_each_item(source, &mut |run, item| {
         if item.is_number() || matches!(item, Value::None) {
             return Err(type_error(format!(
                 "cannot convert dictionary update sequence element #{at} to a sequence"
             )));
         }
-        let found = run.collect(item)?;
+        let found = run.collect_items(item)?;
         let length = found.len();
         let Ok([name, value]) = <[Value; 2]>::try_from(found) else {
             return Err(value_error(format!(
                 "dictionary update sequence element #{at} has length {length}; 2 is required"
             )));
         };
-        run.insert(&mut map, name, value)?;
+        run.insert_entry(&mut map, name, value)?;
         at += 1;
-        Ok(Flow::Continue)
+        Ok(IterationFlow::Continue)
     })?;
     Ok(map)
 }

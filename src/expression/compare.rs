@@ -6,22 +6,26 @@ use num_bigint::BigInt;
 use num_traits::FromPrimitive as _;
 
 use super::{
-    fault::{Result, type_error},
-    limits::Meter,
-    node::Comparison,
+    ast::ComparisonOperator,
+    error::{Result, type_error},
+    limits::ResourceMeter,
     sets,
-    value::{Key, Value, same_number},
+    value::{HashKey, Value, numbers_equal},
 };
 
 /// `left == right`
-pub(super) fn equal(meter: &mut Meter<'_>, left: &Value, right: &Value) -> Result<bool> {
-    meter.step(1)?;
+pub(super) fn values_equal(
+    meter: &mut ResourceMeter<'_>,
+    left: &Value,
+    right: &Value,
+) -> Result<bool> {
+    meter.charge_steps(1)?;
     if left.is_number() && right.is_number() {
-        return Ok(same_number(left, right));
+        return Ok(numbers_equal(left, right));
     }
     match (left, right) {
         (Value::Text(a), Value::Text(b)) => {
-            meter.scan(a.body.len().min(b.body.len()))?;
+            meter.charge_scan(a.body.len().min(b.body.len()))?;
             Ok(a.body == b.body)
         }
         (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => {
@@ -36,15 +40,17 @@ pub(super) fn equal(meter: &mut Meter<'_>, left: &Value, right: &Value) -> Resul
             }
             for (key, value) in &a.map {
                 charge_key(meter, key)?;
-                match b.map.get(key) {
-                    Some(other) if value.same(other) || equal(meter, value, other)? => (),
-                    _ => return Ok(false),
+                let Some(other) = b.map.get(key) else {
+                    return Ok(false);
+                };
+                if !value.is_identical(other) && !values_equal(meter, value, other)? {
+                    return Ok(false);
                 }
             }
             Ok(true)
         }
         _ if sets::is_operand(left) && sets::is_operand(right) => {
-            let order = sets::order(meter, left, right)?;
+            let order = sets::subset_order(meter, left, right)?;
             Ok(order == Some(Ordering::Equal))
         }
         (Value::Range(a), Value::Range(b)) => {
@@ -54,73 +60,76 @@ pub(super) fn equal(meter: &mut Meter<'_>, left: &Value, right: &Value) -> Resul
         (Value::None, Value::None) => Ok(true),
         (Value::Date(a), Value::Date(b))
         | (Value::DateTime(a), Value::DateTime(b))
-        | (Value::Delta(a), Value::Delta(b)) => Ok(a == b),
-        _ => Ok(left.same(right)),
+        | (Value::TimeDelta(a), Value::TimeDelta(b)) => Ok(a == b),
+        _ => Ok(left.is_identical(right)),
     }
 }
 
 /// `left < right` and its like.
-pub(super) fn ordered(
-    meter: &mut Meter<'_>,
-    comparison: Comparison,
+pub(super) fn satisfies_order(
+    meter: &mut ResourceMeter<'_>,
+    comparison: ComparisonOperator,
     left: &Value,
     right: &Value,
 ) -> Result<bool> {
-    meter.step(1)?;
+    meter.charge_steps(1)?;
     if left.is_number() && right.is_number() {
         let order = number_order(left, right);
-        return Ok(order.is_some_and(|it| holds(comparison, it)));
+        return Ok(order.is_some_and(|it| matches_ordering(comparison, it)));
     }
     match (left, right) {
         (Value::Text(a), Value::Text(b)) => {
-            meter.scan(a.body.len().min(b.body.len()))?;
-            Ok(holds(comparison, a.body.cmp(&b.body)))
+            meter.charge_scan(a.body.len().min(b.body.len()))?;
+            Ok(matches_ordering(comparison, a.body.cmp(&b.body)))
         }
         (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => {
             match first_difference(meter, &a.items, &b.items)? {
-                Some(at) => ordered(meter, comparison, &a.items[at], &b.items[at]),
-                None => Ok(holds(comparison, a.items.len().cmp(&b.items.len()))),
+                Some(at) => satisfies_order(meter, comparison, &a.items[at], &b.items[at]),
+                None => Ok(matches_ordering(
+                    comparison,
+                    a.items.len().cmp(&b.items.len()),
+                )),
             }
         }
         (Value::Date(a), Value::Date(b))
         | (Value::DateTime(a), Value::DateTime(b))
-        | (Value::Delta(a), Value::Delta(b)) => Ok(holds(comparison, a.cmp(b))),
+        | (Value::TimeDelta(a), Value::TimeDelta(b)) => Ok(matches_ordering(comparison, a.cmp(b))),
         _ if sets::is_operand(left) && sets::is_operand(right) => {
-            let order = sets::order(meter, left, right)?;
-            Ok(order.is_some_and(|it| holds(comparison, it)))
+            let order = sets::subset_order(meter, left, right)?;
+            Ok(order.is_some_and(|it| matches_ordering(comparison, it)))
         }
         _ => Err(type_error(format!(
             "'{}' not supported between instances of '{}' and '{}'",
-            symbol(comparison),
+            comparison_symbol(comparison),
             left.type_name(),
             right.type_name()
         ))),
     }
 }
 
-pub(super) fn charge_key(meter: &mut Meter<'_>, key: &Key) -> Result<()> {
+pub(super) fn charge_key(meter: &mut ResourceMeter<'_>, key: &HashKey) -> Result<()> {
     match &key.0 {
-        Value::Text(text) => meter.scan(text.body.len()),
+        Value::Text(text) => meter.charge_scan(text.body.len()),
         Value::Tuple(tuple) => {
-            meter.step(1)?;
+            meter.charge_steps(1)?;
             tuple
                 .items
                 .iter()
-                .try_for_each(|it| charge_key(meter, &Key(it.clone())))
+                .try_for_each(|it| charge_key(meter, &HashKey(it.clone())))
         }
-        _ => meter.step(1),
+        _ => meter.charge_steps(1),
     }
 }
 
 /// Where both stop being equal; `None` if the shorter one begins the other.
 fn first_difference(
-    meter: &mut Meter<'_>,
+    meter: &mut ResourceMeter<'_>,
     left: &[Value],
     right: &[Value],
 ) -> Result<Option<usize>> {
     for (at, (a, b)) in left.iter().zip(right).enumerate() {
-        meter.step(1)?;
-        if !a.same(b) && !equal(meter, a, b)? {
+        meter.charge_steps(1)?;
+        if !a.is_identical(b) && !values_equal(meter, a, b)? {
             return Ok(Some(at));
         }
     }
@@ -129,14 +138,14 @@ fn first_difference(
 
 /// The order of two numbers; none if one is NaN.
 fn number_order(left: &Value, right: &Value) -> Option<Ordering> {
-    if let (Some(a), Some(b)) = (left.small(), right.small()) {
+    if let (Some(a), Some(b)) = (left.to_i64(), right.to_i64()) {
         return Some(a.cmp(&b));
     }
     match (left, right) {
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
-        (Value::Float(a), b) => float_order(*a, &b.integer()?),
-        (a, Value::Float(b)) => float_order(*b, &a.integer()?).map(Ordering::reverse),
-        (a, b) => Some(a.integer()?.cmp(&b.integer()?)),
+        (Value::Float(a), b) => float_order(*a, &b.to_bigint()?),
+        (a, Value::Float(b)) => float_order(*b, &a.to_bigint()?).map(Ordering::reverse),
+        (a, b) => Some(a.to_bigint()?.cmp(&b.to_bigint()?)),
     }
 }
 
@@ -152,21 +161,21 @@ fn float_order(float: f64, integer: &BigInt) -> Option<Ordering> {
     Some(whole.cmp(integer).then(fraction))
 }
 
-fn holds(comparison: Comparison, order: Ordering) -> bool {
+fn matches_ordering(comparison: ComparisonOperator, order: Ordering) -> bool {
     match comparison {
-        Comparison::Less => order.is_lt(),
-        Comparison::LessEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterEqual => order.is_ge(),
+        ComparisonOperator::Less => order.is_lt(),
+        ComparisonOperator::LessEqual => order.is_le(),
+        ComparisonOperator::Greater => order.is_gt(),
+        ComparisonOperator::GreaterEqual => order.is_ge(),
         _ => order.is_eq(),
     }
 }
 
-fn symbol(comparison: Comparison) -> &'static str {
+fn comparison_symbol(comparison: ComparisonOperator) -> &'static str {
     match comparison {
-        Comparison::Less => "<",
-        Comparison::LessEqual => "<=",
-        Comparison::Greater => ">",
+        ComparisonOperator::Less => "<",
+        ComparisonOperator::LessEqual => "<=",
+        ComparisonOperator::Greater => ">",
         _ => ">=",
     }
 }

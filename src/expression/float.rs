@@ -4,30 +4,32 @@ use num_bigint::BigInt;
 use num_traits::{FromPrimitive as _, One as _, Zero as _};
 
 use super::{
-    fault::{Result, overflow, value_error, zero_division},
-    node::Binary,
+    ast::BinaryOperator,
+    error::{Result, overflow_error, value_error, zero_division_error},
 };
 
-pub(super) fn binary(operator: Binary, left: f64, right: f64) -> Result<Option<f64>> {
+pub(super) fn apply_binary(operator: BinaryOperator, left: f64, right: f64) -> Result<Option<f64>> {
     Ok(Some(match operator {
-        Binary::Add => left + right,
-        Binary::Subtract => left - right,
-        Binary::Multiply => left * right,
-        Binary::Divide if right == 0.0 => return Err(zero_division("float division by zero")),
-        Binary::Divide => left / right,
-        Binary::Floor if right == 0.0 => {
-            return Err(zero_division("float floor division by zero"));
+        BinaryOperator::Add => left + right,
+        BinaryOperator::Subtract => left - right,
+        BinaryOperator::Multiply => left * right,
+        BinaryOperator::Divide if right == 0.0 => {
+            return Err(zero_division_error("float division by zero"));
         }
-        Binary::Floor => divide_floor(left, right).0,
-        Binary::Modulo if right == 0.0 => return Err(zero_division("float modulo")),
-        Binary::Modulo => divide_floor(left, right).1,
-        Binary::Power => power(left, right)?,
+        BinaryOperator::Divide => left / right,
+        BinaryOperator::FloorDivide if right == 0.0 => {
+            return Err(zero_division_error("float floor division by zero"));
+        }
+        BinaryOperator::FloorDivide => div_mod_floor(left, right).0,
+        BinaryOperator::Modulo if right == 0.0 => return Err(zero_division_error("float modulo")),
+        BinaryOperator::Modulo => div_mod_floor(left, right).1,
+        BinaryOperator::Power => power(left, right)?,
         _ => return Ok(None),
     }))
 }
 
 /// Quotient and rest, as `divmod` gives them.
-pub(super) fn divide_floor(left: f64, right: f64) -> (f64, f64) {
+pub(super) fn div_mod_floor(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
     if rest != 0.0 {
@@ -50,15 +52,18 @@ pub(super) fn divide_floor(left: f64, right: f64) -> (f64, f64) {
 
 pub(super) fn power(base: f64, exponent: f64) -> Result<f64> {
     if base == 0.0 && exponent < 0.0 {
-        return Err(zero_division("0.0 cannot be raised to a negative power"));
+        return Err(zero_division_error(
+            "0.0 cannot be raised to a negative power",
+        ));
     }
     if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
         return Err(value_error("complex numbers are not supported"));
     }
     let done = base.powf(exponent);
-    match done.is_infinite() && base.is_finite() && exponent.is_finite() {
-        true => Err(overflow("(34, 'Numerical result out of range')")),
-        false => Ok(done),
+    if done.is_infinite() && base.is_finite() && exponent.is_finite() {
+        Err(overflow_error("(34, 'Numerical result out of range')"))
+    } else {
+        Ok(done)
     }
 }
 
@@ -74,9 +79,9 @@ pub(super) fn repr(number: f64) -> String {
     let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     if (-4..16).contains(&exponent) {
-        return plain(mantissa, exponent);
+        return without_exponent(mantissa, exponent);
     }
-    format!("{mantissa}e{}", sign_exponent(exponent))
+    format!("{mantissa}e{}", signed_exponent(exponent))
 }
 
 /// The shortest digits that read back the same, in scientific form.
@@ -89,14 +94,15 @@ fn shortest(number: f64) -> String {
     }
     // Of two that are equally near, Python takes the even one.
     let even = format!("{number:.*e}", digits - 1);
-    match even.parse() == Ok(number) {
-        true => even,
-        false => written,
+    if even.parse() == Ok(number) {
+        even
+    } else {
+        written
     }
 }
 
 /// The number without an exponent.
-fn plain(mantissa: &str, exponent: i32) -> String {
+fn without_exponent(mantissa: &str, exponent: i32) -> String {
     let (sign, digits) = match mantissa.strip_prefix('-') {
         Some(digits) => ("-", digits.replace('.', "")),
         None => ("", mantissa.replace('.', "")),
@@ -117,22 +123,23 @@ fn plain(mantissa: &str, exponent: i32) -> String {
 }
 
 /// `+05`, `-07`, `+100`
-pub(super) fn sign_exponent(exponent: i32) -> String {
+pub(super) fn signed_exponent(exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{sign}{:02}", exponent.unsigned_abs())
 }
 
 /// `round(number)`: half to even.
-pub(super) fn round_whole(number: f64) -> Result<BigInt> {
-    whole(number.round_ties_even())
+pub(super) fn round_to_integer(number: f64) -> Result<BigInt> {
+    integral_to_bigint(number.round_ties_even())
 }
 
 /// The integer that `number`, which has no fraction, is.
-pub(super) fn whole(number: f64) -> Result<BigInt> {
+pub(super) fn integral_to_bigint(number: f64) -> Result<BigInt> {
     if number.is_nan() {
         return Err(value_error("cannot convert float NaN to integer"));
     }
-    BigInt::from_f64(number).ok_or_else(|| overflow("cannot convert float infinity to integer"))
+    BigInt::from_f64(number)
+        .ok_or_else(|| overflow_error("cannot convert float infinity to integer"))
 }
 
 /// `round(number, digits)`: of the exact value, half to even.
@@ -150,15 +157,15 @@ pub(super) fn round_digits(number: f64, digits: i64) -> Result<f64> {
     let unit = BigInt::from(10).pow(digits.unsigned_abs() as u32);
     let (whole, fraction) = (number.trunc(), number.fract());
     let exact = BigInt::from_f64(whole).unwrap_or_default();
-    let rounded = round_to(&exact, &unit, fraction != 0.0);
+    let rounded = round_to_multiple(&exact, &unit, fraction != 0.0);
     let float = super::integer::to_float(&rounded)
-        .map_err(|_| overflow("rounded value too large to represent"))?;
+        .map_err(|_| overflow_error("rounded value too large to represent"))?;
     Ok(float.abs().copysign(number))
 }
 
 /// `number` to the nearest multiple of `unit`, half to even; `more` says that
 /// it is a bit further from zero.
-pub(super) fn round_to(number: &BigInt, unit: &BigInt, more: bool) -> BigInt {
+pub(super) fn round_to_multiple(number: &BigInt, unit: &BigInt, more: bool) -> BigInt {
     let negative = number.sign() == num_bigint::Sign::Minus;
     let magnitude = number.magnitude();
     let unit = unit.magnitude();
@@ -179,7 +186,7 @@ pub(super) fn round_shift(number: &BigInt, by: i64) -> BigInt {
     if number.is_zero() || by <= 0 {
         return number.clone();
     }
-    round_to(number, &(BigInt::one() << by), false) >> by
+    round_to_multiple(number, &(BigInt::one() << by), false) >> by
 }
 
 /// `number * 2 ** exponent`, rounded once at most.

@@ -5,35 +5,39 @@ use num_integer::Integer as _;
 use num_traits::{Signed as _, ToPrimitive as _, Zero as _};
 
 use super::{
-    fault::{Result, overflow, value_error, zero_division},
-    limits::Meter,
-    node::Binary,
+    ast::BinaryOperator,
+    error::{Result, overflow_error, value_error, zero_division_error},
+    limits::ResourceMeter,
     value::Value,
 };
 
 /// `left operator right`, both of which are integers.
-pub(super) fn binary(
-    meter: &mut Meter<'_>,
-    operator: Binary,
+pub(super) fn apply_binary(
+    meter: &mut ResourceMeter<'_>,
+    operator: BinaryOperator,
     left: &Value,
     right: &Value,
 ) -> Result<Value> {
-    if let (Some(left), Some(right)) = (left.small(), right.small())
-        && let Some(done) = small(operator, left, right)
+    if let (Some(left), Some(right)) = (left.to_i64(), right.to_i64())
+        && let Some(done) = apply_small(operator, left, right)
     {
         return Ok(Value::Int(done));
     }
-    let (Some(left), Some(right)) = (left.integer(), right.integer()) else {
+    let (Some(left), Some(right)) = (left.to_bigint(), right.to_bigint()) else {
         return Err(value_error("not an integer"));
     };
-    charge(meter, operator, &left, &right)?;
-    let done = big(meter, operator, &left, &right)?;
-    made(meter, done)
+    charge_operation(meter, operator, &left, &right)?;
+    let done = apply_big(meter, operator, &left, &right)?;
+    into_value(meter, done)
 }
 
 /// `base ** exponent`; a negative exponent gives a float.
-pub(super) fn power(meter: &mut Meter<'_>, base: &Value, exponent: &Value) -> Result<Value> {
-    let (Some(base), Some(exponent)) = (base.integer(), exponent.integer()) else {
+pub(super) fn power(
+    meter: &mut ResourceMeter<'_>,
+    base: &Value,
+    exponent: &Value,
+) -> Result<Value> {
+    let (Some(base), Some(exponent)) = (base.to_bigint(), exponent.to_bigint()) else {
         return Err(value_error("not an integer"));
     };
     if exponent.is_negative() {
@@ -51,69 +55,73 @@ pub(super) fn power(meter: &mut Meter<'_>, base: &Value, exponent: &Value) -> Re
         });
     }
     let exponent = exponent.to_u64().unwrap_or(u64::MAX);
-    meter.bits((base.bits() - 1).saturating_mul(exponent))?;
-    meter.step(limbs(&base).saturating_mul(exponent) / 4)?;
-    made(meter, base.pow(exponent as u32))
+    meter.charge_integer((base.bits() - 1).saturating_mul(exponent))?;
+    meter.charge_steps(limb_count(&base).saturating_mul(exponent) / 4)?;
+    into_value(meter, base.pow(exponent as u32))
 }
 
 /// `pow(base, exponent, modulus)`
-pub(super) fn power_modulo(meter: &mut Meter<'_>, numbers: [BigInt; 3]) -> Result<Value> {
+pub(super) fn power_modulo(meter: &mut ResourceMeter<'_>, numbers: [BigInt; 3]) -> Result<Value> {
     let [base, exponent, modulus] = numbers;
     if modulus.is_zero() {
         return Err(value_error("pow() 3rd argument cannot be 0"));
     }
-    let size = limbs(&modulus);
+    let size = limb_count(&modulus);
     let rounds = exponent.bits() + 1;
-    meter.step(rounds.saturating_mul(size * size + 8) / 2)?;
+    meter.charge_steps(rounds.saturating_mul(size * size + 8) / 2)?;
     if !exponent.is_negative() {
-        return made(meter, base.modpow(&exponent, &modulus));
+        return into_value(meter, base.modpow(&exponent, &modulus));
     }
     match base.modinv(&modulus) {
-        Some(inverse) => made(meter, inverse.modpow(&-exponent, &modulus)),
+        Some(inverse) => into_value(meter, inverse.modpow(&-exponent, &modulus)),
         None => Err(value_error("base is not invertible for the given modulus")),
     }
 }
 
 /// Charges for `number`, and makes it a value.
-pub(super) fn made(meter: &mut Meter<'_>, number: BigInt) -> Result<Value> {
+pub(super) fn into_value(meter: &mut ResourceMeter<'_>, number: BigInt) -> Result<Value> {
     if let Some(small) = number.to_i64() {
         return Ok(Value::Int(small));
     }
-    meter.bits(number.bits())?;
-    Ok(Value::big(number))
+    meter.charge_integer(number.bits())?;
+    Ok(Value::from_bigint(number))
 }
 
 pub(super) fn to_float(number: &BigInt) -> Result<f64> {
     match number.to_f64() {
         Some(float) if float.is_finite() => Ok(float),
-        _ => Err(overflow("int too large to convert to float")),
+        _ => Err(overflow_error("int too large to convert to float")),
     }
 }
 
 /// The nearest float to `left / right`.
 pub(super) fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     if right.is_zero() {
-        return Err(zero_division("division by zero"));
+        return Err(zero_division_error("division by zero"));
     }
     // A quotient of 66 bits or more, with a last bit that says "and more",
     // is rounded as the exact one would be.
     let shift = 66 + right.bits() as i64 - left.bits() as i64;
-    let scaled = match shift > 0 {
-        true => left.abs() << shift,
-        false => left.abs(),
+    let scaled = if shift > 0 {
+        left.abs() << shift
+    } else {
+        left.abs()
     };
-    let divisor = match shift > 0 {
-        true => right.abs(),
-        false => right.abs() << -shift,
+    let divisor = if shift > 0 {
+        right.abs()
+    } else {
+        right.abs() << -shift
     };
     let (quotient, rest) = scaled.div_rem(&divisor);
     let sticky = (quotient << 1_u32) + u8::from(!rest.is_zero());
     let magnitude = scale(&sticky, -(shift + 1));
-    match magnitude.is_finite() {
-        true if left.is_negative() != right.is_negative() => Ok(-magnitude),
-        true => Ok(magnitude),
-        false => Err(overflow("integer division result too large for a float")),
+    if !magnitude.is_finite() {
+        return Err(overflow_error(
+            "integer division result too large for a float",
+        ));
     }
+    let is_negative = left.is_negative() != right.is_negative();
+    Ok(if is_negative { -magnitude } else { magnitude })
 }
 
 /// The nearest float to `number * 2 ** exponent`.
@@ -129,75 +137,89 @@ fn scale(number: &BigInt, exponent: i64) -> f64 {
     super::float::scale(half_up.to_f64().unwrap_or_default(), exponent + drop)
 }
 
-fn small(operator: Binary, left: i64, right: i64) -> Option<i64> {
+fn apply_small(operator: BinaryOperator, left: i64, right: i64) -> Option<i64> {
     match operator {
-        Binary::Add => left.checked_add(right),
-        Binary::Subtract => left.checked_sub(right),
-        Binary::Multiply => left.checked_mul(right),
-        Binary::And => Some(left & right),
-        Binary::Or => Some(left | right),
-        Binary::Xor => Some(left ^ right),
-        Binary::Floor if right > 0 => Some(left.div_euclid(right)),
-        Binary::Modulo if right > 0 => Some(left.rem_euclid(right)),
-        Binary::Right if (0..64).contains(&right) => Some(left >> right),
+        BinaryOperator::Add => left.checked_add(right),
+        BinaryOperator::Subtract => left.checked_sub(right),
+        BinaryOperator::Multiply => left.checked_mul(right),
+        BinaryOperator::BitAnd => Some(left & right),
+        BinaryOperator::BitOr => Some(left | right),
+        BinaryOperator::BitXor => Some(left ^ right),
+        BinaryOperator::FloorDivide if right > 0 => Some(left.div_euclid(right)),
+        BinaryOperator::Modulo if right > 0 => Some(left.rem_euclid(right)),
+        BinaryOperator::ShiftRight if (0..64).contains(&right) => Some(left >> right),
         _ => None,
     }
 }
 
-fn charge(meter: &mut Meter<'_>, operator: Binary, left: &BigInt, right: &BigInt) -> Result<()> {
-    let (wide, high) = (limbs(left), limbs(right));
+fn charge_operation(
+    meter: &mut ResourceMeter<'_>,
+    operator: BinaryOperator,
+    left: &BigInt,
+    right: &BigInt,
+) -> Result<()> {
+    let (wide, high) = (limb_count(left), limb_count(right));
     match operator {
-        Binary::Multiply => {
-            meter.bits((left.bits() + right.bits()).saturating_sub(1))?;
-            meter.step(wide * high / 8)
+        BinaryOperator::Multiply => {
+            meter.charge_integer((left.bits() + right.bits()).saturating_sub(1))?;
+            meter.charge_steps(wide * high / 8)
         }
-        Binary::Floor | Binary::Modulo => meter.step(1 + wide * high / 8),
-        Binary::Left if right.is_positive() && !left.is_zero() => {
+        BinaryOperator::FloorDivide | BinaryOperator::Modulo => {
+            meter.charge_steps(1 + wide * high / 8)
+        }
+        BinaryOperator::ShiftLeft if right.is_positive() && !left.is_zero() => {
             let by = right.to_u64().unwrap_or(u64::MAX);
-            meter.bits(left.bits().saturating_add(by))
+            meter.charge_integer(left.bits().saturating_add(by))
         }
-        _ => meter.step(1 + (wide + high) / 8),
+        _ => meter.charge_steps(1 + (wide + high) / 8),
     }
 }
 
-fn big(meter: &mut Meter<'_>, operator: Binary, left: &BigInt, right: &BigInt) -> Result<BigInt> {
+fn apply_big(
+    meter: &mut ResourceMeter<'_>,
+    operator: BinaryOperator,
+    left: &BigInt,
+    right: &BigInt,
+) -> Result<BigInt> {
     Ok(match operator {
-        Binary::Add => left + right,
-        Binary::Subtract => left - right,
-        Binary::Multiply => left * right,
-        Binary::And => left & right,
-        Binary::Or => left | right,
-        Binary::Xor => left ^ right,
-        Binary::Left | Binary::Right => return shift(operator, left, right),
-        _ if right.is_zero() => return Err(by_zero(operator)),
-        Binary::Modulo => left.mod_floor(right),
+        BinaryOperator::Add => left + right,
+        BinaryOperator::Subtract => left - right,
+        BinaryOperator::Multiply => left * right,
+        BinaryOperator::BitAnd => left & right,
+        BinaryOperator::BitOr => left | right,
+        BinaryOperator::BitXor => left ^ right,
+        BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight => {
+            return shift(operator, left, right);
+        }
+        _ if right.is_zero() => return Err(zero_divisor_error(operator)),
+        BinaryOperator::Modulo => left.mod_floor(right),
         _ => {
-            meter.step(1)?;
+            meter.charge_steps(1)?;
             left.div_floor(right)
         }
     })
 }
 
-fn by_zero(operator: Binary) -> super::fault::Trouble {
+fn zero_divisor_error(operator: BinaryOperator) -> super::error::UnlocatedError {
     match operator {
-        Binary::Modulo => zero_division("integer modulo by zero"),
-        _ => zero_division("integer division or modulo by zero"),
+        BinaryOperator::Modulo => zero_division_error("integer modulo by zero"),
+        _ => zero_division_error("integer division or modulo by zero"),
     }
 }
 
-fn shift(operator: Binary, left: &BigInt, right: &BigInt) -> Result<BigInt> {
+fn shift(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<BigInt> {
     if right.is_negative() {
         return Err(value_error("negative shift count"));
     }
     let by = right.to_u64().unwrap_or(u64::MAX);
     match operator {
         _ if left.is_zero() => Ok(BigInt::ZERO),
-        Binary::Left => Ok(left << by),
+        BinaryOperator::ShiftLeft => Ok(left << by),
         _ if by > left.bits() => Ok(BigInt::from(-i64::from(left.is_negative()))),
         _ => Ok(left >> by),
     }
 }
 
-fn limbs(number: &BigInt) -> u64 {
+fn limb_count(number: &BigInt) -> u64 {
     number.bits() / 64 + 1
 }

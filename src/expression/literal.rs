@@ -3,29 +3,29 @@
 use num_bigint::BigInt;
 
 use super::{
-    fault::{Result, syntax},
-    limits::MAX_SOURCE,
+    error::{Result, syntax_error},
+    limits::MAX_SOURCE_BYTES,
 };
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Int(i64),
-    Big(BigInt),
+    BigInt(BigInt),
     Float(f64),
     Text(String),
 }
 
 /// How a quoted text begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opening {
+pub(super) struct StringOpening {
     pub(super) quote: &'static str,
     pub(super) length: usize,
-    pub(super) raw: bool,
-    pub(super) template: bool,
+    pub(super) is_raw: bool,
+    pub(super) is_fstring: bool,
 }
 
 /// Whether `rest` begins a quoted text.
-pub(super) fn opening(rest: &str) -> Option<Opening> {
+pub(super) fn parse_string_opening(rest: &str) -> Option<StringOpening> {
     let is_quote = |c: &u8| matches!(c, b'"' | b'\'');
     let prefix = rest.as_bytes().iter().take(3).position(is_quote)?;
     let letters = rest.get(..prefix)?.to_ascii_lowercase();
@@ -36,16 +36,16 @@ pub(super) fn opening(rest: &str) -> Option<Opening> {
     let quote = ["\"\"\"", "'''", "\"", "'"]
         .into_iter()
         .find(|it| quoted.starts_with(it))?;
-    Some(Opening {
+    Some(StringOpening {
         quote,
         length: prefix + quote.len(),
-        raw: letters.contains('r'),
-        template: letters.contains('f'),
+        is_raw: letters.contains('r'),
+        is_fstring: letters.contains('f'),
     })
 }
 
 /// How long the text is that ends in `quote`.
-pub(super) fn closing(text: &str, quote: &str) -> Result<usize> {
+pub(super) fn find_closing_quote(text: &str, quote: &str) -> Result<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
         if escaped {
@@ -58,85 +58,86 @@ pub(super) fn closing(text: &str, quote: &str) -> Result<usize> {
             break;
         }
     }
-    Err(syntax("unterminated string literal"))
+    Err(syntax_error("unterminated string literal"))
 }
 
 /// The number at the beginning, and its length.
-pub(super) fn number(rest: &str) -> Result<(Literal, usize)> {
+pub(super) fn parse_number(rest: &str) -> Result<(Literal, usize)> {
     let bytes = rest.as_bytes();
     let radix = match bytes.get(1).map(u8::to_ascii_lowercase) {
         Some(b'x') if bytes[0] == b'0' => 16,
         Some(b'o') if bytes[0] == b'0' => 8,
         Some(b'b') if bytes[0] == b'0' => 2,
-        _ => return decimal(rest),
+        _ => return parse_decimal(rest),
     };
-    let length = 2 + digits(&rest[2..], |c| c.is_digit(radix));
-    let written = plain(&rest[2..length])?;
-    Ok((integer(&written, radix)?, length))
+    let length = 2 + digits_length(&rest[2..], |c| c.is_digit(radix));
+    let written = strip_underscores(&rest[2..length])?;
+    Ok((parse_integer(&written, radix)?, length))
 }
 
-fn decimal(rest: &str) -> Result<(Literal, usize)> {
-    let whole = digits(rest, |c| c.is_ascii_digit());
+fn parse_decimal(rest: &str) -> Result<(Literal, usize)> {
+    let whole = digits_length(rest, |c| c.is_ascii_digit());
     let mut length = whole;
     if rest[length..].starts_with('.') {
         length += 1;
-        length += digits(&rest[length..], |c| c.is_ascii_digit());
+        length += digits_length(&rest[length..], |c| c.is_ascii_digit());
     }
-    length += exponent(&rest[length..]);
+    length += exponent_length(&rest[length..]);
     if rest[length..].starts_with(['j', 'J']) {
-        return Err(syntax("complex numbers are not supported"));
+        return Err(syntax_error("complex numbers are not supported"));
     }
-    let written = plain(&rest[..length])?;
+    let written = strip_underscores(&rest[..length])?;
     if length > whole {
         let number = written.parse();
-        let number = number.map_err(|_| syntax("invalid decimal literal"))?;
+        let number = number.map_err(|_| syntax_error("invalid decimal literal"))?;
         return Ok((Literal::Float(number), length));
     }
     let zeros = written.bytes().all(|c| c == b'0');
     if written.starts_with('0') && !zeros {
-        return Err(syntax(
+        return Err(syntax_error(
             "leading zeros in decimal integer literals are not permitted",
         ));
     }
-    Ok((integer(&written, 10)?, length))
+    Ok((parse_integer(&written, 10)?, length))
 }
 
-fn exponent(rest: &str) -> usize {
+fn exponent_length(rest: &str) -> usize {
     if !rest.starts_with(['e', 'E']) {
         return 0;
     }
     let sign = usize::from(rest[1..].starts_with(['+', '-']));
-    match digits(&rest[1 + sign..], |c| c.is_ascii_digit()) {
+    match digits_length(&rest[1 + sign..], |c| c.is_ascii_digit()) {
         0 => 0,
         length => 1 + sign + length,
     }
 }
 
 /// Length of the digits, underscores between them included.
-fn digits(rest: &str, is_digit: impl Fn(char) -> bool) -> usize {
+fn digits_length(rest: &str, is_digit: impl Fn(char) -> bool) -> usize {
     rest.find(|c| !is_digit(c) && c != '_')
         .unwrap_or(rest.len())
 }
 
 /// Without underscores, which stand between digits only.
-fn plain(written: &str) -> Result<String> {
+fn strip_underscores(written: &str) -> Result<String> {
     let single = |part: &str| part.ends_with(|c: char| c.is_ascii_hexdigit());
     let mut parts = written.split('_');
     let last = parts.next_back();
     let wrong = !parts.all(single) || last.is_some_and(str::is_empty);
-    match wrong || written.len() > MAX_SOURCE {
-        true => Err(syntax("invalid decimal literal")),
-        false => Ok(written.replace('_', "")),
+    if wrong || written.len() > MAX_SOURCE_BYTES {
+        Err(syntax_error("invalid decimal literal"))
+    } else {
+        Ok(written.replace('_', ""))
     }
 }
 
-fn integer(written: &str, radix: u32) -> Result<Literal> {
+fn parse_integer(written: &str, radix: u32) -> Result<Literal> {
     if let Ok(small) = i64::from_str_radix(written, radix) {
         return Ok(Literal::Int(small));
     }
     match BigInt::parse_bytes(written.as_bytes(), radix) {
-        Some(big) => Ok(Literal::Big(big)),
-        None => Err(syntax("invalid integer literal")),
+        Some(big) => Ok(Literal::BigInt(big)),
+        None => Err(syntax_error("invalid integer literal")),
     }
 }
 
@@ -146,16 +147,16 @@ pub(super) fn unescape(body: &str) -> Result<String> {
     let mut rest = body;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
-        rest = escape(&rest[at + 1..], &mut out)?;
+        rest = unescape_one(&rest[at + 1..], &mut out)?;
     }
     out.push_str(rest);
     Ok(out)
 }
 
 /// Writes what the escape means; gives what comes after it.
-fn escape<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
+fn unescape_one<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
     let Some(first) = rest.chars().next() else {
-        return Err(syntax("unterminated string literal"));
+        return Err(syntax_error("unterminated string literal"));
     };
     let after = &rest[first.len_utf8()..];
     let plain = match first {
@@ -168,11 +169,11 @@ fn escape<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
         'b' => '\u{8}',
         'f' => '\u{c}',
         'v' => '\u{b}',
-        'x' => return coded(after, 2, out),
-        'u' => return coded(after, 4, out),
-        'U' => return coded(after, 8, out),
-        '0'..='7' => return octal(rest, out),
-        'N' => return Err(syntax("\\N{…} escapes are not supported")),
+        'x' => return unescape_code_point(after, 2, out),
+        'u' => return unescape_code_point(after, 4, out),
+        'U' => return unescape_code_point(after, 8, out),
+        '0'..='7' => return unescape_octal(rest, out),
+        'N' => return Err(syntax_error("\\N{…} escapes are not supported")),
         other => {
             out.push('\\');
             other
@@ -182,17 +183,17 @@ fn escape<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
     Ok(after)
 }
 
-fn coded<'s>(rest: &'s str, length: usize, out: &mut String) -> Result<&'s str> {
+fn unescape_code_point<'s>(rest: &'s str, length: usize, out: &mut String) -> Result<&'s str> {
     let code = rest.get(..length);
     let code = code.and_then(|it| u32::from_str_radix(it, 16).ok());
     match code.and_then(char::from_u32) {
         Some(found) => out.push(found),
-        None => return Err(syntax("an escape that is no character")),
+        None => return Err(syntax_error("an escape that is no character")),
     }
     Ok(&rest[length..])
 }
 
-fn octal<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
+fn unescape_octal<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
     let length = rest
         .find(|c| !matches!(c, '0'..='7'))
         .unwrap_or(rest.len())

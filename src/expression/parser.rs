@@ -2,30 +2,30 @@
 //! only so far; chains of operators, calls and indices are loops.
 
 use super::{
-    fault::{Result, Trouble, syntax},
-    limits::MAX_NESTING,
-    node::{Binary, Comparison, Form, Node, Unary},
-    token::{Sort, Token, tokens},
+    ast::{BinaryOperator, ComparisonOperator, ExpressionKind, ExpressionNode, UnaryOperator},
+    error::{Result, UnlocatedError, syntax_error},
+    lexer::{ExpressionToken, ExpressionTokenKind, tokenize},
+    limits::MAX_SOURCE_NESTING,
 };
 
-pub(super) struct Parser<'s> {
-    tokens: Vec<Token<'s>>,
-    next: usize,
+pub(super) struct ExpressionParser<'s> {
+    tokens: Vec<ExpressionToken<'s>>,
+    position: usize,
     depth: u32,
 }
 
 /// How tight operators bind, loosest first.
-const OR: u8 = 1;
-const AND: u8 = 2;
-const NOT: u8 = 3;
-const COMPARE: u8 = 4;
+const OR_PRECEDENCE: u8 = 1;
+const AND_PRECEDENCE: u8 = 2;
+const NOT_PRECEDENCE: u8 = 3;
+const COMPARISON_PRECEDENCE: u8 = 4;
 
-impl<'s> Parser<'s> {
+impl<'s> ExpressionParser<'s> {
     /// For `source`, which begins at `base` of the whole and is `depth` deep in it.
     pub(super) fn new(source: &'s str, base: u32, depth: u32) -> Result<Self> {
         Ok(Self {
-            tokens: tokens(source, base)?,
-            next: 0,
+            tokens: tokenize(source, base)?,
+            position: 0,
             depth,
         })
     }
@@ -34,97 +34,100 @@ impl<'s> Parser<'s> {
         self.depth
     }
 
-    pub(super) fn peek(&self) -> &Token<'s> {
+    pub(super) fn peek(&self) -> &ExpressionToken<'s> {
         // The last token is `End`, and nobody goes past it.
-        &self.tokens[self.next.min(self.tokens.len() - 1)]
+        &self.tokens[self.position.min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn peek_second(&self) -> &Sort<'s> {
-        &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].sort
+    pub(super) fn peek_second(&self) -> &ExpressionTokenKind<'s> {
+        &self.tokens[(self.position + 1).min(self.tokens.len() - 1)].kind
     }
 
-    pub(super) fn at(&self) -> u32 {
+    pub(super) fn source_offset(&self) -> u32 {
         self.peek().at
     }
 
-    pub(super) fn take(&mut self) -> Token<'s> {
+    pub(super) fn take_token(&mut self) -> ExpressionToken<'s> {
         let token = self.peek().clone();
-        self.next += 1;
+        self.position += 1;
         token
     }
 
-    pub(super) fn sees(&self, operator: &str) -> bool {
-        matches!(self.peek().sort, Sort::Operator(it) if it == operator)
+    pub(super) fn is_at_operator(&self, operator: &str) -> bool {
+        matches!(self.peek().kind, ExpressionTokenKind::Operator(it) if it == operator)
     }
 
-    pub(super) fn accept(&mut self, operator: &str) -> bool {
-        let found = self.sees(operator);
-        self.next += usize::from(found);
+    pub(super) fn accept_operator(&mut self, operator: &str) -> bool {
+        let found = self.is_at_operator(operator);
+        self.position += usize::from(found);
         found
     }
 
-    pub(super) fn expect(&mut self, operator: &str) -> Result<()> {
-        match self.accept(operator) {
-            true => Ok(()),
-            false => Err(self.unexpected(&format!("expected '{operator}'"))),
+    pub(super) fn expect_operator(&mut self, operator: &str) -> Result<()> {
+        if self.accept_operator(operator) {
+            Ok(())
+        } else {
+            Err(self.unexpected_token_error(&format!("expected '{operator}'")))
         }
     }
 
-    pub(super) fn sees_word(&self, word: &str) -> bool {
-        matches!(self.peek().sort, Sort::Name(it) if it == word)
+    pub(super) fn is_at_word(&self, word: &str) -> bool {
+        matches!(self.peek().kind, ExpressionTokenKind::Name(it) if it == word)
     }
 
     pub(super) fn accept_word(&mut self, word: &str) -> bool {
-        let found = self.sees_word(word);
-        self.next += usize::from(found);
+        let found = self.is_at_word(word);
+        self.position += usize::from(found);
         found
     }
 
     /// The fault at the next token.
-    pub(super) fn unexpected(&self, wanted: &str) -> Trouble {
-        let found = match &self.peek().sort {
-            Sort::Name(name) => format!("'{name}'"),
-            Sort::Operator(operator) => format!("'{operator}'"),
-            Sort::Literal(_) | Sort::Template(_) => "a literal".to_owned(),
-            Sort::Newline => "the end of the line".to_owned(),
-            Sort::End => "the end".to_owned(),
+    pub(super) fn unexpected_token_error(&self, wanted: &str) -> UnlocatedError {
+        let found = match &self.peek().kind {
+            ExpressionTokenKind::Name(name) => format!("'{name}'"),
+            ExpressionTokenKind::Operator(operator) => format!("'{operator}'"),
+            ExpressionTokenKind::Literal(_) | ExpressionTokenKind::FString(_) => {
+                "a literal".to_owned()
+            }
+            ExpressionTokenKind::Newline => "the end of the line".to_owned(),
+            ExpressionTokenKind::End => "the end".to_owned(),
         };
-        syntax(format!("invalid syntax: {wanted}, found {found}")).at(self.at())
+        syntax_error(format!("invalid syntax: {wanted}, found {found}")).at(self.source_offset())
     }
 
     /// One expression, with its `if … else …`.
-    pub(super) fn expression(&mut self) -> Result<Node> {
-        let at = self.at();
-        if self.sees_word("lambda") {
-            return self.down(Self::lambda);
+    pub(super) fn parse_expression(&mut self) -> Result<ExpressionNode> {
+        let at = self.source_offset();
+        if self.is_at_word("lambda") {
+            return self.parse_nested(Self::parse_lambda);
         }
-        let value = self.operators(OR)?;
+        let value = self.parse_operators(OR_PRECEDENCE)?;
         if !self.accept_word("if") {
             return Ok(value);
         }
-        let condition = self.operators(OR)?;
+        let condition = self.parse_operators(OR_PRECEDENCE)?;
         if !self.accept_word("else") {
-            return Err(self.unexpected("expected 'else'"));
+            return Err(self.unexpected_token_error("expected 'else'"));
         }
-        let otherwise = self.down(Self::expression)?;
+        let otherwise = self.parse_nested(Self::parse_expression)?;
         let parts = Box::new([condition, value, otherwise]);
-        Ok(Node::new(at, Form::If(parts)))
+        Ok(ExpressionNode::new(at, ExpressionKind::Conditional(parts)))
     }
 
     /// Operators without `if`, as after `in`.
-    pub(super) fn disjunction(&mut self) -> Result<Node> {
-        self.operators(OR)
+    pub(super) fn parse_disjunction(&mut self) -> Result<ExpressionNode> {
+        self.parse_operators(OR_PRECEDENCE)
     }
 
     /// Operators that bind tighter than comparisons.
-    pub(super) fn bitwise(&mut self) -> Result<Node> {
-        self.operators(COMPARE + 1)
+    pub(super) fn parse_bitwise(&mut self) -> Result<ExpressionNode> {
+        self.parse_operators(COMPARISON_PRECEDENCE + 1)
     }
 
     /// Runs `part` one level deeper.
-    pub(super) fn down<T>(&mut self, part: fn(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= MAX_NESTING {
-            return Err(syntax("nested too deeply").at(self.at()));
+    pub(super) fn parse_nested<T>(&mut self, part: fn(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= MAX_SOURCE_NESTING {
+            return Err(syntax_error("nested too deeply").at(self.source_offset()));
         }
         self.depth += 1;
         let found = part(self);
@@ -132,129 +135,152 @@ impl<'s> Parser<'s> {
         found
     }
 
-    fn operators(&mut self, loosest: u8) -> Result<Node> {
-        let mut left = self.prefix(loosest)?;
+    fn parse_operators(&mut self, loosest: u8) -> Result<ExpressionNode> {
+        let mut left = self.parse_prefix(loosest)?;
         loop {
-            let at = self.at();
-            let Some((operator, level)) = self.operator() else {
+            let at = self.source_offset();
+            let Some((operator, level)) = self.peek_infix_operator() else {
                 return Ok(left);
             };
             if level < loosest {
                 return Ok(left);
             }
-            self.pass(operator);
-            let right = self.tighter(level)?;
-            left = join(left, at, operator, right);
+            self.skip_operator(operator);
+            let right = self.parse_right_operand(level)?;
+            left = join_operands(left, at, operator, right);
         }
     }
 
     /// What stands right of an operator of `level`.
-    fn tighter(&mut self, level: u8) -> Result<Node> {
-        if self.depth >= MAX_NESTING {
-            return Err(syntax("nested too deeply").at(self.at()));
+    fn parse_right_operand(&mut self, level: u8) -> Result<ExpressionNode> {
+        if self.depth >= MAX_SOURCE_NESTING {
+            return Err(syntax_error("nested too deeply").at(self.source_offset()));
         }
         self.depth += 1;
-        let found = self.operators(level + 1);
+        let found = self.parse_operators(level + 1);
         self.depth -= 1;
         found
     }
 
-    fn prefix(&mut self, loosest: u8) -> Result<Node> {
-        let at = self.at();
+    fn parse_prefix(&mut self, loosest: u8) -> Result<ExpressionNode> {
+        let at = self.source_offset();
         let mut nots = 0;
-        while loosest <= NOT && self.accept_word("not") {
+        while loosest <= NOT_PRECEDENCE && self.accept_word("not") {
             nots += 1;
         }
         if nots > 0 {
-            let operand = self.tighter(NOT)?;
-            let all = vec![Unary::Not; nots];
-            return Ok(Node::new(at, Form::Unary(all, Box::new(operand))));
+            let operand = self.parse_right_operand(NOT_PRECEDENCE)?;
+            let all = vec![UnaryOperator::Not; nots];
+            return Ok(ExpressionNode::new(
+                at,
+                ExpressionKind::Unary(all, Box::new(operand)),
+            ));
         }
-        self.signed()
+        self.parse_signed()
     }
 
     /// `-x ** y`, `~x`
-    fn signed(&mut self) -> Result<Node> {
-        let at = self.at();
+    fn parse_signed(&mut self) -> Result<ExpressionNode> {
+        let at = self.source_offset();
         let mut signs = Vec::new();
-        while let Some(sign) = self.sign() {
+        while let Some(sign) = self.accept_sign() {
             signs.push(sign);
         }
-        let mut operand = self.postfix()?;
-        let power = self.at();
-        if self.accept("**") {
-            let exponent = self.down(Self::signed)?;
-            operand = Node::new(power, Form::Power(Box::new(operand), Box::new(exponent)));
+        let mut operand = self.parse_postfix()?;
+        let power = self.source_offset();
+        if self.accept_operator("**") {
+            let exponent = self.parse_nested(Self::parse_signed)?;
+            operand = ExpressionNode::new(
+                power,
+                ExpressionKind::Power(Box::new(operand), Box::new(exponent)),
+            );
         }
         if signs.is_empty() {
             return Ok(operand);
         }
-        Ok(Node::new(at, Form::Unary(signs, Box::new(operand))))
+        Ok(ExpressionNode::new(
+            at,
+            ExpressionKind::Unary(signs, Box::new(operand)),
+        ))
     }
 
-    fn sign(&mut self) -> Option<Unary> {
-        let Sort::Operator(operator) = self.peek().sort else {
+    fn accept_sign(&mut self) -> Option<UnaryOperator> {
+        let ExpressionTokenKind::Operator(operator) = self.peek().kind else {
             return None;
         };
         let sign = match operator {
-            "-" => Unary::Minus,
-            "+" => Unary::Plus,
-            "~" => Unary::Invert,
+            "-" => UnaryOperator::Minus,
+            "+" => UnaryOperator::Plus,
+            "~" => UnaryOperator::Invert,
             _ => return None,
         };
-        self.next += 1;
+        self.position += 1;
         Some(sign)
     }
 
     /// The operator that comes next and how tight it binds.
-    fn operator(&self) -> Option<(Operator, u8)> {
-        let token = &self.peek().sort;
+    fn peek_infix_operator(&self) -> Option<(InfixOperator, u8)> {
+        let token = &self.peek().kind;
         let found = match token {
-            Sort::Name("or") => (Operator::Or, OR),
-            Sort::Name("and") => (Operator::And, AND),
-            Sort::Name("in") => (Operator::Compare(Comparison::In), COMPARE),
-            Sort::Name("is") => match self.peek_second() {
-                Sort::Name("not") => (Operator::Compare(Comparison::IsNot), COMPARE),
-                _ => (Operator::Compare(Comparison::Is), COMPARE),
+            ExpressionTokenKind::Name("or") => (InfixOperator::Or, OR_PRECEDENCE),
+            ExpressionTokenKind::Name("and") => (InfixOperator::And, AND_PRECEDENCE),
+            ExpressionTokenKind::Name("in") => (
+                InfixOperator::Compare(ComparisonOperator::In),
+                COMPARISON_PRECEDENCE,
+            ),
+            ExpressionTokenKind::Name("is") => match self.peek_second() {
+                ExpressionTokenKind::Name("not") => (
+                    InfixOperator::Compare(ComparisonOperator::IsNot),
+                    COMPARISON_PRECEDENCE,
+                ),
+                _ => (
+                    InfixOperator::Compare(ComparisonOperator::Is),
+                    COMPARISON_PRECEDENCE,
+                ),
             },
-            Sort::Name("not") if *self.peek_second() == Sort::Name("in") => {
-                (Operator::Compare(Comparison::NotIn), COMPARE)
+            ExpressionTokenKind::Name("not")
+                if *self.peek_second() == ExpressionTokenKind::Name("in") =>
+            {
+                (
+                    InfixOperator::Compare(ComparisonOperator::NotIn),
+                    COMPARISON_PRECEDENCE,
+                )
             }
-            Sort::Operator(it) => return symbol(it),
+            ExpressionTokenKind::Operator(it) => return infix_operator(it),
             _ => return None,
         };
         Some(found)
     }
 
-    fn pass(&mut self, operator: Operator) {
+    fn skip_operator(&mut self, operator: InfixOperator) {
         let two = matches!(
             operator,
-            Operator::Compare(Comparison::NotIn | Comparison::IsNot)
+            InfixOperator::Compare(ComparisonOperator::NotIn | ComparisonOperator::IsNot)
         );
-        self.next += 1 + usize::from(two);
+        self.position += 1 + usize::from(two);
     }
 }
 
 #[derive(Clone, Copy)]
-enum Operator {
+enum InfixOperator {
     Or,
     And,
-    Compare(Comparison),
-    Binary(Binary),
+    Compare(ComparisonOperator),
+    Binary(BinaryOperator),
 }
 
-fn symbol(symbol: &str) -> Option<(Operator, u8)> {
+fn infix_operator(symbol: &str) -> Option<(InfixOperator, u8)> {
     let compare = match symbol {
-        "==" => Some(Comparison::Equal),
-        "!=" => Some(Comparison::Different),
-        "<" => Some(Comparison::Less),
-        "<=" => Some(Comparison::LessEqual),
-        ">" => Some(Comparison::Greater),
-        ">=" => Some(Comparison::GreaterEqual),
+        "==" => Some(ComparisonOperator::Equal),
+        "!=" => Some(ComparisonOperator::NotEqual),
+        "<" => Some(ComparisonOperator::Less),
+        "<=" => Some(ComparisonOperator::LessEqual),
+        ">" => Some(ComparisonOperator::Greater),
+        ">=" => Some(ComparisonOperator::GreaterEqual),
         _ => None,
     };
     if let Some(compare) = compare {
-        return Some((Operator::Compare(compare), COMPARE));
+        return Some((InfixOperator::Compare(compare), COMPARISON_PRECEDENCE));
     }
     let level = match symbol {
         "|" => 5,
@@ -264,57 +290,66 @@ fn symbol(symbol: &str) -> Option<(Operator, u8)> {
         "+" | "-" => 9,
         _ => 10,
     };
-    Some((Operator::Binary(binary(symbol)?), level))
+    Some((InfixOperator::Binary(binary_operator(symbol)?), level))
 }
 
 /// The operator that is written `symbol`, without those that only compare.
-pub(super) fn binary(symbol: &str) -> Option<Binary> {
+pub(super) fn binary_operator(symbol: &str) -> Option<BinaryOperator> {
     Some(match symbol {
-        "+" => Binary::Add,
-        "-" => Binary::Subtract,
-        "*" => Binary::Multiply,
-        "/" => Binary::Divide,
-        "//" => Binary::Floor,
-        "%" => Binary::Modulo,
-        "**" => Binary::Power,
-        "<<" => Binary::Left,
-        ">>" => Binary::Right,
-        "&" => Binary::And,
-        "|" => Binary::Or,
-        "^" => Binary::Xor,
+        "+" => BinaryOperator::Add,
+        "-" => BinaryOperator::Subtract,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "//" => BinaryOperator::FloorDivide,
+        "%" => BinaryOperator::Modulo,
+        "**" => BinaryOperator::Power,
+        "<<" => BinaryOperator::ShiftLeft,
+        ">>" => BinaryOperator::ShiftRight,
+        "&" => BinaryOperator::BitAnd,
+        "|" => BinaryOperator::BitOr,
+        "^" => BinaryOperator::BitXor,
         _ => return None,
     })
 }
 
 /// One tree of both sides; a chain grows longer, not deeper.
-fn join(left: Node, at: u32, operator: Operator, right: Node) -> Node {
+fn join_operands(
+    left: ExpressionNode,
+    at: u32,
+    operator: InfixOperator,
+    right: ExpressionNode,
+) -> ExpressionNode {
     let start = left.at;
-    let form = match (left.form, operator) {
-        (Form::Chain(first, mut rest), Operator::Binary(binary)) => {
+    let form = match (left.kind, operator) {
+        (ExpressionKind::BinaryChain(first, mut rest), InfixOperator::Binary(binary)) => {
             rest.push((binary, at, right));
-            Form::Chain(first, rest)
+            ExpressionKind::BinaryChain(first, rest)
         }
-        (Form::Compare(first, mut rest), Operator::Compare(compare)) => {
+        (ExpressionKind::ComparisonChain(first, mut rest), InfixOperator::Compare(compare)) => {
             rest.push((compare, at, right));
-            Form::Compare(first, rest)
+            ExpressionKind::ComparisonChain(first, rest)
         }
-        (Form::Or(mut all), Operator::Or) => {
+        (ExpressionKind::Or(mut all), InfixOperator::Or) => {
             all.push(right);
-            Form::Or(all)
+            ExpressionKind::Or(all)
         }
-        (Form::And(mut all), Operator::And) => {
+        (ExpressionKind::And(mut all), InfixOperator::And) => {
             all.push(right);
-            Form::And(all)
+            ExpressionKind::And(all)
         }
         (form, operator) => {
-            let left = Node::new(start, form);
+            let left = ExpressionNode::new(start, form);
             match operator {
-                Operator::Or => Form::Or(vec![left, right]),
-                Operator::And => Form::And(vec![left, right]),
-                Operator::Compare(it) => Form::Compare(Box::new(left), vec![(it, at, right)]),
-                Operator::Binary(it) => Form::Chain(Box::new(left), vec![(it, at, right)]),
+                InfixOperator::Or => ExpressionKind::Or(vec![left, right]),
+                InfixOperator::And => ExpressionKind::And(vec![left, right]),
+                InfixOperator::Compare(it) => {
+                    ExpressionKind::ComparisonChain(Box::new(left), vec![(it, at, right)])
+                }
+                InfixOperator::Binary(it) => {
+                    ExpressionKind::BinaryChain(Box::new(left), vec![(it, at, right)])
+                }
             }
         }
     };
-    Node::new(start, form)
+    ExpressionNode::new(start, form)
 }

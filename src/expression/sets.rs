@@ -3,49 +3,49 @@
 use std::cmp::Ordering;
 
 use super::{
-    catalog::Given,
+    ast::BinaryOperator,
+    builtins::EvaluatedArguments,
     compare::charge_key,
-    evaluate::Run,
-    fault::Result,
-    iterate::Flow,
-    limits::Meter,
-    node::Binary,
-    value::{Key, Keys, Part, Value, key},
+    error::Result,
+    evaluator::Evaluator,
+    iteration::IterationFlow,
+    limits::ResourceMeter,
+    value::{DictViewKind, HashKey, KeySet, Value, hash_key},
 };
 
 /// Whether the operators of sets take it.
 pub(super) fn is_operand(value: &Value) -> bool {
     match value {
         Value::Set(_) => true,
-        Value::View(view) => view.part != Part::Values,
+        Value::DictView(view) => view.kind != DictViewKind::Values,
         _ => false,
     }
 }
 
-pub(super) fn binary(
-    meter: &mut Meter<'_>,
-    operator: Binary,
+pub(super) fn apply_binary(
+    meter: &mut ResourceMeter<'_>,
+    operator: BinaryOperator,
     left: &Value,
     right: &Value,
 ) -> Result<Option<Value>> {
-    let (left, right) = (keys(meter, left)?, keys(meter, right)?);
+    let (left, right) = (keys_of(meter, left)?, keys_of(meter, right)?);
     let found = match operator {
-        Binary::Or => union(&left, &right),
-        Binary::And => left.intersection(&right).cloned().collect(),
-        Binary::Subtract => left.difference(&right).cloned().collect(),
-        Binary::Xor => left.symmetric_difference(&right).cloned().collect(),
+        BinaryOperator::BitOr => union(&left, &right),
+        BinaryOperator::BitAnd => left.intersection(&right).cloned().collect(),
+        BinaryOperator::Subtract => left.difference(&right).cloned().collect(),
+        BinaryOperator::BitXor => left.symmetric_difference(&right).cloned().collect(),
         _ => return Ok(None),
     };
-    made(meter, found).map(Some)
+    into_set_value(meter, found).map(Some)
 }
 
 /// Less is a subset; `None` if neither contains the other.
-pub(super) fn order(
-    meter: &mut Meter<'_>,
+pub(super) fn subset_order(
+    meter: &mut ResourceMeter<'_>,
     left: &Value,
     right: &Value,
 ) -> Result<Option<Ordering>> {
-    let (left, right) = (keys(meter, left)?, keys(meter, right)?);
+    let (left, right) = (keys_of(meter, left)?, keys_of(meter, right)?);
     Ok(match (left.is_subset(&right), right.is_subset(&left)) {
         (true, true) => Some(Ordering::Equal),
         (true, false) => Some(Ordering::Less),
@@ -54,102 +54,119 @@ pub(super) fn order(
     })
 }
 
-pub(super) fn union_of(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    folded(run, given, union)
+pub(super) fn union_of(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    fold_operands(run, given, union)
 }
 
-pub(super) fn intersection(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    folded(run, given, |a, b| a.intersection(b).cloned().collect())
+pub(super) fn intersection(
+    run: &mut Evaluator<'_>,
+    given: EvaluatedArguments<'_>,
+) -> Result<Value> {
+    fold_operands(run, given, |a, b| a.intersection(b).cloned().collect())
 }
 
-pub(super) fn difference(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    folded(run, given, |a, b| a.difference(b).cloned().collect())
+pub(super) fn difference(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    fold_operands(run, given, |a, b| a.difference(b).cloned().collect())
 }
 
-pub(super) fn symmetric_difference(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    given.exactly(1)?;
-    folded(run, given, |a, b| {
+pub(super) fn symmetric_difference(
+    run: &mut Evaluator<'_>,
+    given: EvaluatedArguments<'_>,
+) -> Result<Value> {
+    given.expect_count(1)?;
+    fold_operands(run, given, |a, b| {
         a.symmetric_difference(b).cloned().collect()
     })
 }
 
-pub(super) fn is_subset(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let [mine, other] = both(run, given)?;
+pub(super) fn is_subset(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(run, given)?;
     Ok(Value::Bool(mine.is_subset(&other)))
 }
 
-pub(super) fn is_superset(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let [mine, other] = both(run, given)?;
+pub(super) fn is_superset(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(run, given)?;
     Ok(Value::Bool(mine.is_superset(&other)))
 }
 
-pub(super) fn is_disjoint(run: &mut Run<'_>, given: Given<'_>) -> Result<Value> {
-    let [mine, other] = both(run, given)?;
+pub(super) fn is_disjoint(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(run, given)?;
     Ok(Value::Bool(mine.is_disjoint(&other)))
 }
 
 /// All that `source` gives, as keys.
-pub(super) fn gather(run: &mut Run<'_>, source: Value) -> Result<Keys> {
-    let mut keys = Keys::default();
-    run.each(source, &mut |run, item| {
-        let key = key(&mut run.meter, item)?;
-        add(&mut run.meter, &mut keys, key)?;
-        Ok(Flow::Continue)
+pub(super) fn collect_keys(run: &mut Evaluator<'_>, source: Value) -> Result<KeySet> {
+    let mut keys = KeySet::default();
+    run.for_each_item(source, &mut |run, item| {
+        let key = hash_key(&mut run.meter, item)?;
+        insert_key(&mut run.meter, &mut keys, key)?;
+        Ok(IterationFlow::Continue)
     })?;
     Ok(keys)
 }
 
-pub(super) fn add(meter: &mut Meter<'_>, keys: &mut Keys, key: Key) -> Result<()> {
-    meter.entry(keys.len())?;
+pub(super) fn insert_key(
+    meter: &mut ResourceMeter<'_>,
+    keys: &mut KeySet,
+    key: HashKey,
+) -> Result<()> {
+    meter.charge_entry(keys.len())?;
     keys.insert(key);
     Ok(())
 }
 
-fn keys(meter: &mut Meter<'_>, value: &Value) -> Result<Keys> {
+fn keys_of(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<KeySet> {
     match value {
         Value::Set(set) => {
-            meter.table(set.keys.len())?;
+            meter.charge_table(set.keys.len())?;
             set.keys.iter().try_for_each(|it| charge_key(meter, it))?;
             Ok(set.keys.clone())
         }
-        Value::View(view) if view.part == Part::Keys => {
-            meter.table(view.dict.map.len())?;
+        Value::DictView(view) if view.kind == DictViewKind::Keys => {
+            meter.charge_table(view.dict.map.len())?;
             Ok(view.dict.map.keys().cloned().collect())
         }
-        Value::View(view) => {
-            let mut found = Keys::default();
+        Value::DictView(view) => {
+            let mut found = KeySet::default();
             for (name, value) in &view.dict.map {
                 let pair = Value::tuple(meter, vec![name.0.clone(), value.clone()])?;
-                let pair = key(meter, pair)?;
-                add(meter, &mut found, pair)?;
+                let pair = hash_key(meter, pair)?;
+                insert_key(meter, &mut found, pair)?;
             }
             Ok(found)
         }
-        _ => Ok(Keys::default()),
+        _ => Ok(KeySet::default()),
     }
 }
 
-fn union(left: &Keys, right: &Keys) -> Keys {
+fn union(left: &KeySet, right: &KeySet) -> KeySet {
     left.union(right).cloned().collect()
 }
 
-fn made(meter: &mut Meter<'_>, keys: Keys) -> Result<Value> {
-    meter.table(keys.len())?;
+fn into_set_value(meter: &mut ResourceMeter<'_>, keys: KeySet) -> Result<Value> {
+    meter.charge_table(keys.len())?;
     Value::set(meter, keys)
 }
 
-fn folded(run: &mut Run<'_>, given: Given<'_>, step: fn(&Keys, &Keys) -> Keys) -> Result<Value> {
-    let mut found = keys(&mut run.meter, &given.receiver)?;
+fn fold_operands(
+    run: &mut Evaluator<'_>,
+    given: EvaluatedArguments<'_>,
+    step: fn(&KeySet, &KeySet) -> KeySet,
+) -> Result<Value> {
+    let mut found = keys_of(&mut run.meter, &given.receiver)?;
     for other in given.values {
-        let other = gather(run, other)?;
-        run.meter.step(1 + found.len() as u64)?;
+        let other = collect_keys(run, other)?;
+        run.meter.charge_steps(1 + found.len() as u64)?;
         found = step(&found, &other);
     }
-    made(&mut run.meter, found)
+    into_set_value(&mut run.meter, found)
 }
 
-fn both(run: &mut Run<'_>, given: Given<'_>) -> Result<[Keys; 2]> {
-    let mine = keys(&mut run.meter, &given.receiver)?;
-    let [other] = given.take()?;
-    Ok([mine, gather(run, other)?])
+fn receiver_and_argument(
+    run: &mut Evaluator<'_>,
+    given: EvaluatedArguments<'_>,
+) -> Result<[KeySet; 2]> {
+    let mine = keys_of(&mut run.meter, &given.receiver)?;
+    let [other] = given.take_exactly()?;
+    Ok([mine, collect_keys(run, other)?])
 }

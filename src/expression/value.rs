@@ -13,15 +13,15 @@ use num_bigint::BigInt;
 use num_traits::{FromPrimitive as _, ToPrimitive as _};
 
 use super::{
-    fault::{Result, limit, type_error},
-    lazy::Lazy,
-    limits::Meter,
+    error::{Result, limit_error, type_error},
+    lazy_iterator::LazyIterator,
+    limits::ResourceMeter,
 };
 
 /// Days from 0001-01-01, which is 1.
-pub(super) type Days = i64;
-pub(super) type Map = IndexMap<Key, Value, ahash::RandomState>;
-pub(super) type Keys = IndexSet<Key, ahash::RandomState>;
+pub(super) type DateOrdinal = i64;
+pub(super) type DictMap = IndexMap<HashKey, Value, ahash::RandomState>;
+pub(super) type KeySet = IndexSet<HashKey, ahash::RandomState>;
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
@@ -29,49 +29,49 @@ pub(super) enum Value {
     Bool(bool),
     Int(i64),
     /// Never one that fits `Int`.
-    Big(Arc<BigInt>),
+    BigInt(Arc<BigInt>),
     Float(f64),
-    Text(Arc<Text>),
-    List(Rc<Sequence>),
-    Tuple(Rc<Sequence>),
-    Dict(Rc<Dict>),
-    Set(Rc<Set>),
-    Range(Rc<Range>),
-    View(Rc<View>),
-    Lazy(Rc<Lazy>),
-    Date(Days),
+    Text(Arc<TextValue>),
+    List(Rc<SequenceValue>),
+    Tuple(Rc<SequenceValue>),
+    Dict(Rc<DictValue>),
+    Set(Rc<SetValue>),
+    Range(Rc<RangeValue>),
+    DictView(Rc<DictView>),
+    LazyIterator(Rc<LazyIterator>),
+    Date(DateOrdinal),
     /// Microseconds from 0001-01-01 00:00.
     DateTime(i64),
     /// Microseconds.
-    Delta(i64),
+    TimeDelta(i64),
 }
 
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextValue {
     pub(super) body: Box<str>,
     pub(super) chars: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub(super) struct SequenceValue {
     pub(super) items: Vec<Value>,
     depth: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Dict {
-    pub(super) map: Map,
+pub(super) struct DictValue {
+    pub(super) map: DictMap,
     depth: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Set {
-    pub(super) keys: Keys,
+pub(super) struct SetValue {
+    pub(super) keys: KeySet,
     depth: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct RangeValue {
     pub(super) start: i64,
     pub(super) stop: i64,
     pub(super) step: i64,
@@ -80,13 +80,13 @@ pub(super) struct Range {
 
 /// What `keys()`, `values()` and `items()` give.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) dict: Rc<Dict>,
-    pub(super) part: Part,
+pub(super) struct DictView {
+    pub(super) dict: Rc<DictValue>,
+    pub(super) kind: DictViewKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DictViewKind {
     Keys,
     Values,
     Items,
@@ -94,37 +94,37 @@ pub(super) enum Part {
 
 /// A value that can be a key; made by [`key`].
 #[derive(Clone, Debug)]
-pub(super) struct Key(pub(super) Value);
+pub(super) struct HashKey(pub(super) Value);
 
 impl Value {
     pub(super) fn text(body: impl Into<Box<str>>) -> Self {
-        Self::Text(Arc::new(Text::new(body)))
+        Self::Text(Arc::new(TextValue::new(body)))
     }
 
-    pub(super) fn big(number: BigInt) -> Self {
+    pub(super) fn from_bigint(number: BigInt) -> Self {
         match number.to_i64() {
             Some(small) => Self::Int(small),
-            None => Self::Big(Arc::new(number)),
+            None => Self::BigInt(Arc::new(number)),
         }
     }
 
-    pub(super) fn list(meter: &Meter<'_>, items: Vec<Self>) -> Result<Self> {
-        Ok(Self::List(Rc::new(Sequence::new(meter, items)?)))
+    pub(super) fn list(meter: &ResourceMeter<'_>, items: Vec<Self>) -> Result<Self> {
+        Ok(Self::List(Rc::new(SequenceValue::new(meter, items)?)))
     }
 
-    pub(super) fn tuple(meter: &Meter<'_>, items: Vec<Self>) -> Result<Self> {
-        Ok(Self::Tuple(Rc::new(Sequence::new(meter, items)?)))
+    pub(super) fn tuple(meter: &ResourceMeter<'_>, items: Vec<Self>) -> Result<Self> {
+        Ok(Self::Tuple(Rc::new(SequenceValue::new(meter, items)?)))
     }
 
-    pub(super) fn dict(meter: &Meter<'_>, map: Map) -> Result<Self> {
+    pub(super) fn dict(meter: &ResourceMeter<'_>, map: DictMap) -> Result<Self> {
         let inside = map.iter().map(|(key, it)| key.0.depth().max(it.depth()));
-        let depth = deeper(meter, inside.max())?;
-        Ok(Self::Dict(Rc::new(Dict { map, depth })))
+        let depth = checked_depth(meter, inside.max())?;
+        Ok(Self::Dict(Rc::new(DictValue { map, depth })))
     }
 
-    pub(super) fn set(meter: &Meter<'_>, keys: Keys) -> Result<Self> {
-        let depth = deeper(meter, keys.iter().map(|key| key.0.depth()).max())?;
-        Ok(Self::Set(Rc::new(Set { keys, depth })))
+    pub(super) fn set(meter: &ResourceMeter<'_>, keys: KeySet) -> Result<Self> {
+        let depth = checked_depth(meter, keys.iter().map(|key| key.0.depth()).max())?;
+        Ok(Self::Set(Rc::new(SetValue { keys, depth })))
     }
 
     /// How many containers are in each other at the deepest place.
@@ -133,8 +133,8 @@ impl Value {
             Self::List(it) | Self::Tuple(it) => it.depth,
             Self::Dict(it) => it.depth,
             Self::Set(it) => it.depth,
-            Self::View(it) => it.dict.depth,
-            Self::Lazy(it) => it.depth,
+            Self::DictView(it) => it.dict.depth,
+            Self::LazyIterator(it) => it.depth,
             _ => 0,
         }
     }
@@ -143,7 +143,7 @@ impl Value {
         match self {
             Self::None => "NoneType",
             Self::Bool(_) => "bool",
-            Self::Int(_) | Self::Big(_) => "int",
+            Self::Int(_) | Self::BigInt(_) => "int",
             Self::Float(_) => "float",
             Self::Text(_) => "str",
             Self::List(_) => "list",
@@ -151,15 +151,15 @@ impl Value {
             Self::Dict(_) => "dict",
             Self::Set(_) => "set",
             Self::Range(_) => "range",
-            Self::View(it) => it.part.type_name(),
-            Self::Lazy(it) => it.type_name,
+            Self::DictView(it) => it.kind.type_name(),
+            Self::LazyIterator(it) => it.type_name,
             Self::Date(_) => "datetime.date",
             Self::DateTime(_) => "datetime.datetime",
-            Self::Delta(_) => "datetime.timedelta",
+            Self::TimeDelta(_) => "datetime.timedelta",
         }
     }
 
-    pub(super) fn truth(&self) -> bool {
+    pub(super) fn is_truthy(&self) -> bool {
         match self {
             Self::None => false,
             Self::Bool(it) => *it,
@@ -170,14 +170,14 @@ impl Value {
             Self::Dict(it) => !it.map.is_empty(),
             Self::Set(it) => !it.keys.is_empty(),
             Self::Range(it) => it.len > 0,
-            Self::View(it) => !it.dict.map.is_empty(),
-            Self::Delta(it) => *it != 0,
-            Self::Big(_) | Self::Lazy(_) | Self::Date(_) | Self::DateTime(_) => true,
+            Self::DictView(it) => !it.dict.map.is_empty(),
+            Self::TimeDelta(it) => *it != 0,
+            Self::BigInt(_) | Self::LazyIterator(_) | Self::Date(_) | Self::DateTime(_) => true,
         }
     }
 
     /// The integer, if this is one or a bool, that fits.
-    pub(super) fn small(&self) -> Option<i64> {
+    pub(super) fn to_i64(&self) -> Option<i64> {
         match self {
             Self::Bool(it) => Some(i64::from(*it)),
             Self::Int(it) => Some(*it),
@@ -186,11 +186,11 @@ impl Value {
     }
 
     /// The integer, if this is one or a bool.
-    pub(super) fn integer(&self) -> Option<BigInt> {
+    pub(super) fn to_bigint(&self) -> Option<BigInt> {
         match self {
             Self::Bool(it) => Some(BigInt::from(u8::from(*it))),
             Self::Int(it) => Some(BigInt::from(*it)),
-            Self::Big(it) => Some((**it).clone()),
+            Self::BigInt(it) => Some((**it).clone()),
             _ => None,
         }
     }
@@ -198,28 +198,28 @@ impl Value {
     pub(super) fn is_number(&self) -> bool {
         matches!(
             self,
-            Self::Bool(_) | Self::Int(_) | Self::Big(_) | Self::Float(_)
+            Self::Bool(_) | Self::Int(_) | Self::BigInt(_) | Self::Float(_)
         )
     }
 
     /// Whether both are the same thing, not only equal.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(super) fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::Int(a), Self::Int(b)) => a == b,
             (Self::Text(a), Self::Text(b)) => Arc::ptr_eq(a, b),
-            (Self::Big(a), Self::Big(b)) => Arc::ptr_eq(a, b),
+            (Self::BigInt(a), Self::BigInt(b)) => Arc::ptr_eq(a, b),
             (Self::List(a), Self::List(b)) | (Self::Tuple(a), Self::Tuple(b)) => Rc::ptr_eq(a, b),
             (Self::Dict(a), Self::Dict(b)) => Rc::ptr_eq(a, b),
             (Self::Set(a), Self::Set(b)) => Rc::ptr_eq(a, b),
-            (Self::Lazy(a), Self::Lazy(b)) => Rc::ptr_eq(a, b),
+            (Self::LazyIterator(a), Self::LazyIterator(b)) => Rc::ptr_eq(a, b),
             _ => false,
         }
     }
 }
 
-impl Text {
+impl TextValue {
     pub(super) fn new(body: impl Into<Box<str>>) -> Self {
         let body = body.into();
         let chars = body.chars().count();
@@ -231,14 +231,14 @@ impl Text {
     }
 }
 
-impl Sequence {
-    fn new(meter: &Meter<'_>, items: Vec<Value>) -> Result<Self> {
-        let depth = deeper(meter, items.iter().map(Value::depth).max())?;
+impl SequenceValue {
+    fn new(meter: &ResourceMeter<'_>, items: Vec<Value>) -> Result<Self> {
+        let depth = checked_depth(meter, items.iter().map(Value::depth).max())?;
         Ok(Self { items, depth })
     }
 }
 
-impl Range {
+impl RangeValue {
     /// Where `at` is, which is below `len`.
     pub(super) fn get(&self, at: usize) -> Value {
         let offset = i64::try_from(at).unwrap_or_default();
@@ -246,7 +246,7 @@ impl Range {
     }
 }
 
-impl Part {
+impl DictViewKind {
     fn type_name(self) -> &'static str {
         match self {
             Self::Keys => "dict_keys",
@@ -257,47 +257,54 @@ impl Part {
 }
 
 /// `value` as a key of a dict or set; charges what hashing it costs.
-pub(super) fn key(meter: &mut Meter<'_>, value: Value) -> Result<Key> {
-    weigh(meter, &value)?;
-    Ok(Key(value))
+pub(super) fn hash_key(meter: &mut ResourceMeter<'_>, value: Value) -> Result<HashKey> {
+    charge_hashing(meter, &value)?;
+    Ok(HashKey(value))
 }
 
 /// One more than `inside`, if that is not too deep.
-pub(super) fn deeper(meter: &Meter<'_>, inside: Option<u32>) -> Result<u32> {
+pub(super) fn checked_depth(meter: &ResourceMeter<'_>, inside: Option<u32>) -> Result<u32> {
     let depth = inside.unwrap_or_default() + 1;
-    match depth > meter.limits.depth {
-        true => Err(limit(format!("values nested deeper than {}", depth - 1))),
-        false => Ok(depth),
+    if depth > meter.limits.depth {
+        Err(limit_error(format!(
+            "values nested deeper than {}",
+            depth - 1
+        )))
+    } else {
+        Ok(depth)
     }
 }
 
 /// A place for what changes while it is used up.
-pub(super) type Shared<T> = RefCell<T>;
+pub(super) type ValueCell<T> = RefCell<T>;
 
-fn weigh(meter: &mut Meter<'_>, value: &Value) -> Result<()> {
+fn charge_hashing(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<()> {
     match value {
-        Value::Text(text) => meter.scan(text.body.len()),
-        Value::Big(number) => meter.step(1 + number.bits() / 512),
+        Value::Text(text) => meter.charge_scan(text.body.len()),
+        Value::BigInt(number) => meter.charge_steps(1 + number.bits() / 512),
         Value::Tuple(tuple) => {
-            meter.step(1)?;
-            tuple.items.iter().try_for_each(|it| weigh(meter, it))
+            meter.charge_steps(1)?;
+            tuple
+                .items
+                .iter()
+                .try_for_each(|it| charge_hashing(meter, it))
         }
-        Value::List(_) | Value::Dict(_) | Value::Set(_) | Value::View(_) => Err(type_error(
+        Value::List(_) | Value::Dict(_) | Value::Set(_) | Value::DictView(_) => Err(type_error(
             format!("unhashable type: '{}'", value.type_name()),
         )),
-        _ => meter.step(1),
+        _ => meter.charge_steps(1),
     }
 }
 
-impl Hash for Key {
+impl Hash for HashKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Value::None => 0.hash(state),
             Value::Bool(it) => i64::from(*it).hash(state),
-            Value::Int(it) | Value::Date(it) | Value::DateTime(it) | Value::Delta(it) => {
+            Value::Int(it) | Value::Date(it) | Value::DateTime(it) | Value::TimeDelta(it) => {
                 it.hash(state);
             }
-            Value::Big(it) => it.hash(state),
+            Value::BigInt(it) => it.hash(state),
             Value::Float(it) => hash_float(*it, state),
             Value::Text(it) => it.body.hash(state),
             Value::Tuple(it) => it.items.iter().for_each(|it| Self(it.clone()).hash(state)),
@@ -307,10 +314,10 @@ impl Hash for Key {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for HashKey {
     fn eq(&self, other: &Self) -> bool {
         let (left, right) = (&self.0, &other.0);
-        if left.same(right) {
+        if left.is_identical(right) {
             return true;
         }
         match (left, right) {
@@ -325,14 +332,14 @@ impl PartialEq for Key {
             (Value::Range(a), Value::Range(b)) => a == b,
             (Value::Date(a), Value::Date(b))
             | (Value::DateTime(a), Value::DateTime(b))
-            | (Value::Delta(a), Value::Delta(b)) => a == b,
-            _ if left.is_number() && right.is_number() => same_number(left, right),
+            | (Value::TimeDelta(a), Value::TimeDelta(b)) => a == b,
+            _ if left.is_number() && right.is_number() => numbers_equal(left, right),
             _ => false,
         }
     }
 }
 
-impl Eq for Key {}
+impl Eq for HashKey {}
 
 /// Equal numbers of different types have one hash.
 fn hash_float<H: Hasher>(number: f64, state: &mut H) {
@@ -345,12 +352,12 @@ fn hash_float<H: Hasher>(number: f64, state: &mut H) {
     }
 }
 
-pub(super) fn same_number(left: &Value, right: &Value) -> bool {
+pub(super) fn numbers_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Float(a), Value::Float(b)) => a == b,
         (Value::Float(float), other) | (other, Value::Float(float)) => {
-            float.fract() == 0.0 && BigInt::from_f64(*float) == other.integer()
+            float.fract() == 0.0 && BigInt::from_f64(*float) == other.to_bigint()
         }
-        _ => left.integer() == right.integer(),
+        _ => left.to_bigint() == right.to_bigint(),
     }
 }

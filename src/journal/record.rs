@@ -5,36 +5,36 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use super::RequestId;
 
 /// Bytes of the arguments that are kept.
-pub(super) const ARGUMENTS: usize = 2 << 10;
+pub(super) const MAX_ARGUMENT_BYTES: usize = 2 << 10;
 /// Bytes of the result that are kept.
-pub(super) const RESULT: usize = 4 << 10;
+pub(super) const MAX_RESULT_BYTES: usize = 4 << 10;
 
 /// One call.
 #[derive(Debug)]
-pub struct Record {
+pub struct CallRecord {
     /// Its number; later calls have larger ones.
     pub id: u64,
     /// When it ended, in milliseconds since 1970.
-    pub at: u64,
+    pub ended_at: u64,
     /// What was asked, and by whom.
-    pub asked: Asked,
+    pub asked: CallRequest,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ToolCallOutcome,
     /// How long it took, all in all.
-    pub took: Duration,
+    pub duration: Duration,
     /// How much of that whoever answered took.
-    pub waited: Duration,
+    pub server_duration: Duration,
     /// Bytes of the arguments.
-    pub sent: usize,
+    pub argument_bytes: usize,
     /// Bytes of the result.
-    pub received: usize,
+    pub result_bytes: usize,
     /// The beginning of the result. May hold secrets; see [`masked`](super::masked).
     pub result: Box<str>,
 }
 
 /// A question to a tool.
 #[derive(Debug)]
-pub struct Asked {
+pub struct CallRequest {
     /// The name that everyone sees.
     pub tool: Arc<str>,
     /// Whose tool it is.
@@ -44,16 +44,16 @@ pub struct Asked {
     /// The program they ask with, as it calls itself.
     pub client: Option<Arc<str>>,
     /// From which address; absent from this machine without one.
-    pub from: Option<IpAddr>,
+    pub remote_ip: Option<IpAddr>,
     /// The request that this is part of.
-    pub request: RequestId,
+    pub request_id: RequestId,
     /// Arguments as they were written; of a record the beginning. May hold secrets.
     pub arguments: Arc<str>,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ToolCallOutcome {
     /// With a result.
     Ok,
     /// The tool was called and says that it failed.
@@ -67,7 +67,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
+impl ToolCallOutcome {
     /// Every outcome.
     pub const ALL: [Self; 5] = [
         Self::Ok,
@@ -94,17 +94,17 @@ impl Outcome {
     }
 }
 
-impl Asked {
+impl CallRequest {
     /// As much of it as is kept.
-    pub(super) fn cut(mut self) -> Self {
-        if self.arguments.len() > ARGUMENTS {
-            self.arguments = Arc::from(cut(&self.arguments, ARGUMENTS));
+    pub(super) fn truncate_arguments(mut self) -> Self {
+        if self.arguments.len() > MAX_ARGUMENT_BYTES {
+            self.arguments = Arc::from(truncate_text(&self.arguments, MAX_ARGUMENT_BYTES));
         }
         self
     }
 }
 
 /// The beginning of `text`, whole characters in at most `limit` bytes.
-pub(super) fn cut(text: &str, limit: usize) -> Box<str> {
+pub(super) fn truncate_text(text: &str, limit: usize) -> Box<str> {
     text[..text.floor_char_boundary(limit)].into()
 }

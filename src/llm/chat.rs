@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Repair;
+use crate::dialect::JsonRepair;
 
 /// A conversation to go on with.
 #[derive(Clone, Debug, Default)]
@@ -10,30 +10,30 @@ pub struct ChatRequest {
     /// The name that the client asks for.
     pub model: String,
     /// What was said so far.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// What the model may call.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ChatTool>,
     /// Tools that the text describes already: calls of them are recognised, but
     /// they are not offered again.
-    pub described: Vec<Tool>,
+    pub described_tools: Vec<ChatTool>,
     /// Whether it must call.
-    pub choice: Choice,
+    pub tool_choice: ToolChoice,
     /// Everything else, passed on as it is.
     pub other: Map<String, Value>,
 }
 
 /// One thing that was said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message {
+pub struct ChatMessage {
     /// By whom.
-    pub role: Role,
+    pub role: ChatRole,
     /// Its other members, as OpenAI writes them.
-    pub members: Map<String, Value>,
+    pub extra_members: Map<String, Value>,
 }
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ChatRole {
     /// Whoever runs the conversation, under its newer name.
     Developer,
     /// Whoever runs the conversation.
@@ -48,11 +48,11 @@ pub enum Role {
 
 /// Something that can be called.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub struct ChatTool {
     /// What calls name.
     pub name: String,
     /// The same for models that read it in the text, where a name may be anything.
-    pub shown: Option<String>,
+    pub prompt_name: Option<String>,
     /// What it does.
     pub description: String,
     /// JSON Schema of its arguments.
@@ -63,7 +63,7 @@ pub struct Tool {
 
 /// Whether the model must call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum ToolChoice {
     /// As it likes.
     #[default]
     Auto,
@@ -77,7 +77,7 @@ pub enum Choice {
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum ChatEvent {
     /// Said to the reader.
     Text(String),
     /// Thought before.
@@ -87,9 +87,9 @@ pub enum Event {
     /// The model declines, in words of its own.
     Refusal(String),
     /// A call, complete.
-    Call(Call),
+    ToolCall(ChatToolCall),
     /// Looked like a call and is none; `text` is what the model wrote.
-    Broken {
+    InvalidCall {
         /// What the model wrote.
         text: String,
         /// The tool, if it was named.
@@ -98,14 +98,14 @@ pub enum Event {
         reason: String,
     },
     /// What it took.
-    Usage(Usage),
+    Usage(TokenUsage),
     /// Why it ended; comes once, after everything but the usage.
-    Finish(Finish),
+    Finish(FinishReason),
 }
 
 /// A call of a tool, with arguments that are one JSON object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct ChatToolCall {
     /// `call_` and 24 letters or digits.
     pub id: String,
     /// The name of an offered tool.
@@ -115,7 +115,7 @@ pub struct Call {
     /// How the model wrote it; `native` if the backend read it.
     pub dialect: &'static str,
     /// What had to be repaired.
-    pub repairs: Vec<Repair>,
+    pub repairs: Vec<JsonRepair>,
     /// What the model wrote.
     pub raw: String,
     /// Whether it stood in a frame that is meant for calls only.
@@ -124,11 +124,11 @@ pub struct Call {
 
 /// Tokens, as the backend counts them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage(pub Map<String, Value>);
+pub struct TokenUsage(pub Map<String, Value>);
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     /// It was complete.
     Stop,
     /// It was cut off.
@@ -141,7 +141,7 @@ pub enum Finish {
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct ChatResponse {
     /// Said to the reader, broken calls included.
     pub text: String,
     /// Thought before.
@@ -149,60 +149,61 @@ pub struct Answer {
     /// Why the model declined.
     pub refusal: Option<String>,
     /// Calls, in their order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ChatToolCall>,
     /// What looked like a call and is none, with the reason.
-    pub broken: Vec<(Option<String>, String)>,
+    pub invalid_calls: Vec<(Option<String>, String)>,
     /// What it took.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish_reason: FinishReason,
 }
 
-impl Default for Answer {
+impl Default for ChatResponse {
     fn default() -> Self {
         Self {
             text: String::new(),
             reasoning: String::new(),
             refusal: None,
             calls: Vec::new(),
-            broken: Vec::new(),
+            invalid_calls: Vec::new(),
             usage: None,
-            finish: Finish::Stop,
+            finish_reason: FinishReason::Stop,
         }
     }
 }
 
-impl Answer {
+impl ChatResponse {
     /// Adds what comes next.
-    pub fn add(&mut self, event: Event) {
+    pub fn apply_event(&mut self, event: ChatEvent) {
         match event {
-            Event::Text(text) => append(&mut self.text, text),
-            Event::Reasoning(text) => append(&mut self.reasoning, text),
-            Event::TextWasReasoning => {
+            ChatEvent::Text(text) => append(&mut self.text, text),
+            ChatEvent::Reasoning(text) => append(&mut self.reasoning, text),
+            ChatEvent::TextWasReasoning => {
                 let text = std::mem::take(&mut self.text);
                 append(&mut self.reasoning, text);
             }
-            Event::Refusal(text) => append(self.refusal.get_or_insert_default(), text),
-            Event::Call(call) => self.calls.push(call),
-            Event::Broken { text, name, reason } => {
+            ChatEvent::Refusal(text) => append(self.refusal.get_or_insert_default(), text),
+            ChatEvent::ToolCall(call) => self.calls.push(call),
+            ChatEvent::InvalidCall { text, name, reason } => {
                 append(&mut self.text, text);
-                self.broken.push((name, reason));
+                self.invalid_calls.push((name, reason));
             }
-            Event::Usage(usage) => self.usage = Some(usage),
-            Event::Finish(finish) => self.finish = finish,
+            ChatEvent::Usage(usage) => self.usage = Some(usage),
+            ChatEvent::Finish(finish) => self.finish_reason = finish,
         }
     }
 }
 
 /// Most texts come in one piece, which needs no copy.
 fn append(all: &mut String, piece: String) {
-    match all.is_empty() {
-        true => *all = piece,
-        false => all.push_str(&piece),
+    if all.is_empty() {
+        *all = piece;
+    } else {
+        all.push_str(&piece);
     }
 }
 
-impl Finish {
+impl FinishReason {
     /// As OpenAI names it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -214,7 +215,7 @@ impl Finish {
     }
 }
 
-impl Role {
+impl ChatRole {
     /// As OpenAI names it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -227,17 +228,20 @@ impl Role {
     }
 }
 
-impl Message {
+impl ChatMessage {
     /// A message that is nothing but text.
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
-        let mut members = Map::new();
-        members.insert("content".to_owned(), Value::from(text.into()));
-        Self { role, members }
+    pub fn text(role: ChatRole, text: impl Into<String>) -> Self {
+        let mut extra_members = Map::new();
+        extra_members.insert("content".to_owned(), Value::from(text.into()));
+        Self {
+            role,
+            extra_members,
+        }
     }
 
     /// What the model said and called, to be sent back to it.
-    pub fn assistant(text: &str, calls: &[Call]) -> Self {
-        let mut message = Self::text(Role::Assistant, text);
+    pub fn assistant(text: &str, calls: &[ChatToolCall]) -> Self {
+        let mut message = Self::text(ChatRole::Assistant, text);
         let calls: Vec<Value> = calls
             .iter()
             .map(|it| {
@@ -247,22 +251,24 @@ impl Message {
             .collect();
         if !calls.is_empty() {
             message
-                .members
+                .extra_members
                 .insert("tool_calls".to_owned(), calls.into());
         }
         message
     }
 
     /// The result of a call.
-    pub fn result(id: &str, text: impl Into<String>) -> Self {
-        let mut message = Self::text(Role::Tool, text);
-        message.members.insert("tool_call_id".to_owned(), id.into());
+    pub fn tool_result(id: &str, text: impl Into<String>) -> Self {
+        let mut message = Self::text(ChatRole::Tool, text);
+        message
+            .extra_members
+            .insert("tool_call_id".to_owned(), id.into());
         message
     }
 
     /// Its text, parts joined; images and the like are left out.
-    pub fn content(&self) -> String {
-        match self.members.get("content") {
+    pub fn text_content(&self) -> String {
+        match self.extra_members.get("content") {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => {
                 let texts = parts.iter().filter_map(|it| it["text"].as_str());
@@ -273,23 +279,26 @@ impl Message {
     }
 
     /// The calls it carries.
-    pub(super) fn calls(&self) -> &[Value] {
-        let calls = self.members.get("tool_calls").and_then(Value::as_array);
+    pub(super) fn tool_calls(&self) -> &[Value] {
+        let calls = self
+            .extra_members
+            .get("tool_calls")
+            .and_then(Value::as_array);
         calls.map_or(&[], Vec::as_slice)
     }
 
     /// As OpenAI writes it.
-    pub(super) fn into_value(self) -> Value {
-        let mut all = Map::with_capacity(self.members.len() + 1);
+    pub(super) fn into_openai_json(self) -> Value {
+        let mut all = Map::with_capacity(self.extra_members.len() + 1);
         all.insert("role".to_owned(), self.role.as_str().into());
-        all.extend(self.members);
+        all.extend(self.extra_members);
         Value::Object(all)
     }
 }
 
-impl Tool {
+impl ChatTool {
     /// As OpenAI writes it.
-    pub(super) fn into_value(self) -> Value {
+    pub(super) fn into_openai_json(self) -> Value {
         let mut function = Map::new();
         function.insert("name".to_owned(), self.name.into());
         if !self.description.is_empty() {
@@ -302,12 +311,13 @@ impl Tool {
 }
 
 /// `prefix` and 24 letters and digits that nobody guesses.
-pub fn random(prefix: &str) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";
+pub fn random_id(prefix: &str) -> String {
+    const ID_ALPHABET: &[u8; 64] =
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).expect("the system has randomness");
     let letters = bytes
         .iter()
-        .map(|it| char::from(LETTERS[usize::from(it % 64)]));
+        .map(|it| char::from(ID_ALPHABET[usize::from(it % 64)]));
     prefix.chars().chain(letters).collect()
 }

@@ -4,11 +4,11 @@
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Choice, Tool};
+use super::{ChatTool, ToolChoice};
 
 /// What output in our form means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meant {
+pub(super) enum ConstrainedOutput {
     Answer(String),
     /// A call; the arguments are JSON text.
     Call {
@@ -19,13 +19,13 @@ pub(super) enum Meant {
 
 /// JSON Schema of the output: one object per tool, and one for an answer unless
 /// the model must call.
-pub(super) fn schema(tools: &[Tool], choice: &Choice) -> Value {
+pub(super) fn output_schema(tools: &[ChatTool], choice: &ToolChoice) -> Value {
     let wanted = tools.iter().filter(|it| match choice {
-        Choice::Named(name) => *name == it.name,
+        ToolChoice::Named(name) => *name == it.name,
         _ => true,
     });
     let mut forms: Vec<Value> = wanted.map(call).collect();
-    if *choice == Choice::Auto {
+    if *choice == ToolChoice::Auto {
         forms.push(object(&[("answer", json!({"type": "string"}))]));
     }
     match forms.len() {
@@ -34,7 +34,7 @@ pub(super) fn schema(tools: &[Tool], choice: &Choice) -> Value {
     }
 }
 
-fn call(tool: &Tool) -> Value {
+fn call(tool: &ChatTool) -> Value {
     let mut arguments = tool.parameters.clone();
     if arguments.get("type").is_none() {
         arguments = json!({"type": "object"});
@@ -53,19 +53,19 @@ fn object(members: &[(&str, Value)]) -> Value {
 }
 
 /// Reads output in our form; `None` if it is not.
-pub(super) fn meant(text: &str) -> Option<Meant> {
+pub(super) fn parse_output(text: &str) -> Option<ConstrainedOutput> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Form<'a> {
+    struct OutputForm<'a> {
         answer: Option<String>,
         name: Option<String>,
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
     }
-    let form: Form<'_> = serde_json::from_str(text.trim()).ok()?;
+    let form: OutputForm<'_> = serde_json::from_str(text.trim()).ok()?;
     match (form.answer, form.name, form.arguments) {
-        (Some(answer), None, None) => Some(Meant::Answer(answer)),
-        (None, Some(name), Some(arguments)) => Some(Meant::Call {
+        (Some(answer), None, None) => Some(ConstrainedOutput::Answer(answer)),
+        (None, Some(name), Some(arguments)) => Some(ConstrainedOutput::Call {
             name,
             arguments: arguments.get().to_owned(),
         }),
@@ -77,10 +77,10 @@ pub(super) fn meant(text: &str) -> Option<Meant> {
 mod tests {
     use super::*;
 
-    fn tool(name: &str) -> Tool {
-        Tool {
+    fn tool(name: &str) -> ChatTool {
+        ChatTool {
             name: name.to_owned(),
-            shown: None,
+            prompt_name: None,
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"a": {"type": "integer"}}}),
             other: serde_json::Map::new(),
@@ -90,24 +90,24 @@ mod tests {
     #[test]
     fn a_model_that_must_call_cannot_answer() {
         let tools = [tool("one"), tool("two")];
-        let free = schema(&tools, &Choice::Auto);
+        let free = output_schema(&tools, &ToolChoice::Auto);
         assert_eq!(free["anyOf"].as_array().unwrap().len(), 3);
         assert_eq!(free["anyOf"][2]["required"], json!(["answer"]));
-        let must = schema(&tools, &Choice::Required);
+        let must = output_schema(&tools, &ToolChoice::Required);
         assert_eq!(must["anyOf"].as_array().unwrap().len(), 2);
-        let named = schema(&tools, &Choice::Named("two".to_owned()));
+        let named = output_schema(&tools, &ToolChoice::Named("two".to_owned()));
         assert_eq!(named["properties"]["name"]["enum"], json!(["two"]));
     }
 
     #[test]
     fn only_our_own_form_is_read() {
         assert_eq!(
-            meant(r#" {"answer":"hi\n"} "#),
-            Some(Meant::Answer("hi\n".to_owned()))
+            parse_output(r#" {"answer":"hi\n"} "#),
+            Some(ConstrainedOutput::Answer("hi\n".to_owned()))
         );
         assert_eq!(
-            meant(r#"{"name":"one","arguments":{"a":1}}"#),
-            Some(Meant::Call {
+            parse_output(r#"{"name":"one","arguments":{"a":1}}"#),
+            Some(ConstrainedOutput::Call {
                 name: "one".to_owned(),
                 arguments: r#"{"a":1}"#.to_owned()
             })
@@ -120,7 +120,7 @@ mod tests {
             r#"{"name":"x"}"#,
             r#"{"answer":"a"#,
         ] {
-            assert_eq!(meant(other), None, "{other}");
+            assert_eq!(parse_output(other), None, "{other}");
         }
     }
 }

@@ -15,53 +15,55 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    Answer, ChatRequest, Choice, Error, Stream, constrained, gemini,
-    history::{self, Taste},
-    names::Names,
+    ChatRequest, ChatResponse, ChatStream, Error, ToolChoice,
+    backend_client::{BackendClient, ErrorResponse, MAX_RETRIES, backoff, is_retryable},
+    constrained,
+    decoder::ResponseDecoder,
+    gemini,
+    history::{self, BackendQuirks},
+    model_names::ModelNames,
     openai,
-    prompt::{self, Form},
-    queue::{Bounds, Queue, Turn},
-    reading::Reading,
-    service::{FURTHER_ATTEMPTS, Refusal, Service, backoff, may_recover},
-    stream::Parts,
+    prompt::{self, CallFormat},
+    queue::{QueueLimits, QueuePermit, RequestQueue},
+    stream::ChatStreamParts,
 };
 use crate::{
-    config::{Backend, ClientMode, ModelDefinition, Secret, ToolMode},
-    dialect::{Dialect, KNOWN, Tools, UnknownDialect},
-    outbound::{Policy, Reply, Tls},
-    tasks::within,
+    config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode},
+    dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect},
+    outbound::{AddressPolicy, ClientTls, HttpResponse},
+    tasks::with_timeout,
 };
 
-const OPENAI: &str = "https://api.openai.com/v1";
-const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
+const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 /// Models that were found to take no tools and are remembered, per entry.
-const REMEMBERED: usize = 1000;
+const MAX_TOOLLESS_MODELS: usize = 1000;
 /// As many as the client of one place takes.
-const AT_ONCE: usize = 1024;
+const MAX_CONCURRENT_REQUESTS: usize = 1024;
 
 /// Every model that is configured. Answers come through [`Stream`]s that their
 /// readers move.
 #[derive(Debug)]
 pub struct Gateway {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ModelEntry>,
     /// Nothing was configured: the address that is tried instead.
-    fallback: Option<String>,
+    fallback_url: Option<String>,
 }
 
 /// One entry of the settings.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) names: Names,
-    pub(super) backend: Backend,
-    pub(super) service: Service,
+pub(super) struct ModelEntry {
+    pub(super) names: ModelNames,
+    pub(super) backend: BackendApi,
+    pub(super) service: BackendClient,
     base_url: String,
-    queue: std::sync::Arc<Queue>,
+    queue: std::sync::Arc<RequestQueue>,
     tool_mode: ToolMode,
-    dialect: Dialect,
+    dialect: DialectSelection,
     client_mode: Option<ClientMode>,
-    limit: Duration,
+    timeout: Duration,
     /// Models of the backend that take no tools.
-    plain: Mutex<HashSet<String>>,
+    toolless_models: Mutex<HashSet<String>>,
 }
 
 /// How busy an entry is.
@@ -77,39 +79,39 @@ pub struct ModelStatus {
 
 /// How an answer is wanted.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ChatRequestOptions {
     /// Piece by piece, or in one.
     pub stream: bool,
     /// How long it may take; the settings may say less.
     pub limit: Duration,
     /// Hears the place in the queue while there is one.
-    pub place: watch::Sender<usize>,
+    pub queue_position: watch::Sender<usize>,
 }
 
-impl Wanted {
+impl ChatRequestOptions {
     /// Piece by piece, within `limit`.
-    pub fn stream(limit: Duration) -> Self {
+    pub fn streamed(limit: Duration) -> Self {
         Self {
             stream: true,
             limit,
-            place: watch::Sender::new(0),
+            queue_position: watch::Sender::new(0),
         }
     }
 
     /// In one, within `limit`.
-    pub fn whole(limit: Duration) -> Self {
+    pub fn unstreamed(limit: Duration) -> Self {
         Self {
             stream: false,
-            ..Self::stream(limit)
+            ..Self::streamed(limit)
         }
     }
 }
 
 /// A request in the words of a backend.
-struct Prepared {
+struct PreparedRequest {
     path: String,
     body: Bytes,
-    reading: Reading,
+    decoder: ResponseDecoder,
 }
 
 impl Gateway {
@@ -118,8 +120,8 @@ impl Gateway {
     pub fn open(
         models: &[ModelDefinition],
         ollama: &str,
-        policy: &Policy,
-        tls: &Tls,
+        policy: &AddressPolicy,
+        tls: &ClientTls,
     ) -> Result<Self, Error> {
         let implied;
         let (models, fallback) = match models {
@@ -134,66 +136,83 @@ impl Gateway {
         };
         let entries = models.iter().enumerate().map(|(at, it)| {
             let name = it.name.clone();
-            Entry::open(it, policy, tls).map_err(|why| Error::Setting { at, name, why })
+            ModelEntry::open(it, policy, tls).map_err(|why| Error::InvalidSetting { at, name, why })
         });
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
-            fallback,
+            fallback_url: fallback,
         })
     }
 
     /// Asks for an answer, piece by piece. Resolves when it begins.
-    pub async fn chat(&self, request: ChatRequest, limit: Duration) -> Result<Stream, Error> {
-        self.ask(request, &Wanted::stream(limit)).await
+    pub async fn stream_chat(
+        &self,
+        request: ChatRequest,
+        limit: Duration,
+    ) -> Result<ChatStream, Error> {
+        self.start_chat(request, &ChatRequestOptions::streamed(limit))
+            .await
     }
 
     /// Asks for an answer in one.
-    pub async fn whole(&self, request: ChatRequest, limit: Duration) -> Result<Answer, Error> {
-        let stream = self.ask(request, &Wanted::whole(limit)).await?;
-        stream.whole().await
+    pub async fn complete_chat(
+        &self,
+        request: ChatRequest,
+        limit: Duration,
+    ) -> Result<ChatResponse, Error> {
+        let stream = self
+            .start_chat(request, &ChatRequestOptions::unstreamed(limit))
+            .await?;
+        stream.collect_response().await
     }
 
     /// Asks for an answer as it is wanted. Resolves when it begins.
-    pub async fn ask(&self, request: ChatRequest, wanted: &Wanted) -> Result<Stream, Error> {
+    pub async fn start_chat(
+        &self,
+        request: ChatRequest,
+        wanted: &ChatRequestOptions,
+    ) -> Result<ChatStream, Error> {
         let asked = request.model.clone();
         let (entry, model) = self
-            .find(&asked)
+            .find_entry(&asked)
             .ok_or_else(|| Error::UnknownModel(asked.clone()))?;
-        let limit = entry.limit.min(wanted.limit);
+        let limit = entry.timeout.min(wanted.limit);
         let end = Instant::now() + limit;
         let work = async {
-            let turn = entry.turn(&asked, wanted).await?;
-            let (reply, reading) = entry.answer(request, &model, wanted.stream, end).await?;
+            let turn = entry.acquire_permit(&asked, wanted).await?;
+            let (reply, reading) = entry
+                .start_response(request, &model, wanted.stream, end)
+                .await?;
             Ok((turn, reply, reading))
         };
-        let late = || Error::Late {
+        let late = || Error::Timeout {
             model: asked.clone(),
             limit,
         };
-        let done = within(limit, Box::pin(work)).await.ok_or_else(late)?;
-        let (turn, reply, reading) = done.map_err(|error| self.explain(error))?;
-        Stream::new(Parts {
+        let done = with_timeout(limit, Box::pin(work)).await.ok_or_else(late)?;
+        let (turn, reply, reading) = done.map_err(|error| self.to_public_error(error))?;
+        ChatStream::new(ChatStreamParts {
             reply,
-            reading,
+            decoder: reading,
             backend: entry.backend,
             model: asked,
-            end,
-            limit,
-            turn,
+            deadline: end,
+            timeout: limit,
+            permit: turn,
         })
     }
 
     /// How calls reach clients that ask for `model`, if the settings say so.
     pub fn client_mode(&self, model: &str) -> Option<ClientMode> {
-        self.find(model)?.0.client_mode
+        self.find_entry(model)?.0.client_mode
     }
 
     /// How busy every entry is.
     pub fn status(&self) -> Vec<ModelStatus> {
-        let status = |it: &Entry| {
+        let status = |it: &ModelEntry| {
             let (running, waiting) = it.queue.load();
             ModelStatus {
-                name: it.names.shown().to_owned(),
+                name: it.names.configured_name().to_owned(),
                 running,
                 waiting,
             }
@@ -201,39 +220,43 @@ impl Gateway {
         self.entries.iter().map(status).collect()
     }
 
-    fn find(&self, asked: &str) -> Option<(&Entry, String)> {
+    fn find_entry(&self, asked: &str) -> Option<(&ModelEntry, String)> {
         let found = |it| {
-            let entry: &Entry = it;
+            let entry: &ModelEntry = it;
             entry.names.resolve(asked).map(|model| (entry, model))
         };
         self.entries.iter().find_map(found)
     }
 
     /// Where nothing is configured, that is what is wrong.
-    fn explain(&self, error: Error) -> Error {
-        match (&self.fallback, error) {
+    fn to_public_error(&self, error: Error) -> Error {
+        match (&self.fallback_url, error) {
             (Some(place), Error::Unreachable { .. }) => Error::NoModels(place.clone()),
             (_, error) => error,
         }
     }
 }
 
-impl Entry {
-    fn open(definition: &ModelDefinition, policy: &Policy, tls: &Tls) -> Result<Self, String> {
+impl ModelEntry {
+    fn open(
+        definition: &ModelDefinition,
+        policy: &AddressPolicy,
+        tls: &ClientTls,
+    ) -> Result<Self, String> {
         let backend = definition.backend;
         let (base_url, header) = match backend {
-            Backend::Openai => (OPENAI, "authorization"),
-            Backend::Gemini => (GEMINI, "x-goog-api-key"),
+            BackendApi::Openai => (OPENAI_BASE_URL, "authorization"),
+            BackendApi::Gemini => (GEMINI_BASE_URL, "x-goog-api-key"),
         };
         let base_url = definition.base_url.as_deref().unwrap_or(base_url);
         // Empty where a variable that may be missing has no value.
         let key = definition.api_key.as_ref();
         let key = key.filter(|it| !it.reveal().is_empty());
         let key = key.map(|key| match backend {
-            Backend::Openai => Secret::from(format!("Bearer {}", key.reveal())),
-            Backend::Gemini => key.clone(),
+            BackendApi::Openai => SecretString::from(format!("Bearer {}", key.reveal())),
+            BackendApi::Gemini => key.clone(),
         });
-        let names = Names::new(
+        let names = ModelNames::new(
             &definition.name,
             &definition.aliases,
             definition.model.as_deref(),
@@ -241,82 +264,86 @@ impl Entry {
         Ok(Self {
             names,
             backend,
-            service: Service::open(
+            service: BackendClient::open(
                 base_url,
-                &listing(policy, base_url),
+                &allow_configured_host(policy, base_url),
                 tls,
                 key.map(|it| (header, it)),
             )?,
             base_url: base_url.to_owned(),
-            queue: Queue::new(bounds(definition)),
+            queue: RequestQueue::new(queue_limits(definition)),
             tool_mode: definition.tool_mode,
-            dialect: dialect(&definition.dialect)?,
+            dialect: parse_dialect(&definition.dialect)?,
             client_mode: definition.client_mode,
-            limit: Duration::from_millis(definition.timeout_ms),
-            plain: Mutex::default(),
+            timeout: Duration::from_millis(definition.timeout_ms),
+            toolless_models: Mutex::default(),
         })
     }
 
-    async fn turn(&self, asked: &str, wanted: &Wanted) -> Result<Turn, Error> {
-        let entered = self.queue.enter().map_err(|full| Error::QueueFull {
+    async fn acquire_permit(
+        &self,
+        asked: &str,
+        wanted: &ChatRequestOptions,
+    ) -> Result<QueuePermit, Error> {
+        let entered = self.queue.try_acquire().map_err(|full| Error::QueueFull {
             model: asked.to_owned(),
             waiting: full.waiting,
             retry_after: full.retry_after,
         })?;
         Ok(match entered {
             Ok(turn) => turn,
-            Err(place) => place.turn(&wanted.place).await,
+            Err(place) => place.wait_for_permit(&wanted.queue_position).await,
         })
     }
 
     /// The beginning of an answer; models that turn out to take no tools are
     /// asked once more, with the tools in the text.
-    async fn answer(
+    async fn start_response(
         &self,
         request: ChatRequest,
         model: &str,
         stream: bool,
         end: Instant,
-    ) -> Result<(Reply, Reading), Error> {
+    ) -> Result<(HttpResponse, ResponseDecoder), Error> {
         let asked = request.model.clone();
-        let mode = self.mode(model);
+        let mode = self.effective_tool_mode(model);
         let may_change = mode == ToolMode::Native
             && self.tool_mode == ToolMode::Auto
             && !request.tools.is_empty();
         let spare = may_change.then(|| request.clone());
         let prepared = self.prepare(request, model, mode, stream);
-        let failed = match self.persist(&prepared, &asked, end).await? {
-            Ok(reply) => return Ok((reply, prepared.reading)),
+        let failed = match self.send_with_retry(&prepared, &asked, end).await? {
+            Ok(reply) => return Ok((reply, prepared.decoder)),
             Err(refusal) => refusal,
         };
-        let refused = |it: Refusal| Error::Status {
+        let refused = |it: ErrorResponse| Error::Status {
             model: asked.clone(),
             status: it.status,
             code: it.code,
             retry_after: it.retry_after,
         };
-        let Some(request) = spare.filter(|_| failed.no_tools) else {
+        let Some(request) = spare.filter(|_| failed.tools_unsupported) else {
             return Err(refused(failed));
         };
         debug!(
             model,
             "the model takes no tools; describing them from now on"
         );
-        self.remember_plain(model);
+        self.remember_toolless_model(model);
         let prepared = self.prepare(request, model, ToolMode::Prompt, stream);
-        match self.persist(&prepared, &asked, end).await? {
-            Ok(reply) => Ok((reply, prepared.reading)),
+        match self.send_with_retry(&prepared, &asked, end).await? {
+            Ok(reply) => Ok((reply, prepared.decoder)),
             Err(refusal) => Err(refused(refusal)),
         }
     }
 
     /// Asks until there is an answer, or asking again does not help.
-    async fn persist(
+    async fn send_with_retry(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRequest,
         asked: &str,
         end: Instant,
-    ) -> Result<Result<Reply, Refusal>, Error> {
+    ) -> Result<Result<HttpResponse, ErrorResponse>, Error> {
         let mut attempt = 0;
         loop {
             let sent = self
@@ -326,16 +353,18 @@ impl Entry {
             let (failed, pause) = match sent {
                 Ok(reply) if reply.status.is_success() => return Ok(Ok(reply)),
                 Ok(reply) => {
-                    let refusal = Refusal::read(reply).await;
-                    let pause = refusal.pause(attempt).filter(|_| !refusal.no_tools);
+                    let refusal = ErrorResponse::read(reply).await;
+                    let pause = refusal
+                        .retry_delay(attempt)
+                        .filter(|_| !refusal.tools_unsupported);
                     (Ok(refusal), pause)
                 }
                 Err(error) => {
-                    let pause = may_recover(&error).then(|| backoff(attempt));
+                    let pause = is_retryable(&error).then(|| backoff(attempt));
                     (Err(error), pause)
                 }
             };
-            let pause = pause.filter(|it| attempt < FURTHER_ATTEMPTS && Instant::now() + *it < end);
+            let pause = pause.filter(|it| attempt < MAX_RETRIES && Instant::now() + *it < end);
             let Some(pause) = pause else {
                 return failed.map(Err).map_err(|source| Error::Unreachable {
                     model: asked.to_owned(),
@@ -343,22 +372,22 @@ impl Entry {
                 });
             };
             time::sleep(pause).await;
-            self.queue.again().await;
+            self.queue.wait_for_rate_limit().await;
             attempt += 1;
         }
     }
 
     /// How tools reach `model`.
-    fn mode(&self, model: &str) -> ToolMode {
+    fn effective_tool_mode(&self, model: &str) -> ToolMode {
         let plain = || match self.backend {
-            Backend::Gemini => gemini::is_plain(model),
-            Backend::Openai => self.lock_plain().contains(model),
+            BackendApi::Gemini => gemini::lacks_tool_support(model),
+            BackendApi::Openai => self.lock_toolless_models().contains(model),
         };
         match self.tool_mode {
             ToolMode::Auto if plain() => ToolMode::Prompt,
             ToolMode::Auto => ToolMode::Native,
             // It would only be refused.
-            ToolMode::Native if self.backend == Backend::Gemini && plain() => ToolMode::Prompt,
+            ToolMode::Native if self.backend == BackendApi::Gemini && plain() => ToolMode::Prompt,
             mode => mode,
         }
     }
@@ -369,27 +398,36 @@ impl Entry {
         model: &str,
         mode: ToolMode,
         stream: bool,
-    ) -> Prepared {
-        let known = request.tools.iter().chain(&request.described);
-        let tools = Tools::new(known.map(|it| (it.name.as_str(), &it.parameters)));
-        let callable = !request.tools.is_empty() && request.choice != Choice::None;
+    ) -> PreparedRequest {
+        let known = request.tools.iter().chain(&request.described_tools);
+        let tools = ToolSet::new(known.map(|it| (it.name.as_str(), &it.parameters)));
+        let callable = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
         let constrained = mode == ToolMode::Constrained && callable;
-        let form = constrained.then(|| constrained::schema(&request.tools, &request.choice));
+        let form =
+            constrained.then(|| constrained::output_schema(&request.tools, &request.tool_choice));
         match mode {
             ToolMode::Auto | ToolMode::Native => (),
-            ToolMode::Prompt => prompt::fold(&mut request, &tools, Form::Framed),
-            ToolMode::Constrained => prompt::fold(&mut request, &tools, Form::Constrained),
+            ToolMode::Prompt => {
+                prompt::fold_tools_into_text(&mut request, &tools, CallFormat::Framed);
+            }
+            ToolMode::Constrained => {
+                prompt::fold_tools_into_text(&mut request, &tools, CallFormat::Constrained);
+            }
         }
-        history::clean(&mut request, &tools, Taste::of(&self.base_url, model));
-        let (path, body) = self.write(request, model, form, stream);
-        Prepared {
+        history::clean_messages(
+            &mut request,
+            &tools,
+            BackendQuirks::detect(&self.base_url, model),
+        );
+        let (path, body) = self.encode_request(request, model, form, stream);
+        PreparedRequest {
             path,
             body: body.into(),
-            reading: Reading::new(tools, self.dialect, constrained),
+            decoder: ResponseDecoder::new(tools, self.dialect, constrained),
         }
     }
 
-    fn write(
+    fn encode_request(
         &self,
         mut request: ChatRequest,
         model: &str,
@@ -397,34 +435,36 @@ impl Entry {
         stream: bool,
     ) -> (String, Vec<u8>) {
         match self.backend {
-            Backend::Openai => {
-                let body = openai::body(request, model, form, stream);
+            BackendApi::Openai => {
+                let body = openai::encode_request(request, model, form, stream);
                 ("/chat/completions".to_owned(), body)
             }
-            Backend::Gemini => {
-                if gemini::is_plain(model) {
-                    prompt::fold_system(&mut request.messages);
+            BackendApi::Gemini => {
+                if gemini::lacks_tool_support(model) {
+                    prompt::fold_system_messages(&mut request.messages);
                 }
-                let body = gemini::body(&request, model, form.as_ref());
-                (gemini::path(model, stream), body)
+                let body = gemini::encode_request(&request, model, form.as_ref());
+                (gemini::request_path(model, stream), body)
             }
         }
     }
 
-    fn remember_plain(&self, model: &str) {
-        let mut plain = self.lock_plain();
-        if plain.len() < REMEMBERED {
+    fn remember_toolless_model(&self, model: &str) {
+        let mut plain = self.lock_toolless_models();
+        if plain.len() < MAX_TOOLLESS_MODELS {
             plain.insert(model.to_owned());
         }
     }
 
-    fn lock_plain(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.plain.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_toolless_models(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.toolless_models
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who writes a host into the settings wants it to be reached.
-fn listing(policy: &Policy, base_url: &str) -> Policy {
+fn allow_configured_host(policy: &AddressPolicy, base_url: &str) -> AddressPolicy {
     let host = base_url.split("://").nth(1).unwrap_or_default();
     let host = host.split(['/', '?']).next().unwrap_or_default();
     let host = match host.rsplit_once(':') {
@@ -432,21 +472,25 @@ fn listing(policy: &Policy, base_url: &str) -> Policy {
         _ => host,
     };
     let mut policy = policy.clone();
-    policy.local = true;
-    policy.allowed.push(host.to_owned());
+    policy.serves_loopback_only = true;
+    policy.allowed_hosts.push(host.to_owned());
     policy
 }
 
-fn dialect(name: &str) -> Result<Dialect, String> {
-    name.parse()
-        .map_err(|why: UnknownDialect| format!("{why}; known are auto, {}", KNOWN.join(", ")))
+fn parse_dialect(name: &str) -> Result<DialectSelection, String> {
+    name.parse().map_err(|why: UnknownDialect| {
+        format!("{why}; known are auto, {}", DIALECT_NAMES.join(", "))
+    })
 }
 
-fn bounds(definition: &ModelDefinition) -> Bounds {
+fn queue_limits(definition: &ModelDefinition) -> QueueLimits {
     let size = |it: u32| usize::try_from(it).unwrap_or(usize::MAX);
-    Bounds {
-        per_minute: definition.requests_per_minute.map(size),
-        at_once: definition.max_concurrent.map_or(AT_ONCE, size).min(AT_ONCE),
-        waiting: size(definition.max_waiting),
+    QueueLimits {
+        requests_per_minute: definition.requests_per_minute.map(size),
+        max_concurrent: definition
+            .max_concurrent
+            .map_or(MAX_CONCURRENT_REQUESTS, size)
+            .min(MAX_CONCURRENT_REQUESTS),
+        max_waiting: size(definition.max_waiting),
     }
 }

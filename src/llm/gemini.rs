@@ -7,37 +7,38 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    ChatRequest, Choice, Event, Finish, Message, Role, Tool, Usage,
-    openai::{TOO_MUCH, Wrong},
-    reading::{Fragment, Reading},
+    ChatEvent, ChatMessage, ChatRequest, ChatRole, ChatTool, FinishReason, TokenUsage, ToolChoice,
+    decoder::{ResponseDecoder, ToolCallFragment},
+    openai::{ProtocolViolation, RESPONSE_TOO_LARGE},
 };
 
 /// What Google asks for in place of a signature that was lost on the way.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+const SKIP_SIGNATURE_VALIDATION: &str = "skip_thought_signature_validator";
 
 /// Whether `model` takes neither instructions nor tools.
-pub(super) fn is_plain(model: &str) -> bool {
+pub(super) fn lacks_tool_support(model: &str) -> bool {
     model.trim_start_matches("models/").starts_with("gemma")
 }
 
 /// Where a request for `model` goes, below the base address.
-pub(super) fn path(model: &str, stream: bool) -> String {
+pub(super) fn request_path(model: &str, stream: bool) -> String {
     let model = model.trim_start_matches("models/");
-    match stream {
-        true => format!("/models/{model}:streamGenerateContent?alt=sse"),
-        false => format!("/models/{model}:generateContent"),
+    if stream {
+        format!("/models/{model}:streamGenerateContent?alt=sse")
+    } else {
+        format!("/models/{model}:generateContent")
     }
 }
 
 /// The body of a request; `form` is what the output is held to.
-pub(super) fn body(request: &ChatRequest, model: &str, form: Option<&Value>) -> Vec<u8> {
+pub(super) fn encode_request(request: &ChatRequest, model: &str, form: Option<&Value>) -> Vec<u8> {
     let mut all = Map::new();
-    let is_system = |it: &&Message| matches!(it.role, Role::System | Role::Developer);
+    let is_system = |it: &&ChatMessage| matches!(it.role, ChatRole::System | ChatRole::Developer);
     let system: Vec<Value> = request
         .messages
         .iter()
         .filter(is_system)
-        .map(|it| json!({"text": it.content()}))
+        .map(|it| json!({"text": it.text_content()}))
         .collect();
     if !system.is_empty() {
         all.insert("systemInstruction".to_owned(), json!({"parts": system}));
@@ -48,10 +49,10 @@ pub(super) fn body(request: &ChatRequest, model: &str, form: Option<&Value>) -> 
         all.insert("tools".to_owned(), json!([{"functionDeclarations": tools}]));
         all.insert(
             "toolConfig".to_owned(),
-            json!({"functionCallingConfig": calling(&request.choice)}),
+            json!({"functionCallingConfig": function_calling_config(&request.tool_choice)}),
         );
     }
-    let settings = settings(&request.other, form);
+    let settings = generation_config(&request.other, form);
     if !settings.is_empty() {
         all.insert("generationConfig".to_owned(), settings.into());
     }
@@ -64,9 +65,9 @@ pub(super) fn body(request: &ChatRequest, model: &str, form: Option<&Value>) -> 
     serde_json::to_vec(&all).expect("values are JSON")
 }
 
-fn declaration(tool: &Tool) -> Value {
+fn declaration(tool: &ChatTool) -> Value {
     let mut declared = json!({"name": tool.name, "description": tool.description});
-    let parameters = schema::subset(&tool.parameters);
+    let parameters = schema::to_gemini_schema(&tool.parameters);
     // An object without members is refused.
     if parameters["properties"]
         .as_object()
@@ -77,24 +78,24 @@ fn declaration(tool: &Tool) -> Value {
     declared
 }
 
-fn calling(choice: &Choice) -> Value {
+fn function_calling_config(choice: &ToolChoice) -> Value {
     match choice {
-        Choice::Auto => json!({"mode": "AUTO"}),
-        Choice::None => json!({"mode": "NONE"}),
-        Choice::Required => json!({"mode": "ANY"}),
-        Choice::Named(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+        ToolChoice::Auto => json!({"mode": "AUTO"}),
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Required => json!({"mode": "ANY"}),
+        ToolChoice::Named(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
     }
 }
 
 /// Turns, those of one side joined.
-fn contents(messages: &[Message], model: &str) -> Value {
+fn contents(messages: &[ChatMessage], model: &str) -> Value {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let (role, parts) = match message.role {
-            Role::System | Role::Developer => continue,
-            Role::User => ("user", user_parts(message)),
-            Role::Assistant => ("model", model_parts(message, model)),
-            Role::Tool => ("user", vec![response(message, messages)]),
+            ChatRole::System | ChatRole::Developer => continue,
+            ChatRole::User => ("user", user_parts(message)),
+            ChatRole::Assistant => ("model", model_parts(message, model)),
+            ChatRole::Tool => ("user", vec![response(message, messages)]),
         };
         match turns.last_mut() {
             Some(last) if last.0 == role => last.1.extend(parts),
@@ -107,10 +108,10 @@ fn contents(messages: &[Message], model: &str) -> Value {
         .collect()
 }
 
-fn user_parts(message: &Message) -> Vec<Value> {
-    match message.members.get("content") {
+fn user_parts(message: &ChatMessage) -> Vec<Value> {
+    match message.extra_members.get("content") {
         Some(Value::Array(parts)) => parts.iter().filter_map(user_part).collect(),
-        _ => vec![json!({"text": message.content()})],
+        _ => vec![json!({"text": message.text_content()})],
     }
 }
 
@@ -128,13 +129,13 @@ fn user_part(part: &Value) -> Option<Value> {
     })
 }
 
-fn model_parts(message: &Message, model: &str) -> Vec<Value> {
+fn model_parts(message: &ChatMessage, model: &str) -> Vec<Value> {
     let mut parts = Vec::new();
-    let text = message.content();
+    let text = message.text_content();
     if !text.is_empty() {
         parts.push(json!({"text": text}));
     }
-    for call in message.calls() {
+    for call in message.tool_calls() {
         let arguments = call["function"]["arguments"].as_str().unwrap_or("{}");
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
         let mut part =
@@ -143,7 +144,7 @@ fn model_parts(message: &Message, model: &str) -> Vec<Value> {
         if kept.is_string() {
             part["thoughtSignature"] = kept.clone();
         } else if model.contains("gemini-3") {
-            part["thoughtSignature"] = NO_SIGNATURE.into();
+            part["thoughtSignature"] = SKIP_SIGNATURE_VALIDATION.into();
         }
         parts.push(part);
     }
@@ -151,12 +152,12 @@ fn model_parts(message: &Message, model: &str) -> Vec<Value> {
 }
 
 /// A result; Gemini wants the name of what was called.
-fn response(message: &Message, messages: &[Message]) -> Value {
-    let id = message.members.get("tool_call_id");
-    let mut calls = messages.iter().flat_map(Message::calls);
+fn response(message: &ChatMessage, messages: &[ChatMessage]) -> Value {
+    let id = message.extra_members.get("tool_call_id");
+    let mut calls = messages.iter().flat_map(ChatMessage::tool_calls);
     let call = calls.find(|it| it.get("id") == id);
     let name = call.map_or(Value::from("tool"), |it| it["function"]["name"].clone());
-    let text = message.content();
+    let text = message.text_content();
     let result = match serde_json::from_str::<Value>(&text) {
         Ok(object @ Value::Object(_)) => object,
         _ => json!({"result": text}),
@@ -164,8 +165,8 @@ fn response(message: &Message, messages: &[Message]) -> Value {
     json!({"functionResponse": {"name": name, "response": result}})
 }
 
-fn settings(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Value> {
-    const NAMES: [(&str, &str); 10] = [
+fn generation_config(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Value> {
+    const GENERATION_CONFIG_KEYS: [(&str, &str); 10] = [
         ("temperature", "temperature"),
         ("top_p", "topP"),
         ("top_k", "topK"),
@@ -178,7 +179,7 @@ fn settings(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Val
         ("generationConfig", ""),
     ];
     let mut settings = Map::new();
-    for (ours, theirs) in NAMES {
+    for (ours, theirs) in GENERATION_CONFIG_KEYS {
         match other.get(ours) {
             None | Some(Value::Null) => (),
             Some(Value::String(one)) if ours == "stop" => {
@@ -193,7 +194,7 @@ fn settings(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Val
     let format = other.get("response_format").unwrap_or(&Value::Null);
     let asked = format.pointer("/json_schema/schema");
     if let Some(form) = form.or(asked) {
-        settings.insert("responseSchema".to_owned(), schema::subset(form));
+        settings.insert("responseSchema".to_owned(), schema::to_gemini_schema(form));
     }
     if form.is_some() || matches!(format["type"].as_str(), Some("json_schema" | "json_object")) {
         settings.insert("responseMimeType".to_owned(), "application/json".into());
@@ -202,12 +203,12 @@ fn settings(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Val
 }
 
 /// Reads a whole answer, or one event of a streamed one; whether it had a choice.
-pub(super) fn read(
+pub(super) fn decode_response(
     data: &[u8],
-    reading: &mut Reading,
-    out: &mut Vec<Event>,
-) -> Result<bool, Wrong> {
-    let reply: Reply<'_> = serde_json::from_slice(data)
+    reading: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<bool, ProtocolViolation> {
+    let reply: GenerateContentResponse<'_> = serde_json::from_slice(data)
         .map_err(|_| "an answer in another form than the protocol's")?;
     if reply.error.is_some() {
         return Err("an error instead of an answer");
@@ -216,22 +217,22 @@ pub(super) fn read(
         .prompt_feedback
         .is_some_and(|it| it.block_reason.is_some())
     {
-        reading.finish(Finish::ContentFilter);
+        reading.set_finish_reason(FinishReason::ContentFilter);
     }
     let chosen =
         reading.is_finished() || reply.candidates.as_ref().is_some_and(|it| !it.is_empty());
     for candidate in reply.candidates.into_iter().flatten().take(1) {
         let parts = candidate.content.and_then(|it| it.parts);
         for part in parts.into_iter().flatten() {
-            read_part(&part, reading, out)?;
+            decode_part(&part, reading, out)?;
         }
         if let Some(reason) = candidate.finish_reason {
-            reading.finish(finish(&reason));
+            reading.set_finish_reason(parse_finish_reason(&reason));
         }
     }
     if let Some(usage) = reply.usage_metadata {
         let completion = usage.candidates_token_count + usage.thoughts_token_count;
-        out.push(Event::Usage(Usage::of(
+        out.push(ChatEvent::Usage(TokenUsage::from_counts(
             usage.prompt_token_count,
             completion,
             usage.total_token_count,
@@ -240,35 +241,44 @@ pub(super) fn read(
     Ok(chosen)
 }
 
-fn read_part(part: &Part<'_>, reading: &mut Reading, out: &mut Vec<Event>) -> Result<(), Wrong> {
+fn decode_part(
+    part: &GeminiPart<'_>,
+    reading: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<(), ProtocolViolation> {
     if let Some(text) = &part.text {
-        let read = match part.thought {
-            true => reading.reasoning(text, out),
-            false => reading.text(text, out),
+        let read = if part.thought {
+            reading.push_reasoning(text, out)
+        } else {
+            reading.push_text(text, out)
         };
-        read.map_err(|_| TOO_MUCH)?;
+        read.map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     if let Some(call) = &part.function_call {
-        let fragment = Fragment {
+        let fragment = ToolCallFragment {
             name: &call.name,
             arguments: call.args.map_or("{}", RawValue::get),
-            ..Fragment::default()
+            ..ToolCallFragment::default()
         };
-        reading.fragment(&fragment).map_err(|_| TOO_MUCH)?;
+        reading
+            .push_call_fragment(&fragment)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     Ok(())
 }
 
-fn finish(reason: &str) -> Finish {
+fn parse_finish_reason(reason: &str) -> FinishReason {
     match reason {
-        "MAX_TOKENS" => Finish::Length,
-        "STOP" | "FINISH_REASON_UNSPECIFIED" | "OTHER" | "MALFORMED_FUNCTION_CALL" => Finish::Stop,
-        _suppressed => Finish::ContentFilter,
+        "MAX_TOKENS" => FinishReason::Length,
+        "STOP" | "FINISH_REASON_UNSPECIFIED" | "OTHER" | "MALFORMED_FUNCTION_CALL" => {
+            FinishReason::Stop
+        }
+        _suppressed => FinishReason::ContentFilter,
     }
 }
 
 /// Names of models in a listing.
-pub(super) fn models(listing: &Value) -> Vec<String> {
+pub(super) fn parse_model_names(listing: &Value) -> Vec<String> {
     let models = listing["models"].as_array().into_iter().flatten();
     let names = models.filter_map(|it| it["name"].as_str());
     names
@@ -278,24 +288,24 @@ pub(super) fn models(listing: &Value) -> Vec<String> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Reply<'a> {
+struct GenerateContentResponse<'a> {
     #[serde(borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
-    usage_metadata: Option<Counts>,
-    prompt_feedback: Option<Feedback>,
+    candidates: Option<Vec<GeminiCandidate<'a>>>,
+    usage_metadata: Option<UsageMetadata>,
+    prompt_feedback: Option<PromptFeedback>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
+struct PromptFeedback {
     block_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Counts {
+struct UsageMetadata {
     prompt_token_count: u64,
     candidates_token_count: u64,
     thoughts_token_count: u64,
@@ -304,30 +314,30 @@ struct Counts {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+struct GeminiCandidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<GeminiContent<'a>>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct GeminiContent<'a> {
     #[serde(borrow)]
-    parts: Option<Vec<Part<'a>>>,
+    parts: Option<Vec<GeminiPart<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct GeminiPart<'a> {
     text: Option<String>,
     #[serde(default)]
     thought: bool,
     #[serde(borrow)]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<GeminiFunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct FunctionCall<'a> {
+struct GeminiFunctionCall<'a> {
     name: String,
     #[serde(borrow)]
     args: Option<&'a RawValue>,

@@ -4,22 +4,22 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{ChatRequest, Message, Role};
-use crate::dialect::{self, Tools};
+use super::{ChatMessage, ChatRequest, ChatRole};
+use crate::dialect::{self, ToolSet};
 
 /// What a backend is particular about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taste {
+pub(super) struct BackendQuirks {
     /// Knows the role `developer`.
-    pub(super) developer: bool,
+    pub(super) has_developer_role: bool,
     /// Takes only ids of nine letters or digits.
-    pub(super) short_ids: bool,
+    pub(super) requires_short_ids: bool,
 }
 
-impl Taste {
+impl BackendQuirks {
     /// What the backend at `base_url` likes for `model`.
-    pub(super) fn of(base_url: &str, model: &str) -> Self {
-        const MISTRAL: [&str; 8] = [
+    pub(super) fn detect(base_url: &str, model: &str) -> Self {
+        const MISTRAL_MODEL_NAMES: [&str; 8] = [
             "mistral",
             "mixtral",
             "ministral",
@@ -31,26 +31,26 @@ impl Taste {
         ];
         let model = model.to_ascii_lowercase();
         Self {
-            developer: base_url.contains("://api.openai.com"),
-            short_ids: MISTRAL.iter().any(|it| model.contains(it)),
+            has_developer_role: base_url.contains("://api.openai.com"),
+            requires_short_ids: MISTRAL_MODEL_NAMES.iter().any(|it| model.contains(it)),
         }
     }
 }
 
 /// Cleans every message of `request`.
-pub(super) fn clean(request: &mut ChatRequest, tools: &Tools, taste: Taste) {
+pub(super) fn clean_messages(request: &mut ChatRequest, tools: &ToolSet, taste: BackendQuirks) {
     for (at, message) in request.messages.iter_mut().enumerate() {
         match message.role {
-            Role::Developer if !taste.developer => message.role = Role::System,
-            Role::Assistant => clean_assistant(message, at, tools, taste),
-            Role::Tool => clean_result(message, taste),
-            Role::Developer | Role::System | Role::User => (),
+            ChatRole::Developer if !taste.has_developer_role => message.role = ChatRole::System,
+            ChatRole::Assistant => clean_assistant(message, at, tools, taste),
+            ChatRole::Tool => clean_result(message, taste),
+            ChatRole::Developer | ChatRole::System | ChatRole::User => (),
         }
     }
 }
 
-fn clean_assistant(message: &mut Message, at: usize, tools: &Tools, taste: Taste) {
-    let calls = message.members.remove("tool_calls");
+fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, taste: BackendQuirks) {
+    let calls = message.extra_members.remove("tool_calls");
     let calls: Vec<Value> = match calls {
         Some(Value::Array(calls)) => calls
             .into_iter()
@@ -59,19 +59,29 @@ fn clean_assistant(message: &mut Message, at: usize, tools: &Tools, taste: Taste
             .collect(),
         _ => Vec::new(),
     };
-    let silent = message.members.get("content").is_none_or(Value::is_null);
+    let silent = message
+        .extra_members
+        .get("content")
+        .is_none_or(Value::is_null);
     // Some refuse `null` beside no call, some an empty list of calls.
     if silent && calls.is_empty() {
-        message.members.insert("content".to_owned(), "".into());
+        message
+            .extra_members
+            .insert("content".to_owned(), "".into());
     }
     if !calls.is_empty() {
         message
-            .members
+            .extra_members
             .insert("tool_calls".to_owned(), calls.into());
     }
 }
 
-fn clean_call(call: Value, at: (usize, usize), tools: &Tools, taste: Taste) -> Option<Value> {
+fn clean_call(
+    call: Value,
+    at: (usize, usize),
+    tools: &ToolSet,
+    taste: BackendQuirks,
+) -> Option<Value> {
     let Value::Object(mut call) = call else {
         return None;
     };
@@ -88,7 +98,7 @@ fn clean_call(call: Value, at: (usize, usize), tools: &Tools, taste: Taste) -> O
         given => given.to_owned(),
     };
     let mut clean = Map::new();
-    clean.insert("id".to_owned(), taste.id(id).into());
+    clean.insert("id".to_owned(), taste.adapt_call_id(id).into());
     clean.insert("type".to_owned(), "function".into());
     clean.insert("function".to_owned(), function.into());
     call.remove("type");
@@ -98,7 +108,7 @@ fn clean_call(call: Value, at: (usize, usize), tools: &Tools, taste: Taste) -> O
 }
 
 /// JSON text of an object, whatever was kept.
-pub(super) fn clean_arguments(tools: &Tools, name: &str, given: Option<&Value>) -> String {
+pub(super) fn clean_arguments(tools: &ToolSet, name: &str, given: Option<&Value>) -> String {
     let text = match given {
         Some(Value::String(text)) => text.as_str(),
         Some(object @ Value::Object(_)) => return object.to_string(),
@@ -107,7 +117,7 @@ pub(super) fn clean_arguments(tools: &Tools, name: &str, given: Option<&Value>) 
     if is_object(text) {
         return text.to_owned();
     }
-    match dialect::arguments(tools, name, text) {
+    match dialect::normalize_arguments(tools, name, text) {
         Ok(call) => call.arguments,
         // Lost for the backend anyway; the model may still see what it wrote.
         Err(_) if text.trim().is_empty() => "{}".to_owned(),
@@ -119,25 +129,32 @@ fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-fn clean_result(message: &mut Message, taste: Taste) {
-    let id = message.members.get("tool_call_id").and_then(Value::as_str);
-    let id = taste.id(id.unwrap_or_default().to_owned());
-    message.members.insert("tool_call_id".to_owned(), id.into());
+fn clean_result(message: &mut ChatMessage, taste: BackendQuirks) {
+    let id = message
+        .extra_members
+        .get("tool_call_id")
+        .and_then(Value::as_str);
+    let id = taste.adapt_call_id(id.unwrap_or_default().to_owned());
+    message
+        .extra_members
+        .insert("tool_call_id".to_owned(), id.into());
     // Few backends take parts or other JSON as a result.
-    let text = match message.members.get("content") {
+    let text = match message.extra_members.get("content") {
         Some(Value::String(_)) => return,
-        Some(Value::Array(_)) => message.content(),
+        Some(Value::Array(_)) => message.text_content(),
         Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),
     };
-    message.members.insert("content".to_owned(), text.into());
+    message
+        .extra_members
+        .insert("content".to_owned(), text.into());
 }
 
-impl Taste {
+impl BackendQuirks {
     /// The same id for the call and its result.
-    fn id(self, id: String) -> String {
+    fn adapt_call_id(self, id: String) -> String {
         let short = id.len() == 9 && id.bytes().all(|it| it.is_ascii_alphanumeric());
-        if !self.short_ids || short {
+        if !self.requires_short_ids || short {
             return id;
         }
         let digest = Sha256::digest(id.as_bytes());
@@ -153,32 +170,35 @@ impl Taste {
 mod tests {
     use super::*;
 
-    fn message(value: Value) -> Message {
+    fn message(value: Value) -> ChatMessage {
         let Value::Object(mut members) = value else {
             panic!("not an object")
         };
         let role = match members.remove("role").unwrap().as_str().unwrap() {
-            "developer" => Role::Developer,
-            "assistant" => Role::Assistant,
-            "tool" => Role::Tool,
-            _ => Role::User,
+            "developer" => ChatRole::Developer,
+            "assistant" => ChatRole::Assistant,
+            "tool" => ChatRole::Tool,
+            _ => ChatRole::User,
         };
-        Message { role, members }
+        ChatMessage {
+            role,
+            extra_members: members,
+        }
     }
 
-    fn check(taste: Taste, given: Value, expected: impl Into<Value>) {
+    fn check(taste: BackendQuirks, given: Value, expected: impl Into<Value>) {
         let expected: Value = expected.into();
         let mut request = ChatRequest {
             messages: vec![message(given)],
             ..ChatRequest::default()
         };
-        clean(&mut request, &Tools::new([]), taste);
-        assert_eq!(request.messages.remove(0).into_value(), expected);
+        clean_messages(&mut request, &ToolSet::new([]), taste);
+        assert_eq!(request.messages.remove(0).into_openai_json(), expected);
     }
 
     #[test]
     fn roles_and_empty_messages_are_made_acceptable() {
-        let plain = Taste::default();
+        let plain = BackendQuirks::default();
         check(
             plain,
             json!({"role": "developer", "content": "a"}),
@@ -203,7 +223,7 @@ mod tests {
             json!({"role": "assistant", "content": "t", "tool_calls": [
                 {"id": "call_0_0", "type": "function", "function": {"name": "f", "arguments": arguments}}]})
         };
-        let plain = Taste::default();
+        let plain = BackendQuirks::default();
         check(plain, call(json!(r#"{"a": 1}"#)), clean(r#"{"a": 1}"#));
         check(plain, call(json!({"a": 1})), clean(r#"{"a":1}"#));
         check(plain, call(json!("")), clean("{}"));
@@ -212,11 +232,11 @@ mod tests {
 
     #[test]
     fn mistral_gets_ids_of_nine_letters_that_still_match() {
-        let taste = Taste::of("http://x/v1", "mistral-small");
-        let id = taste.id("call_abcdefghijklmnop".to_owned());
+        let taste = BackendQuirks::detect("http://x/v1", "mistral-small");
+        let id = taste.adapt_call_id("call_abcdefghijklmnop".to_owned());
         assert_eq!(id.len(), 9);
-        assert_eq!(id, taste.id("call_abcdefghijklmnop".to_owned()));
-        assert_eq!(taste.id("a1B2c3D4e".to_owned()), "a1B2c3D4e");
-        assert!(Taste::of("https://api.openai.com/v1", "gpt").developer);
+        assert_eq!(id, taste.adapt_call_id("call_abcdefghijklmnop".to_owned()));
+        assert_eq!(taste.adapt_call_id("a1B2c3D4e".to_owned()), "a1B2c3D4e");
+        assert!(BackendQuirks::detect("https://api.openai.com/v1", "gpt").has_developer_role);
     }
 }

@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    ChatRequest, Choice, Event, Finish, Message, Tool, Usage,
-    reading::{Fragment, Reading},
+    ChatEvent, ChatMessage, ChatRequest, ChatTool, FinishReason, TokenUsage, ToolChoice,
+    decoder::{ResponseDecoder, ToolCallFragment},
 };
 
 /// What is wrong with an answer.
-pub(super) type Wrong = &'static str;
+pub(super) type ProtocolViolation = &'static str;
 
-pub(super) const TOO_MUCH: Wrong = "more than one answer may hold";
+pub(super) const RESPONSE_TOO_LARGE: ProtocolViolation = "more than one answer may hold";
 
 /// The body of a request for `model`; `form` is what the output is held to.
-pub(super) fn body(
+pub(super) fn encode_request(
     request: ChatRequest,
     model: &str,
     form: Option<Value>,
@@ -25,15 +25,18 @@ pub(super) fn body(
 ) -> Vec<u8> {
     let mut all = Map::new();
     all.insert("model".to_owned(), model.into());
-    let messages = request.messages.into_iter().map(Message::into_value);
+    let messages = request
+        .messages
+        .into_iter()
+        .map(ChatMessage::into_openai_json);
     all.insert("messages".to_owned(), messages.collect());
     all.extend(request.other);
     if request.tools.is_empty() {
         all.remove("parallel_tool_calls");
     } else {
-        let tools = request.tools.into_iter().map(Tool::into_value);
+        let tools = request.tools.into_iter().map(ChatTool::into_openai_json);
         all.insert("tools".to_owned(), tools.collect());
-        if let Some(choice) = choice(&request.choice) {
+        if let Some(choice) = choice(&request.tool_choice) {
             all.insert("tool_choice".to_owned(), choice);
         }
     }
@@ -50,23 +53,23 @@ pub(super) fn body(
     serde_json::to_vec(&all).expect("values are JSON")
 }
 
-fn choice(choice: &Choice) -> Option<Value> {
+fn choice(choice: &ToolChoice) -> Option<Value> {
     match choice {
-        Choice::Auto => None,
-        Choice::None => Some("none".into()),
-        Choice::Required => Some("required".into()),
-        Choice::Named(name) => Some(json!({"type": "function", "function": {"name": name}})),
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some("none".into()),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::Named(name) => Some(json!({"type": "function", "function": {"name": name}})),
     }
 }
 
 /// Reads a whole answer, or one event of a streamed one; whether it had a choice.
-pub(super) fn read(
+pub(super) fn decode_response(
     data: &[u8],
-    reading: &mut Reading,
-    out: &mut Vec<Event>,
-) -> Result<bool, Wrong> {
+    reading: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<bool, ProtocolViolation> {
     let mut chosen = false;
-    let chunk: Chunk<'_> = serde_json::from_slice(data)
+    let chunk: CompletionChunk<'_> = serde_json::from_slice(data)
         .map_err(|_| "an answer in another form than the protocol's")?;
     if chunk.error.is_some() {
         return Err("an error instead of an answer");
@@ -78,36 +81,46 @@ pub(super) fn read(
         }
         chosen = true;
         if let Some(piece) = choice.delta.or(choice.message) {
-            read_piece(&piece, reading, out)?;
+            decode_delta(&piece, reading, out)?;
         }
         if let Some(reason) = choice.finish_reason {
-            reading.finish(finish(&reason.0));
+            reading.set_finish_reason(parse_finish_reason(&reason.0));
         }
     }
     if let Some(usage) = chunk.usage {
-        out.push(Event::Usage(Usage(usage)));
+        out.push(ChatEvent::Usage(TokenUsage(usage)));
     }
     Ok(chosen)
 }
 
-fn read_piece(piece: &Piece<'_>, reading: &mut Reading, out: &mut Vec<Event>) -> Result<(), Wrong> {
+fn decode_delta(
+    piece: &MessageDelta<'_>,
+    reading: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<(), ProtocolViolation> {
     if let Some(text) = piece
         .reasoning_content
         .as_ref()
         .or(piece.reasoning.as_ref())
     {
-        reading.reasoning(&text.0, out).map_err(|_| TOO_MUCH)?;
+        reading
+            .push_reasoning(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     if let Some(text) = piece.content.as_ref().filter(|it| !it.0.is_empty()) {
-        reading.text(&text.0, out).map_err(|_| TOO_MUCH)?;
+        reading
+            .push_text(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     if let Some(text) = &piece.refusal {
-        reading.refusal(&text.0, out).map_err(|_| TOO_MUCH)?;
+        reading
+            .push_refusal(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     for call in piece.tool_calls.iter().flatten() {
         let function = call.function.as_ref();
-        let arguments = function.and_then(|it| it.arguments).map(unquoted);
-        let fragment = Fragment {
+        let arguments = function.and_then(|it| it.arguments).map(unquote_arguments);
+        let fragment = ToolCallFragment {
             index: call.index,
             id: call.id.as_ref().map_or("", |it| &it.0),
             name: function
@@ -115,110 +128,117 @@ fn read_piece(piece: &Piece<'_>, reading: &mut Reading, out: &mut Vec<Event>) ->
                 .map_or("", |it| &it.0),
             arguments: arguments.as_deref().unwrap_or_default(),
         };
-        reading.fragment(&fragment).map_err(|_| TOO_MUCH)?;
+        reading
+            .push_call_fragment(&fragment)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     Ok(())
 }
 
 /// Text in a string, or the value itself: some write an object.
-fn unquoted(raw: &RawValue) -> Cow<'_, str> {
+fn unquote_arguments(raw: &RawValue) -> Cow<'_, str> {
     let raw = raw.get();
     match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str::<Text<'_>>(raw).map_or(Cow::Borrowed(""), |it| it.0),
+        Some(b'"') => {
+            serde_json::from_str::<LenientText<'_>>(raw).map_or(Cow::Borrowed(""), |it| it.0)
+        }
         Some(b'n') => Cow::Borrowed(""),
         _ => Cow::Borrowed(raw),
     }
 }
 
-fn finish(reason: &str) -> Finish {
+fn parse_finish_reason(reason: &str) -> FinishReason {
     match reason {
-        "length" | "max_tokens" | "model_length" => Finish::Length,
-        "content_filter" => Finish::ContentFilter,
-        "tool_calls" | "function_call" => Finish::ToolCalls,
-        _ => Finish::Stop,
+        "length" | "max_tokens" | "model_length" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        "tool_calls" | "function_call" => FinishReason::ToolCalls,
+        _ => FinishReason::Stop,
     }
 }
 
 #[derive(Deserialize)]
-struct Chunk<'a> {
+struct CompletionChunk<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<Part<'a>>>,
+    choices: Option<Vec<CompletionChoice<'a>>>,
     usage: Option<Map<String, Value>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Part<'a> {
+struct CompletionChoice<'a> {
     index: Option<u64>,
     #[serde(borrow)]
-    delta: Option<Piece<'a>>,
+    delta: Option<MessageDelta<'a>>,
     #[serde(borrow)]
-    message: Option<Piece<'a>>,
+    message: Option<MessageDelta<'a>>,
     #[serde(borrow)]
-    finish_reason: Option<Text<'a>>,
+    finish_reason: Option<LenientText<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Piece<'a> {
+struct MessageDelta<'a> {
     #[serde(borrow)]
-    content: Option<Text<'a>>,
+    content: Option<LenientText<'a>>,
     #[serde(borrow)]
-    reasoning_content: Option<Text<'a>>,
+    reasoning_content: Option<LenientText<'a>>,
     #[serde(borrow)]
-    reasoning: Option<Text<'a>>,
+    reasoning: Option<LenientText<'a>>,
     #[serde(borrow)]
-    refusal: Option<Text<'a>>,
+    refusal: Option<LenientText<'a>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<ToolCallDelta<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall<'a> {
+struct ToolCallDelta<'a> {
     index: Option<u64>,
     #[serde(borrow)]
-    id: Option<Text<'a>>,
+    id: Option<LenientText<'a>>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Option<FunctionDelta<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct FunctionDelta<'a> {
     #[serde(borrow)]
-    name: Option<Text<'a>>,
+    name: Option<LenientText<'a>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 /// Text that is borrowed where nothing in it is escaped. Some write it in parts.
-struct Text<'a>(Cow<'a, str>);
+struct LenientText<'a>(Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Text<'de>;
+        struct LenientTextVisitor;
+        impl<'de> de::Visitor<'de> for LenientTextVisitor {
+            type Value = LenientText<'de>;
 
             fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 out.write_str("text")
             }
 
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<LenientText<'de>, E> {
+                Ok(LenientText(Cow::Borrowed(text)))
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<LenientText<'de>, E> {
+                Ok(LenientText(Cow::Owned(text.to_owned())))
             }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Text<'de>, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(
+                self,
+                mut parts: A,
+            ) -> Result<LenientText<'de>, A::Error> {
                 let mut all = String::new();
                 while let Some(part) = parts.next_element::<Value>()? {
                     all.push_str(part["text"].as_str().unwrap_or_default());
                 }
-                Ok(Text(Cow::Owned(all)))
+                Ok(LenientText(Cow::Owned(all)))
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(LenientTextVisitor)
     }
 }

@@ -12,109 +12,114 @@ use tokio::{
     time::{self, Instant},
 };
 
-const MINUTE: Duration = Duration::from_secs(60);
+const RATE_LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
 /// What a queue allows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) per_minute: Option<usize>,
-    pub(super) at_once: usize,
-    pub(super) waiting: usize,
+pub(super) struct QueueLimits {
+    pub(super) requests_per_minute: Option<usize>,
+    pub(super) max_concurrent: usize,
+    pub(super) max_waiting: usize,
 }
 
 /// The queue of one entry of the settings.
 #[derive(Debug)]
-pub(super) struct Queue {
-    bounds: Bounds,
-    room: Arc<Semaphore>,
-    state: Mutex<State>,
+pub(super) struct RequestQueue {
+    limits: QueueLimits,
+    permits: Arc<Semaphore>,
+    state: Mutex<QueueState>,
     /// Tells those who wait that the line has moved.
-    moved: watch::Sender<()>,
+    advanced: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Numbers of those who wait, first come first.
-    line: VecDeque<u64>,
-    next: u64,
+    waiting_tickets: VecDeque<u64>,
+    next_ticket: u64,
     /// When the last requests began or will begin; as many as a minute may hold.
-    starts: VecDeque<Instant>,
+    recent_starts: VecDeque<Instant>,
 }
 
 /// A turn; dropping it gives it to the next.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct QueuePermit {
     _permit: OwnedSemaphorePermit,
     /// How many were before us when we came.
-    pub(super) place: usize,
+    pub(super) initial_position: usize,
 }
 
 /// There is no room in the line, or the wait would be too long.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full {
+pub(super) struct QueueFull {
     pub(super) waiting: usize,
     pub(super) retry_after: Duration,
 }
 
 /// A place in the line; dropping it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Place {
-    queue: Arc<Queue>,
-    number: u64,
-    first: usize,
+pub(crate) struct QueuePosition {
+    queue: Arc<RequestQueue>,
+    ticket: u64,
+    initial_position: usize,
 }
 
-impl Queue {
-    pub(super) fn new(bounds: Bounds) -> Arc<Self> {
+impl RequestQueue {
+    pub(super) fn new(bounds: QueueLimits) -> Arc<Self> {
         Arc::new(Self {
-            bounds,
-            room: Arc::new(Semaphore::new(bounds.at_once)),
+            limits: bounds,
+            permits: Arc::new(Semaphore::new(bounds.max_concurrent)),
             state: Mutex::default(),
-            moved: watch::Sender::new(()),
+            advanced: watch::Sender::new(()),
         })
     }
 
     /// Requests in progress, and requests that wait.
     pub(super) fn load(&self) -> (usize, usize) {
-        let running = self.bounds.at_once - self.room.available_permits();
-        (running, self.lock().line.len())
+        let running = self.limits.max_concurrent - self.permits.available_permits();
+        (running, self.lock().waiting_tickets.len())
     }
 
     /// A turn at once, or a place in the line.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Result<Turn, Place>, Full> {
+    pub(super) fn try_acquire(
+        self: &Arc<Self>,
+    ) -> Result<Result<QueuePermit, QueuePosition>, QueueFull> {
         let mut state = self.lock();
-        if state.line.is_empty()
-            && let Ok(permit) = Arc::clone(&self.room).try_acquire_owned()
-            && state.start(self.bounds.per_minute, Instant::now()).is_ok()
+        if state.waiting_tickets.is_empty()
+            && let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned()
+            && state
+                .try_start(self.limits.requests_per_minute, Instant::now())
+                .is_ok()
         {
-            return Ok(Ok(Turn {
+            return Ok(Ok(QueuePermit {
                 _permit: permit,
-                place: 0,
+                initial_position: 0,
             }));
         }
-        let waiting = state.line.len();
-        if waiting >= self.bounds.waiting {
-            let retry_after = state.wait(self.bounds.per_minute, Instant::now());
-            return Err(Full {
+        let waiting = state.waiting_tickets.len();
+        if waiting >= self.limits.max_waiting {
+            let retry_after =
+                state.delay_until_start(self.limits.requests_per_minute, Instant::now());
+            return Err(QueueFull {
                 waiting,
                 retry_after: retry_after.max(Duration::from_secs(1)),
             });
         }
-        let number = state.next;
-        state.next += 1;
-        state.line.push_back(number);
-        Ok(Err(Place {
+        let number = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting_tickets.push_back(number);
+        Ok(Err(QueuePosition {
             queue: Arc::clone(self),
-            number,
-            first: waiting + 1,
+            ticket: number,
+            initial_position: waiting + 1,
         }))
     }
 
     /// Another request of a turn that was given already: waits only for the minute.
-    pub(super) async fn again(&self) {
+    pub(super) async fn wait_for_rate_limit(&self) {
         loop {
             let now = Instant::now();
-            let started = self.lock().start(self.bounds.per_minute, now);
+            let started = self.lock().try_start(self.limits.requests_per_minute, now);
             match started {
                 Ok(()) => return,
                 Err(wait) => time::sleep(wait).await,
@@ -122,53 +127,56 @@ impl Queue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     /// Begins a request, or says how long that has to wait.
-    fn start(&mut self, per_minute: Option<usize>, now: Instant) -> Result<(), Duration> {
+    fn try_start(&mut self, per_minute: Option<usize>, now: Instant) -> Result<(), Duration> {
         let Some(most) = per_minute else {
             return Ok(());
         };
-        let wait = self.wait(per_minute, now);
+        let wait = self.delay_until_start(per_minute, now);
         if !wait.is_zero() {
             return Err(wait);
         }
-        if self.starts.len() >= most {
-            self.starts.pop_front();
+        if self.recent_starts.len() >= most {
+            self.recent_starts.pop_front();
         }
-        self.starts.push_back(now);
+        self.recent_starts.push_back(now);
         Ok(())
     }
 
-    fn wait(&self, per_minute: Option<usize>, now: Instant) -> Duration {
-        match (per_minute, self.starts.front()) {
-            (Some(most), Some(oldest)) if self.starts.len() >= most => {
-                (*oldest + MINUTE).saturating_duration_since(now)
+    fn delay_until_start(&self, per_minute: Option<usize>, now: Instant) -> Duration {
+        match (per_minute, self.recent_starts.front()) {
+            (Some(most), Some(oldest)) if self.recent_starts.len() >= most => {
+                (*oldest + RATE_LIMIT_WINDOW).saturating_duration_since(now)
             }
             _ => Duration::ZERO,
         }
     }
 }
 
-impl Place {
+impl QueuePosition {
     /// How many are before us, and we.
-    pub(crate) fn now(&self) -> usize {
+    pub(crate) fn current(&self) -> usize {
         let state = self.queue.lock();
-        let place = state.line.iter().position(|it| *it == self.number);
+        let place = state
+            .waiting_tickets
+            .iter()
+            .position(|it| *it == self.ticket);
         place.map_or(0, |it| it + 1)
     }
 
     /// Waits for the turn. Whoever is first waits for room, the others for the
     /// line to move. `told` hears every new place.
-    pub(super) async fn turn(self, told: &watch::Sender<usize>) -> Turn {
-        let mut moved = self.queue.moved.subscribe();
+    pub(super) async fn wait_for_permit(self, told: &watch::Sender<usize>) -> QueuePermit {
+        let mut moved = self.queue.advanced.subscribe();
         loop {
             moved.mark_unchanged();
-            let place = self.now();
+            let place = self.current();
             told.send_replace(place);
             if place <= 1 {
                 break;
@@ -176,20 +184,23 @@ impl Place {
             // Its sender lives in the queue that we hold.
             let _ = moved.changed().await;
         }
-        let permit = Arc::clone(&self.queue.room).acquire_owned().await;
+        let permit = Arc::clone(&self.queue.permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        self.queue.again().await;
-        Turn {
+        self.queue.wait_for_rate_limit().await;
+        QueuePermit {
             _permit: permit,
-            place: self.first,
+            initial_position: self.initial_position,
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
-        self.queue.lock().line.retain(|it| *it != self.number);
-        self.queue.moved.send_replace(());
+        self.queue
+            .lock()
+            .waiting_tickets
+            .retain(|it| *it != self.ticket);
+        self.queue.advanced.send_replace(());
     }
 }
 
@@ -197,37 +208,40 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn queue(per_minute: Option<usize>, at_once: usize, waiting: usize) -> Arc<Queue> {
-        Queue::new(Bounds {
-            per_minute,
-            at_once,
-            waiting,
+    fn queue(per_minute: Option<usize>, at_once: usize, waiting: usize) -> Arc<RequestQueue> {
+        RequestQueue::new(QueueLimits {
+            requests_per_minute: per_minute,
+            max_concurrent: at_once,
+            max_waiting: waiting,
         })
     }
 
-    fn place(queue: &Arc<Queue>) -> Place {
-        queue.enter().unwrap().unwrap_err()
+    fn place(queue: &Arc<RequestQueue>) -> QueuePosition {
+        queue.try_acquire().unwrap().unwrap_err()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_goes_to_the_first_in_line_and_leaving_moves_the_line() {
         let queue = queue(None, 1, 3);
-        let turn = queue.enter().unwrap().unwrap();
+        let turn = queue.try_acquire().unwrap().unwrap();
         let (first, second, third) = (place(&queue), place(&queue), place(&queue));
-        assert_eq!((first.now(), second.now(), third.now()), (1, 2, 3));
-        let full = queue.enter().unwrap_err();
+        assert_eq!(
+            (first.current(), second.current(), third.current()),
+            (1, 2, 3)
+        );
+        let full = queue.try_acquire().unwrap_err();
         assert_eq!(full.waiting, 3);
         drop(second);
-        assert_eq!(third.now(), 2);
+        assert_eq!(third.current(), 2);
         let told = watch::Sender::new(0);
-        let waiting = third.turn(&told);
+        let waiting = third.wait_for_permit(&told);
         tokio::pin!(waiting);
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(turn);
         // The first is not served by somebody else's wait.
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(first);
-        assert_eq!(waiting.await.place, 3);
+        assert_eq!(waiting.await.initial_position, 3);
         assert_eq!(*told.borrow(), 1);
     }
 
@@ -235,26 +249,26 @@ mod tests {
     async fn no_minute_holds_more_than_allowed() {
         let queue = queue(Some(2), 8, 8);
         let begin = Instant::now();
-        let _turns = [queue.enter().unwrap().unwrap(), {
+        let _turns = [queue.try_acquire().unwrap().unwrap(), {
             time::advance(Duration::from_secs(10)).await;
-            queue.enter().unwrap().unwrap()
+            queue.try_acquire().unwrap().unwrap()
         }];
         let told = watch::Sender::new(0);
         let third = place(&queue);
         let fourth = place(&queue);
-        let (third, fourth) = tokio::join!(third.turn(&told), async {
-            let turn = fourth.turn(&told).await;
+        let (third, fourth) = tokio::join!(third.wait_for_permit(&told), async {
+            let turn = fourth.wait_for_permit(&told).await;
             (turn, begin.elapsed())
         });
-        assert_eq!(third.place, 1);
+        assert_eq!(third.initial_position, 1);
         assert!(fourth.1 >= Duration::from_secs(70), "{:?}", fourth.1);
     }
 
     #[tokio::test]
     async fn a_full_minute_says_when_to_come_back() {
         let queue = queue(Some(1), 8, 0);
-        let _turn = queue.enter().unwrap().unwrap();
-        let full = queue.enter().unwrap_err();
+        let _turn = queue.try_acquire().unwrap().unwrap();
+        let full = queue.try_acquire().unwrap_err();
         assert!(full.retry_after > Duration::from_secs(55), "{full:?}");
     }
 }

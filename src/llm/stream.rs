@@ -7,56 +7,57 @@ use hyper::{body::Bytes, header::CONTENT_TYPE};
 use tokio::time::Instant;
 
 use super::{
-    Answer, Error, Event, gemini,
-    lines::Events,
-    openai::{self, Wrong},
-    queue::Turn,
-    reading::Reading,
+    ChatEvent, ChatResponse, Error,
+    decoder::ResponseDecoder,
+    gemini,
+    openai::{self, ProtocolViolation},
+    queue::QueuePermit,
+    sse::SseDataReader,
 };
 use crate::{
-    config::Backend,
-    outbound::{self, Reply},
-    tasks::{WorkSlice, within},
+    config::BackendApi,
+    outbound::{self, HttpResponse},
+    tasks::{WorkSlice, with_timeout},
 };
 
 /// How long a stream that has begun may be silent.
-const SILENCE: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a stream may stay open after it said that it is complete.
-const GOODBYE: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
-const AT_ONCE: usize = 64;
+const MAX_CHUNKS_PER_READ: usize = 64;
 /// Bytes that are read together.
-const BYTES_AT_ONCE: usize = 32 << 10;
+const MAX_BYTES_PER_READ: usize = 32 << 10;
 
 /// An answer while it comes. Dropping it closes the backend's stream and frees
 /// the place in the queue.
 #[derive(Debug)]
-pub struct Stream {
-    reply: Reply,
-    source: Source,
-    backend: Backend,
+pub struct ChatStream {
+    reply: HttpResponse,
+    decoder: StreamDecoder,
+    backend: BackendApi,
     model: String,
-    end: Instant,
-    limit: Duration,
-    place: usize,
+    deadline: Instant,
+    timeout: Duration,
+    queue_position: usize,
     /// A backend that sends without end must not keep others waiting.
-    slice: WorkSlice,
+    work_slice: WorkSlice,
     /// Bytes that were read since the slice was looked at.
-    unspent: usize,
-    _turn: Turn,
+    unspent_bytes: usize,
+    _permit: QueuePermit,
 }
 
 /// What is being read, and what it means so far.
 #[derive(Debug)]
-struct Source {
+struct StreamDecoder {
     /// Events of a stream; `None` for one document.
-    events: Option<Events>,
-    reading: Reading,
-    state: State,
+    sse_reader: Option<SseDataReader>,
+    response_decoder: ResponseDecoder,
+    state: ChatStreamState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChatStreamState {
     Open,
     /// It said that it is complete; only the end of the body is missing.
     Complete,
@@ -64,25 +65,25 @@ enum State {
 }
 
 /// What a stream is made of.
-pub(super) struct Parts {
-    pub(super) reply: Reply,
-    pub(super) reading: Reading,
-    pub(super) backend: Backend,
+pub(super) struct ChatStreamParts {
+    pub(super) reply: HttpResponse,
+    pub(super) decoder: ResponseDecoder,
+    pub(super) backend: BackendApi,
     pub(super) model: String,
-    pub(super) end: Instant,
-    pub(super) limit: Duration,
-    pub(super) turn: Turn,
+    pub(super) deadline: Instant,
+    pub(super) timeout: Duration,
+    pub(super) permit: QueuePermit,
 }
 
-impl Stream {
+impl ChatStream {
     /// Fails if the backend answers with neither JSON nor events.
-    pub(super) fn new(parts: Parts) -> Result<Self, Error> {
+    pub(super) fn new(parts: ChatStreamParts) -> Result<Self, Error> {
         let kind = parts.reply.header(&CONTENT_TYPE).unwrap_or_default();
         let events = match kind.split(';').next().unwrap_or_default().trim() {
-            "text/event-stream" => Some(Events::default()),
+            "text/event-stream" => Some(SseDataReader::default()),
             "application/json" | "" => None,
             _ => {
-                return Err(Error::Answer {
+                return Err(Error::InvalidResponse {
                     model: parts.model,
                     what: "neither JSON nor an event stream",
                 });
@@ -90,149 +91,157 @@ impl Stream {
         };
         Ok(Self {
             reply: parts.reply,
-            source: Source {
-                events,
-                reading: parts.reading,
-                state: State::Open,
+            decoder: StreamDecoder {
+                sse_reader: events,
+                response_decoder: parts.decoder,
+                state: ChatStreamState::Open,
             },
             backend: parts.backend,
             model: parts.model,
-            end: parts.end,
-            limit: parts.limit,
-            place: parts.turn.place,
-            slice: WorkSlice::default(),
-            unspent: 0,
-            _turn: parts.turn,
+            deadline: parts.deadline,
+            timeout: parts.timeout,
+            queue_position: parts.permit.initial_position,
+            work_slice: WorkSlice::default(),
+            unspent_bytes: 0,
+            _permit: parts.permit,
         })
     }
 
     /// The place in the queue that the request had when it came; 0 if it did
     /// not wait.
     pub fn place(&self) -> usize {
-        self.place
+        self.queue_position
     }
 
     /// Adds what comes next to `out`, everything that is there already at once;
     /// false when nothing more comes. After an error nothing more comes.
-    pub async fn read(&mut self, out: &mut Vec<Event>) -> Result<bool, Error> {
-        let read = match (self.source.state, self.source.events.is_some()) {
-            (State::Ended, _) => return Ok(false),
-            (_, true) => self.read_events(out).await,
+    pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
+        let read = match (self.decoder.state, self.decoder.sse_reader.is_some()) {
+            (ChatStreamState::Ended, _) => return Ok(false),
+            (_, true) => self.read_event_stream(out).await,
             (_, false) => self.read_document(out).await,
         };
         if read.is_err() {
-            self.source.state = State::Ended;
+            self.decoder.state = ChatStreamState::Ended;
             // What was held back is not lost.
-            self.source.reading.give_up(out);
+            self.decoder.response_decoder.abort(out);
         }
         read
     }
 
     /// Reads to the end.
-    pub async fn whole(mut self) -> Result<Answer, Error> {
-        let mut answer = Answer::default();
+    pub async fn collect_response(mut self) -> Result<ChatResponse, Error> {
+        let mut answer = ChatResponse::default();
         let mut events = Vec::new();
-        while self.read(&mut events).await? {
+        while self.decode_data(&mut events).await? {
             for event in events.drain(..) {
-                answer.add(event);
+                answer.apply_event(event);
             }
         }
         for event in events {
-            answer.add(event);
+            answer.apply_event(event);
         }
         Ok(answer)
     }
 
-    async fn read_events(&mut self, out: &mut Vec<Event>) -> Result<bool, Error> {
+    async fn read_event_stream(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
         // Before anything is read: whoever stops waiting here loses nothing.
-        self.slice.spend(mem::take(&mut self.unspent)).await;
-        let patience = match self.source.state {
-            State::Complete => GOODBYE,
-            _ => SILENCE.min(self.end.saturating_duration_since(Instant::now())),
+        self.work_slice
+            .spend(mem::take(&mut self.unspent_bytes))
+            .await;
+        let patience = match self.decoder.state {
+            ChatStreamState::Complete => CLOSE_TIMEOUT,
+            _ => IDLE_TIMEOUT.min(self.deadline.saturating_duration_since(Instant::now())),
         };
-        let chunk = match within(patience, self.reply.chunk()).await {
+        let chunk = match with_timeout(patience, self.reply.chunk()).await {
             Some(chunk) => chunk,
-            None if self.source.state == State::Complete => return Ok(false),
-            None => return Err(self.late()),
+            None if self.decoder.state == ChatStreamState::Complete => return Ok(false),
+            None => return Err(self.timeout_error()),
         };
         let mut next = Some(chunk);
         let mut pieces = 0;
         while let Some(chunk) = next {
             let Some(chunk) = chunk else {
-                return self.end_of_body(out).map(|()| false);
+                return self.finish_body(out).map(|()| false);
             };
-            self.take(chunk, out)?;
+            self.decode_chunk(chunk, out)?;
             pieces += 1;
-            let goes_on = pieces < AT_ONCE && self.unspent < BYTES_AT_ONCE;
-            next = match goes_on {
-                true => self.reply.chunk().now_or_never(),
-                false => None,
+            let goes_on = pieces < MAX_CHUNKS_PER_READ && self.unspent_bytes < MAX_BYTES_PER_READ;
+            next = if goes_on {
+                self.reply.chunk().now_or_never()
+            } else {
+                None
             };
         }
         Ok(true)
     }
 
-    fn take(
+    fn decode_chunk(
         &mut self,
         chunk: Result<Bytes, outbound::Error>,
-        out: &mut Vec<Event>,
+        out: &mut Vec<ChatEvent>,
     ) -> Result<(), Error> {
         let taken = match chunk {
             Ok(chunk) => {
-                self.unspent += chunk.len();
-                self.source.take(&chunk, self.backend, out)
+                self.unspent_bytes += chunk.len();
+                self.decoder.decode_chunk(&chunk, self.backend, out)
             }
-            Err(_) if self.source.state == State::Complete => Ok(()),
+            Err(_) if self.decoder.state == ChatStreamState::Complete => Ok(()),
             Err(source) => {
                 let model = self.model.clone();
                 return Err(Error::Unreachable { model, source });
             }
         };
-        taken.map_err(|what| self.wrong(what))
+        taken.map_err(|what| self.invalid_response(what))
     }
 
-    fn end_of_body(&mut self, out: &mut Vec<Event>) -> Result<(), Error> {
-        let ended = self.source.end(self.backend, out);
-        ended.map_err(|what| self.wrong(what))
+    fn finish_body(&mut self, out: &mut Vec<ChatEvent>) -> Result<(), Error> {
+        let ended = self.decoder.finish(self.backend, out);
+        ended.map_err(|what| self.invalid_response(what))
     }
 
-    async fn read_document(&mut self, out: &mut Vec<Event>) -> Result<bool, Error> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        let body = within(left, self.reply.text()).await;
-        let body = body.ok_or_else(|| self.late())?;
+    async fn read_document(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let body = with_timeout(left, self.reply.text()).await;
+        let body = body.ok_or_else(|| self.timeout_error())?;
         let body = body.map_err(|source| Error::Unreachable {
             model: self.model.clone(),
             source,
         })?;
-        self.source.state = State::Ended;
-        let source = &mut self.source;
-        let read = read(self.backend, &body, &mut source.reading, out);
+        self.decoder.state = ChatStreamState::Ended;
+        let source = &mut self.decoder;
+        let read = read(self.backend, &body, &mut source.response_decoder, out);
         match read {
-            Ok(true) => source.reading.end(out),
-            Ok(false) => return Err(self.wrong("an answer without a choice")),
-            Err(what) => return Err(self.wrong(what)),
+            Ok(true) => source.response_decoder.complete(out),
+            Ok(false) => return Err(self.invalid_response("an answer without a choice")),
+            Err(what) => return Err(self.invalid_response(what)),
         }
         Ok(false)
     }
 
-    fn wrong(&self, what: Wrong) -> Error {
+    fn invalid_response(&self, what: ProtocolViolation) -> Error {
         let model = self.model.clone();
-        Error::Answer { model, what }
+        Error::InvalidResponse { model, what }
     }
 
-    fn late(&self) -> Error {
-        Error::Late {
+    fn timeout_error(&self) -> Error {
+        Error::Timeout {
             model: self.model.clone(),
-            limit: self.limit,
+            limit: self.timeout,
         }
     }
 }
 
-impl Source {
-    fn take(&mut self, chunk: &[u8], backend: Backend, out: &mut Vec<Event>) -> Result<(), Wrong> {
+impl StreamDecoder {
+    fn decode_chunk(
+        &mut self,
+        chunk: &[u8],
+        backend: BackendApi,
+        out: &mut Vec<ChatEvent>,
+    ) -> Result<(), ProtocolViolation> {
         let Self {
-            events: Some(events),
-            reading,
+            sse_reader: Some(events),
+            response_decoder: reading,
             state,
         } = self
         else {
@@ -241,7 +250,7 @@ impl Source {
         let mut wrong = None;
         let fed = events.feed(chunk, |data| {
             if wrong.is_none() {
-                wrong = one(data, backend, reading, state, out).err();
+                wrong = decode_event(data, backend, reading, state, out).err();
             }
         });
         fed.map_err(|_| "an event that is too long")?;
@@ -249,49 +258,54 @@ impl Source {
     }
 
     /// The body has ended: well, if the backend said why.
-    fn end(&mut self, backend: Backend, out: &mut Vec<Event>) -> Result<(), Wrong> {
+    fn finish(
+        &mut self,
+        backend: BackendApi,
+        out: &mut Vec<ChatEvent>,
+    ) -> Result<(), ProtocolViolation> {
         let mut wrong = None;
-        if let Some(mut events) = self.events.take() {
-            let (reading, state) = (&mut self.reading, &mut self.state);
-            events.end(|data| wrong = one(data, backend, reading, state, out).err());
+        if let Some(mut events) = self.sse_reader.take() {
+            let (reading, state) = (&mut self.response_decoder, &mut self.state);
+            events.finish(|data| wrong = decode_event(data, backend, reading, state, out).err());
         }
-        let complete = self.state == State::Complete || self.reading.is_finished();
-        self.state = State::Ended;
+        let complete =
+            self.state == ChatStreamState::Complete || self.response_decoder.is_finished();
+        self.state = ChatStreamState::Ended;
         if !complete {
             return Err(wrong.unwrap_or("a stream that ended early"));
         }
-        self.reading.end(out);
+        self.response_decoder.complete(out);
         Ok(())
     }
 }
 
 /// One event of a stream.
-fn one(
+fn decode_event(
     data: &[u8],
-    backend: Backend,
-    reading: &mut Reading,
-    state: &mut State,
-    out: &mut Vec<Event>,
-) -> Result<(), Wrong> {
-    if *state == State::Complete || data.iter().all(u8::is_ascii_whitespace) {
+    backend: BackendApi,
+    reading: &mut ResponseDecoder,
+    state: &mut ChatStreamState,
+    out: &mut Vec<ChatEvent>,
+) -> Result<(), ProtocolViolation> {
+    if *state == ChatStreamState::Complete || data.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
     if data == b"[DONE]" {
-        *state = State::Complete;
-        reading.end(out);
+        *state = ChatStreamState::Complete;
+        reading.complete(out);
         return Ok(());
     }
     read(backend, data, reading, out).map(|_| ())
 }
 
 fn read(
-    backend: Backend,
+    backend: BackendApi,
     data: &[u8],
-    reading: &mut Reading,
-    out: &mut Vec<Event>,
-) -> Result<bool, Wrong> {
+    reading: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<bool, ProtocolViolation> {
     match backend {
-        Backend::Openai => openai::read(data, reading, out),
-        Backend::Gemini => gemini::read(data, reading, out),
+        BackendApi::Openai => openai::decode_response(data, reading, out),
+        BackendApi::Gemini => gemini::decode_response(data, reading, out),
     }
 }

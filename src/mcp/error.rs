@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Error codes.
 pub mod code {
     /// The text is not JSON.
-    pub const PARSE: i64 = -32700;
+    pub const PARSE_ERROR: i64 = -32700;
     /// The JSON is not a message.
     pub const INVALID_REQUEST: i64 = -32600;
     /// No such method.
@@ -16,7 +16,7 @@ pub mod code {
     /// The parameters do not fit.
     pub const INVALID_PARAMS: i64 = -32602;
     /// We failed.
-    pub const INTERNAL: i64 = -32603;
+    pub const INTERNAL_ERROR: i64 = -32603;
     /// No such resource (until 2025-11-25).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The caller may not do this.
@@ -52,7 +52,7 @@ impl RpcError {
     }
 
     /// The parameters do not fit.
-    pub fn params(message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::INVALID_PARAMS, message)
     }
 
@@ -72,12 +72,13 @@ impl RpcError {
             .map(|name| ((*name).to_owned(), json!({})))
             .collect();
         let why = format!("this needs a client that can do {names:?}");
-        Self::new(code::MISSING_CAPABILITY, why).with(json!({"requiredCapabilities": required}))
+        Self::new(code::MISSING_CAPABILITY, why)
+            .with_data(json!({"requiredCapabilities": required}))
     }
 
     /// Adds data for programs.
     #[must_use]
-    pub fn with(mut self, data: Value) -> Self {
+    pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
         self
     }

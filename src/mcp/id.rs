@@ -2,34 +2,35 @@
 
 use serde::Serialize;
 
-use super::members::{Raw, read_text};
+use super::members::{RawJson, parse_json_string};
 
-const MAX_BYTES: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 
 /// The id of a request; also the form of a progress token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
-pub enum Id {
+pub enum RpcId {
     /// An integer.
     Number(i64),
     /// A string of at most 256 bytes.
     Text(Box<str>),
 }
 
-impl Id {
+impl RpcId {
     /// Reads an id; `None` if it is anything but a short string or an integer.
-    pub fn read(raw: Raw<'_>) -> Option<Self> {
-        if raw.len() > MAX_BYTES + 2 {
+    pub fn parse(raw: RawJson<'_>) -> Option<Self> {
+        if raw.len() > MAX_ID_BYTES + 2 {
             return None;
         }
-        match raw.starts_with('"') {
-            true => read_text(raw).map(|text| Self::Text(text.into())),
-            false => serde_json::from_str(raw).ok().map(Self::Number),
+        if raw.starts_with('"') {
+            parse_json_string(raw).map(|text| Self::Text(text.into()))
+        } else {
+            serde_json::from_str(raw).ok().map(Self::Number)
         }
     }
 }
 
-impl From<&str> for Id {
+impl From<&str> for RpcId {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
@@ -39,15 +40,15 @@ impl From<&str> for Id {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Id> {
-        Id::read(text)
+    fn read(text: &str) -> Option<RpcId> {
+        RpcId::parse(text)
     }
 
     #[test]
     fn short_strings_and_integers_are_ids() {
-        assert_eq!(read("7"), Some(Id::Number(7)));
-        assert_eq!(read("-1"), Some(Id::Number(-1)));
-        assert_eq!(read("\"a\\u0062\""), Some(Id::from("ab")));
+        assert_eq!(read("7"), Some(RpcId::Number(7)));
+        assert_eq!(read("-1"), Some(RpcId::Number(-1)));
+        assert_eq!(read("\"a\\u0062\""), Some(RpcId::from("ab")));
         for other in [
             "null",
             "true",

@@ -8,58 +8,65 @@ use thiserror::Error;
 use super::{RpcError, code, plain::is_plain};
 
 /// How deep a message may nest.
-pub const MAX_DEPTH: usize = 64;
+pub const MAX_JSON_DEPTH: usize = 64;
 
 /// The text cannot be taken as one JSON value.
 #[derive(Debug, Error)]
 #[error("not acceptable JSON: {0}")]
-pub struct BadJson(String);
+pub struct InvalidJson(String);
 
-impl From<BadJson> for RpcError {
-    fn from(bad: BadJson) -> Self {
-        Self::new(code::PARSE, bad.to_string())
+impl From<InvalidJson> for RpcError {
+    fn from(bad: InvalidJson) -> Self {
+        Self::new(code::PARSE_ERROR, bad.to_string())
     }
 }
 
 /// Checks that `bytes` are one JSON value that every reader would read alike.
-pub fn check(bytes: &[u8]) -> Result<&str, BadJson> {
-    let text = read_utf8(bytes)?;
-    match is_plain(text) {
-        true => Ok(text),
-        false => walk(text),
+pub fn validate_json(bytes: &[u8]) -> Result<&str, InvalidJson> {
+    let text = parse_utf8(bytes)?;
+    if is_plain(text) {
+        Ok(text)
+    } else {
+        validate_fully(text)
     }
 }
 
-pub(super) fn read_utf8(bytes: &[u8]) -> Result<&str, BadJson> {
-    std::str::from_utf8(bytes).map_err(|_| BadJson("it is not UTF-8".to_owned()))
+pub(super) fn parse_utf8(bytes: &[u8]) -> Result<&str, InvalidJson> {
+    std::str::from_utf8(bytes).map_err(|_| InvalidJson("it is not UTF-8".to_owned()))
 }
 
 /// Looks at everything.
-pub(super) fn walk(text: &str) -> Result<&str, BadJson> {
+pub(super) fn validate_fully(text: &str) -> Result<&str, InvalidJson> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    Value { left: MAX_DEPTH }
-        .deserialize(&mut reader)
-        .and_then(|()| reader.end())
-        .map_err(|error| BadJson(error.to_string()))?;
+    StrictJsonVisitor {
+        remaining_depth: MAX_JSON_DEPTH,
+    }
+    .deserialize(&mut reader)
+    .and_then(|()| reader.end())
+    .map_err(|error| InvalidJson(error.to_string()))?;
     Ok(text)
 }
 
 /// Visits a value, keeps nothing.
 #[derive(Clone, Copy)]
-struct Value {
-    left: usize,
+struct StrictJsonVisitor {
+    remaining_depth: usize,
 }
 
-impl Value {
-    fn inner<E: de::Error>(self) -> Result<Self, E> {
-        match self.left.checked_sub(1) {
-            Some(left) => Ok(Self { left }),
-            None => Err(E::custom(format_args!("nested deeper than {MAX_DEPTH}"))),
+impl StrictJsonVisitor {
+    fn descend<E: de::Error>(self) -> Result<Self, E> {
+        match self.remaining_depth.checked_sub(1) {
+            Some(left) => Ok(Self {
+                remaining_depth: left,
+            }),
+            None => Err(E::custom(format_args!(
+                "nested deeper than {MAX_JSON_DEPTH}"
+            ))),
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value {
+impl<'de> DeserializeSeed<'de> for StrictJsonVisitor {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -67,7 +74,7 @@ impl<'de> DeserializeSeed<'de> for Value {
     }
 }
 
-impl<'de> Visitor<'de> for Value {
+impl<'de> Visitor<'de> for StrictJsonVisitor {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,15 +106,15 @@ impl<'de> Visitor<'de> for Value {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let inner = self.inner()?;
+        let inner = self.descend()?;
         while items.next_element_seed(inner)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let inner = self.inner()?;
+        let inner = self.descend()?;
         let mut seen: Vec<Cow<'de, str>> = Vec::new();
-        while let Some(Name(name)) = members.next_key()? {
+        while let Some(MemberName(name)) = members.next_key()? {
             seen.push(name);
             members.next_value_seed(inner)?;
         }
@@ -120,27 +127,27 @@ impl<'de> Visitor<'de> for Value {
 }
 
 /// A member name, borrowed unless it has escapes.
-struct Name<'de>(Cow<'de, str>);
+struct MemberName<'de>(Cow<'de, str>);
 
-impl<'de> Deserialize<'de> for Name<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
-            type Value = Name<'de>;
+        struct MemberNameVisitor;
+        impl<'de> Visitor<'de> for MemberNameVisitor {
+            type Value = MemberName<'de>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a member name")
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Borrowed(text)))
+                Ok(MemberName(Cow::Borrowed(text)))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Owned(text.to_owned())))
+                Ok(MemberName(Cow::Owned(text.to_owned())))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(MemberNameVisitor)
     }
 }
 
@@ -151,8 +158,8 @@ mod tests {
     use super::*;
 
     fn accepted(text: &str) -> bool {
-        let accepted = check(text.as_bytes()).is_ok();
-        assert_eq!(accepted, walk(text).is_ok(), "{text}");
+        let accepted = validate_json(text.as_bytes()).is_ok();
+        assert_eq!(accepted, validate_fully(text).is_ok(), "{text}");
         accepted
     }
 
@@ -190,14 +197,14 @@ mod tests {
         ] {
             assert!(!accepted(text), "{text}");
         }
-        assert!(check(b"\"\xff\"").is_err());
+        assert!(validate_json(b"\"\xff\"").is_err());
     }
 
     #[test]
     fn depth_is_bounded() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(accepted(&nested(MAX_DEPTH)));
-        assert!(!accepted(&nested(MAX_DEPTH + 1)));
+        assert!(accepted(&nested(MAX_JSON_DEPTH)));
+        assert!(!accepted(&nested(MAX_JSON_DEPTH + 1)));
         assert!(!accepted(&nested(50_000)));
     }
 

@@ -5,113 +5,117 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{
-    Id, Meta, RpcError, code,
-    json::{BadJson, read_utf8, walk},
-    members::{Raw, members, read_text},
-    one_line,
+    RequestMeta, RpcError, RpcId, code,
+    json::{InvalidJson, parse_utf8, validate_fully},
+    members::{RawJson, object_members, parse_json_string},
     plain::is_plain_object,
+    to_single_line,
 };
 
 /// One message, borrowing from the text it was read from.
 #[derive(Debug)]
-pub enum Message<'a> {
+pub enum RpcMessage<'a> {
     /// Wants an answer.
-    Request(Request<'a>),
+    Request(RpcRequest<'a>),
     /// Wants none.
     Notification {
         /// What happened.
         method: Cow<'a, str>,
         /// Details, an object.
-        params: Option<Raw<'a>>,
+        params: Option<RawJson<'a>>,
     },
     /// Answers a request of ours.
-    Response(Response<'a>),
+    Response(RpcResponse<'a>),
 }
 
 /// A request.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct RpcRequest<'a> {
     /// Names the request in its answer.
-    pub id: Id,
+    pub id: RpcId,
     /// What is asked for.
     pub method: Cow<'a, str>,
     /// Details, an object.
-    pub params: Option<Raw<'a>>,
+    pub params: Option<RawJson<'a>>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub struct Response<'a> {
+pub struct RpcResponse<'a> {
     /// The request it answers.
-    pub id: Id,
+    pub id: RpcId,
     /// The result, or the error as it was sent.
-    pub outcome: Result<Raw<'a>, Raw<'a>>,
+    pub outcome: Result<RawJson<'a>, RawJson<'a>>,
 }
 
 /// Valid JSON that is no message.
 #[derive(Debug)]
-pub struct Invalid {
+pub struct InvalidMessage {
     /// The id, if that much could be read.
-    pub id: Option<Id>,
+    pub id: Option<RpcId>,
     /// What is wrong.
     pub error: RpcError,
 }
 
 #[derive(Default)]
-struct Envelope<'a> {
-    jsonrpc: Option<Raw<'a>>,
-    id: Option<Raw<'a>>,
-    method: Option<Raw<'a>>,
-    params: Option<Raw<'a>>,
-    result: Option<Raw<'a>>,
-    error: Option<Raw<'a>>,
+struct RpcEnvelope<'a> {
+    jsonrpc: Option<RawJson<'a>>,
+    id: Option<RawJson<'a>>,
+    method: Option<RawJson<'a>>,
+    params: Option<RawJson<'a>>,
+    result: Option<RawJson<'a>>,
+    error: Option<RawJson<'a>>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> RpcMessage<'a> {
     /// Checks `bytes` as [`check`](super::check) does and reads them as one message, in
     /// one go if they are plain.
-    pub fn take(bytes: &'a [u8]) -> Result<(&'a str, Result<Self, Invalid>), BadJson> {
-        let text = read_utf8(bytes)?;
-        let mut envelope = Envelope::default();
-        let message = match is_plain_object(text, |name, raw| envelope.put(name, raw)) {
-            true => envelope.open(),
-            false => Self::read(walk(text)?),
+    pub fn parse_bytes(
+        bytes: &'a [u8],
+    ) -> Result<(&'a str, Result<Self, InvalidMessage>), InvalidJson> {
+        let text = parse_utf8(bytes)?;
+        let mut envelope = RpcEnvelope::default();
+        let message = if is_plain_object(text, |name, raw| envelope.set_member(name, raw)) {
+            envelope.into_message()
+        } else {
+            Self::parse(validate_fully(text)?)
         };
         Ok((text, message))
     }
 
     /// Reads checked JSON as one message.
-    pub fn read(text: &'a str) -> Result<Self, Invalid> {
-        let members =
-            members(text).ok_or_else(|| Invalid::new(None, "a message must be a JSON object"))?;
-        let mut envelope = Envelope::default();
+    pub fn parse(text: &'a str) -> Result<Self, InvalidMessage> {
+        let members = object_members(text)
+            .ok_or_else(|| InvalidMessage::new(None, "a message must be a JSON object"))?;
+        let mut envelope = RpcEnvelope::default();
         for (name, raw) in members {
-            envelope.put(&name, raw);
+            envelope.set_member(&name, raw);
         }
-        envelope.open()
+        envelope.into_message()
     }
 }
 
-impl Response<'_> {
+impl RpcResponse<'_> {
     /// The outcome with its own copy of the text.
     pub fn owned_outcome(&self) -> Result<String, String> {
         self.outcome.map(str::to_owned).map_err(str::to_owned)
     }
 }
 
-impl<'a> Envelope<'a> {
-    fn open(self) -> Result<Message<'a>, Invalid> {
-        let id = self.id.map(Id::read);
+impl<'a> RpcEnvelope<'a> {
+    fn into_message(self) -> Result<RpcMessage<'a>, InvalidMessage> {
+        let id = self.id.map(RpcId::parse);
         // An error under the id of a broken answer would look like an answer to
         // the client's own request of that id.
         let known = self.method.and(id.clone().flatten());
-        self.sort(id).map_err(|why| Invalid::new(known, why))
+        self.classify(id)
+            .map_err(|why| InvalidMessage::new(known, why))
     }
 }
 
-impl Message<'_> {
+impl RpcMessage<'_> {
     /// The id that an answer would carry.
-    pub fn id(&self) -> Option<&Id> {
+    pub fn id(&self) -> Option<&RpcId> {
         match self {
             Self::Request(request) => Some(&request.id),
             Self::Notification { .. } | Self::Response(_) => None,
@@ -119,8 +123,8 @@ impl Message<'_> {
     }
 }
 
-impl<'a> Envelope<'a> {
-    fn put(&mut self, name: &str, raw: Raw<'a>) {
+impl<'a> RpcEnvelope<'a> {
+    fn set_member(&mut self, name: &str, raw: RawJson<'a>) {
         match name {
             "jsonrpc" => self.jsonrpc = Some(raw),
             "id" => self.id = Some(raw),
@@ -134,7 +138,7 @@ impl<'a> Envelope<'a> {
 
     /// `id` is absent, unreadable or read.
     #[expect(clippy::option_option, reason = "absent and unreadable differ")]
-    fn sort(self, id: Option<Option<Id>>) -> Result<Message<'a>, &'static str> {
+    fn classify(self, id: Option<Option<RpcId>>) -> Result<RpcMessage<'a>, &'static str> {
         if self.jsonrpc.is_none_or(|raw| raw != "\"2.0\"") {
             return Err("jsonrpc must be \"2.0\"");
         }
@@ -150,19 +154,19 @@ impl<'a> Envelope<'a> {
         match (self.method, id) {
             (Some(_), _) if answered => Err("a message is a request or an answer, not both"),
             (Some(method), id) => {
-                let method = read_text(method).ok_or("method must be a string")?;
+                let method = parse_json_string(method).ok_or("method must be a string")?;
                 let params = self.params;
                 Ok(match id {
-                    Some(id) => Message::Request(Request { id, method, params }),
-                    None => Message::Notification { method, params },
+                    Some(id) => RpcMessage::Request(RpcRequest { id, method, params }),
+                    None => RpcMessage::Notification { method, params },
                 })
             }
             (None, Some(id)) => match (self.result, self.error) {
-                (Some(result), None) => Ok(Message::Response(Response {
+                (Some(result), None) => Ok(RpcMessage::Response(RpcResponse {
                     id,
                     outcome: Ok(result),
                 })),
-                (None, Some(error)) => Ok(Message::Response(Response {
+                (None, Some(error)) => Ok(RpcMessage::Response(RpcResponse {
                     id,
                     outcome: Err(error),
                 })),
@@ -173,8 +177,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-impl Invalid {
-    fn new(id: Option<Id>, why: &'static str) -> Self {
+impl InvalidMessage {
+    fn new(id: Option<RpcId>, why: &'static str) -> Self {
         Self {
             id,
             error: RpcError::new(code::INVALID_REQUEST, why),
@@ -185,35 +189,35 @@ impl Invalid {
 /// The parameters that maru reads of any request, each still raw.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names are the protocol's")]
-pub struct Params<'a> {
-    pub name: Option<Raw<'a>>,
-    pub arguments: Option<Raw<'a>>,
-    pub uri: Option<Raw<'a>>,
-    pub cursor: Option<Raw<'a>>,
-    pub reference: Option<Raw<'a>>,
-    pub argument: Option<Raw<'a>>,
-    pub level: Option<Raw<'a>>,
-    pub request_id: Option<Raw<'a>>,
-    pub notifications: Option<Raw<'a>>,
-    pub input_responses: Option<Raw<'a>>,
-    pub request_state: Option<Raw<'a>>,
-    pub protocol_version: Option<Raw<'a>>,
-    pub capabilities: Option<Raw<'a>>,
-    pub client_info: Option<Raw<'a>>,
-    pub context: Option<Raw<'a>>,
-    pub progress_token: Option<Raw<'a>>,
-    meta: Option<Raw<'a>>,
+pub struct RequestParams<'a> {
+    pub name: Option<RawJson<'a>>,
+    pub arguments: Option<RawJson<'a>>,
+    pub uri: Option<RawJson<'a>>,
+    pub cursor: Option<RawJson<'a>>,
+    pub reference: Option<RawJson<'a>>,
+    pub argument: Option<RawJson<'a>>,
+    pub level: Option<RawJson<'a>>,
+    pub request_id: Option<RawJson<'a>>,
+    pub notifications: Option<RawJson<'a>>,
+    pub input_responses: Option<RawJson<'a>>,
+    pub request_state: Option<RawJson<'a>>,
+    pub protocol_version: Option<RawJson<'a>>,
+    pub capabilities: Option<RawJson<'a>>,
+    pub client_info: Option<RawJson<'a>>,
+    pub context: Option<RawJson<'a>>,
+    pub progress_token: Option<RawJson<'a>>,
+    meta: Option<RawJson<'a>>,
 }
 
-impl<'a> Params<'a> {
+impl<'a> RequestParams<'a> {
     /// Reads the parameters of a message that [`Message::read`] accepted.
-    pub fn read(raw: Option<Raw<'a>>) -> Result<Self, RpcError> {
+    pub fn parse(raw: Option<RawJson<'a>>) -> Result<Self, RpcError> {
         let mut params = Self::default();
         let Some(raw) = raw else {
             return Ok(params);
         };
-        let wrong = || RpcError::params("params must be an object");
-        for (name, raw) in members(raw).ok_or_else(wrong)? {
+        let wrong = || RpcError::invalid_params("params must be an object");
+        for (name, raw) in object_members(raw).ok_or_else(wrong)? {
             match &*name {
                 "name" => params.name = Some(raw),
                 "arguments" => params.arguments = Some(raw),
@@ -239,50 +243,50 @@ impl<'a> Params<'a> {
     }
 
     /// What the request says about itself; empty if it says nothing.
-    pub fn meta(&self) -> Result<Meta<'a>, RpcError> {
+    pub fn meta(&self) -> Result<RequestMeta<'a>, RpcError> {
         let Some(raw) = self.meta else {
-            return Ok(Meta::default());
+            return Ok(RequestMeta::default());
         };
-        Meta::read(raw).ok_or_else(|| RpcError::params("_meta must be an object"))
+        RequestMeta::parse(raw).ok_or_else(|| RpcError::invalid_params("_meta must be an object"))
     }
 
     /// The same as it was written.
-    pub fn raw_meta(&self) -> Option<Raw<'a>> {
+    pub fn raw_meta(&self) -> Option<RawJson<'a>> {
         self.meta
     }
 
     /// A parameter that must be there and be a string.
-    pub fn text(raw: Option<Raw<'a>>, name: &str) -> Result<Cow<'a, str>, RpcError> {
-        raw.and_then(read_text)
-            .ok_or_else(|| RpcError::params(format!("params.{name} must be a string")))
+    pub fn require_string(raw: Option<RawJson<'a>>, name: &str) -> Result<Cow<'a, str>, RpcError> {
+        raw.and_then(parse_json_string)
+            .ok_or_else(|| RpcError::invalid_params(format!("params.{name} must be a string")))
     }
 
     /// A parameter that must be an object if it is there.
-    pub fn object(
-        raw: Option<Raw<'a>>,
+    pub fn object_or_empty(
+        raw: Option<RawJson<'a>>,
         name: &str,
     ) -> Result<serde_json::Map<String, serde_json::Value>, RpcError> {
         let Some(raw) = raw else {
             return Ok(serde_json::Map::new());
         };
         serde_json::from_str(raw)
-            .map_err(|_| RpcError::params(format!("params.{name} must be an object")))
+            .map_err(|_| RpcError::invalid_params(format!("params.{name} must be an object")))
     }
 }
 
 /// The answer to `id` with a result that is JSON already.
-pub fn result(id: &Id, raw: &str) -> String {
+pub fn write_result(id: &RpcId, raw: &str) -> String {
     let mut text = String::with_capacity(raw.len() + 64);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     push_id(&mut text, id);
     text.push_str(",\"result\":");
     text.push_str(raw);
     text.push('}');
-    one_line(text)
+    to_single_line(text)
 }
 
 /// The answer to `id`, or to a message without one, with an error.
-pub fn error(id: Option<&Id>, error: &RpcError) -> String {
+pub fn write_error(id: Option<&RpcId>, error: &RpcError) -> String {
     let mut text = "{\"jsonrpc\":\"2.0\",\"id\":".to_owned();
     push_json(&mut text, &id);
     text.push_str(",\"error\":");
@@ -292,21 +296,21 @@ pub fn error(id: Option<&Id>, error: &RpcError) -> String {
 }
 
 /// A notification.
-pub fn notification(method: &str, params: &impl Serialize) -> String {
+pub fn write_notification(method: &str, params: &impl Serialize) -> String {
     let mut text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":");
     push_json(&mut text, params);
     text.push('}');
-    one_line(text)
+    to_single_line(text)
 }
 
 /// A request of ours.
-pub fn request(id: &Id, method: &str, params: &impl Serialize) -> String {
+pub fn write_request(id: &RpcId, method: &str, params: &impl Serialize) -> String {
     let params = serde_json::to_string(params).expect("our own values are JSON");
-    raw_request(id, method, &params)
+    write_raw_request(id, method, &params)
 }
 
 /// A request of ours with parameters that are JSON already.
-pub fn raw_request(id: &Id, method: &str, params: &str) -> String {
+pub fn write_raw_request(id: &RpcId, method: &str, params: &str) -> String {
     let mut text = String::with_capacity(params.len() + 96);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
     push_id(&mut text, id);
@@ -315,26 +319,25 @@ pub fn raw_request(id: &Id, method: &str, params: &str) -> String {
     text.push_str("\",\"params\":");
     text.push_str(params);
     text.push('}');
-    one_line(text)
+    to_single_line(text)
 }
 
-fn push_id(text: &mut String, id: &Id) {
+fn push_id(text: &mut String, id: &RpcId) {
     match id {
-        Id::Number(number) => text.push_str(itoa::Buffer::new().format(*number)),
-        Id::Text(id) => push_text(text, id),
+        RpcId::Number(number) => text.push_str(itoa::Buffer::new().format(*number)),
+        RpcId::Text(id) => push_json_string(text, id),
     }
 }
 
 /// Adds `value` to `text` as JSON.
-pub fn push_text(text: &mut String, value: &str) {
+pub fn push_json_string(text: &mut String, value: &str) {
     let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_-./:".contains(&it);
-    match value.bytes().all(is_plain) {
-        true => {
-            text.push('"');
-            text.push_str(value);
-            text.push('"');
-        }
-        false => push_json(text, &value),
+    if value.bytes().all(is_plain) {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    } else {
+        push_json(text, &value);
     }
 }
 
@@ -347,11 +350,11 @@ mod tests {
     use super::*;
 
     fn kind(text: &str) -> &'static str {
-        match Message::read(text) {
-            Ok(Message::Request(_)) => "request",
-            Ok(Message::Notification { .. }) => "notification",
-            Ok(Message::Response(_)) => "response",
-            Err(Invalid { id: Some(_), .. }) => "invalid with id",
+        match RpcMessage::parse(text) {
+            Ok(RpcMessage::Request(_)) => "request",
+            Ok(RpcMessage::Notification { .. }) => "notification",
+            Ok(RpcMessage::Response(_)) => "response",
+            Err(InvalidMessage { id: Some(_), .. }) => "invalid with id",
             Err(_) => "invalid",
         }
     }
@@ -402,9 +405,9 @@ mod tests {
 
     #[test]
     fn answers_are_one_line() {
-        let id = Id::from("a\"b");
+        let id = RpcId::from("a\"b");
         assert_eq!(
-            result(&id, "{\n \"x\": \"1\\n\"}"),
+            write_result(&id, "{\n \"x\": \"1\\n\"}"),
             r#"{"jsonrpc":"2.0","id":"a\"b","result":{  "x": "1\n"}}"#
         );
     }

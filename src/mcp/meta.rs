@@ -6,16 +6,16 @@ use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Id, Params, Request, RpcError,
-    members::{Raw, members, read_text},
+    RequestParams, RpcError, RpcId, RpcRequest,
+    members::{RawJson, object_members, parse_json_string},
 };
 
 /// Member names of `_meta` that the protocol reserves.
 pub mod key {
     /// The version a request is written in.
-    pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do.
-    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// The least severe log message wanted.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Who asks.
@@ -23,57 +23,58 @@ pub mod key {
     /// Who answered.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Which hub a server is, among its experimental capabilities.
-    pub const HUB: &str = "maru/hub";
+    pub const HUB_ID: &str = "maru/hub";
     /// The hubs that an entry of a listing came through, the nearest first.
-    pub const HUBS: &str = "maru/hubs";
+    pub const HUB_PATH: &str = "maru/hubs";
     /// The listening request that a notification belongs to.
-    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 }
 
 /// Whether a request says itself which version it is written in, as 2026-07-28
 /// wants. Most requests do not, and are told so by a quick search.
-pub fn names_version(request: &Request<'_>) -> bool {
+pub fn declares_version(request: &RpcRequest<'_>) -> bool {
     // The slash of the full name may be escaped.
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("protocolVersion"));
     let Some(raw) = request.params else {
         return false;
     };
     FINDER.find(raw.as_bytes()).is_some()
-        && Params::read(Some(raw))
+        && RequestParams::parse(Some(raw))
             .and_then(|params| params.meta())
             .is_ok_and(|meta| meta.version().is_some())
 }
 
 /// How 2026-07-28 mirrors a text in a header, which carries plain ASCII only.
-pub fn header_text(text: &str) -> Cow<'_, str> {
+pub fn encode_header_value(text: &str) -> Cow<'_, str> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         && text.trim() == text
         && !text.starts_with("=?base64?");
-    match plain {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text))),
+    if plain {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text)))
     }
 }
 
 /// The members of `_meta` that maru reads, each still raw.
 #[derive(Debug, Default)]
-pub struct Meta<'a> {
-    version: Option<Raw<'a>>,
-    capabilities: Option<Raw<'a>>,
-    log_level: Option<Raw<'a>>,
-    progress_token: Option<Raw<'a>>,
-    client_info: Option<Raw<'a>>,
+pub struct RequestMeta<'a> {
+    version: Option<RawJson<'a>>,
+    capabilities: Option<RawJson<'a>>,
+    log_level: Option<RawJson<'a>>,
+    progress_token: Option<RawJson<'a>>,
+    client_info: Option<RawJson<'a>>,
 }
 
-impl<'a> Meta<'a> {
+impl<'a> RequestMeta<'a> {
     /// Reads the object; `None` if it is none.
-    pub(super) fn read(raw: Raw<'a>) -> Option<Self> {
+    pub(super) fn parse(raw: RawJson<'a>) -> Option<Self> {
         let mut meta = Self::default();
-        for (name, raw) in members(raw)? {
+        for (name, raw) in object_members(raw)? {
             match &*name {
-                key::VERSION => meta.version = Some(raw),
-                key::CAPABILITIES => meta.capabilities = Some(raw),
+                key::PROTOCOL_VERSION => meta.version = Some(raw),
+                key::CLIENT_CAPABILITIES => meta.capabilities = Some(raw),
                 key::LOG_LEVEL => meta.log_level = Some(raw),
                 key::CLIENT_INFO => meta.client_info = Some(raw),
                 "progressToken" => meta.progress_token = Some(raw),
@@ -85,31 +86,32 @@ impl<'a> Meta<'a> {
 
     /// The version the request says it is written in.
     pub fn version(&self) -> Option<Cow<'a, str>> {
-        self.version.and_then(read_text)
+        self.version.and_then(parse_json_string)
     }
 
     /// The client's capabilities, an object.
-    pub fn capabilities(&self) -> Option<Raw<'a>> {
+    pub fn capabilities(&self) -> Option<RawJson<'a>> {
         self.capabilities.filter(|raw| raw.starts_with('{'))
     }
 
     /// Who asks, an object.
-    pub fn client_info(&self) -> Option<Raw<'a>> {
+    pub fn client_info(&self) -> Option<RawJson<'a>> {
         self.client_info.filter(|raw| raw.starts_with('{'))
     }
 
     /// The least severe log message the client wants for this request.
-    pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
-        self.log_level.map(LogLevel::read).transpose()
+    pub fn log_level(&self) -> Result<Option<LoggingLevel>, RpcError> {
+        self.log_level.map(LoggingLevel::parse).transpose()
     }
 
     /// Where progress is reported to.
-    pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
+    pub fn progress_token(&self) -> Result<Option<RpcId>, RpcError> {
         let Some(raw) = self.progress_token else {
             return Ok(None);
         };
-        let wrong = || RpcError::params("_meta.progressToken must be a string or an integer");
-        Id::read(raw).ok_or_else(wrong).map(Some)
+        let wrong =
+            || RpcError::invalid_params("_meta.progressToken must be a string or an integer");
+        RpcId::parse(raw).ok_or_else(wrong).map(Some)
     }
 }
 
@@ -117,7 +119,7 @@ impl<'a> Meta<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are the syslog severities")]
-pub enum LogLevel {
+pub enum LoggingLevel {
     Debug,
     Info,
     Notice,
@@ -128,11 +130,11 @@ pub enum LogLevel {
     Emergency,
 }
 
-impl LogLevel {
+impl LoggingLevel {
     /// Reads a level's name.
-    pub fn read(raw: Raw<'_>) -> Result<Self, RpcError> {
+    pub fn parse(raw: RawJson<'_>) -> Result<Self, RpcError> {
         serde_json::from_str(raw).map_err(|_| {
-            RpcError::params(
+            RpcError::invalid_params(
                 "level must be one of debug, info, notice, warning, error, critical, alert, emergency",
             )
         })

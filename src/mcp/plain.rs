@@ -1,7 +1,7 @@
 //! A quick look at JSON: most messages have nothing in them that readers could read
 //! differently, and need no full walk.
 
-use super::members::Raw;
+use super::members::RawJson;
 
 /// How deep what is plain may nest, and how many members an object may have, which
 /// are compared with each other.
@@ -19,7 +19,7 @@ pub(super) fn is_plain(text: &str) -> bool {
 
 /// The same for an object, whose members are told on the way; they mean nothing if
 /// it turns out not to be plain.
-pub(super) fn is_plain_object<'a>(text: &'a str, member: impl FnMut(&'a str, Raw<'a>)) -> bool {
+pub(super) fn is_plain_object<'a>(text: &'a str, member: impl FnMut(&'a str, RawJson<'a>)) -> bool {
     let mut look = Look::new(text);
     let is_object = look.next() == Some(b'{');
     is_object && look.object(DEPTH, member).is_some() && look.next().is_none()
@@ -67,7 +67,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn object(&mut self, left: usize, mut found: impl FnMut(&'a str, Raw<'a>)) -> Option<()> {
+    fn object(&mut self, left: usize, mut found: impl FnMut(&'a str, RawJson<'a>)) -> Option<()> {
         let outer = self.names.len();
         self.at += 1;
         if self.next()? == b'}' {

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// One event as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its kind; `message` when none was named.
     pub name: String,
     /// Its payload, lines joined.
@@ -16,10 +16,10 @@ pub struct Event {
 }
 
 /// The longest event a [`Reader`] keeps; more is an error of the sender.
-const MAX_EVENT: usize = 16 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Writes an event. `data` must be one line, as [`one_line`] makes it.
-pub fn event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
+pub fn write_event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
     let mut text = String::with_capacity(data.len() + 48);
     let mut field = |name: &str, value: &str| {
         text.push_str(name);
@@ -38,7 +38,7 @@ pub fn event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
 }
 
 /// Puts JSON on one line; line breaks in JSON stand only between its parts.
-pub fn one_line(text: String) -> String {
+pub fn to_single_line(text: String) -> String {
     match memchr::memchr2(b'\n', b'\r', text.as_bytes()) {
         None => text,
         Some(_) => text.replace(['\n', '\r'], " "),
@@ -47,9 +47,9 @@ pub fn one_line(text: String) -> String {
 
 /// Reads events from chunks of bytes.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct SseReader {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     /// The last byte was `\r`: a `\n` now belongs to the same line end.
     after_cr: bool,
@@ -71,13 +71,13 @@ pub struct IgnoredLines {
     pub bytes: usize,
 }
 
-impl Reader {
+impl SseReader {
     /// Takes `chunk` and appends every event that it completes to `out`. Tells which
     /// part of it was no part of an event.
     pub fn feed(
         &mut self,
         mut chunk: &[u8],
-        out: &mut Vec<Event>,
+        out: &mut Vec<SseEvent>,
     ) -> Result<IgnoredLines, EventTooLarge> {
         let mut ignored = IgnoredLines::default();
         loop {
@@ -104,14 +104,14 @@ impl Reader {
             }
         }
         self.line.extend_from_slice(chunk);
-        if self.line.len() + self.event.data.len() > MAX_EVENT {
+        if self.line.len() + self.event.data.len() > MAX_EVENT_BYTES {
             return Err(EventTooLarge);
         }
         Ok(ignored)
     }
 
     /// Takes a whole line; false if it says nothing.
-    fn end_line(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> bool {
+    fn end_line(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> bool {
         if bytes.starts_with(b":") {
             self.started = true;
             return false;
@@ -125,10 +125,10 @@ impl Reader {
             return self.dispatch(out);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        self.set(field, value.strip_prefix(' ').unwrap_or(value))
+        self.set_field(field, value.strip_prefix(' ').unwrap_or(value))
     }
 
-    fn set(&mut self, field: &str, value: &str) -> bool {
+    fn set_field(&mut self, field: &str, value: &str) -> bool {
         let event = &mut self.event;
         match field {
             "event" => {
@@ -155,7 +155,7 @@ impl Reader {
 
     /// Ends the event; false if there was none. Events without data still carry an
     /// id or a retry time.
-    fn dispatch(&mut self, out: &mut Vec<Event>) -> bool {
+    fn dispatch(&mut self, out: &mut Vec<SseEvent>) -> bool {
         let mut event = std::mem::take(&mut self.event);
         let has_data = std::mem::take(&mut self.has_data);
         if has_data || event.id.is_some() || event.retry.is_some() {
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn read(chunks: &[&[u8]]) -> Vec<Event> {
-        let mut reader = Reader::default();
+    fn read(chunks: &[&[u8]]) -> Vec<SseEvent> {
+        let mut reader = SseReader::default();
         let mut out = Vec::new();
         for chunk in chunks {
             reader.feed(chunk, &mut out).unwrap();
@@ -208,7 +208,9 @@ mod tests {
     fn lines_that_say_nothing_are_counted() {
         let ignored = |text: &str| {
             let mut out = Vec::new();
-            let ignored = Reader::default().feed(text.as_bytes(), &mut out).unwrap();
+            let ignored = SseReader::default()
+                .feed(text.as_bytes(), &mut out)
+                .unwrap();
             (ignored.lines, ignored.bytes, out.len())
         };
         assert_eq!(ignored("event: message\nid: 1\ndata: x\n\n"), (0, 0, 1));
@@ -238,7 +240,7 @@ mod tests {
 
         #[test]
         fn written_events_are_read_back(data in "[ -~가-힣]{0,40}", id in "[0-9a-z]{1,8}") {
-            let text = event(Some("message"), Some(&id), &data);
+            let text = write_event(Some("message"), Some(&id), &data);
             let events = read(&[text.as_bytes()]);
             prop_assert_eq!(events.len(), 1);
             prop_assert_eq!(&events[0].data, &data);

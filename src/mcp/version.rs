@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A version of the protocol, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum ProtocolVersion {
     /// 2024-11-05, with the HTTP+SSE transport.
     V2024_11_05,
     /// 2025-03-26, with Streamable HTTP and batches.
@@ -17,7 +17,7 @@ pub enum Version {
     V2026_07_28,
 }
 
-impl Version {
+impl ProtocolVersion {
     /// Every version, newest first, as a server offers them.
     pub const ALL: [Self; 5] = [
         Self::V2026_07_28,
@@ -27,9 +27,9 @@ impl Version {
         Self::V2024_11_05,
     ];
     /// The newest version that is agreed on by `initialize`.
-    pub const LATEST_LEGACY: Self = Self::V2025_11_25;
+    pub const LATEST_WITH_HANDSHAKE: Self = Self::V2025_11_25;
     /// What a client without a version header speaks.
-    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
+    pub const DEFAULT_WITHOUT_HEADER: Self = Self::V2025_03_26;
 
     /// The version with this name.
     pub fn parse(name: &str) -> Option<Self> {
@@ -58,11 +58,11 @@ impl Version {
     pub fn negotiate(name: &str) -> Self {
         Self::parse(name)
             .filter(|version| !version.is_modern())
-            .unwrap_or(Self::LATEST_LEGACY)
+            .unwrap_or(Self::LATEST_WITH_HANDSHAKE)
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.as_str())
     }
@@ -74,8 +74,17 @@ mod tests {
 
     #[test]
     fn handshake_never_agrees_on_a_stateless_version() {
-        assert_eq!(Version::negotiate("2024-11-05"), Version::V2024_11_05);
-        assert_eq!(Version::negotiate("2026-07-28"), Version::V2025_11_25);
-        assert_eq!(Version::negotiate("1999-01-01"), Version::V2025_11_25);
+        assert_eq!(
+            ProtocolVersion::negotiate("2024-11-05"),
+            ProtocolVersion::V2024_11_05
+        );
+        assert_eq!(
+            ProtocolVersion::negotiate("2026-07-28"),
+            ProtocolVersion::V2025_11_25
+        );
+        assert_eq!(
+            ProtocolVersion::negotiate("1999-01-01"),
+            ProtocolVersion::V2025_11_25
+        );
     }
 }

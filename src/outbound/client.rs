@@ -20,12 +20,12 @@ use hyper::{StatusCode, header::HeaderName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    Error, Target, Tls,
-    dial::dial,
+    AllowedUrl, ClientTls, Error,
+    connect::open_connection,
     line::{Failure, Line, Written},
     words::{Head, Request},
 };
-use crate::lanes::{here, others_first};
+use crate::workers::{current_worker, yield_to_ready_tasks};
 
 /// Connections that a lane keeps.
 const MAX_IDLE: usize = 64;
@@ -37,9 +37,9 @@ const MAX_BODY: usize = 16 << 20;
 
 /// A client of one origin.
 #[derive(Debug)]
-pub struct Client {
-    target: Target,
-    tls: Tls,
+pub struct HttpClient {
+    target: AllowedUrl,
+    tls: ClientTls,
     idle: Mutex<Idle>,
     room: Arc<Semaphore>,
 }
@@ -49,7 +49,7 @@ type Idle = Vec<Box<Line>>;
 
 /// An answer whose body may still be coming.
 #[derive(Debug)]
-pub struct Reply {
+pub struct HttpResponse {
     /// Its status.
     pub status: StatusCode,
     head: Head,
@@ -58,13 +58,13 @@ pub struct Reply {
     /// Its first piece; most bodies are one, which needs no copy.
     first: Bytes,
     line: Option<Box<Line>>,
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Client {
+impl HttpClient {
     /// A client of the origin of `target`.
-    pub fn new(target: Target, tls: Tls) -> Arc<Self> {
+    pub fn new(target: AllowedUrl, tls: ClientTls) -> Arc<Self> {
         Arc::new(Self {
             target,
             tls,
@@ -74,17 +74,17 @@ impl Client {
     }
 
     /// Where requests go.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &AllowedUrl {
         &self.target
     }
 
     /// Sends `request`.
-    pub async fn send(self: &Arc<Self>, request: &Request<'_>) -> Result<Reply, Error> {
+    pub async fn send(self: &Arc<Self>, request: &Request<'_>) -> Result<HttpResponse, Error> {
         let permit = Arc::clone(&self.room)
             .try_acquire_owned()
             .map_err(|_| Error::Busy(self.target.authority()))?;
         let (line, head) = self.exchange(Written::new(request)).await?;
-        Ok(Reply {
+        Ok(HttpResponse {
             status: head.status,
             head,
             read: Vec::new(),
@@ -98,7 +98,7 @@ impl Client {
     /// Sends on a kept connection if there is one. The other side may have closed
     /// it meanwhile; a request that never left goes on the next.
     async fn exchange(&self, request: Written) -> Result<(Box<Line>, Head), Error> {
-        others_first().await;
+        yield_to_ready_tasks().await;
         while let Some(mut line) = self.take() {
             match line.ask(&request).await {
                 Ok(head) => return Ok((line, head)),
@@ -111,7 +111,7 @@ impl Client {
     }
 
     async fn exchange_anew(&self, request: Written) -> Result<(Box<Line>, Head), Error> {
-        let mut line = Box::new(Line::new(dial(&self.target, &self.tls).await?));
+        let mut line = Box::new(Line::new(open_connection(&self.target, &self.tls).await?));
         match line.ask(&request).await {
             Ok(head) => Ok((line, head)),
             Err(_) => Err(self.broken()),
@@ -135,7 +135,7 @@ impl Client {
     /// The connection of this lane that was used last.
     fn pop(&self) -> Option<Box<Line>> {
         let mut idle = self.lock();
-        let last = idle.iter().rposition(|it| it.lane == here())?;
+        let last = idle.iter().rposition(|it| it.lane == current_worker())?;
         Some(idle.remove(last))
     }
 
@@ -155,7 +155,7 @@ impl Client {
     }
 }
 
-impl Reply {
+impl HttpResponse {
     /// The first header of this name, if it is text.
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
         self.head.header(name)

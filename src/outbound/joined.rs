@@ -46,9 +46,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Joined<S> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.0);
-        WHOLE.with_borrow_mut(|whole| match join(parts, whole) {
-            true => stream.poll_write(context, whole),
-            false => stream.poll_write_vectored(context, parts),
+        WHOLE.with_borrow_mut(|whole| {
+            if join(parts, whole) {
+                stream.poll_write(context, whole)
+            } else {
+                stream.poll_write_vectored(context, parts)
+            }
         })
     }
 

@@ -13,10 +13,10 @@ use tokio::{io::AsyncWrite as _, time::Instant};
 use tokio_util::io::poll_read_buf;
 
 use super::{
-    dial::Stream,
+    connect::MaybeTlsStream,
     words::{Body, Head, Piece, Request, Rest},
 };
-use crate::lanes::here;
+use crate::workers::current_worker;
 
 /// Bodies up to this go out in one piece with what is before them.
 const JOINED: usize = 16 << 10;
@@ -26,7 +26,7 @@ const MAX_READ: usize = 256 << 10;
 
 /// A connection.
 pub(super) struct Line {
-    stream: Stream,
+    stream: MaybeTlsStream,
     buffer: BytesMut,
     /// How much is read at once.
     room: usize,
@@ -75,7 +75,7 @@ impl Written {
 }
 
 impl Line {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: MaybeTlsStream) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),
@@ -85,7 +85,7 @@ impl Line {
                 keeps: true,
             },
             used: Instant::now(),
-            lane: here(),
+            lane: current_worker(),
         }
     }
 

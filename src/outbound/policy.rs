@@ -4,30 +4,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{
     Error,
-    target::{Host, Reach, Target},
+    allowed_url::{AddressScope, AllowedUrl, UrlHost},
 };
-use crate::config::masked;
+use crate::config::mask_secrets;
 
 /// The rules: this machine while we serve this machine only, other places when
 /// they are listed, and some places never.
 #[derive(Clone, Debug, Default)]
-pub struct Policy {
+pub struct AddressPolicy {
     /// Whether maru itself listens on loopback only.
-    pub local: bool,
+    pub serves_loopback_only: bool,
     /// Our own port: a hub that calls itself would never stop.
     pub own_port: Option<u16>,
     /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`; a name or address
     /// of this machine may have a port.
-    pub allowed: Vec<String>,
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Ports of services that must not be talked into something by an HTTP request.
-const NOT_HTTP: [u16; 32] = [
+const BLOCKED_PORTS: [u16; 32] = [
     0, 7, 19, 21, 22, 23, 25, 53, 110, 111, 119, 135, 139, 143, 161, 389, 445, 465, 514, 587, 636,
     993, 995, 1433, 1521, 2049, 2375, 3306, 5432, 6379, 11211, 27017,
 ];
 /// Names that mean some network of the reader's own.
-const PRIVATE_SUFFIXES: [&str; 14] = [
+const PRIVATE_DOMAIN_SUFFIXES: [&str; 14] = [
     "local",
     "localhost",
     "localdomain",
@@ -44,76 +44,80 @@ const PRIVATE_SUFFIXES: [&str; 14] = [
     "onion",
 ];
 
-impl Policy {
+impl AddressPolicy {
     /// The place that `url` names, if we may go there.
-    pub fn judge(&self, url: &str) -> Result<Target, Error> {
+    pub fn authorize(&self, url: &str) -> Result<AllowedUrl, Error> {
         let refused = |why: &str| {
-            let shown: String = masked(url).chars().take(100).collect();
+            let shown: String = mask_secrets(url).chars().take(100).collect();
             Error::Refused(format!(
                 "the address \"{}\" is refused: {why}",
                 shown.escape_debug()
             ))
         };
-        let mut target = Target::parse(url).map_err(refused)?;
-        if NOT_HTTP.contains(&target.port) {
+        let mut target = AllowedUrl::parse(url).map_err(refused)?;
+        if BLOCKED_PORTS.contains(&target.port) {
             return Err(refused("its port belongs to another kind of service"));
         }
-        target.reach = self.reach(&target).map_err(|why| refused(&why))?;
+        target.scope = self.scope_of(&target).map_err(|why| refused(&why))?;
         Ok(target)
     }
 
     /// Allows the places on this machine that the settings name by address.
-    pub fn allow_local<'a>(&mut self, urls: impl Iterator<Item = &'a str>) {
-        for target in urls.filter_map(|it| Target::parse(it).ok()) {
-            if is_local(&target.host) {
-                self.allowed
+    pub fn allow_local_urls<'a>(&mut self, urls: impl Iterator<Item = &'a str>) {
+        for target in urls.filter_map(|it| AllowedUrl::parse(it).ok()) {
+            if is_loopback_host(&target.host) {
+                self.allowed_hosts
                     .push(format!("{}:{}", target.host, target.port));
             }
         }
     }
 
-    fn reach(&self, target: &Target) -> Result<Reach, String> {
-        if is_local(&target.host) {
-            if !self.local && !self.names_port(target) {
+    fn scope_of(&self, target: &AllowedUrl) -> Result<AddressScope, String> {
+        if is_loopback_host(&target.host) {
+            if !self.serves_loopback_only && !self.allows_local_port(target) {
                 return Err(format!(
                     "this machine is off limits while maru listens on other addresses; to allow it, add \"{}:{}\" to outbound.allowed_hosts in maru.yaml",
                     target.host, target.port
                 ));
             }
-            return match self.own_port == Some(target.port) {
-                true => Err("it is maru's own address".to_owned()),
-                false => Ok(Reach::Loopback),
+            return if self.own_port == Some(target.port) {
+                Err("it is maru's own address".to_owned())
+            } else {
+                Ok(AddressScope::Loopback)
             };
         }
-        let listed = self.listed(&target.host);
+        let listed = self.scope_if_listed(&target.host);
         match &target.host {
-            Host::Address(address) if never(*address) => {
+            UrlHost::Address(address) if is_forbidden_address(*address) => {
                 Err("no server is at such an address".to_owned())
             }
-            _ if listed == Some(Reach::Private) => Ok(Reach::Private),
-            Host::Address(address) if is_private(*address) => {
-                Err(how_to(&target.host, "a private address"))
+            _ if listed == Some(AddressScope::Private) => Ok(AddressScope::Private),
+            UrlHost::Address(address) if is_private_address(*address) => {
+                Err(allow_hint(&target.host, "a private address"))
             }
-            Host::Name(name) if is_private_name(name) => {
-                Err(how_to(&target.host, "a private name"))
+            UrlHost::Name(name) if is_private_name(name) => {
+                Err(allow_hint(&target.host, "a private name"))
             }
-            host => listed.ok_or_else(|| how_to(host, "not a listed host")),
+            host => listed.ok_or_else(|| allow_hint(host, "not a listed host")),
         }
     }
 
     /// Whether the settings name this port of this machine, or all of its ports.
-    fn names_port(&self, target: &Target) -> bool {
+    fn allows_local_port(&self, target: &AllowedUrl) -> bool {
         let host = target.host.to_string();
         let with_port = format!("{host}:{}", target.port);
-        let mut allowed = self.allowed.iter();
+        let mut allowed = self.allowed_hosts.iter();
         allowed.any(|it| it.eq_ignore_ascii_case(&host) || it.eq_ignore_ascii_case(&with_port))
     }
 
-    fn listed(&self, host: &Host) -> Option<Reach> {
+    fn scope_if_listed(&self, host: &UrlHost) -> Option<AddressScope> {
         let host = host.to_string();
-        let by_name = self.allowed.iter().any(|it| it.eq_ignore_ascii_case(&host));
+        let by_name = self
+            .allowed_hosts
+            .iter()
+            .any(|it| it.eq_ignore_ascii_case(&host));
         let by_domain = || {
-            self.allowed
+            self.allowed_hosts
                 .iter()
                 .filter_map(|it| it.strip_prefix('*'))
                 .any(|domain| {
@@ -121,42 +125,47 @@ impl Policy {
                     domain.starts_with('.') && host.len() > domain.len() && host.ends_with(&domain)
                 })
         };
-        match by_name {
-            true => Some(Reach::Private),
-            false => by_domain().then_some(Reach::Public),
+        if by_name {
+            Some(AddressScope::Private)
+        } else {
+            by_domain().then_some(AddressScope::Public)
         }
     }
 }
 
-impl Reach {
+impl AddressScope {
     /// Whether a host of this reach may have `address`.
-    pub(super) fn covers(self, address: IpAddr) -> bool {
+    pub(super) fn contains(self, address: IpAddr) -> bool {
         match self {
             Self::Loopback => address.is_loopback(),
-            Self::Public => !never(address) && !is_private(address) && !address.is_loopback(),
-            Self::Private => !never(address) && !address.is_loopback(),
+            Self::Public => {
+                !is_forbidden_address(address)
+                    && !is_private_address(address)
+                    && !address.is_loopback()
+            }
+            Self::Private => !is_forbidden_address(address) && !address.is_loopback(),
         }
     }
 }
 
-fn is_local(host: &Host) -> bool {
+fn is_loopback_host(host: &UrlHost) -> bool {
     match host {
-        Host::Name(name) => name == "localhost",
-        Host::Address(address) => address.is_loopback(),
+        UrlHost::Name(name) => name == "localhost",
+        UrlHost::Address(address) => address.is_loopback(),
     }
 }
 
-fn how_to(host: &Host, what: &str) -> String {
+fn allow_hint(host: &UrlHost, what: &str) -> String {
     format!("{host} is {what}; to allow it, add it to outbound.allowed_hosts in maru.yaml")
 }
 
 fn is_private_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
-    !name.contains('.') || PRIVATE_SUFFIXES.contains(&last)
+    !name.contains('.') || PRIVATE_DOMAIN_SUFFIXES.contains(&last)
 }
 
 /// Addresses that no listing makes good: nobody's, everybody's, or the cloud's own.
-fn never(address: IpAddr) -> bool {
+fn is_forbidden_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {
             let metadata =
@@ -171,20 +180,20 @@ fn never(address: IpAddr) -> bool {
             let first = it.segments()[0];
             let link_local = first & 0xffc0 == 0xfe80;
             let metadata = it == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-            it.is_unspecified() || it.is_multicast() || link_local || metadata || hides_ipv4(it)
+            it.is_unspecified() || it.is_multicast() || link_local || metadata || embeds_ipv4(it)
         }
     }
 }
 
 /// Mapped, compatible, translated or tunnelled IPv4.
-fn hides_ipv4(address: Ipv6Addr) -> bool {
+fn embeds_ipv4(address: Ipv6Addr) -> bool {
     let parts = address.segments();
     let old =
         parts[..5].iter().all(|it| *it == 0) && !address.is_loopback() && !address.is_unspecified();
     old || parts[..2] == [0x64, 0xff9b] || parts[0] == 0x2002 || parts[..2] == [0x2001, 0]
 }
 
-fn is_private(address: IpAddr) -> bool {
+fn is_private_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {
             let [a, b, c, _] = it.octets();
@@ -204,11 +213,11 @@ mod tests {
 
     const HOSTS: [&str; 3] = ["example.com", "mcp.example.com", "203.0.113.9"];
 
-    fn policy(local: bool, allowed: &[&str]) -> Policy {
-        Policy {
-            local,
+    fn policy(local: bool, allowed: &[&str]) -> AddressPolicy {
+        AddressPolicy {
+            serves_loopback_only: local,
             own_port: Some(20006),
-            allowed: allowed.iter().map(|it| (*it).to_owned()).collect(),
+            allowed_hosts: allowed.iter().map(|it| (*it).to_owned()).collect(),
         }
     }
 
@@ -220,7 +229,7 @@ mod tests {
             let mut parts = line.split('\t');
             let (verdict, url) = (parts.next().unwrap(), parts.next().unwrap());
             let url: String = serde_json::from_str(url).unwrap();
-            let allowed = |local, hosts: &[&str]| policy(local, hosts).judge(&url).is_ok();
+            let allowed = |local, hosts: &[&str]| policy(local, hosts).authorize(&url).is_ok();
             let found = (
                 allowed(true, &[]),
                 allowed(false, &[]),
@@ -246,14 +255,14 @@ mod tests {
             "http://[::1]:8082/mcp",
             "http://localhost:9000/mcp",
         ] {
-            assert!(named.judge(good).is_ok(), "{good}");
+            assert!(named.authorize(good).is_ok(), "{good}");
         }
         for bad in [
             "http://127.0.0.1:8082/sse",
             "http://[::1]:8081/mcp",
             "http://localhost:20006/mcp",
         ] {
-            assert!(named.judge(bad).is_err(), "{bad}");
+            assert!(named.authorize(bad).is_err(), "{bad}");
         }
     }
 
@@ -268,12 +277,12 @@ mod tests {
                 "169.254.169.254",
             ],
         );
-        assert!(named.judge("http://192.168.0.18:23016/sse").is_ok());
-        assert!(named.judge("http://db.internal:3000/sse").is_ok());
-        assert!(named.judge("http://192.168.0.19:23016/sse").is_err());
-        assert!(named.judge("http://169.254.169.254/").is_err());
-        let wide = named.judge("https://a.example.com/").unwrap();
-        assert!(!wide.reach.covers("10.0.0.1".parse().unwrap()));
-        assert!(named.judge("https://aexample.com/").is_err());
+        assert!(named.authorize("http://192.168.0.18:23016/sse").is_ok());
+        assert!(named.authorize("http://db.internal:3000/sse").is_ok());
+        assert!(named.authorize("http://192.168.0.19:23016/sse").is_err());
+        assert!(named.authorize("http://169.254.169.254/").is_err());
+        let wide = named.authorize("https://a.example.com/").unwrap();
+        assert!(!wide.scope.contains("10.0.0.1".parse().unwrap()));
+        assert!(named.authorize("https://aexample.com/").is_err());
     }
 }

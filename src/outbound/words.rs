@@ -139,9 +139,10 @@ impl Head {
                 _ => return Ok(Some((head, rest))),
             }
         }
-        match buffer.len() > MAX_HEAD {
-            true => Err(Malformed),
-            false => Ok(None),
+        if buffer.len() > MAX_HEAD {
+            Err(Malformed)
+        } else {
+            Ok(None)
         }
     }
 
@@ -209,9 +210,10 @@ fn rest(status: StatusCode, is_new: bool, headers: &[Header<'_>]) -> Result<Rest
     };
     let is = |word: &[u8], what: &str| word.eq_ignore_ascii_case(what.as_bytes());
     let says = |what: &str| all(CONNECTION).flat_map(words).any(|it| is(it, what));
-    let keeps = match is_new {
-        true => !says("close"),
-        false => says("keep-alive"),
+    let keeps = if is_new {
+        !says("close")
+    } else {
+        says("keep-alive")
     };
     let length = length(all(CONTENT_LENGTH))?;
     let has_none = status.is_informational()
@@ -295,10 +297,10 @@ impl Body {
                         let is_last = matches!(&buffer[..end], b"" | b"\r");
                         *read += end + 1;
                         buffer.advance(end + 1);
-                        match is_last {
-                            true => *self = Self::Length(0),
-                            false if *read > MAX_LINE => return Err(Malformed),
-                            false => (),
+                        if is_last {
+                            *self = Self::Length(0);
+                        } else if *read > MAX_LINE {
+                            return Err(Malformed);
                         }
                     }
                 },
@@ -316,8 +318,9 @@ fn split(left: &mut u64, buffer: &mut BytesMut) -> Bytes {
 }
 
 fn unread(buffer: &BytesMut, before: usize) -> Result<Piece, Malformed> {
-    match buffer.len() + before > MAX_LINE {
-        true => Err(Malformed),
-        false => Ok(Piece::Unread),
+    if buffer.len() + before > MAX_LINE {
+        Err(Malformed)
+    } else {
+        Ok(Piece::Unread)
     }
 }

@@ -13,24 +13,24 @@ use hyper::{Method, StatusCode, body::Bytes};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
-use self::wire::{Found, Ids, Known};
+use self::wire::{ChromaCollection, ChromaIdsResponse, ChromaQueryResponse};
 use super::{
-    Collection, Document, Error,
-    document::Entry,
-    service::{Ask, Service},
+    CollectionInfo, Error, FoundDocument,
+    document::IndexedDocument,
+    json_service::{JsonService, ServiceRequest},
 };
 use crate::{
-    config::Secret,
-    outbound::{Policy, Tls},
+    config::SecretString,
+    outbound::{AddressPolicy, ClientTls},
 };
 
 /// How many collections are listed at once, and counted at once.
-const PAGE: usize = 100;
-const AT_ONCE: usize = 4;
+const PAGE_SIZE: usize = 100;
+const MAX_CONCURRENT_COUNTS: usize = 4;
 
 /// Where the server is, and how to talk to it.
 #[derive(Clone, Debug)]
-pub struct Chroma {
+pub struct ChromaEndpoint {
     /// Its host name or address.
     pub host: String,
     /// Its port.
@@ -42,16 +42,16 @@ pub struct Chroma {
     /// The database of the tenant.
     pub database: String,
     /// Sent with every request: what the server, or a proxy before it, asks for.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<(String, SecretString)>,
     /// For one request, further attempts included.
-    pub limit: Duration,
+    pub timeout: Duration,
     /// Which addresses may be reached.
-    pub policy: Policy,
+    pub policy: AddressPolicy,
     /// How secure connections are made.
-    pub tls: Tls,
+    pub tls: ClientTls,
 }
 
-impl Default for Chroma {
+impl Default for ChromaEndpoint {
     /// A server on this machine, as it starts without settings.
     fn default() -> Self {
         Self {
@@ -61,37 +61,39 @@ impl Default for Chroma {
             tenant: "default_tenant".to_owned(),
             database: "default_database".to_owned(),
             headers: Vec::new(),
-            limit: Duration::from_secs(30),
-            policy: Policy::default(),
-            tls: Tls::default(),
+            timeout: Duration::from_secs(30),
+            policy: AddressPolicy::default(),
+            tls: ClientTls::default(),
         }
     }
 }
 
 /// The server, with its kept connections.
 #[derive(Debug)]
-pub(super) struct Server {
-    service: Service,
+pub(super) struct ChromaIndex {
+    service: JsonService,
     /// The path of the collections.
-    root: String,
-    known: Mutex<HashMap<String, Arc<Known>>>,
+    collections_path: String,
+    collection_cache: Mutex<HashMap<String, Arc<ChromaCollection>>>,
 }
 
-impl Server {
-    pub(super) fn open(settings: &Chroma) -> Result<Self, Error> {
+impl ChromaIndex {
+    pub(super) fn open(settings: &ChromaEndpoint) -> Result<Self, Error> {
         let scheme = if settings.secure { "https" } else { "http" };
         let (host, port) = (&settings.host, settings.port);
-        let [tenant, database] = [&settings.tenant, &settings.database].map(|it| encoded(it));
+        let [tenant, database] =
+            [&settings.tenant, &settings.database].map(|it| percent_encode(it));
         let root = format!("/api/v2/tenants/{tenant}/databases/{database}/collections");
         let url = format!("{scheme}://{host}:{port}{root}");
-        let mut service = Service::open(&url, &settings.policy, &settings.tls, settings.limit)?;
+        let mut service =
+            JsonService::open(&url, &settings.policy, &settings.tls, settings.timeout)?;
         for (name, value) in &settings.headers {
-            service.header(name, value)?;
+            service.add_header(name, value)?;
         }
         Ok(Self {
             service,
-            root,
-            known: Mutex::default(),
+            collections_path: root,
+            collection_cache: Mutex::default(),
         })
     }
 
@@ -101,45 +103,51 @@ impl Server {
         model: &str,
         vectors: &[Vec<f32>],
         n: usize,
-    ) -> Result<Vec<Vec<Document>>, Error> {
+    ) -> Result<Vec<Vec<FoundDocument>>, Error> {
         let include = ["documents", "distances", "metadatas"];
         let body = json!({"query_embeddings": vectors, "n_results": n, "include": include});
         let dimension = vectors.first().map_or(0, Vec::len);
-        let check = |known: &Known| known.check(name, model, dimension);
-        let asked = self.in_collection(name, "query", body, check).await?;
-        let (known, found): (_, Found) = asked.ok_or_else(|| missing(name))?;
+        let check = |known: &ChromaCollection| known.check_compatible(name, model, dimension);
+        let asked = self.call_collection(name, "query", body, check).await?;
+        let (known, found): (_, ChromaQueryResponse) = asked.ok_or_else(|| no_collection(name))?;
         Ok(found.into_documents(&known))
     }
 
-    pub(super) async fn add(
+    pub(super) async fn upsert_documents(
         &self,
         name: &str,
         model: &str,
-        entries: Vec<Entry>,
+        entries: Vec<IndexedDocument>,
     ) -> Result<(), Error> {
         let dimension = entries.first().map_or(0, |it| it.vector.len());
-        let body = wire::upsert(entries);
-        let check = |known: &Known| known.check(name, model, dimension);
+        let body = wire::upsert_body(entries);
+        let check = |known: &ChromaCollection| known.check_compatible(name, model, dimension);
         for _attempt in 0..2 {
             let asked = self
-                .in_collection(name, "upsert", body.clone(), check)
+                .call_collection(name, "upsert", body.clone(), check)
                 .await?;
             let done: Option<(_, IgnoredAny)> = asked;
             if done.is_some() {
                 return Ok(());
             }
-            self.make(name, model).await?;
+            self.create_collection(name, model).await?;
         }
         // Somebody removes it as often as we make it.
-        Err(missing(name))
+        Err(no_collection(name))
     }
 
-    pub(super) async fn has(&self, name: &str, ids: &[String]) -> Result<HashSet<String>, Error> {
+    pub(super) async fn existing_ids(
+        &self,
+        name: &str,
+        ids: &[String],
+    ) -> Result<HashSet<String>, Error> {
         let mut found = HashSet::new();
-        for some in ids.chunks(PAGE) {
+        for some in ids.chunks(PAGE_SIZE) {
             let body = json!({"ids": some, "include": []});
-            let asked = self.in_collection(name, "get", body, |_| Ok(())).await?;
-            let Some((_, Ids { ids })) = asked else { break };
+            let asked = self.call_collection(name, "get", body, |_| Ok(())).await?;
+            let Some((_, ChromaIdsResponse { ids })) = asked else {
+                break;
+            };
             found.extend(ids);
         }
         Ok(found)
@@ -151,131 +159,146 @@ impl Server {
         ids: &[String],
     ) -> Result<usize, Error> {
         // The server counts what it was told to delete, not what was there.
-        let there: Vec<String> = self.has(name, ids).await?.into_iter().collect();
-        for some in there.chunks(PAGE) {
+        let there: Vec<String> = self.existing_ids(name, ids).await?.into_iter().collect();
+        for some in there.chunks(PAGE_SIZE) {
             let body = json!({"ids": some});
-            let asked = self.in_collection(name, "delete", body, |_| Ok(())).await?;
-            let (_, IgnoredAny) = asked.ok_or_else(|| missing(name))?;
+            let asked = self
+                .call_collection(name, "delete", body, |_| Ok(()))
+                .await?;
+            let (_, IgnoredAny) = asked.ok_or_else(|| no_collection(name))?;
         }
         Ok(there.len())
     }
 
-    pub(super) async fn remove(&self, name: &str) -> Result<bool, Error> {
-        self.forget(name);
-        let ask = self.ask(Method::DELETE, &format!("/{}", encoded(name)), None);
-        let gone: Option<IgnoredAny> = self.read(&ask).await?;
+    pub(super) async fn remove_collection(&self, name: &str) -> Result<bool, Error> {
+        self.evict_cached(name);
+        let ask = self.build_request(Method::DELETE, &format!("/{}", percent_encode(name)), None);
+        let gone: Option<IgnoredAny> = self.send_for_optional_json(&ask).await?;
         Ok(gone.is_some())
     }
 
-    pub(super) async fn collections(&self) -> Result<Vec<Collection>, Error> {
-        let mut all: Vec<Known> = Vec::new();
+    pub(super) async fn collections(&self) -> Result<Vec<CollectionInfo>, Error> {
+        let mut all: Vec<ChromaCollection> = Vec::new();
         loop {
-            let path = format!("?limit={PAGE}&offset={}", all.len());
-            let page: Vec<Known> = self
+            let path = format!("?limit={PAGE_SIZE}&offset={}", all.len());
+            let page: Vec<ChromaCollection> = self
                 .service
-                .read(&self.ask(Method::GET, &path, None))
+                .send_for_json(&self.build_request(Method::GET, &path, None))
                 .await?;
-            let is_last = page.len() < PAGE;
+            let is_last = page.len() < PAGE_SIZE;
             all.extend(page);
             if is_last {
                 break;
             }
         }
-        let counted = all.into_iter().map(|known| self.counted(known));
+        let counted = all.into_iter().map(|known| self.with_count(known));
         let found: Vec<_> = stream::iter(counted)
-            .buffered(AT_ONCE)
+            .buffered(MAX_CONCURRENT_COUNTS)
             .try_collect()
             .await?;
         Ok(found.into_iter().flatten().collect())
     }
 
     /// `None` if it was removed meanwhile.
-    async fn counted(&self, known: Known) -> Result<Option<Collection>, Error> {
-        let ask = self.ask(Method::GET, &format!("/{}/count", encoded(&known.id)), None);
-        let count: Option<usize> = self.read(&ask).await?;
+    async fn with_count(&self, known: ChromaCollection) -> Result<Option<CollectionInfo>, Error> {
+        let ask = self.build_request(
+            Method::GET,
+            &format!("/{}/count", percent_encode(&known.id)),
+            None,
+        );
+        let count: Option<usize> = self.send_for_optional_json(&ask).await?;
         Ok(count.map(|count| known.into_collection(count)))
     }
 
     /// Asks about a collection by its id, which may have become another one's;
     /// `None` if there is no such collection.
-    async fn in_collection<T: DeserializeOwned>(
+    async fn call_collection<T: DeserializeOwned>(
         &self,
         name: &str,
         verb: &str,
         body: Value,
-        check: impl Fn(&Known) -> Result<(), Error>,
-    ) -> Result<Option<(Arc<Known>, T)>, Error> {
-        let mut ask = self.ask(Method::POST, "", Some(&body));
+        check: impl Fn(&ChromaCollection) -> Result<(), Error>,
+    ) -> Result<Option<(Arc<ChromaCollection>, T)>, Error> {
+        let mut ask = self.build_request(Method::POST, "", Some(&body));
         for _attempt in 0..2 {
-            let Some(known) = self.known(name).await? else {
+            let Some(known) = self.find_collection(name).await? else {
                 return Ok(None);
             };
             check(&known)?;
-            ask.path = format!("{}/{}/{verb}", self.root, encoded(&known.id));
-            if let Some(done) = self.read(&ask).await? {
+            ask.path = format!(
+                "{}/{}/{verb}",
+                self.collections_path,
+                percent_encode(&known.id)
+            );
+            if let Some(done) = self.send_for_optional_json(&ask).await? {
                 return Ok(Some((known, done)));
             }
-            self.forget(name);
+            self.evict_cached(name);
         }
         Ok(None)
     }
 
-    async fn known(&self, name: &str) -> Result<Option<Arc<Known>>, Error> {
-        if let Some(known) = self.lock().get(name) {
+    async fn find_collection(&self, name: &str) -> Result<Option<Arc<ChromaCollection>>, Error> {
+        if let Some(known) = self.lock_cache().get(name) {
             return Ok(Some(Arc::clone(known)));
         }
-        let ask = self.ask(Method::GET, &format!("/{}", encoded(name)), None);
-        let known: Option<Known> = self.read(&ask).await?;
+        let ask = self.build_request(Method::GET, &format!("/{}", percent_encode(name)), None);
+        let known: Option<ChromaCollection> = self.send_for_optional_json(&ask).await?;
         let known = known.map(Arc::new);
         // The dimension is not known before the first document.
         if let Some(known) = known.as_ref().filter(|it| it.dimension.is_some()) {
-            self.lock().insert(name.to_owned(), Arc::clone(known));
+            self.lock_cache().insert(name.to_owned(), Arc::clone(known));
         }
         Ok(known)
     }
 
-    async fn make(&self, name: &str, model: &str) -> Result<(), Error> {
-        let body = wire::make(name, model);
+    async fn create_collection(&self, name: &str, model: &str) -> Result<(), Error> {
+        let body = wire::create_collection_body(name, model);
         let IgnoredAny = self
             .service
-            .read(&self.ask(Method::POST, "", Some(&body)))
+            .send_for_json(&self.build_request(Method::POST, "", Some(&body)))
             .await?;
         Ok(())
     }
 
     /// What a good answer says; `None` if there is no such thing.
-    async fn read<T: DeserializeOwned>(&self, ask: &Ask) -> Result<Option<T>, Error> {
-        let answer = self.service.ask(ask).await?;
+    async fn send_for_optional_json<T: DeserializeOwned>(
+        &self,
+        ask: &ServiceRequest,
+    ) -> Result<Option<T>, Error> {
+        let answer = self.service.send(ask).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => self.service.parse(ask, &answer).map(Some),
-            _ => Err(self.service.status(ask, &answer)),
+            status if status.is_success() => self.service.parse_json(ask, &answer).map(Some),
+            _ => Err(self.service.status_error(ask, &answer)),
         }
     }
 
-    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Ask {
-        Ask {
+    fn build_request(&self, method: Method, path: &str, body: Option<&Value>) -> ServiceRequest {
+        ServiceRequest {
             method,
-            path: format!("{}{path}", self.root),
+            path: format!("{}{path}", self.collections_path),
             body: body.map_or_else(Bytes::new, |it| it.to_string().into()),
         }
     }
 
-    fn forget(&self, name: &str) {
-        self.lock().remove(name);
+    fn evict_cached(&self, name: &str) {
+        self.lock_cache().remove(name);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Known>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<ChromaCollection>>> {
+        self.collection_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn missing(name: &str) -> Error {
+fn no_collection(name: &str) -> Error {
     Error::NoCollection(name.to_owned())
 }
 
 /// One part of a path.
-fn encoded(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
     let encoded = text.bytes().map(|byte| match byte {
         byte if plain(byte) => char::from(byte).to_string(),

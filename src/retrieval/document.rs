@@ -20,7 +20,7 @@ pub struct NewDocument {
 
 /// A document that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct FoundDocument {
     /// Its name in the collection.
     pub id: String,
     /// Its text. Only what others put into ChromaDB may have none.
@@ -33,7 +33,7 @@ pub struct Document {
 
 /// What is known of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collection {
+pub struct CollectionInfo {
     /// Its name.
     pub name: String,
     /// How many documents it has.
@@ -46,7 +46,7 @@ pub struct Collection {
 
 impl NewDocument {
     /// A document that is only a text.
-    pub fn of(text: impl Into<String>) -> Self {
+    pub fn from_text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             ..Self::default()
@@ -54,7 +54,7 @@ impl NewDocument {
     }
 
     /// The given id, or the one that follows from the text.
-    pub fn id(&self) -> String {
+    pub fn id_or_digest(&self) -> String {
         self.id
             .clone()
             .unwrap_or_else(|| hex(&Sha256::digest(&self.text)[..16]))
@@ -63,7 +63,7 @@ impl NewDocument {
 
 /// What is kept of a document.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexedDocument {
     pub(super) id: String,
     pub(super) text: String,
     pub(super) metadata: Map<String, Value>,
@@ -71,11 +71,11 @@ pub(super) struct Entry {
 }
 
 /// Every id once, with the document that was given last for it.
-pub(super) fn distinct(documents: &[NewDocument]) -> Vec<(String, &NewDocument)> {
+pub(super) fn deduplicate(documents: &[NewDocument]) -> Vec<(String, &NewDocument)> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut distinct: Vec<(String, &NewDocument)> = Vec::with_capacity(documents.len());
     for document in documents {
-        let id = document.id();
+        let id = document.id_or_digest();
         match places.get(&id) {
             Some(at) => distinct[*at].1 = document,
             None => {
@@ -95,15 +95,15 @@ mod tests {
     fn the_same_text_has_the_same_id_and_the_last_of_an_id_counts() {
         let named = |text: &str| NewDocument {
             id: Some("a".to_owned()),
-            ..NewDocument::of(text)
+            ..NewDocument::from_text(text)
         };
         let all = [
-            NewDocument::of("주문"),
+            NewDocument::from_text("주문"),
             named("1"),
-            NewDocument::of("주문"),
+            NewDocument::from_text("주문"),
             named("2"),
         ];
-        let distinct = distinct(&all);
+        let distinct = deduplicate(&all);
         let texts: Vec<&str> = distinct.iter().map(|(_, it)| it.text.as_str()).collect();
         assert_eq!(texts, ["주문", "2"]);
         assert_eq!(distinct[0].0.len(), 32);

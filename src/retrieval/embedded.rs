@@ -1,10 +1,10 @@
 //! An index in one SQLite file. Vectors are also kept in memory, where all of
 //! them are compared; words are found by SQLite's full-text index.
 
-mod file;
+mod collection_table;
 mod full_text;
-mod rank;
-mod table;
+mod fusion;
+mod index_file;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,40 +17,43 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use self::{
-    file::File,
-    table::{State, Table},
+    collection_table::{CollectionRow, CollectionTable},
+    index_file::IndexFile,
 };
-use super::{Collection, Document, Embedder, Error, Ranking, document::Entry, vectors::Vectors};
+use super::{
+    CollectionInfo, Embedder, Error, FoundDocument, Ranking, document::IndexedDocument,
+    vector_set::VectorSet,
+};
 
 /// From here on, a server does better.
-const MANY: usize = 200_000;
+const LARGE_COLLECTION_DOCUMENTS: usize = 200_000;
 /// How many candidates each way of searching names at least.
-const DEPTH: usize = 50;
-const READERS: usize = 8;
+const MIN_CANDIDATES: usize = 50;
+const MAX_CONCURRENT_READS: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Embedded {
-    file: File,
+pub(super) struct EmbeddedIndex {
+    file: IndexFile,
     /// One writes, and not more search than there are threads worth having.
-    pub(super) writing: Arc<Semaphore>,
-    pub(super) reading: Arc<Semaphore>,
-    shelves: Mutex<HashMap<i64, Arc<RwLock<Shelf>>>>,
+    pub(super) write_permit: Arc<Semaphore>,
+    pub(super) read_permits: Arc<Semaphore>,
+    vector_cache: Mutex<HashMap<i64, Arc<RwLock<CachedVectors>>>>,
 }
 
 /// The vectors of one collection as they were after its `change`.
 #[derive(Debug, Default)]
-struct Shelf {
+struct CachedVectors {
     change: i64,
-    vectors: Vectors,
+    vectors: VectorSet,
 }
 
-impl Embedded {
+impl EmbeddedIndex {
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         Ok(Self {
-            file: File::open(path)?,
-            writing: Arc::new(Semaphore::new(1)),
-            reading: Arc::new(Semaphore::new(READERS)),
-            shelves: Mutex::default(),
+            file: IndexFile::open(path)?,
+            write_permit: Arc::new(Semaphore::new(1)),
+            read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            vector_cache: Mutex::default(),
         })
     }
 
@@ -62,20 +65,20 @@ impl Embedded {
         embedder: &Embedder,
         queries: &[(String, Vec<f32>)],
         (n, ranking): (usize, Ranking),
-    ) -> Result<Option<Vec<Vec<Document>>>, Error> {
-        self.file.read(|snapshot| {
-            let state = table::state(snapshot, name)?;
+    ) -> Result<Option<Vec<Vec<FoundDocument>>>, Error> {
+        self.file.read_snapshot(|snapshot| {
+            let state = collection_table::find_collection(snapshot, name)?;
             let state = state.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
             let dimension = queries.first().map_or(0, |(_, vector)| vector.len());
-            state.check(name, embedder.model(), dimension)?;
+            state.check_compatible(name, embedder.model(), dimension)?;
             if state.glossary != embedder.glossary().digest() {
                 return Ok(None);
             }
-            let shelf = self.shelf(snapshot, &state)?;
-            let table = Table::new(snapshot, state.id);
-            let size = read(&shelf).vectors.len();
+            let shelf = self.cached_vectors(snapshot, &state)?;
+            let table = CollectionTable::new(snapshot, state.id);
+            let size = read_lock(&shelf).vectors.len();
             let found = queries.iter().map(|(text, vector)| {
-                let depth = n.max(DEPTH);
+                let depth = n.max(MIN_CANDIDATES);
                 let by_vector = match ranking {
                     Ranking::Words => Vec::new(),
                     Ranking::Hybrid | Ranking::Vectors => nearest(&shelf, vector, depth),
@@ -83,137 +86,166 @@ impl Embedded {
                 let by_word = match ranking {
                     Ranking::Vectors => Vec::new(),
                     Ranking::Hybrid | Ranking::Words => {
-                        let words = embedder.glossary().read(text);
-                        table.words.matching(&words, size, table::number(depth))?
+                        let words = embedder.glossary().extract_terms(text);
+                        table
+                            .words
+                            .matching(&words, size, collection_table::to_u32(depth))?
                     }
                 };
-                table.documents(rank::fuse(&by_vector, &by_word, n))
+                table.load_documents(fusion::fuse_rankings(&by_vector, &by_word, n))
             });
             found.collect::<Result<_, Error>>().map(Some)
         })
     }
 
     /// Writes `entries` in one transaction.
-    pub(super) fn add(
+    pub(super) fn add_documents(
         &self,
         name: &str,
         embedder: &Embedder,
-        entries: &[Entry],
+        entries: &[IndexedDocument],
     ) -> Result<(), Error> {
         let dimension = entries.first().map_or(0, |it| it.vector.len());
-        let (before, after) = self.file.write(|transaction| {
-            let state = table::make(transaction, name, embedder, dimension)?;
-            state.check(name, embedder.model(), dimension)?;
-            refresh(transaction, &state, embedder)?;
-            let table = Table::new(transaction, state.id);
+        let (before, after) = self.file.write_transaction(|transaction| {
+            let state = collection_table::find_or_create_collection(
+                transaction,
+                name,
+                embedder,
+                dimension,
+            )?;
+            state.check_compatible(name, embedder.model(), dimension)?;
+            reindex_if_stale(transaction, &state, embedder)?;
+            let table = CollectionTable::new(transaction, state.id);
             let before = table.count()?;
             let change = table.next_change()?;
             for entry in entries {
-                let words = embedder.glossary().read(&entry.text);
-                table.put(entry, &words, change)?;
+                let words = embedder.glossary().extract_terms(&entry.text);
+                table.upsert_document(entry, &words, change)?;
             }
             Ok((before, table.count()?))
         })?;
-        if before < MANY && MANY <= after {
+        if before < LARGE_COLLECTION_DOCUMENTS && LARGE_COLLECTION_DOCUMENTS <= after {
             warn!(
                 collection = name,
-                "{name} has more than {MANY} documents; ChromaDB searches that many faster"
+                "{name} has more than {LARGE_COLLECTION_DOCUMENTS} documents; ChromaDB searches that many faster"
             );
         }
         Ok(())
     }
 
     /// Reads all texts again if that was done with another glossary.
-    pub(super) fn reread(&self, name: &str, embedder: &Embedder) -> Result<(), Error> {
-        self.file
-            .write(|transaction| match table::state(transaction, name)? {
-                Some(state) => refresh(transaction, &state, embedder),
+    pub(super) fn reindex(&self, name: &str, embedder: &Embedder) -> Result<(), Error> {
+        self.file.write_transaction(|transaction| {
+            match collection_table::find_collection(transaction, name)? {
+                Some(state) => reindex_if_stale(transaction, &state, embedder),
                 None => Ok(()),
-            })
+            }
+        })
     }
 
-    pub(super) fn has(&self, name: &str, ids: &[String]) -> Result<HashSet<String>, Error> {
-        self.file
-            .read(|snapshot| match table::state(snapshot, name)? {
-                Some(state) => Table::new(snapshot, state.id).has(ids),
+    pub(super) fn existing_ids(
+        &self,
+        name: &str,
+        ids: &[String],
+    ) -> Result<HashSet<String>, Error> {
+        self.file.read_snapshot(|snapshot| {
+            match collection_table::find_collection(snapshot, name)? {
+                Some(state) => CollectionTable::new(snapshot, state.id).existing_ids(ids),
                 None => Ok(HashSet::new()),
-            })
+            }
+        })
     }
 
-    pub(super) fn collections(&self) -> Result<Vec<Collection>, Error> {
-        self.file.read(|snapshot| Ok(table::collections(snapshot)?))
+    pub(super) fn collections(&self) -> Result<Vec<CollectionInfo>, Error> {
+        self.file
+            .read_snapshot(|snapshot| Ok(collection_table::list_collections(snapshot)?))
     }
 
-    pub(super) fn remove(&self, name: &str) -> Result<bool, Error> {
-        let removed = self.file.write(|transaction| {
-            let Some(state) = table::state(transaction, name)? else {
+    pub(super) fn remove_collection(&self, name: &str) -> Result<bool, Error> {
+        let removed = self.file.write_transaction(|transaction| {
+            let Some(state) = collection_table::find_collection(transaction, name)? else {
                 return Ok(None);
             };
-            Table::new(transaction, state.id).remove()?;
+            CollectionTable::new(transaction, state.id).remove_collection()?;
             Ok(Some(state.id))
         })?;
         if let Some(id) = removed {
-            self.lock().remove(&id);
+            self.lock_cache().remove(&id);
         }
         Ok(removed.is_some())
     }
 
     pub(super) fn remove_documents(&self, name: &str, ids: &[String]) -> Result<usize, Error> {
-        self.file.write(|transaction| {
-            let state = table::state(transaction, name)?;
+        self.file.write_transaction(|transaction| {
+            let state = collection_table::find_collection(transaction, name)?;
             let state = state.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
-            Table::new(transaction, state.id).remove_documents(ids)
+            CollectionTable::new(transaction, state.id).remove_documents(ids)
         })
     }
 
     /// The vectors of a collection, at least as new as `state`.
-    fn shelf(&self, snapshot: &Connection, state: &State) -> Result<Arc<RwLock<Shelf>>, Error> {
-        let shelf = Arc::clone(self.lock().entry(state.id).or_default());
-        let is_current = read(&shelf).change >= state.change;
+    fn cached_vectors(
+        &self,
+        snapshot: &Connection,
+        state: &CollectionRow,
+    ) -> Result<Arc<RwLock<CachedVectors>>, Error> {
+        let shelf = Arc::clone(self.lock_cache().entry(state.id).or_default());
+        let is_current = read_lock(&shelf).change >= state.change;
         if !is_current {
             let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
-            shelf.catch_up(&Table::new(snapshot, state.id), state)?;
+            shelf.catch_up(&CollectionTable::new(snapshot, state.id), state)?;
         }
         Ok(shelf)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Arc<RwLock<Shelf>>>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Arc<RwLock<CachedVectors>>>> {
+        self.vector_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl CachedVectors {
     /// Takes in what changed. What was removed is seen by the count only, and
     /// then everything is loaded.
-    fn catch_up(&mut self, table: &Table<'_>, state: &State) -> Result<(), Error> {
+    fn catch_up(
+        &mut self,
+        table: &CollectionTable<'_>,
+        state: &CollectionRow,
+    ) -> Result<(), Error> {
         if self.change >= state.change {
             return Ok(());
         }
         if self.change == 0 {
-            self.vectors = Vectors::new(state.dimension);
+            self.vectors = VectorSet::new(state.dimension);
         }
-        table.vectors(self.change, &mut self.vectors)?;
+        table.load_vectors_since(self.change, &mut self.vectors)?;
         if self.vectors.len() != table.count()? {
-            self.vectors = Vectors::new(state.dimension);
-            table.vectors(0, &mut self.vectors)?;
+            self.vectors = VectorSet::new(state.dimension);
+            table.load_vectors_since(0, &mut self.vectors)?;
         }
         self.change = state.change;
         Ok(())
     }
 }
 
-fn refresh(transaction: &Connection, state: &State, embedder: &Embedder) -> Result<(), Error> {
-    match state.glossary == embedder.glossary().digest() {
-        true => Ok(()),
-        false => Table::new(transaction, state.id).reread(embedder),
+fn reindex_if_stale(
+    transaction: &Connection,
+    state: &CollectionRow,
+    embedder: &Embedder,
+) -> Result<(), Error> {
+    if state.glossary == embedder.glossary().digest() {
+        Ok(())
+    } else {
+        CollectionTable::new(transaction, state.id).reindex(embedder)
     }
 }
 
-fn nearest(shelf: &RwLock<Shelf>, vector: &[f32], count: usize) -> Vec<i64> {
-    let found = read(shelf).vectors.nearest(vector, count).into_iter();
+fn nearest(shelf: &RwLock<CachedVectors>, vector: &[f32], count: usize) -> Vec<i64> {
+    let found = read_lock(shelf).vectors.nearest(vector, count).into_iter();
     found.map(|(number, _)| number).collect()
 }
 
-fn read(shelf: &RwLock<Shelf>) -> RwLockReadGuard<'_, Shelf> {
+fn read_lock(shelf: &RwLock<CachedVectors>) -> RwLockReadGuard<'_, CachedVectors> {
     shelf.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{Endpoint, Error, Glossary, endpoint::Remote, hashed, turns::blocking};
+use super::{
+    EmbeddingEndpoint, Error, Glossary, blocking::run_blocking, endpoint::EndpointEmbedder,
+    hash_embedding,
+};
 
 /// Makes vectors out of texts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Embedder {
-    kind: Kind,
+    kind: EmbedderKind,
     glossary: Arc<Glossary>,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum EmbedderKind {
     Builtin,
-    Endpoint(Arc<Remote>),
+    Endpoint(Arc<EndpointEmbedder>),
 }
 
 impl Embedder {
@@ -23,15 +26,15 @@ impl Embedder {
     /// text means.
     pub fn builtin() -> Self {
         Self {
-            kind: Kind::Builtin,
+            kind: EmbedderKind::Builtin,
             glossary: Arc::default(),
         }
     }
 
     /// Asks an endpoint, which is not reached before the first text.
-    pub fn endpoint(settings: &Endpoint) -> Result<Self, Error> {
+    pub fn endpoint(settings: &EmbeddingEndpoint) -> Result<Self, Error> {
         Ok(Self {
-            kind: Kind::Endpoint(Arc::new(Remote::open(settings)?)),
+            kind: EmbedderKind::Endpoint(Arc::new(EndpointEmbedder::open(settings)?)),
             glossary: Arc::default(),
         })
     }
@@ -49,14 +52,14 @@ impl Embedder {
     /// A vector for each text, in their order and all of one length.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
         match &self.kind {
-            Kind::Endpoint(remote) => remote.embed(texts).await,
+            EmbedderKind::Endpoint(remote) => remote.embed(texts).await,
             // A few take less time than finding a thread that may block.
-            Kind::Builtin if texts.iter().map(String::len).sum::<usize>() < 4096 => {
-                Ok(self.hash(texts))
+            EmbedderKind::Builtin if texts.iter().map(String::len).sum::<usize>() < 4096 => {
+                Ok(self.embed_lexically(texts))
             }
-            Kind::Builtin => {
+            EmbedderKind::Builtin => {
                 let (this, texts) = (self.clone(), texts.to_vec());
-                blocking(move || Ok(this.hash(&texts))).await
+                run_blocking(move || Ok(this.embed_lexically(&texts))).await
             }
         }
     }
@@ -64,15 +67,15 @@ impl Embedder {
     /// The name of the model: vectors of different models cannot be compared.
     pub fn model(&self) -> &str {
         match &self.kind {
-            Kind::Builtin => hashed::MODEL,
-            Kind::Endpoint(remote) => remote.model(),
+            EmbedderKind::Builtin => hash_embedding::MODEL_NAME,
+            EmbedderKind::Endpoint(remote) => remote.model(),
         }
     }
 
     /// Whether it only knows words. Such an embedder is not to be called
     /// semantic.
     pub fn is_lexical(&self) -> bool {
-        matches!(self.kind, Kind::Builtin)
+        matches!(self.kind, EmbedderKind::Builtin)
     }
 
     pub(super) fn glossary(&self) -> &Glossary {
@@ -80,8 +83,10 @@ impl Embedder {
     }
 
     /// Vectors that are made here, without asking anybody.
-    pub(super) fn hash(&self, texts: &[String]) -> Vec<Vec<f32>> {
-        let vectors = texts.iter().map(|it| hashed::embed(&self.glossary, it));
+    pub(super) fn embed_lexically(&self, texts: &[String]) -> Vec<Vec<f32>> {
+        let vectors = texts
+            .iter()
+            .map(|it| hash_embedding::embed(&self.glossary, it));
         vectors.collect()
     }
 }

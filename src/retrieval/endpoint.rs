@@ -10,52 +10,52 @@ use serde_json::json;
 
 use super::{
     Error,
-    service::{Ask, Service},
+    json_service::{JsonService, ServiceRequest},
 };
 use crate::{
-    config::Secret,
-    outbound::{Policy, Tls},
+    config::SecretString,
+    outbound::{AddressPolicy, ClientTls},
 };
 
-const BATCH: usize = 64;
-const BATCH_BYTES: usize = 1 << 20;
-const AT_ONCE: usize = 4;
+const MAX_BATCH_TEXTS: usize = 64;
+const MAX_BATCH_BYTES: usize = 1 << 20;
+const MAX_CONCURRENT_BATCHES: usize = 4;
 
 /// Where vectors come from, and how.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct EmbeddingEndpoint {
     /// The whole address, such as `http://localhost:8080/v1/embeddings`.
     pub url: String,
     /// The model that is asked for.
     pub model: String,
     /// Sent as a bearer token.
-    pub key: Option<Secret>,
+    pub key: Option<SecretString>,
     /// For one batch of texts, further attempts included.
-    pub limit: Duration,
+    pub timeout: Duration,
     /// Which addresses may be reached.
-    pub policy: Policy,
+    pub policy: AddressPolicy,
     /// How secure connections are made.
-    pub tls: Tls,
+    pub tls: ClientTls,
 }
 
 /// The endpoint, with its kept connections.
 #[derive(Debug)]
-pub(super) struct Remote {
-    service: Service,
+pub(super) struct EndpointEmbedder {
+    service: JsonService,
     model: String,
 }
 
-impl Remote {
-    pub(super) fn open(settings: &Endpoint) -> Result<Self, Error> {
-        let mut service = Service::open(
+impl EndpointEmbedder {
+    pub(super) fn open(settings: &EmbeddingEndpoint) -> Result<Self, Error> {
+        let mut service = JsonService::open(
             &settings.url,
             &settings.policy,
             &settings.tls,
-            settings.limit,
+            settings.timeout,
         )?;
         if let Some(key) = &settings.key {
-            let bearer = Secret::from(format!("Bearer {}", key.reveal()));
-            service.header("authorization", &bearer)?;
+            let bearer = SecretString::from(format!("Bearer {}", key.reveal()));
+            service.add_header("authorization", &bearer)?;
         }
         Ok(Self {
             service,
@@ -69,30 +69,33 @@ impl Remote {
 
     /// A vector for each text, all of one length.
     pub(super) async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
-        let batches = batches(texts).into_iter();
-        let asked = batches.map(|batch| self.batch(&texts[batch]));
-        let vectors: Vec<Vec<Vec<f32>>> =
-            stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        let batches = split_batches(texts).into_iter();
+        let asked = batches.map(|batch| self.embed_batch(&texts[batch]));
+        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(asked)
+            .buffered(MAX_CONCURRENT_BATCHES)
+            .try_collect()
+            .await?;
         let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
         let length = vectors.first().map_or(0, Vec::len);
-        match vectors.iter().all(|it| it.len() == length) {
-            true => Ok(vectors),
-            false => Err(self
+        if vectors.iter().all(|it| it.len() == length) {
+            Ok(vectors)
+        } else {
+            Err(self
                 .service
-                .wrong(&self.ask(&[]), "vectors of different lengths")),
+                .invalid_answer(&self.build_request(&[]), "vectors of different lengths"))
         }
     }
 
-    async fn batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
-        let ask = self.ask(texts);
-        let answer: Answer = self.service.read(&ask).await?;
+    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+        let ask = self.build_request(texts);
+        let answer: EmbeddingResponse = self.service.send_for_json(&ask).await?;
         answer
             .into_vectors(texts.len())
-            .map_err(|what| self.service.wrong(&ask, what))
+            .map_err(|what| self.service.invalid_answer(&ask, what))
     }
 
-    fn ask(&self, texts: &[String]) -> Ask {
-        Ask {
+    fn build_request(&self, texts: &[String]) -> ServiceRequest {
+        ServiceRequest {
             method: Method::POST,
             path: self.service.target().path.clone(),
             body: json!({"input": texts, "model": self.model})
@@ -103,12 +106,14 @@ impl Remote {
 }
 
 /// Stretches of `texts` that go into one question.
-fn batches(texts: &[String]) -> Vec<Range<usize>> {
+fn split_batches(texts: &[String]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut bytes = 0;
     for (at, text) in texts.iter().enumerate() {
         match found.last_mut() {
-            Some(batch) if batch.len() < BATCH && bytes + text.len() <= BATCH_BYTES => {
+            Some(batch)
+                if batch.len() < MAX_BATCH_TEXTS && bytes + text.len() <= MAX_BATCH_BYTES =>
+            {
                 batch.end = at + 1;
                 bytes += text.len();
             }
@@ -122,18 +127,18 @@ fn batches(texts: &[String]) -> Vec<Range<usize>> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Item>,
+struct EmbeddingResponse {
+    data: Vec<EmbeddingItem>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct EmbeddingItem {
     index: Option<usize>,
     #[serde(deserialize_with = "vector")]
     embedding: Vec<f32>,
 }
 
-impl Answer {
+impl EmbeddingResponse {
     /// The vectors in the order of the texts, or what is wrong with them.
     fn into_vectors(self, count: usize) -> Result<Vec<Vec<f32>>, String> {
         if self.data.len() != count {
@@ -146,17 +151,18 @@ impl Answer {
             *place.ok_or("an index twice, or one that was not asked for")? = item.embedding;
         }
         let length = vectors.first().map_or(0, Vec::len);
-        match vectors.iter().all(|it| it.len() == length && length > 0) {
-            true => Ok(vectors),
-            false => Err("vectors of different lengths, or empty ones".to_owned()),
+        if vectors.iter().all(|it| it.len() == length && length > 0) {
+            Ok(vectors)
+        } else {
+            Err("vectors of different lengths, or empty ones".to_owned())
         }
     }
 }
 
 /// Numbers in a list, or little-endian floats in Base64.
 fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
-    struct Visitor;
-    impl<'de> de::Visitor<'de> for Visitor {
+    struct VectorVisitor;
+    impl<'de> de::Visitor<'de> for VectorVisitor {
         type Value = Vec<f32>;
 
         fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -180,10 +186,11 @@ fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Err
             }
         }
     }
-    let vector = deserializer.deserialize_any(Visitor)?;
-    match vector.iter().all(|it| it.is_finite()) {
-        true => Ok(vector),
-        false => Err(de::Error::custom("not finite")),
+    let vector = deserializer.deserialize_any(VectorVisitor)?;
+    if vector.iter().all(|it| it.is_finite()) {
+        Ok(vector)
+    } else {
+        Err(de::Error::custom("not finite"))
     }
 }
 
@@ -192,7 +199,7 @@ mod tests {
     use super::*;
 
     fn check(answer: &str, count: usize, expected: Result<Vec<Vec<f32>>, &str>) {
-        let read: Result<Answer, _> = serde_json::from_str(answer);
+        let read: Result<EmbeddingResponse, _> = serde_json::from_str(answer);
         let found = read.map_err(|_| "form".to_owned());
         let found = found.and_then(|it| it.into_vectors(count));
         match (found, expected) {
@@ -246,9 +253,9 @@ mod tests {
     #[test]
     fn batches_are_bounded_by_count_and_bytes() {
         let many = vec!["a".to_owned(); 130];
-        assert_eq!(batches(&many), [0..64, 64..128, 128..130]);
+        assert_eq!(split_batches(&many), [0..64, 64..128, 128..130]);
         let long = vec!["a".repeat(600 << 10); 3];
-        assert_eq!(batches(&long), [0..1, 1..2, 2..3]);
-        assert!(batches(&[]).is_empty());
+        assert_eq!(split_batches(&long), [0..1, 1..2, 2..3]);
+        assert!(split_batches(&[]).is_empty());
     }
 }

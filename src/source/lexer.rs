@@ -8,19 +8,19 @@ use super::Error;
 
 /// Whose rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum SqlDialect {
     Postgres,
     Sqlite,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SqlTokenKind {
     /// A name or keyword without quotes.
     Word,
     /// A name in quotes.
-    Quoted,
+    QuotedIdentifier,
     /// A string constant of any form.
-    Text,
+    StringLiteral,
     Number,
     Operator,
     /// `::`
@@ -30,9 +30,9 @@ pub(super) enum Kind {
     /// `$1`, `?` and other parameters that maru does not bind.
     Placeholder,
     /// The colon of an array slice.
-    Slice,
-    Open,
-    Close,
+    SliceColon,
+    OpenParenthesis,
+    CloseParenthesis,
     OpenBracket,
     CloseBracket,
     Comma,
@@ -43,46 +43,49 @@ pub(super) enum Kind {
 
 /// One token: what it is and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct SqlToken {
+    pub(super) kind: SqlTokenKind,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
 /// Every token of `sql`; comments and space are left out. Takes time and memory
 /// in proportion to the text, and no stack.
-pub(super) fn tokens(sql: &str, dialect: Dialect) -> Result<Vec<Token>, Error> {
-    let mut lexer = Lexer {
+pub(super) fn tokenize(sql: &str, dialect: SqlDialect) -> Result<Vec<SqlToken>, Error> {
+    let mut lexer = SqlLexer {
         bytes: sql.as_bytes(),
         at: 0,
         dialect,
-        found: Vec::new(),
-        groups: Vec::new(),
+        tokens: Vec::new(),
+        open_groups: Vec::new(),
     };
     loop {
         let start = lexer.at;
-        let more = lexer.skip_space().and_then(|more| match more {
-            true => lexer.step().map(|()| true),
-            false => Ok(false),
+        let more = lexer.skip_space().and_then(|more| {
+            if more {
+                lexer.push_token().map(|()| true)
+            } else {
+                Ok(false)
+            }
         });
         match more {
             Ok(true) => (),
-            Ok(false) => return Ok(lexer.found),
-            Err(error) => return Err(error.at(sql, start)),
+            Ok(false) => return Ok(lexer.tokens),
+            Err(error) => return Err(error.at_byte(sql, start)),
         }
     }
 }
 
-struct Lexer<'a> {
+struct SqlLexer<'a> {
     bytes: &'a [u8],
     at: usize,
-    dialect: Dialect,
-    found: Vec<Token>,
+    dialect: SqlDialect,
+    tokens: Vec<SqlToken>,
     /// The brackets and parentheses that are open.
-    groups: Vec<Kind>,
+    open_groups: Vec<SqlTokenKind>,
 }
 
-fn refused(why: &str) -> Error {
+fn refused_error(why: &str) -> Error {
     Error::Refused(why.to_owned())
 }
 
@@ -94,13 +97,13 @@ fn continues_name(byte: u8) -> bool {
     starts_name(byte) || byte.is_ascii_digit() || byte == b'$'
 }
 
-impl Lexer<'_> {
+impl SqlLexer<'_> {
     fn peek(&self, ahead: usize) -> u8 {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
     fn is_postgres(&self) -> bool {
-        self.dialect == Dialect::Postgres
+        self.dialect == SqlDialect::Postgres
     }
 
     /// Moves to the next token, if there is one.
@@ -139,110 +142,116 @@ impl Lexer<'_> {
                 return Ok(());
             }
         }
-        Err(refused("a comment does not end"))
+        Err(refused_error("a comment does not end"))
     }
 
-    fn step(&mut self) -> Result<(), Error> {
+    fn push_token(&mut self) -> Result<(), Error> {
         let start = self.at;
-        let kind = self.next()?;
+        let kind = self.lex_token()?;
         match kind {
-            Kind::Open | Kind::OpenBracket => self.groups.push(kind),
-            Kind::Close | Kind::CloseBracket => drop(self.groups.pop()),
+            SqlTokenKind::OpenParenthesis | SqlTokenKind::OpenBracket => {
+                self.open_groups.push(kind);
+            }
+            SqlTokenKind::CloseParenthesis | SqlTokenKind::CloseBracket => {
+                self.open_groups.pop();
+            }
             _ => (),
         }
         let end = self.at;
-        self.found.push(Token { kind, start, end });
+        self.tokens.push(SqlToken { kind, start, end });
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Kind, Error> {
+    fn lex_token(&mut self) -> Result<SqlTokenKind, Error> {
         let byte = self.peek(0);
         match byte {
-            b'\'' => self.quoted(b'\'', Kind::Text),
-            b'"' => self.quoted(b'"', Kind::Quoted),
-            b'`' if !self.is_postgres() => self.quoted(b'`', Kind::Quoted),
-            b'[' if !self.is_postgres() => self.quoted(b']', Kind::Quoted),
-            b'$' => self.dollar(),
-            b'?' | b'@' | b'#' if !self.is_postgres() => Ok(self.placeholder()),
-            b':' => Ok(self.colon()),
-            b'0'..=b'9' => Ok(self.number()),
-            b'.' if self.peek(1).is_ascii_digit() && !self.after_a_value() => Ok(self.number()),
-            _ if starts_name(byte) => self.word(),
-            _ if self.is_operator(byte) => Ok(self.operator()),
-            _ => Ok(self.single(byte)),
+            b'\'' => self.lex_quoted(b'\'', SqlTokenKind::StringLiteral),
+            b'"' => self.lex_quoted(b'"', SqlTokenKind::QuotedIdentifier),
+            b'`' if !self.is_postgres() => self.lex_quoted(b'`', SqlTokenKind::QuotedIdentifier),
+            b'[' if !self.is_postgres() => self.lex_quoted(b']', SqlTokenKind::QuotedIdentifier),
+            b'$' => self.lex_dollar(),
+            b'?' | b'@' | b'#' if !self.is_postgres() => Ok(self.lex_placeholder()),
+            b':' => Ok(self.lex_colon()),
+            b'0'..=b'9' => Ok(self.lex_number()),
+            b'.' if self.peek(1).is_ascii_digit() && !self.is_after_value() => {
+                Ok(self.lex_number())
+            }
+            _ if starts_name(byte) => self.lex_word(),
+            _ if self.is_operator(byte) => Ok(self.lex_operator()),
+            _ => Ok(self.lex_single(byte)),
         }
     }
 
-    fn single(&mut self, byte: u8) -> Kind {
+    fn lex_single(&mut self, byte: u8) -> SqlTokenKind {
         self.at += 1;
         match byte {
-            b'(' => Kind::Open,
-            b')' => Kind::Close,
-            b'[' => Kind::OpenBracket,
-            b']' => Kind::CloseBracket,
-            b',' => Kind::Comma,
-            b'.' => Kind::Dot,
-            b';' => Kind::Semicolon,
-            _ => Kind::Other,
+            b'(' => SqlTokenKind::OpenParenthesis,
+            b')' => SqlTokenKind::CloseParenthesis,
+            b'[' => SqlTokenKind::OpenBracket,
+            b']' => SqlTokenKind::CloseBracket,
+            b',' => SqlTokenKind::Comma,
+            b'.' => SqlTokenKind::Dot,
+            b';' => SqlTokenKind::Semicolon,
+            _ => SqlTokenKind::Other,
         }
     }
 
     /// Text up to `quote`, which is written twice to stand for itself.
-    fn quoted(&mut self, quote: u8, kind: Kind) -> Result<Kind, Error> {
+    fn lex_quoted(&mut self, quote: u8, kind: SqlTokenKind) -> Result<SqlTokenKind, Error> {
         self.at += 1;
         while self.at < self.bytes.len() {
             let doubled = self.peek(1) == quote && quote != b']';
-            match self.peek(0) == quote {
-                true if doubled => self.at += 2,
-                true => {
-                    self.at += 1;
-                    return Ok(kind);
-                }
-                false => self.at += 1,
+            if self.peek(0) != quote {
+                self.at += 1;
+            } else if doubled {
+                self.at += 2;
+            } else {
+                self.at += 1;
+                return Ok(kind);
             }
         }
-        Err(refused("a quoted text does not end"))
+        Err(refused_error("a quoted text does not end"))
     }
 
     /// `E'…'`, where a backslash takes the next character's meaning away.
-    fn escaped(&mut self) -> Result<Kind, Error> {
+    fn lex_escaped_string(&mut self) -> Result<SqlTokenKind, Error> {
         self.at += 1;
         while self.at < self.bytes.len() {
             match (self.peek(0), self.peek(1)) {
                 (b'\\', _) | (b'\'', b'\'') => self.at += 2,
                 (b'\'', _) => {
                     self.at += 1;
-                    return Ok(Kind::Text);
+                    return Ok(SqlTokenKind::StringLiteral);
                 }
                 _ => self.at += 1,
             }
         }
-        Err(refused("a quoted text does not end"))
+        Err(refused_error("a quoted text does not end"))
     }
 
     /// A name, or the letter in front of a string constant.
-    fn word(&mut self) -> Result<Kind, Error> {
+    fn lex_word(&mut self) -> Result<SqlTokenKind, Error> {
         let first = self.peek(0).to_ascii_lowercase();
         match (first, self.peek(1), self.peek(2)) {
             (b'u', b'&', b'"') if self.is_postgres() => {
-                return Err(refused("names in the form U&\"…\" are not taken"));
+                return Err(refused_error("names in the form U&\"…\" are not taken"));
             }
             (b'u', b'&', b'\'') if self.is_postgres() => {
                 self.at += 2;
-                return self.quoted(b'\'', Kind::Text);
+                return self.lex_quoted(b'\'', SqlTokenKind::StringLiteral);
             }
             (b'e', b'\'', _) if self.is_postgres() => {
                 self.at += 1;
-                return self.escaped();
+                return self.lex_escaped_string();
             }
             (b'b' | b'x' | b'n', b'\'', _) => {
                 self.at += 1;
-                return self.quoted(b'\'', Kind::Text);
+                return self.lex_quoted(b'\'', SqlTokenKind::StringLiteral);
             }
             _ => (),
         }
         self.skip_name();
-        Ok(Kind::Word)
+        Ok(SqlTokenKind::Word)
     }
 
     fn skip_name(&mut self) {
@@ -253,7 +262,7 @@ impl Lexer<'_> {
 
     /// Digits only as far as every version of the database takes them: what
     /// follows may be a name.
-    fn number(&mut self) -> Kind {
+    fn lex_number(&mut self) -> SqlTokenKind {
         self.skip_digits();
         if self.peek(0) == b'.' && self.peek(1) != b'.' {
             self.at += 1;
@@ -265,7 +274,7 @@ impl Lexer<'_> {
             self.at += 1 + sign;
             self.skip_digits();
         }
-        Kind::Number
+        SqlTokenKind::Number
     }
 
     fn skip_digits(&mut self) {
@@ -275,7 +284,7 @@ impl Lexer<'_> {
     }
 
     /// `$tag$…$tag$`, or a parameter by number.
-    fn dollar(&mut self) -> Result<Kind, Error> {
+    fn lex_dollar(&mut self) -> Result<SqlTokenKind, Error> {
         let rest = self.bytes.get(self.at + 1..).unwrap_or_default();
         let length = rest
             .iter()
@@ -283,63 +292,65 @@ impl Lexer<'_> {
         let tag = length.and_then(|it| rest.get(..it)).unwrap_or_default();
         let is_tag = tag.first().is_none_or(|it| starts_name(*it));
         if !self.is_postgres() || !is_tag || rest.get(tag.len()) != Some(&b'$') {
-            return Ok(self.placeholder());
+            return Ok(self.lex_placeholder());
         }
         let from = self.at + tag.len() + 2;
         let delimiter = self.bytes.get(self.at..from).unwrap_or_default();
         let body = self.bytes.get(from..).unwrap_or_default();
         match memchr::memmem::find(body, delimiter) {
             Some(at) => self.at = from + at + delimiter.len(),
-            None => return Err(refused("a quoted text does not end")),
+            None => return Err(refused_error("a quoted text does not end")),
         }
-        Ok(Kind::Text)
+        Ok(SqlTokenKind::StringLiteral)
     }
 
-    fn placeholder(&mut self) -> Kind {
+    fn lex_placeholder(&mut self) -> SqlTokenKind {
         self.at += 1;
         self.skip_name();
-        Kind::Placeholder
+        SqlTokenKind::Placeholder
     }
 
-    fn colon(&mut self) -> Kind {
-        let glued = self.at > 0 && self.follows_a_value();
+    fn lex_colon(&mut self) -> SqlTokenKind {
+        let glued = self.at > 0 && self.colon_belongs_to_value();
         self.at += 1;
         match self.peek(0) {
             b':' if self.is_postgres() => {
                 self.at += 1;
-                Kind::Cast
+                SqlTokenKind::Cast
             }
             b'=' if self.is_postgres() => {
                 self.at += 1;
-                Kind::Operator
+                SqlTokenKind::Operator
             }
             byte if starts_name(byte) && !glued => {
                 self.skip_name();
-                Kind::Parameter
+                SqlTokenKind::Parameter
             }
-            _ => Kind::Slice,
+            _ => SqlTokenKind::SliceColon,
         }
     }
 
     /// Whether a colon here belongs to what stands before it: a slice, or a
     /// character that touches it.
-    fn follows_a_value(&self) -> bool {
+    fn colon_belongs_to_value(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|it| self.bytes.get(it));
         let touches = before.is_some_and(|it| continues_name(*it) || matches!(it, b']' | b')'));
-        touches || (self.groups.last() == Some(&Kind::OpenBracket) && self.after_a_value())
+        touches
+            || (self.open_groups.last() == Some(&SqlTokenKind::OpenBracket)
+                && self.is_after_value())
     }
 
-    fn after_a_value(&self) -> bool {
+    fn is_after_value(&self) -> bool {
         let values = [
-            Kind::Word,
-            Kind::Quoted,
-            Kind::Text,
-            Kind::Number,
-            Kind::Parameter,
-            Kind::Close,
-            Kind::CloseBracket,
+            SqlTokenKind::Word,
+            SqlTokenKind::QuotedIdentifier,
+            SqlTokenKind::StringLiteral,
+            SqlTokenKind::Number,
+            SqlTokenKind::Parameter,
+            SqlTokenKind::CloseParenthesis,
+            SqlTokenKind::CloseBracket,
         ];
-        self.found
+        self.tokens
             .last()
             .is_some_and(|it| values.contains(&it.kind))
     }
@@ -350,7 +361,7 @@ impl Lexer<'_> {
 
     /// The longest operator, by PostgreSQL's rule: it ends before a comment, and
     /// in `+` or `-` only if it has one of the rarer characters.
-    fn operator(&mut self) -> Kind {
+    fn lex_operator(&mut self) -> SqlTokenKind {
         let start = self.at;
         while self.is_operator(self.peek(0)) {
             let comment = matches!((self.peek(0), self.peek(1)), (b'-', b'-') | (b'/', b'*'));
@@ -366,7 +377,7 @@ impl Lexer<'_> {
             length -= 1;
         }
         self.at = start + length.max(1);
-        Kind::Operator
+        SqlTokenKind::Operator
     }
 }
 
@@ -374,8 +385,8 @@ impl Lexer<'_> {
 mod tests {
     use super::*;
 
-    fn found(sql: &str, dialect: Dialect, kind: Kind) -> Vec<&str> {
-        let tokens = tokens(sql, dialect).unwrap();
+    fn found(sql: &str, dialect: SqlDialect, kind: SqlTokenKind) -> Vec<&str> {
+        let tokens = tokenize(sql, dialect).unwrap();
         let tokens = tokens.iter().filter(|it| it.kind == kind);
         tokens.map(|it| &sql[it.start..it.end]).collect()
     }
@@ -397,24 +408,27 @@ mod tests {
         ];
         for (sql, expected) in cases {
             assert_eq!(
-                found(sql, Dialect::Postgres, Kind::Parameter),
+                found(sql, SqlDialect::Postgres, SqlTokenKind::Parameter),
                 *expected,
                 "{sql}"
             );
         }
         let sqlite = "SELECT [:a], `:b`, \":c\", ':d' /* :e /* */, :f";
-        assert_eq!(found(sqlite, Dialect::Sqlite, Kind::Parameter), [":f"]);
+        assert_eq!(
+            found(sqlite, SqlDialect::Sqlite, SqlTokenKind::Parameter),
+            [":f"]
+        );
     }
 
     #[test]
     fn operators_and_names_end_where_the_server_ends_them() {
-        let operators = |sql| found(sql, Dialect::Postgres, Kind::Operator);
+        let operators = |sql| found(sql, SqlDialect::Postgres, SqlTokenKind::Operator);
         assert_eq!(operators("1 +#+ 2"), ["+#+"]);
         assert_eq!(operators("1*-2"), ["*", "-"]);
         assert_eq!(operators("a@-b"), ["@-"]);
         assert_eq!(operators("1+--2\n3"), ["+"]);
         assert_eq!(operators("1</*>*/2"), ["<"]);
-        let words = |sql| found(sql, Dialect::Postgres, Kind::Word);
+        let words = |sql| found(sql, SqlDialect::Postgres, SqlTokenKind::Word);
         assert_eq!(
             words("SELECT 1FROM t WHERE 1.e<2e1x"),
             ["SELECT", "FROM", "t", "WHERE", "e", "x"]
@@ -427,10 +441,10 @@ mod tests {
         for sql in [
             "'a", "\"a", "/* /* */", "$$a", "$t$ $$", "E'\\'", "U&\"a\"", "u&\"a\"",
         ] {
-            assert!(tokens(sql, Dialect::Postgres).is_err(), "{sql}");
+            assert!(tokenize(sql, SqlDialect::Postgres).is_err(), "{sql}");
         }
         for sql in ["[a", "`a", "/* "] {
-            assert!(tokens(sql, Dialect::Sqlite).is_err(), "{sql}");
+            assert!(tokenize(sql, SqlDialect::Sqlite).is_err(), "{sql}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::Error;
 
 /// What a parameter is declared to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QueryParameterKind {
     /// Text.
     Text,
     /// Any number.
@@ -21,7 +21,7 @@ pub enum Kind {
 
 /// One value. It is sent beside the statement and never becomes part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum QueryValue {
     /// No value.
     Null,
     /// True or false.
@@ -34,68 +34,70 @@ pub enum Value {
     Text(String),
 }
 
-impl Value {
+impl QueryValue {
     /// Reads a JSON value as `kind`, strictly: `"1"` is not a number and `1` is
     /// not a boolean. `null` is a value of every kind.
-    pub fn read(kind: Kind, json: &Json) -> Option<Self> {
+    pub fn from_json(kind: QueryParameterKind, json: &Json) -> Option<Self> {
         match (kind, json) {
             (_, Json::Null) => Some(Self::Null),
-            (Kind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
-            (Kind::Boolean, Json::Bool(truth)) => Some(Self::Boolean(*truth)),
-            (Kind::Number, Json::Number(number)) => number_of(number),
-            (Kind::Integer, Json::Number(number)) => {
-                number_of(number).filter(|it| matches!(it, Self::Integer(_)))
+            (QueryParameterKind::Text, Json::String(text)) => Some(Self::Text(text.clone())),
+            (QueryParameterKind::Boolean, Json::Bool(truth)) => Some(Self::Boolean(*truth)),
+            (QueryParameterKind::Number, Json::Number(number)) => from_json_number(number),
+            (QueryParameterKind::Integer, Json::Number(number)) => {
+                from_json_number(number).filter(|it| matches!(it, Self::Integer(_)))
             }
             _ => None,
         }
     }
 }
 
-fn number_of(number: &serde_json::Number) -> Option<Value> {
+fn from_json_number(number: &serde_json::Number) -> Option<QueryValue> {
     /// Up to here every whole number has a float of its own.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     if let Some(whole) = number.as_i64() {
-        return Some(Value::Integer(whole));
+        return Some(QueryValue::Integer(whole));
     }
     let number = number.as_f64().filter(|it| it.is_finite())?;
-    let is_whole = number.fract() == 0.0 && number.abs() <= EXACT;
-    Some(match is_whole {
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
-        true => Value::Integer(number as i64),
-        false => Value::Number(number),
+    let is_whole = number.fract() == 0.0 && number.abs() <= MAX_EXACT_INTEGER;
+    Some(if is_whole {
+        QueryValue::Integer(number as i64)
+    } else {
+        QueryValue::Number(number)
     })
 }
 
 /// The values of a statement's parameters, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parameters(BTreeMap<String, Value>);
+pub struct QueryParameters(BTreeMap<String, QueryValue>);
 
-impl Parameters {
+impl QueryParameters {
     /// Sets the value of `:name`.
-    pub fn set(&mut self, name: impl Into<String>, value: Value) {
+    pub fn set(&mut self, name: impl Into<String>, value: QueryValue) {
         self.0.insert(name.into(), value);
     }
 
     /// The values of `names`, in that order; each must be there, and no other.
-    pub(super) fn for_names(&self, names: &[&str]) -> Result<Vec<&Value>, Error> {
+    pub(super) fn values_in_order(&self, names: &[&str]) -> Result<Vec<&QueryValue>, Error> {
         let undeclared = self.0.keys().find(|it| !names.contains(&it.as_str()));
         if let Some(name) = undeclared {
-            return Err(Error::Undeclared(name.clone()));
+            return Err(Error::UnknownParameter(name.clone()));
         }
-        names.iter().map(|name| self.of(name)).collect()
+        names.iter().map(|name| self.checked_value(name)).collect()
     }
 
-    fn of(&self, name: &str) -> Result<&Value, Error> {
+    fn checked_value(&self, name: &str) -> Result<&QueryValue, Error> {
         match self.0.get(name) {
-            None => Err(Error::Missing(name.to_owned())),
-            Some(Value::Text(text)) if text.contains('\0') => Err(Error::Nul(name.to_owned())),
+            None => Err(Error::MissingParameter(name.to_owned())),
+            Some(QueryValue::Text(text)) if text.contains('\0') => {
+                Err(Error::NulInParameter(name.to_owned()))
+            }
             Some(value) => Ok(value),
         }
     }
 }
 
-impl<N: Into<String>> FromIterator<(N, Value)> for Parameters {
-    fn from_iter<I: IntoIterator<Item = (N, Value)>>(values: I) -> Self {
+impl<N: Into<String>> FromIterator<(N, QueryValue)> for QueryParameters {
+    fn from_iter<I: IntoIterator<Item = (N, QueryValue)>>(values: I) -> Self {
         Self(
             values
                 .into_iter()
@@ -113,25 +115,49 @@ mod tests {
     #[test]
     fn json_is_read_strictly() {
         let cases = [
-            (Kind::Text, json!("1"), Some(Value::Text("1".into()))),
-            (Kind::Text, json!(1), None),
-            (Kind::Number, json!("1"), None),
-            (Kind::Number, json!(1.5), Some(Value::Number(1.5))),
-            (Kind::Number, json!(2026.0), Some(Value::Integer(2026))),
             (
-                Kind::Number,
-                json!(u64::MAX),
-                Some(Value::Number(u64::MAX as f64)),
+                QueryParameterKind::Text,
+                json!("1"),
+                Some(QueryValue::Text("1".into())),
             ),
-            (Kind::Integer, json!(1.5), None),
-            (Kind::Integer, json!(u64::MAX), None),
-            (Kind::Boolean, json!(1), None),
-            (Kind::Boolean, json!(true), Some(Value::Boolean(true))),
-            (Kind::Text, json!(["a"]), None),
-            (Kind::Number, json!(null), Some(Value::Null)),
+            (QueryParameterKind::Text, json!(1), None),
+            (QueryParameterKind::Number, json!("1"), None),
+            (
+                QueryParameterKind::Number,
+                json!(1.5),
+                Some(QueryValue::Number(1.5)),
+            ),
+            (
+                QueryParameterKind::Number,
+                json!(2026.0),
+                Some(QueryValue::Integer(2026)),
+            ),
+            (
+                QueryParameterKind::Number,
+                json!(u64::MAX),
+                Some(QueryValue::Number(u64::MAX as f64)),
+            ),
+            (QueryParameterKind::Integer, json!(1.5), None),
+            (QueryParameterKind::Integer, json!(u64::MAX), None),
+            (QueryParameterKind::Boolean, json!(1), None),
+            (
+                QueryParameterKind::Boolean,
+                json!(true),
+                Some(QueryValue::Boolean(true)),
+            ),
+            (QueryParameterKind::Text, json!(["a"]), None),
+            (
+                QueryParameterKind::Number,
+                json!(null),
+                Some(QueryValue::Null),
+            ),
         ];
         for (kind, json, expected) in cases {
-            assert_eq!(Value::read(kind, &json), expected, "{kind:?} {json}");
+            assert_eq!(
+                QueryValue::from_json(kind, &json),
+                expected,
+                "{kind:?} {json}"
+            );
         }
     }
 }

@@ -6,14 +6,14 @@
 //! When it runs again, that it locks nothing else shows that it still means the same.
 
 mod address;
-mod asked;
-mod catalogue;
 mod error;
-mod explore;
-mod functions;
 mod guard;
-mod plain;
-mod session;
+mod query_request;
+mod read_transaction;
+mod row_json;
+mod safe_functions;
+mod schema;
+mod system_catalog;
 mod value;
 
 use std::{
@@ -28,163 +28,178 @@ use tokio_postgres::{NoTls, types::Type};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Error, Limits, Parameters, Rows, Settings, statement::Statement};
+use super::{
+    Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, statement::SqlStatement,
+};
 use crate::tasks::Tasks;
-use asked::{Asked, Shape};
-use catalogue::{Catalogue, Oid};
-use plain::Plain;
-use session::{LOCKED_AFTER, OUTLIVES, Session};
+use query_request::{QueryRequest, StatementShape};
+use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS};
+use row_json::RowJsonWriter;
+use system_catalog::{Oid, SystemCatalog};
 
-pub use address::{Address, Server};
+pub use address::{PostgresAddress, PostgresServer};
 
 /// Connections that are kept open.
-const KEPT: usize = 5;
-const MOST: usize = 20;
+const MIN_OPEN_CONNECTIONS: usize = 5;
+const MAX_CONNECTIONS: usize = 20;
 /// How old the picture of the catalogue may be, and how long a connection above
 /// [`KEPT`] may be idle.
-const FRESH: Duration = Duration::from_secs(60);
+const CATALOG_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A pool of connections to one database.
 #[derive(Clone, Debug)]
-pub(super) struct Postgres(Arc<Inner>);
+pub(super) struct PostgresSource(Arc<PostgresSourceInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct PostgresSourceInner {
     name: String,
     pool: Pool,
-    settings: Settings,
+    settings: SourceSettings,
     tasks: Tasks,
-    catalogue: Mutex<Option<(Instant, Arc<Catalogue>)>>,
+    system_catalog: Mutex<Option<(Instant, Arc<SystemCatalog>)>>,
     /// Statements that ran.
-    known: Mutex<HashMap<String, Arc<Known>>>,
+    statement_cache: Mutex<HashMap<String, Arc<CachedStatement>>>,
 }
 
 /// How many statements are remembered.
-const KNOWN: usize = 256;
+const MAX_CACHED_STATEMENTS: usize = 256;
 
 /// A statement that ran. As long as it locks nothing else when it runs again, it
 /// means what it meant, and the server need not be asked beforehand.
 #[derive(Debug)]
-struct Known {
-    shape: Shape,
+struct CachedStatement {
+    shape: StatementShape,
     /// How its rows become JSON here, if they can.
-    plain: Option<Plain>,
-    given: Vec<Type>,
-    catalogue: Arc<Catalogue>,
-    locked: Vec<Oid>,
+    row_writer: Option<RowJsonWriter>,
+    declared_types: Vec<Type>,
+    system_catalog: Arc<SystemCatalog>,
+    locked_relations: Vec<Oid>,
 }
 
-impl Postgres {
+impl PostgresSource {
     pub(super) fn open(
         name: &str,
-        address: &Address,
-        settings: Settings,
+        address: &PostgresAddress,
+        settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(PostgresSourceInner {
             name: name.to_owned(),
-            pool: pool(address, settings.limits.timeout)?,
+            pool: build_pool(address, settings.limits.timeout)?,
             settings,
             tasks: tasks.clone(),
-            catalogue: Mutex::default(),
-            known: Mutex::default(),
+            system_catalog: Mutex::default(),
+            statement_cache: Mutex::default(),
         });
-        tasks.spawn(keep(Arc::downgrade(&inner), tasks.stop()));
+        tasks.spawn(maintain_connections(
+            Arc::downgrade(&inner),
+            tasks.stop_token(),
+        ));
         Ok(Self(inner))
     }
 
     pub(super) async fn query(
         &self,
-        statement: &Statement,
-        parameters: &Parameters,
-        limits: Limits,
-    ) -> Result<Rows, Error> {
-        let done = time::timeout(limits.timeout, self.run(statement, parameters, limits)).await;
-        done.unwrap_or(Err(Error::TooSlow))
+        statement: &SqlStatement,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) -> Result<QueryRows, Error> {
+        let done = time::timeout(
+            limits.timeout,
+            self.run_query(statement, parameters, limits),
+        )
+        .await;
+        done.unwrap_or(Err(Error::TimedOut))
     }
 
-    async fn run(
+    async fn run_query(
         &self,
-        statement: &Statement,
-        parameters: &Parameters,
-        limits: Limits,
-    ) -> Result<Rows, Error> {
-        let bound = statement.bound();
-        let values = parameters.for_names(&statement.parameters())?;
-        let values = bound.slots.iter().filter_map(|it| values.get(*it).copied());
+        statement: &SqlStatement,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) -> Result<QueryRows, Error> {
+        let bound = statement.bind_parameters();
+        let values = parameters.values_in_order(&statement.parameter_names())?;
+        let values = bound
+            .parameter_indexes
+            .iter()
+            .filter_map(|it| values.get(*it).copied());
         let values: Vec<_> = values.collect();
 
         let client = self.client().await?;
-        let catalogue = self.catalogue(&client).await?;
-        guard::names(statement, &catalogue)?;
-        let mut session = Session::new(client, &self.0.tasks);
-        let asked = Asked {
+        let catalogue = self.system_catalog(&client).await?;
+        guard::check_names(statement, &catalogue)?;
+        let mut session = ReadTransaction::new(client, &self.0.tasks);
+        let asked = QueryRequest {
             sql: &bound.sql,
             values: &values,
             limits,
-            timeout: self.0.settings.limits.timeout,
+            connection_timeout: self.0.settings.limits.timeout,
         };
-        if let Some(known) = self.0.known(&asked, &catalogue) {
-            match session.read_at_once(&asked, &known).await {
+        if let Some(known) = self.0.cached_statement(&asked, &catalogue) {
+            match session.read_cached(&asked, &known).await {
                 Ok(Some(rows)) => {
-                    session.release();
+                    session.return_unchanged();
                     return Ok(rows);
                 }
-                Err(Error::TooSlow) => return Err(Error::TooSlow),
+                Err(Error::TimedOut) => return Err(Error::TimedOut),
                 // Tables have changed since: what it means is asked again.
-                Ok(None) | Err(_) => self.0.forget(asked.sql),
+                Ok(None) | Err(_) => self.0.evict_statement(asked.sql),
             }
-            session.close();
-            session = Session::new(self.client().await?, &self.0.tasks);
+            session.return_after_cleanup();
+            session = ReadTransaction::new(self.client().await?, &self.0.tasks);
         }
-        let read = self.read(&session, statement, &asked, catalogue).await;
-        let rows = session.end(read);
-        rows.map_err(|error| statement.place(error, &bound))
+        let read = self
+            .analyze_and_read(&session, statement, &asked, catalogue)
+            .await;
+        let rows = session.finish(read);
+        rows.map_err(|error| statement.locate_error(error, &bound))
     }
 
     /// Runs a statement once the server has said what it means.
-    async fn read(
+    async fn analyze_and_read(
         &self,
-        session: &Session,
-        statement: &Statement,
-        asked: &Asked<'_>,
-        mut catalogue: Arc<Catalogue>,
-    ) -> Result<(Rows, bool), Error> {
-        let begun = session.begin(asked).await?;
-        if guard::is_outdated(&catalogue, &begun.locked) {
-            catalogue = self.load(session.client()).await?;
+        session: &ReadTransaction,
+        statement: &SqlStatement,
+        asked: &QueryRequest<'_>,
+        mut catalogue: Arc<SystemCatalog>,
+    ) -> Result<(QueryRows, bool), Error> {
+        let begun = session.begin_sql(asked).await?;
+        if guard::is_catalog_outdated(&catalogue, &begun.locked_relations) {
+            catalogue = self.load_catalog(session.client()).await?;
         }
-        guard::means(statement, &catalogue, &begun.locked)?;
-        let read = session.read(asked, &begun.shape).await?;
-        if read.1 && asked.limits.rows > 0 && !begun.shape.renamed {
-            let locked = session.locked(LOCKED_AFTER).await?;
-            if !locked.contains(&OUTLIVES) {
-                self.0.learn(asked, begun.shape, catalogue, locked);
+        guard::check_relations(statement, &catalogue, &begun.locked_relations)?;
+        let read = session.read_rows(asked, &begun.shape).await?;
+        if read.1 && asked.limits.rows > 0 && !begun.shape.has_renamed_columns {
+            let locked = session.locked_relations(SELECT_ALL_LOCKS).await?;
+            if !locked.contains(&ADVISORY_LOCK) {
+                self.0
+                    .cache_statement(asked, begun.shape, catalogue, locked);
             }
         }
         Ok(read)
     }
 
     async fn client(&self) -> Result<Object, Error> {
-        self.0.pool.get().await.map_err(error::pool)
+        self.0.pool.get().await.map_err(error::from_pool)
     }
 
     /// A picture of the catalogue that is fresh enough.
-    async fn catalogue(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
-        match self.0.fresh() {
+    async fn system_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
+        match self.0.fresh_catalog() {
             Some(fresh) => Ok(fresh),
-            None => self.load(client).await,
+            None => self.load_catalog(client).await,
         }
     }
 
-    async fn load(&self, client: &Object) -> Result<Arc<Catalogue>, Error> {
-        let loaded = Catalogue::load(client, &self.0.settings)
+    async fn load_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
+        let loaded = SystemCatalog::load(client, &self.0.settings)
             .await
-            .map_err(error::own)?;
+            .map_err(error::from_internal_query)?;
         let loaded = Arc::new(loaded);
         let mut kept = self
             .0
-            .catalogue
+            .system_catalog
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *kept = Some((Instant::now(), Arc::clone(&loaded)));
@@ -192,60 +207,75 @@ impl Postgres {
     }
 }
 
-impl Inner {
+impl PostgresSourceInner {
     /// What is known of a statement that ran since the catalogue was last read.
-    fn known(&self, asked: &Asked<'_>, catalogue: &Arc<Catalogue>) -> Option<Arc<Known>> {
-        let known = self.statements().get(asked.sql).cloned();
+    fn cached_statement(
+        &self,
+        asked: &QueryRequest<'_>,
+        catalogue: &Arc<SystemCatalog>,
+    ) -> Option<Arc<CachedStatement>> {
+        let known = self.lock_statement_cache().get(asked.sql).cloned();
         // One that is only looked at is asked about every time.
         known.filter(|it| {
-            let same = Arc::ptr_eq(&it.catalogue, catalogue) && it.given == asked.given();
+            let same = Arc::ptr_eq(&it.system_catalog, catalogue)
+                && it.declared_types == asked.declared_types();
             same && asked.limits.rows > 0
         })
     }
 
-    fn learn(&self, asked: &Asked<'_>, shape: Shape, catalogue: Arc<Catalogue>, locked: Vec<Oid>) {
-        let known = Known {
-            plain: Plain::of(&shape, catalogue.is_utc),
+    fn cache_statement(
+        &self,
+        asked: &QueryRequest<'_>,
+        shape: StatementShape,
+        catalogue: Arc<SystemCatalog>,
+        locked: Vec<Oid>,
+    ) {
+        let known = CachedStatement {
+            row_writer: RowJsonWriter::for_shape(&shape, catalogue.is_utc),
             shape,
-            given: asked.given(),
-            catalogue,
-            locked,
+            declared_types: asked.declared_types(),
+            system_catalog: catalogue,
+            locked_relations: locked,
         };
-        let mut statements = self.statements();
-        if statements.len() >= KNOWN {
+        let mut statements = self.lock_statement_cache();
+        if statements.len() >= MAX_CACHED_STATEMENTS {
             statements.clear();
         }
         statements.insert(asked.sql.to_owned(), Arc::new(known));
     }
 
-    fn forget(&self, sql: &str) {
-        self.statements().remove(sql);
+    fn evict_statement(&self, sql: &str) {
+        self.lock_statement_cache().remove(sql);
     }
 
-    fn statements(&self) -> MutexGuard<'_, HashMap<String, Arc<Known>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_statement_cache(&self) -> MutexGuard<'_, HashMap<String, Arc<CachedStatement>>> {
+        self.statement_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fresh(&self) -> Option<Arc<Catalogue>> {
+    fn fresh_catalog(&self) -> Option<Arc<SystemCatalog>> {
         let kept = self
-            .catalogue
+            .system_catalog
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let fresh = kept.as_ref().filter(|(since, _)| since.elapsed() < FRESH);
+        let fresh = kept
+            .as_ref()
+            .filter(|(since, _)| since.elapsed() < CATALOG_MAX_AGE);
         fresh.map(|(_, catalogue)| Arc::clone(catalogue))
     }
 
     /// Closes connections that are idle, down to those that are kept.
-    fn trim(&self) {
+    fn close_idle_connections(&self) {
         let mut kept = 0;
         self.pool.retain(|_, metrics| {
             kept += 1;
-            kept <= KEPT || metrics.last_used() < FRESH
+            kept <= MIN_OPEN_CONNECTIONS || metrics.last_used() < CATALOG_MAX_AGE
         });
     }
 }
 
-fn pool(address: &Address, timeout: Duration) -> Result<Pool, Error> {
+fn build_pool(address: &PostgresAddress, timeout: Duration) -> Result<Pool, Error> {
     let recycling_method = RecyclingMethod::Fast;
     let manager = Manager::from_config(
         address.config(timeout)?,
@@ -253,39 +283,39 @@ fn pool(address: &Address, timeout: Duration) -> Result<Pool, Error> {
         ManagerConfig { recycling_method },
     );
     Pool::builder(manager)
-        .max_size(MOST)
+        .max_size(MAX_CONNECTIONS)
         .runtime(Runtime::Tokio1)
         .create_timeout(Some(Duration::from_secs(5)))
         .wait_timeout(Some(Duration::from_secs(5)))
         .build()
-        .map_err(|error| Error::Settings(error.to_string()))
+        .map_err(|error| Error::InvalidSettings(error.to_string()))
 }
 
 /// Opens the connections that are kept, then closes those that are too many,
 /// until the source is gone.
-async fn keep(source: Weak<Inner>, stop: CancellationToken) {
-    if let Some(inner) = source.upgrade().map(Postgres) {
+async fn maintain_connections(source: Weak<PostgresSourceInner>, stop: CancellationToken) {
+    if let Some(inner) = source.upgrade().map(PostgresSource) {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = warm(&inner) => (),
+            () = open_initial_connections(&inner) => (),
         }
     }
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = time::sleep(FRESH) => (),
+            () = time::sleep(CATALOG_MAX_AGE) => (),
         }
         match source.upgrade() {
-            Some(inner) => inner.trim(),
+            Some(inner) => inner.close_idle_connections(),
             None => return,
         }
     }
 }
 
-async fn warm(source: &Postgres) {
+async fn open_initial_connections(source: &PostgresSource) {
     let name = &source.0.name;
     let mut clients = Vec::new();
-    for _ in 0..KEPT {
+    for _ in 0..MIN_OPEN_CONNECTIONS {
         match source.client().await {
             Ok(client) => clients.push(client),
             Err(error) => {
@@ -298,11 +328,11 @@ async fn warm(source: &Postgres) {
     let Some(client) = clients.first() else {
         return;
     };
-    let Ok(catalogue) = source.catalogue(client).await else {
+    let Ok(catalogue) = source.system_catalog(client).await else {
         return;
     };
-    if !catalogue.powers.is_empty() {
-        let powers = catalogue.powers.join(", ");
+    if !catalogue.write_privileges.is_empty() {
+        let powers = catalogue.write_privileges.join(", ");
         warn!(source.name = %name, powers, "the role of source {name} {powers}; give it one that may only read");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::Limits;
-use crate::mcp::members;
+use super::QueryLimits;
+use crate::mcp::object_members;
 
 /// The rows of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct QueryRows {
     /// The names of the columns; each is there once.
     pub columns: Vec<String>,
     /// A JSON array with one object for each row; every value is exact.
@@ -18,10 +18,10 @@ pub struct Rows {
     pub truncated: bool,
 }
 
-impl Rows {
+impl QueryRows {
     /// Whether the first row has the columns, all of them, in their order.
-    pub(super) fn has_columns(&self) -> bool {
-        let row = members(self.json.trim_start_matches('['));
+    pub(super) fn first_row_matches_columns(&self) -> bool {
+        let row = object_members(self.json.trim_start_matches('['));
         let names = row.into_iter().flatten().map(|(name, _)| name);
         self.count == 0 || names.eq(self.columns.iter().map(String::as_str))
     }
@@ -29,15 +29,15 @@ impl Rows {
 
 /// Rows as they come, kept within the limits.
 #[derive(Debug)]
-pub(super) struct Collector {
-    rows: Rows,
-    limits: Limits,
+pub(super) struct RowCollector {
+    rows: QueryRows,
+    limits: QueryLimits,
 }
 
-impl Collector {
-    pub(super) fn new(columns: Vec<String>, limits: Limits) -> Self {
+impl RowCollector {
+    pub(super) fn new(columns: Vec<String>, limits: QueryLimits) -> Self {
         let json = String::from("[");
-        let rows = Rows {
+        let rows = QueryRows {
             columns,
             json,
             count: 0,
@@ -48,10 +48,10 @@ impl Collector {
 
     /// Adds a row, a JSON object. `false` means that it did not fit, and that no
     /// more are wanted.
-    pub(super) fn push(&mut self, row: &str) -> bool {
+    pub(super) fn try_push(&mut self, row: &str) -> bool {
         let rows = &mut self.rows;
         let length = rows.json.len() + row.len() + 2;
-        if self.limits.rows <= rows.count || self.limits.bytes < length {
+        if self.limits.rows <= rows.count || self.limits.max_bytes < length {
             rows.truncated = true;
             return false;
         }
@@ -64,11 +64,11 @@ impl Collector {
     }
 
     /// Says that a row was larger than all the room there is.
-    pub(super) fn cut(&mut self) {
+    pub(super) fn mark_truncated(&mut self) {
         self.rows.truncated = true;
     }
 
-    pub(super) fn finish(mut self) -> Rows {
+    pub(super) fn finish(mut self) -> QueryRows {
         self.rows.json.push(']');
         self.rows
     }
@@ -76,7 +76,10 @@ impl Collector {
 
 /// The names with a number behind each that was there before: `id`, `id_2`.
 /// None is longer than `longest` bytes that was not before.
-pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>, longest: usize) -> Vec<String> {
+pub(super) fn unique_column_names<'a>(
+    names: impl Iterator<Item = &'a str>,
+    longest: usize,
+) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let given: HashSet<&str> = names.iter().copied().collect();
     let mut taken = HashSet::new();
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn equal_names_get_numbers() {
-        let names = |given: &[&str]| distinct(given.iter().copied(), 63);
+        let names = |given: &[&str]| unique_column_names(given.iter().copied(), 63);
         assert_eq!(names(&["id", "id", "a", "id"]), ["id", "id_2", "a", "id_3"]);
         assert_eq!(names(&["id", "id", "id_2"]), ["id", "id_3", "id_2"]);
         let long = "가".repeat(21);
@@ -112,21 +115,21 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_limits_are_cut() {
-        let limits = Limits {
+        let limits = QueryLimits {
             rows: 2,
-            bytes: 20,
-            ..Limits::default()
+            max_bytes: 20,
+            ..QueryLimits::default()
         };
-        let mut rows = Collector::new(Vec::new(), limits);
-        assert!(rows.push("{\"a\":1}") && rows.push("{\"a\":2}") && !rows.push("{}"));
+        let mut rows = RowCollector::new(Vec::new(), limits);
+        assert!(rows.try_push("{\"a\":1}") && rows.try_push("{\"a\":2}") && !rows.try_push("{}"));
         let rows = rows.finish();
         assert_eq!(
             (rows.json.as_str(), rows.count),
             ("[{\"a\":1},{\"a\":2}]", 2)
         );
         assert!(rows.truncated);
-        let mut rows = Collector::new(Vec::new(), limits);
-        assert!(!rows.push(&"x".repeat(20)));
+        let mut rows = RowCollector::new(Vec::new(), limits);
+        assert!(!rows.try_push(&"x".repeat(20)));
         assert_eq!(rows.finish().json, "[]");
     }
 }

@@ -10,10 +10,10 @@ use super::Error;
 /// changed since are left alone.
 pub fn write_sample(path: &Path) -> Result<(), Error> {
     let mut connection = Connection::open(path).map_err(Error::Open)?;
-    fill(&mut connection).map_err(Error::Query)
+    create_missing_tables(&mut connection).map_err(Error::Query)
 }
 
-fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
+fn create_missing_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Each table that shows whether its script has run, and the script.

@@ -83,7 +83,7 @@ impl Sqlite {
         inner.put_back(first);
         let inner = Arc::new(inner);
         let used = Arc::clone(&inner.used);
-        tasks.spawn(refresh(Arc::downgrade(&inner), used, tasks.stop()));
+        tasks.spawn(refresh(Arc::downgrade(&inner), used, tasks.stop_token()));
         Ok(Self(inner))
     }
 
@@ -96,7 +96,7 @@ impl Sqlite {
         let mut reader = self.0.take()?;
         reader.arm(INLINE_STEPS);
         match reader.run(&query) {
-            Err(Error::TooSlow) => self.read_on_a_thread(reader, limit, query).await,
+            Err(Error::TimedOut) => self.read_on_a_thread(reader, limit, query).await,
             done => {
                 self.0.put_back(reader);
                 done
@@ -121,13 +121,13 @@ impl Sqlite {
             budget: Arc::clone(&reader.budget),
         };
         let inner = Arc::clone(&self.0);
-        let work = self.0.tasks.blocking(move || {
+        let work = self.0.tasks.spawn_blocking(move || {
             let done = reader.run(&query);
             inner.put_back(reader);
             done
         });
         let done = time::timeout(limit, work).await;
-        done.ok().flatten().unwrap_or(Err(Error::TooSlow))
+        done.ok().flatten().unwrap_or(Err(Error::TimedOut))
     }
 }
 
@@ -205,7 +205,7 @@ impl Reader {
             self.end();
         }
         done.map_err(|cause| match cause.sqlite_error_code() {
-            Some(ErrorCode::OperationInterrupted) => Error::TooSlow,
+            Some(ErrorCode::OperationInterrupted) => Error::TimedOut,
             _ => Error::Query(cause),
         })
     }
@@ -280,7 +280,7 @@ mod tests {
                 c.query_row(COUNT, [i64::MAX], |row| row.get::<_, i64>(0))
             })
             .await;
-        assert!(matches!(endless, Err(Error::TooSlow)));
+        assert!(matches!(endless, Err(Error::TimedOut)));
         let next = source.read(Duration::from_secs(5), |c| {
             c.query_row("SELECT a FROM t", [], |row| row.get::<_, i64>(0))
         });
@@ -323,7 +323,7 @@ mod tests {
             let _ = time::timeout(Duration::from_micros(1), endless).await;
         }
         // Closing waits for every blocking thread.
-        let closed = time::timeout(Duration::from_secs(10), tasks.close()).await;
+        let closed = time::timeout(Duration::from_secs(10), tasks.shutdown()).await;
         assert!(closed.is_ok());
     }
 

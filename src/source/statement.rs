@@ -3,36 +3,36 @@
 use std::fmt::Write;
 
 use super::{
-    Error, MAX_TEXT,
-    lexer::{Dialect, Kind, Token, tokens},
+    Error, MAX_STATEMENT_BYTES,
+    lexer::{SqlDialect, SqlToken, SqlTokenKind, tokenize},
 };
 
 /// The longest name that PostgreSQL keeps; it cuts the rest off.
-pub(super) const MAX_NAME: usize = 63;
+pub(super) const MAX_IDENTIFIER_BYTES: usize = 63;
 
 /// The text of one query with its tokens.
 #[derive(Debug)]
-pub(super) struct Statement {
+pub(super) struct SqlStatement {
     text: String,
-    tokens: Vec<Token>,
-    dialect: Dialect,
+    tokens: Vec<SqlToken>,
+    dialect: SqlDialect,
 }
 
 /// A statement as the database gets it, and the parameters behind its numbers.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bound {
+pub(super) struct BoundStatement {
     pub(super) sql: String,
     /// For each number the name's place in [`Statement::parameters`].
-    pub(super) slots: Vec<usize>,
+    pub(super) parameter_indexes: Vec<usize>,
     /// Where a number ends here, and where the name that it replaced ends.
-    moved: Vec<(usize, usize)>,
+    offset_map: Vec<(usize, usize)>,
 }
 
-impl Bound {
+impl BoundStatement {
     /// The byte of the statement that became the byte `at` here.
-    pub(super) fn origin(&self, at: usize) -> usize {
+    pub(super) fn original_offset(&self, at: usize) -> usize {
         let (here, there) = self
-            .moved
+            .offset_map
             .iter()
             .rev()
             .find(|(here, _)| *here <= at)
@@ -42,19 +42,22 @@ impl Bound {
     }
 }
 
-impl Statement {
+impl SqlStatement {
     /// Reads exactly one query. A space that does not break is a space: people
     /// and models paste it, and no database takes it.
-    pub(super) fn read(sql: &str, dialect: Dialect) -> Result<Self, Error> {
-        if MAX_TEXT < sql.len() {
-            return refuse(format!("it is longer than {MAX_TEXT} bytes"));
+    pub(super) fn parse(sql: &str, dialect: SqlDialect) -> Result<Self, Error> {
+        if MAX_STATEMENT_BYTES < sql.len() {
+            return refuse(format!("it is longer than {MAX_STATEMENT_BYTES} bytes"));
         }
         let text = sql.replace('\u{a0}', " ");
         if text.contains('\0') {
             return refuse("it has a character that is not text");
         }
-        let mut tokens = tokens(&text, dialect)?;
-        while tokens.last().is_some_and(|it| it.kind == Kind::Semicolon) {
+        let mut tokens = tokenize(&text, dialect)?;
+        while tokens
+            .last()
+            .is_some_and(|it| it.kind == SqlTokenKind::Semicolon)
+        {
             tokens.pop();
         }
         let statement = Self {
@@ -62,11 +65,11 @@ impl Statement {
             tokens,
             dialect,
         };
-        statement.check()?;
+        statement.validate()?;
         Ok(statement)
     }
 
-    pub(super) fn tokens(&self) -> &[Token] {
+    pub(super) fn tokens(&self) -> &[SqlToken] {
         &self.tokens
     }
 
@@ -76,77 +79,87 @@ impl Statement {
         self.text.get(..end).unwrap_or_default()
     }
 
-    pub(super) fn text(&self, token: &Token) -> &str {
+    pub(super) fn token_text(&self, token: &SqlToken) -> &str {
         self.text.get(token.start..token.end).unwrap_or_default()
     }
 
     /// Whether the token at this place is the keyword, given in capitals.
     pub(super) fn is_word(&self, at: usize, word: &str) -> bool {
-        let token = self.tokens.get(at).filter(|it| it.kind == Kind::Word);
-        token.is_some_and(|it| self.text(it).eq_ignore_ascii_case(word))
+        let token = self
+            .tokens
+            .get(at)
+            .filter(|it| it.kind == SqlTokenKind::Word);
+        token.is_some_and(|it| self.token_text(it).eq_ignore_ascii_case(word))
     }
 
-    pub(super) fn kind(&self, at: usize) -> Option<Kind> {
+    pub(super) fn token_kind(&self, at: usize) -> Option<SqlTokenKind> {
         self.tokens.get(at).map(|it| it.kind)
     }
 
     /// The name at this place as the database knows it.
-    pub(super) fn name(&self, at: usize) -> Option<String> {
+    pub(super) fn identifier_at(&self, at: usize) -> Option<String> {
         let token = self.tokens.get(at)?;
-        let text = self.text(token);
+        let text = self.token_text(token);
         let name = match token.kind {
-            Kind::Word => text.to_ascii_lowercase(),
-            Kind::Quoted => unquoted(text),
+            SqlTokenKind::Word => text.to_ascii_lowercase(),
+            SqlTokenKind::QuotedIdentifier => unquote(text),
             // SQLite takes text where a name belongs.
-            Kind::Text if self.dialect == Dialect::Sqlite => unquoted(text),
+            SqlTokenKind::StringLiteral if self.dialect == SqlDialect::Sqlite => unquote(text),
             _ => return None,
         };
         Some(match self.dialect {
-            Dialect::Postgres => cut(name),
-            Dialect::Sqlite => name.to_ascii_lowercase(),
+            SqlDialect::Postgres => truncate_identifier(name),
+            SqlDialect::Sqlite => name.to_ascii_lowercase(),
         })
     }
 
     /// The error with its place in the statement, if it has one in what the
     /// database got.
-    pub(super) fn place(&self, error: Error, bound: &Bound) -> Error {
+    pub(super) fn locate_error(&self, error: Error, bound: &BoundStatement) -> Error {
         match error {
-            Error::At { place, error } => {
+            Error::AtPosition {
+                position: place,
+                error,
+            } => {
                 let here = bound.sql.char_indices().nth(place);
                 let here = here.map_or(bound.sql.len(), |(at, _)| at);
-                error.at(&self.text, bound.origin(here))
+                error.at_byte(&self.text, bound.original_offset(here))
             }
             other => other,
         }
     }
 
     /// The error, which is about the token at this place.
-    pub(super) fn at_token(&self, error: Error, at: usize) -> Error {
+    pub(super) fn error_at_token(&self, error: Error, at: usize) -> Error {
         match self.tokens.get(at) {
-            Some(token) => error.at(&self.text, token.start),
+            Some(token) => error.at_byte(&self.text, token.start),
             None => error,
         }
     }
 
     /// The names of the parameters with the characters before their first use.
-    pub(super) fn places(&self) -> Vec<(&str, usize)> {
+    pub(super) fn parameter_positions(&self) -> Vec<(&str, usize)> {
         let place = |name: &str| {
             let found = self
                 .tokens
                 .iter()
-                .find(|it| it.kind == Kind::Parameter && self.text(it)[1..] == *name);
+                .find(|it| it.kind == SqlTokenKind::Parameter && self.token_text(it)[1..] == *name);
             let before = found.and_then(|it| self.text.get(..it.start));
             before.unwrap_or_default().chars().count()
         };
-        let names = self.parameters().into_iter();
+        let names = self.parameter_names().into_iter();
         names.map(|name| (name, place(name))).collect()
     }
 
     /// The names of the parameters, in the order of their first use.
-    pub(super) fn parameters(&self) -> Vec<&str> {
+    pub(super) fn parameter_names(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        for token in self.tokens.iter().filter(|it| it.kind == Kind::Parameter) {
-            let name = self.text(token).trim_start_matches(':');
+        for token in self
+            .tokens
+            .iter()
+            .filter(|it| it.kind == SqlTokenKind::Parameter)
+        {
+            let name = self.token_text(token).trim_start_matches(':');
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -158,32 +171,36 @@ impl Statement {
     ///
     /// `:name IS NULL` gets a number of its own in PostgreSQL, which finds the
     /// type of a parameter by its use, and there it has no type.
-    pub(super) fn bound(&self) -> Bound {
-        let names = self.parameters();
+    pub(super) fn bind_parameters(&self) -> BoundStatement {
+        let names = self.parameter_names();
         let mut slots: Vec<usize> = (0..names.len()).collect();
         let mut moved = Vec::new();
         let mut sql = String::with_capacity(self.text.len());
         let mut from = 0;
         for (at, token) in self.tokens.iter().enumerate() {
-            if token.kind != Kind::Parameter {
+            if token.kind != SqlTokenKind::Parameter {
                 continue;
             }
-            let name = self.text(token).trim_start_matches(':');
+            let name = self.token_text(token).trim_start_matches(':');
             let slot = names.iter().position(|it| *it == name).unwrap_or_default();
             sql.push_str(self.text.get(from..token.start).unwrap_or_default());
             from = token.end;
             let _ = match self.dialect {
-                Dialect::Sqlite => write!(sql, "?{} ", slot + 1),
-                Dialect::Postgres if self.is_null_test(at) => {
+                SqlDialect::Sqlite => write!(sql, "?{} ", slot + 1),
+                SqlDialect::Postgres if self.is_null_test(at) => {
                     slots.push(slot);
                     write!(sql, "${}::pg_catalog.text ", slots.len())
                 }
-                Dialect::Postgres => write!(sql, "${} ", slot + 1),
+                SqlDialect::Postgres => write!(sql, "${} ", slot + 1),
             };
             moved.push((sql.len(), from));
         }
         sql.push_str(self.sql().get(from..).unwrap_or_default());
-        Bound { sql, slots, moved }
+        BoundStatement {
+            sql,
+            parameter_indexes: slots,
+            offset_map: moved,
+        }
     }
 
     fn is_null_test(&self, at: usize) -> bool {
@@ -191,8 +208,9 @@ impl Statement {
             let words = [
                 "WHERE", "AND", "OR", "NOT", "WHEN", "ON", "HAVING", "SELECT",
             ];
-            let opens = [Kind::Open, Kind::Comma];
-            self.kind(before).is_some_and(|it| opens.contains(&it))
+            let opens = [SqlTokenKind::OpenParenthesis, SqlTokenKind::Comma];
+            self.token_kind(before)
+                .is_some_and(|it| opens.contains(&it))
                 || words.iter().any(|it| self.is_word(before, it))
         });
         let not = usize::from(self.is_word(at + 2, "NOT"));
@@ -205,7 +223,7 @@ pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
 }
 
 /// A name without its quotes.
-fn unquoted(text: &str) -> String {
+fn unquote(text: &str) -> String {
     let mut inner = text.chars();
     let (Some(first), Some(_last)) = (inner.next(), inner.next_back()) else {
         return String::new();
@@ -217,8 +235,8 @@ fn unquoted(text: &str) -> String {
     inner.as_str().replace(&twice, &first.to_string())
 }
 
-fn cut(mut name: String) -> String {
-    name.truncate(name.floor_char_boundary(MAX_NAME));
+fn truncate_identifier(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(MAX_IDENTIFIER_BYTES));
     name
 }
 
@@ -226,40 +244,43 @@ fn cut(mut name: String) -> String {
 mod tests {
     use super::*;
 
-    fn bound(sql: &str, dialect: Dialect) -> (String, Vec<usize>) {
-        let bound = Statement::read(sql, dialect).unwrap().bound();
-        (bound.sql, bound.slots)
+    fn bound(sql: &str, dialect: SqlDialect) -> (String, Vec<usize>) {
+        let bound = SqlStatement::parse(sql, dialect).unwrap().bind_parameters();
+        (bound.sql, bound.parameter_indexes)
     }
 
     #[test]
     fn the_same_name_is_the_same_number() {
         let sql = "SELECT :a+:b,:a; -- x";
         assert_eq!(
-            bound(sql, Dialect::Postgres),
+            bound(sql, SqlDialect::Postgres),
             ("SELECT $1 +$2 ,$1 ".into(), vec![0, 1])
         );
         assert_eq!(
-            bound(sql, Dialect::Sqlite),
+            bound(sql, SqlDialect::Sqlite),
             ("SELECT ?1 +?2 ,?1 ".into(), vec![0, 1])
         );
         let sql = "SELECT 1 WHERE (:a IS NULL OR x = :a)";
         let expected = "SELECT 1 WHERE ($2::pg_catalog.text  IS NULL OR x = $1 )";
-        assert_eq!(bound(sql, Dialect::Postgres), (expected.into(), vec![0, 0]));
+        assert_eq!(
+            bound(sql, SqlDialect::Postgres),
+            (expected.into(), vec![0, 0])
+        );
     }
 
     #[test]
     fn a_fault_has_its_place_in_what_was_written() {
         let sql = "SELECT '가', :a, :b\u{a0}FROM nothing";
-        for dialect in [Dialect::Postgres, Dialect::Sqlite] {
-            let statement = Statement::read(sql, dialect).unwrap();
-            let bound = statement.bound();
+        for dialect in [SqlDialect::Postgres, SqlDialect::Sqlite] {
+            let statement = SqlStatement::parse(sql, dialect).unwrap();
+            let bound = statement.bind_parameters();
             let at = bound.sql.find("nothing").unwrap();
-            let error = Error::Database("no such table".into()).at(&bound.sql, at);
-            assert_eq!(statement.place(error, &bound).place(), Some(24));
-            assert_eq!(statement.places(), [("a", 12), ("b", 16)]);
+            let error = Error::Database("no such table".into()).at_byte(&bound.sql, at);
+            assert_eq!(statement.locate_error(error, &bound).position(), Some(24));
+            assert_eq!(statement.parameter_positions(), [("a", 12), ("b", 16)]);
         }
-        let unended = Statement::read("SELECT '가',\n 'x", Dialect::Postgres);
-        assert_eq!(unended.unwrap_err().place(), Some(11));
+        let unended = SqlStatement::parse("SELECT '가',\n 'x", SqlDialect::Postgres);
+        assert_eq!(unended.unwrap_err().position(), Some(11));
     }
 
     #[test]
@@ -284,7 +305,10 @@ mod tests {
             "SELECT 1\0",
         ];
         for sql in refused {
-            assert!(Statement::read(sql, Dialect::Postgres).is_err(), "{sql}");
+            assert!(
+                SqlStatement::parse(sql, SqlDialect::Postgres).is_err(),
+                "{sql}"
+            );
         }
         let read = [
             "SELECT 1;",
@@ -296,30 +320,35 @@ mod tests {
             "SELECT substring(a for 3), 1 AS into, t.update, ';' FROM t -- ;",
         ];
         for sql in read {
-            Statement::read(sql, Dialect::Postgres).unwrap();
+            SqlStatement::parse(sql, SqlDialect::Postgres).unwrap();
         }
     }
 
     #[test]
     fn what_is_too_deep_or_too_long_is_refused() {
-        let read = |sql: String| Statement::read(&sql, Dialect::Postgres);
+        let read = |sql: String| SqlStatement::parse(&sql, SqlDialect::Postgres);
         assert!(read(format!("SELECT 1{}", "+1".repeat(1000))).is_ok());
         assert!(read(format!("SELECT 1{}", "+1".repeat(1001))).is_err());
         assert!(read(format!("SELECT 1 IN (1{})", ",1".repeat(9000))).is_ok());
         assert!(read(format!("SELECT {}1{}", "(".repeat(99), ")".repeat(99))).is_ok());
         assert!(read(format!("SELECT {}1{}", "(".repeat(100), ")".repeat(100))).is_err());
         assert!(read(format!("SELECT {}true", "NOT ".repeat(1001))).is_err());
-        assert!(read(format!("SELECT '{}'", "a".repeat(MAX_TEXT))).is_err());
+        assert!(read(format!("SELECT '{}'", "a".repeat(MAX_STATEMENT_BYTES))).is_err());
     }
 
     #[test]
     fn names_are_those_that_the_database_sees() {
-        let name = |sql, dialect| Statement::read(sql, dialect).unwrap().name(1).unwrap();
-        assert_eq!(name("SELECT FooBAR", Dialect::Postgres), "foobar");
-        assert_eq!(name("SELECT \"Foo\"\"B\"", Dialect::Postgres), "Foo\"B");
-        assert_eq!(name("SELECT [Foo B]", Dialect::Sqlite), "foo b");
-        assert_eq!(name("SELECT 'Foo''B'", Dialect::Sqlite), "foo'b");
+        let name = |sql, dialect| {
+            SqlStatement::parse(sql, dialect)
+                .unwrap()
+                .identifier_at(1)
+                .unwrap()
+        };
+        assert_eq!(name("SELECT FooBAR", SqlDialect::Postgres), "foobar");
+        assert_eq!(name("SELECT \"Foo\"\"B\"", SqlDialect::Postgres), "Foo\"B");
+        assert_eq!(name("SELECT [Foo B]", SqlDialect::Sqlite), "foo b");
+        assert_eq!(name("SELECT 'Foo''B'", SqlDialect::Sqlite), "foo'b");
         let long = format!("SELECT {}", "a".repeat(70));
-        assert_eq!(name(&long, Dialect::Postgres).len(), 63);
+        assert_eq!(name(&long, SqlDialect::Postgres).len(), 63);
     }
 }

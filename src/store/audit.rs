@@ -2,7 +2,7 @@
 
 use std::{iter, sync::LazyLock};
 
-use super::{Cause, Error, Row, Statement, Store, Value};
+use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 
 /// One thing that was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct AuditRow {
     /// How it ended.
     pub outcome: String,
     /// How long it took, in microseconds.
-    pub took: i64,
+    pub took_micros: i64,
     /// Its request.
     pub request: String,
 }
@@ -53,13 +53,13 @@ pub struct AuditFilter {
 }
 
 /// Rows that one statement adds, where there are so many: each costs less.
-const GROUP: usize = 50;
-const COLUMNS: usize = 10;
-static ADD: LazyLock<[String; 2]> = LazyLock::new(|| [1, GROUP].map(insert));
+const ROWS_PER_INSERT: usize = 50;
+const COLUMNS_PER_ROW: usize = 10;
+static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));
 /// An absent value stands as the smallest number or an empty text, so that one
 /// statement does for every filter. PostgreSQL takes a parameter that is compared with
 /// a literal for an `int4`, hence the cast.
-const LIST: Statement = Statement {
+const LIST: PortableStatement = PortableStatement {
     attempted: "read the audit records",
     sql:
         "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request
@@ -69,7 +69,7 @@ const LIST: Statement = Statement {
             AND ($6 = '' OR outcome = $6) AND ($7 = '' OR request = $7)
           ORDER BY id DESC LIMIT $8",
 };
-const EXPIRE: Statement = Statement {
+const DELETE_OLDER: PortableStatement = PortableStatement {
     attempted: "remove old audit records",
     // Rows stand in order of time; those before the first that stays go.
     sql: "DELETE FROM audit WHERE id < coalesce(
@@ -77,20 +77,20 @@ const EXPIRE: Statement = Statement {
             (SELECT max(id) + 1 FROM audit))
           RETURNING id",
 };
-const SHORTEN: Statement = Statement {
+const DELETE_BEYOND_LIMIT: PortableStatement = PortableStatement {
     attempted: "remove old audit records",
     sql: "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - $1 RETURNING id",
 };
-const BEGIN: Statement = Statement {
+const INSERT_PENDING: PortableStatement = PortableStatement {
     attempted: "note the change that begins",
     sql: "INSERT INTO audit_pending (request, at, principal, origin, action, target, arguments)
           VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING request",
 };
-const END: Statement = Statement {
+const DELETE_PENDING: PortableStatement = PortableStatement {
     attempted: "note the change that has ended",
     sql: "DELETE FROM audit_pending WHERE request = $1 RETURNING request",
 };
-const RECORD_LEFT: Statement = Statement {
+const RECORD_UNFINISHED: PortableStatement = PortableStatement {
     attempted: "record changes whose end is not known",
     sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
                              outcome, took, request)
@@ -99,22 +99,31 @@ const RECORD_LEFT: Statement = Statement {
           FROM audit_pending p
           WHERE p.at < $1 AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.request = p.request)",
 };
-const CLEAR_LEFT: Statement = Statement {
+const DELETE_UNFINISHED: PortableStatement = PortableStatement {
     attempted: "record changes whose end is not known",
     sql: "DELETE FROM audit_pending WHERE at < $1 RETURNING request",
 };
 /// Every statement of this file that both back ends run.
-pub(super) const ALL: &[Statement] = &[LIST, EXPIRE, SHORTEN, BEGIN, END, RECORD_LEFT, CLEAR_LEFT];
+pub(super) const STATEMENTS: &[PortableStatement] = &[
+    LIST,
+    DELETE_OLDER,
+    DELETE_BEYOND_LIMIT,
+    INSERT_PENDING,
+    DELETE_PENDING,
+    RECORD_UNFINISHED,
+    DELETE_UNFINISHED,
+];
 
 impl Store {
     /// Adds all of `rows`, or none. They are on disk when this returns. Each is made
     /// when its turn comes, on a thread that may block where there is one.
-    pub async fn add_audit(
+    pub async fn insert_audit_rows(
         &self,
         rows: impl IntoIterator<Item = AuditRow, IntoIter: Send + 'static>,
     ) -> Result<(), Error> {
-        let whole = add(&ADD[0]);
-        self.run_all(whole, in_groups(rows.into_iter())).await
+        let whole = insert_statement(&INSERT_SQL[0]);
+        self.execute_in_transaction(whole, group_inserts(rows.into_iter()))
+            .await
     }
 
     /// Notes that a change begins. It is on disk when this returns.
@@ -128,28 +137,28 @@ impl Store {
             row.target.as_str().into(),
             row.arguments.as_str().into(),
         ];
-        self.wrote(BEGIN, values).await?;
+        self.execute(INSERT_PENDING, values).await?;
         Ok(())
     }
 
     /// Records how a change that was begun has ended.
     pub async fn end_change(&self, row: AuditRow) -> Result<(), Error> {
-        let [add, _] = ADD.each_ref().map(|sql| add(sql));
+        let [add, _] = INSERT_SQL.each_ref().map(|sql| insert_statement(sql));
         let request = vec![row.request.as_str().into()];
-        let work = vec![(add, row.values().to_vec()), (END, request)];
-        self.run_all(add, work).await
+        let work = vec![(add, row.into_values().to_vec()), (DELETE_PENDING, request)];
+        self.execute_in_transaction(add, work).await
     }
 
     /// Records changes that were begun before `before` and whose end nobody noted,
     /// because the hub was killed, as `unknown`.
-    pub async fn settle_changes(&self, before: i64) -> Result<(), Error> {
+    pub async fn record_unfinished_changes(&self, before: i64) -> Result<(), Error> {
         let values = || vec![before.into()];
-        let work = vec![(RECORD_LEFT, values()), (CLEAR_LEFT, values())];
-        self.run_all(RECORD_LEFT, work).await
+        let work = vec![(RECORD_UNFINISHED, values()), (DELETE_UNFINISHED, values())];
+        self.execute_in_transaction(RECORD_UNFINISHED, work).await
     }
 
     /// The newest rows that fit, newest first.
-    pub async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, Error> {
+    pub async fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, Error> {
         let text = |it: &Option<String>| it.as_deref().unwrap_or_default().into();
         let values = vec![
             filter.before.unwrap_or(-1).into(),
@@ -161,19 +170,19 @@ impl Store {
             text(&filter.request),
             filter.limit.into(),
         ];
-        self.rows(LIST, values).await
+        self.query_as(LIST, values).await
     }
 
     /// Removes what is older than `before`, and all but the newest `most`.
-    pub async fn shorten_audit(&self, before: i64, most: i64) -> Result<(), Error> {
-        self.run(EXPIRE, vec![before.into()]).await?;
-        self.run(SHORTEN, vec![most.into()]).await?;
+    pub async fn trim_audit(&self, before: i64, most: i64) -> Result<(), Error> {
+        self.query(DELETE_OLDER, vec![before.into()]).await?;
+        self.query(DELETE_BEYOND_LIMIT, vec![most.into()]).await?;
         Ok(())
     }
 }
 
 impl AuditRow {
-    fn values(self) -> [Value; COLUMNS] {
+    fn into_values(self) -> [CellValue; COLUMNS_PER_ROW] {
         [
             self.at.into(),
             self.principal.into(),
@@ -183,46 +192,50 @@ impl AuditRow {
             self.target.into(),
             self.arguments.into(),
             self.outcome.into(),
-            self.took.into(),
+            self.took_micros.into(),
             self.request.into(),
         ]
     }
 }
 
 /// As many at a time as there are, the rest one by one.
-fn in_groups(
+fn group_inserts(
     rows: impl Iterator<Item = AuditRow>,
-) -> impl Iterator<Item = (Statement, Vec<Value>)> {
-    let [one, group] = ADD.each_ref().map(|sql| add(sql));
-    let mut rows = rows.flat_map(AuditRow::values).fuse();
+) -> impl Iterator<Item = (PortableStatement, Vec<CellValue>)> {
+    let [one, group] = INSERT_SQL.each_ref().map(|sql| insert_statement(sql));
+    let mut rows = rows.flat_map(AuditRow::into_values).fuse();
     let mut rest = Vec::new().into_iter();
     iter::from_fn(move || {
         if rest.len() == 0 {
-            let some: Vec<Value> = rows.by_ref().take(GROUP * COLUMNS).collect();
-            if some.len() == GROUP * COLUMNS {
+            let some: Vec<CellValue> = rows
+                .by_ref()
+                .take(ROWS_PER_INSERT * COLUMNS_PER_ROW)
+                .collect();
+            if some.len() == ROWS_PER_INSERT * COLUMNS_PER_ROW {
                 return Some((group, some));
             }
             rest = some.into_iter();
         }
-        let row: Vec<Value> = rest.by_ref().take(COLUMNS).collect();
+        let row: Vec<CellValue> = rest.by_ref().take(COLUMNS_PER_ROW).collect();
         (!row.is_empty()).then_some((one, row))
     })
 }
 
-fn add(sql: &'static str) -> Statement {
+fn insert_statement(sql: &'static str) -> PortableStatement {
     let attempted = "write the audit records";
-    Statement { attempted, sql }
+    PortableStatement { attempted, sql }
 }
 
 /// The statements that add rows, which are not written by hand.
-pub(super) fn insertions() -> impl Iterator<Item = Statement> {
-    ADD.iter().map(|sql| add(sql))
+pub(super) fn insert_statements() -> impl Iterator<Item = PortableStatement> {
+    INSERT_SQL.iter().map(|sql| insert_statement(sql))
 }
 
 /// The statement that adds `rows` rows.
-fn insert(rows: usize) -> String {
+fn insert_sql(rows: usize) -> String {
     let places = |row: usize| {
-        let numbers = (1..=COLUMNS).map(|column| format!("${}", row * COLUMNS + column));
+        let numbers =
+            (1..=COLUMNS_PER_ROW).map(|column| format!("${}", row * COLUMNS_PER_ROW + column));
         format!("({})", numbers.collect::<Vec<_>>().join(", "))
     };
     let places: Vec<String> = (0..rows).map(places).collect();
@@ -234,22 +247,22 @@ fn insert(rows: usize) -> String {
     )
 }
 
-impl TryFrom<Row> for AuditRow {
-    type Error = Cause;
+impl TryFrom<ResultRow> for AuditRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
         Ok(Self {
-            id: row.take()?,
-            at: row.take()?,
-            principal: row.take()?,
-            origin: row.take()?,
-            client: row.take()?,
-            action: row.take()?,
-            target: row.take()?,
-            arguments: row.take()?,
-            outcome: row.take()?,
-            took: row.take()?,
-            request: row.take()?,
+            id: row.next_cell()?,
+            at: row.next_cell()?,
+            principal: row.next_cell()?,
+            origin: row.next_cell()?,
+            client: row.next_cell()?,
+            action: row.next_cell()?,
+            target: row.next_cell()?,
+            arguments: row.next_cell()?,
+            outcome: row.next_cell()?,
+            took_micros: row.next_cell()?,
+            request: row.next_cell()?,
         })
     }
 }
@@ -260,17 +273,27 @@ mod tests {
 
     #[test]
     fn groups_keep_every_row_in_order() {
-        for count in [0, 1, GROUP - 1, GROUP, GROUP + 1, 3 * GROUP + 2] {
+        for count in [
+            0,
+            1,
+            ROWS_PER_INSERT - 1,
+            ROWS_PER_INSERT,
+            ROWS_PER_INSERT + 1,
+            3 * ROWS_PER_INSERT + 2,
+        ] {
             let rows = (0..).take(count).map(|at| AuditRow {
                 at,
                 ..AuditRow::default()
             });
-            let work: Vec<_> = in_groups(rows).collect();
+            let work: Vec<_> = group_inserts(rows).collect();
             let values = work.iter().flat_map(|(_, values)| values);
-            let times: Vec<_> = values.step_by(COLUMNS).cloned().collect();
-            let expected: Vec<_> = (0..).take(count).map(Value::Integer).collect();
+            let times: Vec<_> = values.step_by(COLUMNS_PER_ROW).cloned().collect();
+            let expected: Vec<_> = (0..).take(count).map(CellValue::Integer).collect();
             assert!(times == expected, "{count} rows");
-            assert_eq!(work.len(), count / GROUP + count % GROUP);
+            assert_eq!(
+                work.len(),
+                count / ROWS_PER_INSERT + count % ROWS_PER_INSERT
+            );
         }
     }
 }

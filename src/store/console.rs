@@ -1,10 +1,10 @@
 //! What the console keeps: switched-off tools and signed-in browsers.
 
-use super::{Cause, Error, Row, Statement, Store};
+use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 
 /// A browser that is signed in.
 #[derive(Debug)]
-pub struct SessionRow {
+pub struct ConsoleSessionRow {
     /// SHA-256 of what its cookie holds.
     pub hash: [u8; 32],
     /// SHA-256 of the token it stands for.
@@ -14,39 +14,39 @@ pub struct SessionRow {
 }
 
 /// A tool that is switched off.
-struct OffRow(String, String);
+struct DisabledToolRow(String, String);
 
-const LIST_OFF: Statement = Statement {
+const LIST_DISABLED: PortableStatement = PortableStatement {
     attempted: "list the switched-off tools",
     sql: "SELECT server, tool FROM tool_off",
 };
-const PUT_OFF: Statement = Statement {
+const PUT_DISABLED: PortableStatement = PortableStatement {
     attempted: "switch the tool off",
     sql: "INSERT INTO tool_off (server, tool) VALUES ($1, $2)
           ON CONFLICT DO NOTHING RETURNING tool",
 };
-const DELETE_OFF: Statement = Statement {
+const DELETE_DISABLED: PortableStatement = PortableStatement {
     attempted: "switch the tool on",
     sql: "DELETE FROM tool_off WHERE server = $1 AND tool = $2 RETURNING tool",
 };
-const LIST_SESSIONS: Statement = Statement {
+const LIST_SESSIONS: PortableStatement = PortableStatement {
     attempted: "list the sessions of the console",
     sql: "SELECT hash, token_hash, expires_at FROM console_session",
 };
-const PUT_SESSION: Statement = Statement {
+const PUT_SESSION: PortableStatement = PortableStatement {
     attempted: "keep the session",
     sql: "INSERT INTO console_session (hash, token_hash, expires_at) VALUES ($1, $2, $3)
           ON CONFLICT DO NOTHING RETURNING expires_at",
 };
-const DELETE_SESSION: Statement = Statement {
+const DELETE_SESSION: PortableStatement = PortableStatement {
     attempted: "end the session",
     sql: "DELETE FROM console_session WHERE hash = $1 RETURNING expires_at",
 };
 /// Every statement of this file that both back ends run.
-pub(super) const ALL: &[Statement] = &[
-    LIST_OFF,
-    PUT_OFF,
-    DELETE_OFF,
+pub(super) const STATEMENTS: &[PortableStatement] = &[
+    LIST_DISABLED,
+    PUT_DISABLED,
+    DELETE_DISABLED,
     LIST_SESSIONS,
     PUT_SESSION,
     DELETE_SESSION,
@@ -54,63 +54,67 @@ pub(super) const ALL: &[Statement] = &[
 
 impl Store {
     /// Every tool that is switched off: its server and its name there.
-    pub async fn tools_off(&self) -> Result<Vec<(String, String)>, Error> {
-        let rows: Vec<OffRow> = self.rows(LIST_OFF, Vec::new()).await?;
+    pub async fn disabled_tools(&self) -> Result<Vec<(String, String)>, Error> {
+        let rows: Vec<DisabledToolRow> = self.query_as(LIST_DISABLED, Vec::new()).await?;
         Ok(rows
             .into_iter()
-            .map(|OffRow(server, tool)| (server, tool))
+            .map(|DisabledToolRow(server, tool)| (server, tool))
             .collect())
     }
 
     /// Switches tools, each given by its server and its name there, on or off: all of
     /// them, or none.
-    pub async fn set_tools(&self, tools: Vec<(String, String)>, on: bool) -> Result<(), Error> {
-        let statement = if on { DELETE_OFF } else { PUT_OFF };
+    pub async fn set_tools_enabled(
+        &self,
+        tools: Vec<(String, String)>,
+        on: bool,
+    ) -> Result<(), Error> {
+        let statement = if on { DELETE_DISABLED } else { PUT_DISABLED };
         let values = |(server, tool): (String, String)| vec![server.into(), tool.into()];
         let work = tools.into_iter().map(move |it| (statement, values(it)));
-        self.run_all(statement, work).await
+        self.execute_in_transaction(statement, work).await
     }
 
     /// Every signed-in browser.
-    pub async fn sessions(&self) -> Result<Vec<SessionRow>, Error> {
-        self.rows(LIST_SESSIONS, Vec::new()).await
+    pub async fn console_sessions(&self) -> Result<Vec<ConsoleSessionRow>, Error> {
+        self.query_as(LIST_SESSIONS, Vec::new()).await
     }
 
     /// Keeps a signed-in browser.
-    pub async fn put_session(&self, row: &SessionRow) -> Result<(), Error> {
+    pub async fn put_console_session(&self, row: &ConsoleSessionRow) -> Result<(), Error> {
         let values = vec![
             row.hash.as_slice().into(),
             row.token_hash.as_slice().into(),
             row.expires_at.into(),
         ];
-        self.wrote(PUT_SESSION, values).await?;
+        self.execute(PUT_SESSION, values).await?;
         Ok(())
     }
 
     /// Forgets a signed-in browser.
-    pub async fn delete_session(&self, hash: &[u8; 32]) -> Result<(), Error> {
-        self.wrote(DELETE_SESSION, vec![hash.as_slice().into()])
+    pub async fn delete_console_session(&self, hash: &[u8; 32]) -> Result<(), Error> {
+        self.execute(DELETE_SESSION, vec![hash.as_slice().into()])
             .await?;
         Ok(())
     }
 }
 
-impl TryFrom<Row> for OffRow {
-    type Error = Cause;
+impl TryFrom<ResultRow> for DisabledToolRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
-        Ok(Self(row.take()?, row.take()?))
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self(row.next_cell()?, row.next_cell()?))
     }
 }
 
-impl TryFrom<Row> for SessionRow {
-    type Error = Cause;
+impl TryFrom<ResultRow> for ConsoleSessionRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
         Ok(Self {
-            hash: row.take()?,
-            token_hash: row.take()?,
-            expires_at: row.take()?,
+            hash: row.next_cell()?,
+            token_hash: row.next_cell()?,
+            expires_at: row.next_cell()?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! State in a PostgreSQL database.
 
-mod address;
-mod value;
+mod cell;
+mod url;
 
 use std::{error::Error as _, time::Duration};
 
@@ -11,129 +11,136 @@ use deadpool_postgres::{
 use tokio::time;
 use tokio_postgres::{NoTls, types::ToSql};
 
-use super::{Cause, Row, Value, migrate};
+use super::{CellValue, DatabaseError, ResultRow, migrations};
 
-pub(super) use address::Address;
+pub(super) use url::PostgresUrl;
 
 /// How long a start may take, with its migrations.
-const START: Duration = Duration::from_secs(10);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a statement waits for a connection, be it a new one.
-const TURN: Duration = Duration::from_secs(5);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection that was idle may take to show that it is alive.
-const ALIVE: Duration = Duration::from_secs(2);
+const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the server may work on a statement before it ends it.
-const WORK: Duration = Duration::from_secs(10);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long its answer may take.
-const ANSWER: Duration = Duration::from_secs(12);
-const CONNECTIONS: usize = 4;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
+const MAX_CONNECTIONS: usize = 4;
 
 /// A few connections; a lost one is replaced when it is needed.
 #[derive(Clone, Debug)]
-pub(super) struct Postgres {
+pub(super) struct PostgresBackend {
     pool: Pool,
 }
 
-impl Postgres {
-    pub(super) async fn connect(address: Address) -> Result<Self, Cause> {
-        let pool = pool(address)?;
+impl PostgresBackend {
+    pub(super) async fn connect(address: PostgresUrl) -> Result<Self, DatabaseError> {
+        let pool = build_pool(address)?;
         let start = async {
             let mut client = pool.get().await?;
-            migrate::postgres(&mut client).await
+            migrations::migrate_postgres(&mut client).await
         };
-        let started = time::timeout(START, start).await;
-        started.unwrap_or(Err(Cause::Late(START)))?;
+        let started = time::timeout(STARTUP_TIMEOUT, start).await;
+        started.unwrap_or(Err(DatabaseError::Timeout(STARTUP_TIMEOUT)))?;
         Ok(Self { pool })
     }
 
     /// Runs one statement to its end; it is committed when this returns.
-    pub(super) async fn run(
+    pub(super) async fn query(
         &self,
         sql: &'static str,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>, Cause> {
-        let client = self.turn().await?;
-        let answer = time::timeout(ANSWER, run(&client, sql, &values)).await;
-        answer.unwrap_or_else(|_| late(client))
+        values: Vec<CellValue>,
+    ) -> Result<Vec<ResultRow>, DatabaseError> {
+        let client = self.acquire_connection().await?;
+        let answer = time::timeout(RESPONSE_TIMEOUT, query_rows(&client, sql, &values)).await;
+        answer.unwrap_or_else(|_| discard_timed_out(client))
     }
 
     /// Runs all of them, or none.
-    pub(super) async fn run_all(
+    pub(super) async fn execute_in_transaction(
         &self,
-        work: impl Iterator<Item = (&'static str, Vec<Value>)> + Send,
-    ) -> Result<(), Cause> {
-        let mut client = self.turn().await?;
+        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
+    ) -> Result<(), DatabaseError> {
+        let mut client = self.acquire_connection().await?;
         let all = async {
             let transaction = client.transaction().await?;
             for (sql, values) in work {
-                run(&transaction, sql, &values).await?;
+                query_rows(&transaction, sql, &values).await?;
             }
             Ok(transaction.commit().await?)
         };
-        let done = time::timeout(ANSWER, all).await;
-        done.unwrap_or_else(|_| late(client))
+        let done = time::timeout(RESPONSE_TIMEOUT, all).await;
+        done.unwrap_or_else(|_| discard_timed_out(client))
     }
 
     /// Whether PostgreSQL understands the statement, and gives its parameters and
     /// columns types that a `Value` has.
-    pub(super) async fn check(&self, sql: &'static str) -> Result<(), Cause> {
-        let client = self.turn().await?;
-        let prepared = time::timeout(ANSWER, client.prepare_cached(sql)).await;
-        let prepared = prepared.map_err(|_| Cause::Late(ANSWER))??;
+    pub(super) async fn check_sql(&self, sql: &'static str) -> Result<(), DatabaseError> {
+        let client = self.acquire_connection().await?;
+        let prepared = time::timeout(RESPONSE_TIMEOUT, client.prepare_cached(sql)).await;
+        let prepared = prepared.map_err(|_| DatabaseError::Timeout(RESPONSE_TIMEOUT))??;
         let columns = prepared.columns().iter().map(|it| it.type_());
         match prepared
             .params()
             .iter()
             .chain(columns)
-            .find(|it| !value::is_known(it))
+            .find(|it| !cell::is_supported_type(it))
         {
             None => Ok(()),
-            Some(kind) => Err(Cause::Postgres(format!(
+            Some(kind) => Err(DatabaseError::Postgres(format!(
                 "no value goes into the type {kind}"
             ))),
         }
     }
 
-    async fn turn(&self) -> Result<Object, Cause> {
-        let client = time::timeout(TURN, self.pool.get()).await;
-        Ok(client.map_err(|_| Cause::Late(TURN))??)
+    async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
+        let client = time::timeout(ACQUIRE_TIMEOUT, self.pool.get()).await;
+        Ok(client.map_err(|_| DatabaseError::Timeout(ACQUIRE_TIMEOUT))??)
     }
 }
 
 /// Nobody knows what the connection is at; the next one gets a new one.
-fn late<T>(client: Object) -> Result<T, Cause> {
+fn discard_timed_out<T>(client: Object) -> Result<T, DatabaseError> {
     drop(Object::take(client));
-    Err(Cause::Late(ANSWER))
+    Err(DatabaseError::Timeout(RESPONSE_TIMEOUT))
 }
 
-fn pool(address: Address) -> Result<Pool, Cause> {
+fn build_pool(address: PostgresUrl) -> Result<Pool, DatabaseError> {
     let recycling_method = RecyclingMethod::Verified;
-    let config = address.with_settings(&[
+    let config = address.into_config(&[
         ("TimeZone", "UTC"),
-        ("statement_timeout", &WORK.as_millis().to_string()),
+        (
+            "statement_timeout",
+            &STATEMENT_TIMEOUT.as_millis().to_string(),
+        ),
     ]);
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method });
     Pool::builder(manager)
-        .max_size(CONNECTIONS)
+        .max_size(MAX_CONNECTIONS)
         .runtime(Runtime::Tokio1)
-        .recycle_timeout(Some(ALIVE))
+        .recycle_timeout(Some(RECYCLE_TIMEOUT))
         .build()
-        .map_err(|error| Cause::Postgres(error.to_string()))
+        .map_err(|error| DatabaseError::Postgres(error.to_string()))
 }
 
-async fn run(client: &impl GenericClient, sql: &str, values: &[Value]) -> Result<Vec<Row>, Cause> {
+async fn query_rows(
+    client: &impl GenericClient,
+    sql: &str,
+    values: &[CellValue],
+) -> Result<Vec<ResultRow>, DatabaseError> {
     let statement = client.prepare_cached(sql).await?;
     let parameters = values.iter().map(|it| it as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.collect();
     let rows = client.query(&statement, &parameters).await?;
-    rows.iter().map(read).collect()
+    rows.iter().map(read_row).collect()
 }
 
-fn read(row: &tokio_postgres::Row) -> Result<Row, Cause> {
+fn read_row(row: &tokio_postgres::Row) -> Result<ResultRow, DatabaseError> {
     let cells = (0..row.len()).map(|at| row.try_get(at));
-    Ok(Row::new(cells.collect::<Result<_, _>>()?))
+    Ok(ResultRow::new(cells.collect::<Result<_, _>>()?))
 }
 
-impl From<PoolError> for Cause {
+impl From<PoolError> for DatabaseError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => error.into(),
@@ -143,7 +150,7 @@ impl From<PoolError> for Cause {
 }
 
 /// Keeps what happened; the details that a server adds may quote a whole row.
-impl From<tokio_postgres::Error> for Cause {
+impl From<tokio_postgres::Error> for DatabaseError {
     fn from(error: tokio_postgres::Error) -> Self {
         if let Some(told) = error.as_db_error() {
             let (message, code) = (told.message(), told.code().code());

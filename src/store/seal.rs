@@ -12,18 +12,18 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 /// What a sealed text begins with; anything else is plain.
-const MARK: &str = "sealed:1:";
+const SEALED_PREFIX: &str = "sealed:1:";
 
 /// Encrypts and decrypts. Each text is bound to what it is about, so that rows
 /// cannot be exchanged.
-pub struct Seal(LessSafeKey);
+pub struct SecretSealer(LessSafeKey);
 
-impl Seal {
+impl SecretSealer {
     /// The key in `path`, made on first use; only its owner may read it.
-    pub fn open_file(path: &Path) -> io::Result<Self> {
+    pub fn from_key_file(path: &Path) -> io::Result<Self> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create_key_file(path)?,
             Err(error) => return Err(error),
         };
         if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
@@ -42,7 +42,7 @@ impl Seal {
         Self(LessSafeKey::new(key))
     }
 
-    pub(super) fn close(&self, about: &str, text: &str) -> String {
+    pub(super) fn seal(&self, about: &str, text: &str) -> String {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).expect("the operating system gives random bytes");
         let mut sealed = text.as_bytes().to_vec();
@@ -54,12 +54,14 @@ impl Seal {
             )
             .expect("a configuration is not that long");
         let all = [nonce.as_slice(), &sealed].concat();
-        format!("{MARK}{}", BASE64_STANDARD.encode(all))
+        format!("{SEALED_PREFIX}{}", BASE64_STANDARD.encode(all))
     }
 
     /// The text again; `None` if it was sealed with another key or for something else.
     pub(super) fn open(&self, about: &str, text: &str) -> Option<String> {
-        let mut all = BASE64_STANDARD.decode(text.strip_prefix(MARK)?).ok()?;
+        let mut all = BASE64_STANDARD
+            .decode(text.strip_prefix(SEALED_PREFIX)?)
+            .ok()?;
         let (nonce, sealed) = all.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let aad = Aad::from(about.as_bytes());
@@ -70,10 +72,10 @@ impl Seal {
 
 /// Whether a stored text is sealed.
 pub fn is_sealed(text: &str) -> bool {
-    text.starts_with(MARK)
+    text.starts_with(SEALED_PREFIX)
 }
 
-fn make(path: &Path) -> io::Result<String> {
+fn create_key_file(path: &Path) -> io::Result<String> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).expect("the operating system gives random bytes");
     let text = BASE64_STANDARD.encode(key);
@@ -94,7 +96,7 @@ fn make(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for SecretSealer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Seal(…)")
     }
@@ -106,13 +108,13 @@ mod tests {
 
     #[test]
     fn sealed_text_opens_with_its_key_and_subject_only() {
-        let seal = Seal::new(&[1; 32]);
-        let sealed = seal.close("a", "s3cret");
+        let seal = SecretSealer::new(&[1; 32]);
+        let sealed = seal.seal("a", "s3cret");
         assert!(is_sealed(&sealed) && !sealed.contains("s3cret"));
-        assert_ne!(sealed, seal.close("a", "s3cret"));
+        assert_ne!(sealed, seal.seal("a", "s3cret"));
         assert_eq!(seal.open("a", &sealed).as_deref(), Some("s3cret"));
         assert_eq!(seal.open("b", &sealed), None);
-        assert_eq!(Seal::new(&[2; 32]).open("a", &sealed), None);
+        assert_eq!(SecretSealer::new(&[2; 32]).open("a", &sealed), None);
         for broken in [
             "",
             "sealed:1:",
@@ -127,14 +129,14 @@ mod tests {
     fn key_is_made_once_and_for_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("seal-key");
-        let sealed = Seal::open_file(&path).unwrap().close("a", "x");
+        let sealed = SecretSealer::from_key_file(&path).unwrap().seal("a", "x");
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        let again = Seal::open_file(&path).unwrap();
+        let again = SecretSealer::from_key_file(&path).unwrap();
         assert_eq!(again.open("a", &sealed).as_deref(), Some("x"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(Seal::open_file(&path).is_err());
+        assert!(SecretSealer::from_key_file(&path).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{BackEnd, Cause, Error, Row, Statement, Store, is_sealed};
+use super::{DatabaseError, Error, PortableStatement, ResultRow, Store, StoreBackend, is_sealed};
 
 /// A server as stored. Times are milliseconds since 1970.
 #[derive(Clone, PartialEq)]
@@ -35,13 +35,13 @@ pub struct ServerRow {
     pub updated_at: i64,
 }
 
-const LIST: Statement = Statement {
+const LIST: PortableStatement = PortableStatement {
     attempted: "list the servers",
     sql: "SELECT id, name, description, transport_type, config, version,
                  auto_connect, enabled, origin, trust, protocol_version, created_at, updated_at
           FROM mcp_servers",
 };
-const INSERT: Statement = Statement {
+const INSERT: PortableStatement = PortableStatement {
     attempted: "add the server",
     sql: "INSERT INTO mcp_servers (id, name, description, transport_type, config, version,
                                    auto_connect, enabled, origin, trust, protocol_version,
@@ -49,53 +49,54 @@ const INSERT: Statement = Statement {
           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
           ON CONFLICT DO NOTHING RETURNING name",
 };
-const UPDATE: Statement = Statement {
+const UPDATE: PortableStatement = PortableStatement {
     attempted: "change the server",
     sql: "UPDATE mcp_servers SET description = $1, transport_type = $2, config = $3,
                  version = $4, auto_connect = $5, enabled = $6, origin = $7, trust = $8,
                  protocol_version = $9, updated_at = $10
           WHERE name = $11 RETURNING name",
 };
-const DELETE: Statement = Statement {
+const DELETE: PortableStatement = PortableStatement {
     attempted: "delete the server",
     sql: "DELETE FROM mcp_servers WHERE name = $1 RETURNING name",
 };
-const LIST_REMOVED: Statement = Statement {
+const LIST_REMOVED: PortableStatement = PortableStatement {
     attempted: "list the servers that were removed",
     sql: "SELECT name FROM mcp_server_removed",
 };
-const PUT_REMOVED: Statement = Statement {
+const PUT_REMOVED: PortableStatement = PortableStatement {
     attempted: "note that the server was removed",
     sql: "INSERT INTO mcp_server_removed (name, removed_at) VALUES ($1, $2)
           ON CONFLICT (name) DO UPDATE SET removed_at = excluded.removed_at RETURNING name",
 };
 /// Every statement of this file that both back ends run.
-pub(super) const ALL: &[Statement] = &[LIST, INSERT, UPDATE, DELETE, LIST_REMOVED, PUT_REMOVED];
+pub(super) const STATEMENTS: &[PortableStatement] =
+    &[LIST, INSERT, UPDATE, DELETE, LIST_REMOVED, PUT_REMOVED];
 
 /// Free pages and the log still hold what was overwritten.
-const CLEAN: [Statement; 2] = [
-    Statement {
+const ERASE_FREE_PAGES: [PortableStatement; 2] = [
+    PortableStatement {
         attempted: "clean the file",
         sql: "VACUUM",
     },
-    Statement {
+    PortableStatement {
         attempted: "clean the file",
         sql: "PRAGMA wal_checkpoint(TRUNCATE)",
     },
 ];
 
 /// What a sealed configuration is bound to.
-fn about(row: &ServerRow) -> String {
+fn associated_data(row: &ServerRow) -> String {
     format!("mcp_servers.config of {}", row.name)
 }
 
 impl Store {
     /// Every server, by name.
     pub async fn servers(&self) -> Result<Vec<ServerRow>, Error> {
-        let mut rows: Vec<ServerRow> = self.rows(LIST, Vec::new()).await?;
+        let mut rows: Vec<ServerRow> = self.query_as(LIST, Vec::new()).await?;
         for row in &mut rows {
             // What cannot be opened stays as it is, for its reader to see.
-            if let Some(config) = self.opened(row) {
+            if let Some(config) = self.opened_config(row) {
                 row.config = config;
             }
         }
@@ -111,7 +112,7 @@ impl Store {
             row.name.as_str().into(),
             row.description.as_deref().into(),
             row.transport_type.as_str().into(),
-            self.closed(row).as_str().into(),
+            self.sealed_config(row).as_str().into(),
             row.version.as_deref().into(),
             row.auto_connect.into(),
             row.enabled.into(),
@@ -121,7 +122,7 @@ impl Store {
             row.created_at.into(),
             row.updated_at.into(),
         ];
-        self.wrote(INSERT, values).await
+        self.execute(INSERT, values).await
     }
 
     /// Changes the server of that name, all but its id and when it was added;
@@ -130,7 +131,7 @@ impl Store {
         let values = vec![
             row.description.as_deref().into(),
             row.transport_type.as_str().into(),
-            self.closed(row).as_str().into(),
+            self.sealed_config(row).as_str().into(),
             row.version.as_deref().into(),
             row.auto_connect.into(),
             row.enabled.into(),
@@ -140,12 +141,12 @@ impl Store {
             row.updated_at.into(),
             row.name.as_str().into(),
         ];
-        self.wrote(UPDATE, values).await
+        self.execute(UPDATE, values).await
     }
 
     /// Seals the configurations that are written plainly; nothing of them stays.
-    pub(super) async fn seal_servers(&self) -> Result<(), Error> {
-        let rows: Vec<ServerRow> = self.rows(LIST, Vec::new()).await?;
+    pub(super) async fn seal_server_configs(&self) -> Result<(), Error> {
+        let rows: Vec<ServerRow> = self.query_as(LIST, Vec::new()).await?;
         let mut plain = rows.iter().filter(|it| !is_sealed(&it.config)).peekable();
         if plain.peek().is_none() {
             return Ok(());
@@ -153,24 +154,26 @@ impl Store {
         for row in plain {
             self.update_server(row).await?;
         }
-        if let BackEnd::Sqlite(_) = self.back_end {
-            for statement in CLEAN {
-                self.run(statement, Vec::new()).await?;
+        if let StoreBackend::Sqlite(_) = self.backend {
+            for statement in ERASE_FREE_PAGES {
+                self.query(statement, Vec::new()).await?;
             }
         }
         Ok(())
     }
 
-    fn closed(&self, row: &ServerRow) -> String {
-        match &self.seal {
+    fn sealed_config(&self, row: &ServerRow) -> String {
+        match &self.sealer {
             // As it was read when it could not be opened.
-            Some(seal) if !is_sealed(&row.config) => seal.close(&about(row), &row.config),
+            Some(seal) if !is_sealed(&row.config) => seal.seal(&associated_data(row), &row.config),
             _ => row.config.clone(),
         }
     }
 
-    fn opened(&self, row: &ServerRow) -> Option<String> {
-        self.seal.as_ref()?.open(&about(row), &row.config)
+    fn opened_config(&self, row: &ServerRow) -> Option<String> {
+        self.sealer
+            .as_ref()?
+            .open(&associated_data(row), &row.config)
     }
 
     /// Deletes the server of that name and notes that it was removed, so that no file
@@ -180,44 +183,44 @@ impl Store {
             (PUT_REMOVED, vec![name.into(), now.into()]),
             (DELETE, vec![name.into()]),
         ];
-        self.run_all(DELETE, work).await
+        self.execute_in_transaction(DELETE, work).await
     }
 
     /// Names of servers that were removed; some may have been registered again.
     pub async fn removed_servers(&self) -> Result<Vec<String>, Error> {
-        let rows: Vec<RemovedServer> = self.rows(LIST_REMOVED, Vec::new()).await?;
+        let rows: Vec<RemovedServerRow> = self.query_as(LIST_REMOVED, Vec::new()).await?;
         Ok(rows.into_iter().map(|it| it.0).collect())
     }
 }
 
-struct RemovedServer(String);
+struct RemovedServerRow(String);
 
-impl TryFrom<Row> for RemovedServer {
-    type Error = Cause;
+impl TryFrom<ResultRow> for RemovedServerRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
-        Ok(Self(row.take()?))
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self(row.next_cell()?))
     }
 }
 
-impl TryFrom<Row> for ServerRow {
-    type Error = Cause;
+impl TryFrom<ResultRow> for ServerRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
         Ok(Self {
-            id: row.take()?,
-            name: row.take()?,
-            description: row.take()?,
-            transport_type: row.take()?,
-            config: row.take()?,
-            version: row.take()?,
-            auto_connect: row.take()?,
-            enabled: row.take()?,
-            origin: row.take()?,
-            trust: row.take()?,
-            protocol_version: row.take()?,
-            created_at: row.take()?,
-            updated_at: row.take()?,
+            id: row.next_cell()?,
+            name: row.next_cell()?,
+            description: row.next_cell()?,
+            transport_type: row.next_cell()?,
+            config: row.next_cell()?,
+            version: row.next_cell()?,
+            auto_connect: row.next_cell()?,
+            enabled: row.next_cell()?,
+            origin: row.next_cell()?,
+            trust: row.next_cell()?,
+            protocol_version: row.next_cell()?,
+            created_at: row.next_cell()?,
+            updated_at: row.next_cell()?,
         })
     }
 }

@@ -12,61 +12,61 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{Cause, Row, Value, migrate};
+use super::{CellValue, DatabaseError, ResultRow, migrations};
 
 /// How long another program may hold the file.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How soon a busy file is opened again.
-const AGAIN: Duration = Duration::from_millis(10);
+const BUSY_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// How long a statement waits for those before it.
-const TURN: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One connection; statements take turns, on threads that may block.
 #[derive(Clone, Debug)]
-pub(super) struct Sqlite {
+pub(super) struct SqliteBackend {
     connection: Arc<Mutex<Connection>>,
 }
 
-impl Sqlite {
-    pub(super) async fn open(path: PathBuf) -> Result<Self, Cause> {
-        let deadline = Instant::now() + BUSY;
+impl SqliteBackend {
+    pub(super) async fn open(path: PathBuf) -> Result<Self, DatabaseError> {
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             let path = path.clone();
-            match blocking(move || Self::prepare(Connection::open(path)?)).await {
+            match run_blocking(move || Self::configure(Connection::open(path)?)).await {
                 // SQLite does not wait by itself while another switches to WAL.
                 Err(cause) if is_busy(&cause) && Instant::now() < deadline => {
-                    time::sleep(AGAIN).await;
+                    time::sleep(BUSY_RETRY_DELAY).await;
                 }
                 done => return done,
             }
         }
     }
 
-    pub(super) async fn in_memory() -> Result<Self, Cause> {
-        blocking(|| Self::prepare(Connection::open_in_memory()?)).await
+    pub(super) async fn in_memory() -> Result<Self, DatabaseError> {
+        run_blocking(|| Self::configure(Connection::open_in_memory()?)).await
     }
 
     /// Runs one statement to its end; it is on disk when this returns.
-    pub(super) async fn run(
+    pub(super) async fn query(
         &self,
         sql: &'static str,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>, Cause> {
-        let connection = self.turn().await?;
-        blocking(move || run(&connection, sql, &values)).await
+        values: Vec<CellValue>,
+    ) -> Result<Vec<ResultRow>, DatabaseError> {
+        let connection = self.lock_connection().await?;
+        run_blocking(move || query_rows(&connection, sql, &values)).await
     }
 
     /// Runs all of them, or none. They are made where they run, one after the other.
-    pub(super) async fn run_all(
+    pub(super) async fn execute_in_transaction(
         &self,
-        work: impl Iterator<Item = (&'static str, Vec<Value>)> + Send + 'static,
-    ) -> Result<(), Cause> {
-        let mut connection = self.turn().await?;
-        blocking(move || {
+        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send + 'static,
+    ) -> Result<(), DatabaseError> {
+        let mut connection = self.lock_connection().await?;
+        run_blocking(move || {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for (sql, values) in work {
-                run(&transaction, sql, &values)?;
+                query_rows(&transaction, sql, &values)?;
             }
             Ok(transaction.commit()?)
         })
@@ -74,64 +74,71 @@ impl Sqlite {
     }
 
     /// Whether SQLite understands the statement.
-    pub(super) async fn check(&self, sql: &'static str) -> Result<(), Cause> {
-        let connection = self.turn().await?;
-        blocking(move || Ok(connection.prepare(sql).map(drop)?)).await
+    pub(super) async fn check_sql(&self, sql: &'static str) -> Result<(), DatabaseError> {
+        let connection = self.lock_connection().await?;
+        run_blocking(move || Ok(connection.prepare(sql).map(drop)?)).await
     }
 
-    async fn turn(&self) -> Result<OwnedMutexGuard<Connection>, Cause> {
+    async fn lock_connection(&self) -> Result<OwnedMutexGuard<Connection>, DatabaseError> {
         let turn = Arc::clone(&self.connection).lock_owned();
-        let turn = time::timeout(TURN, turn).await;
-        turn.map_err(|_| Cause::Late(TURN))
+        let turn = time::timeout(LOCK_TIMEOUT, turn).await;
+        turn.map_err(|_| DatabaseError::Timeout(LOCK_TIMEOUT))
     }
 
-    fn prepare(mut connection: Connection) -> Result<Self, Cause> {
-        connection.busy_timeout(BUSY)?;
+    fn configure(mut connection: Connection) -> Result<Self, DatabaseError> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         // What is deleted or overwritten may have been a secret.
         connection.pragma_update(None, "secure_delete", true)?;
-        migrate::sqlite(&mut connection)?;
+        migrations::migrate_sqlite(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
         Ok(Self { connection })
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Cause> + Send + 'static,
-) -> Result<T, Cause> {
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DatabaseError> + Send + 'static,
+) -> Result<T, DatabaseError> {
     match task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),
-            Err(_) => Err(Cause::Stopping),
+            Err(_) => Err(DatabaseError::Stopping),
         },
     }
 }
 
-fn is_busy(cause: &Cause) -> bool {
-    let Cause::Sqlite(error) = cause else {
+fn is_busy(cause: &DatabaseError) -> bool {
+    let DatabaseError::Sqlite(error) = cause else {
         return false;
     };
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-fn run(connection: &Connection, sql: &str, values: &[Value]) -> Result<Vec<Row>, Cause> {
+fn query_rows(
+    connection: &Connection,
+    sql: &str,
+    values: &[CellValue],
+) -> Result<Vec<ResultRow>, DatabaseError> {
     let mut statement = connection.prepare_cached(sql)?;
-    read(&mut statement, values)
+    read_rows(&mut statement, values)
 }
 
-fn read(statement: &mut Statement<'_>, values: &[Value]) -> Result<Vec<Row>, Cause> {
+fn read_rows(
+    statement: &mut Statement<'_>,
+    values: &[CellValue],
+) -> Result<Vec<ResultRow>, DatabaseError> {
     let width = statement.column_count();
     let rows = statement.query_map(params_from_iter(values), |row| {
-        let cells: rusqlite::Result<Vec<Value>> = (0..width).map(|at| row.get(at)).collect();
-        cells.map(Row::new)
+        let cells: rusqlite::Result<Vec<CellValue>> = (0..width).map(|at| row.get(at)).collect();
+        cells.map(ResultRow::new)
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-impl ToSql for Value {
+impl ToSql for CellValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
@@ -143,7 +150,7 @@ impl ToSql for Value {
     }
 }
 
-impl FromSql for Value {
+impl FromSql for CellValue {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Ok(match value {
             ValueRef::Null => Self::Null,

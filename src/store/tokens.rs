@@ -1,6 +1,6 @@
 //! Tokens at rest: a name, a role, what it is good for, and a hash.
 
-use super::{Cause, Error, Row, Statement, Store};
+use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 use crate::clock;
 
 /// A token as stored. Times are milliseconds since 1970.
@@ -22,23 +22,23 @@ pub struct TokenRow {
     pub expires_at: Option<i64>,
 }
 
-const LIST: Statement = Statement {
+const LIST: PortableStatement = PortableStatement {
     attempted: "list the tokens",
     sql: "SELECT name, role, hash, servers, tools, created_at, expires_at FROM token",
 };
-const PUT: Statement = Statement {
+const PUT: PortableStatement = PortableStatement {
     attempted: "save the token",
     sql: "INSERT INTO token (name, role, hash, created_at) VALUES ($1, $2, $3, $4)
           ON CONFLICT (name) DO UPDATE SET role = excluded.role, hash = excluded.hash
           RETURNING name",
 };
-const INSERT: Statement = Statement {
+const INSERT: PortableStatement = PortableStatement {
     attempted: "save the token",
     sql: "INSERT INTO token (name, role, hash, created_at, servers, tools, expires_at)
           VALUES ($1, $2, $3, $4, $5, $6, $7)
           ON CONFLICT (name) DO NOTHING RETURNING name",
 };
-const DELETE: Statement = Statement {
+const DELETE: PortableStatement = PortableStatement {
     attempted: "delete the token",
     sql: "DELETE FROM token WHERE name = $1 RETURNING name",
 };
@@ -52,18 +52,18 @@ impl TokenRow {
             hash,
             servers: None,
             tools: None,
-            created_at: clock::now(),
+            created_at: clock::now_ms(),
             expires_at: None,
         }
     }
 }
 /// Every statement of this file that both back ends run.
-pub(super) const ALL: &[Statement] = &[LIST, PUT, INSERT, DELETE];
+pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, DELETE];
 
 impl Store {
     /// Every token.
     pub async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
-        self.rows(LIST, Vec::new()).await
+        self.query_as(LIST, Vec::new()).await
     }
 
     /// Adds a token, or replaces role and hash of the one of that name.
@@ -74,7 +74,7 @@ impl Store {
             row.hash.as_slice().into(),
             row.created_at.into(),
         ];
-        self.wrote(PUT, values).await?;
+        self.execute(PUT, values).await?;
         Ok(())
     }
 
@@ -91,32 +91,32 @@ impl Store {
             list(&row.tools).as_deref().into(),
             row.expires_at.into(),
         ];
-        self.wrote(INSERT, values).await
+        self.execute(INSERT, values).await
     }
 
     /// Deletes the token of that name; false when there is none.
     pub async fn delete_token(&self, name: &str) -> Result<bool, Error> {
-        self.wrote(DELETE, vec![name.into()]).await
+        self.execute(DELETE, vec![name.into()]).await
     }
 }
 
-impl TryFrom<Row> for TokenRow {
-    type Error = Cause;
+impl TryFrom<ResultRow> for TokenRow {
+    type Error = DatabaseError;
 
-    fn try_from(mut row: Row) -> Result<Self, Cause> {
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
         Ok(Self {
-            name: row.take()?,
-            role: row.take()?,
-            hash: row.take()?,
-            servers: list(row.take()?),
-            tools: list(row.take()?),
-            created_at: row.take()?,
-            expires_at: row.take()?,
+            name: row.next_cell()?,
+            role: row.next_cell()?,
+            hash: row.next_cell()?,
+            servers: parse_name_list(row.next_cell()?),
+            tools: parse_name_list(row.next_cell()?),
+            created_at: row.next_cell()?,
+            expires_at: row.next_cell()?,
         })
     }
 }
 
 /// A list that cannot be read allows nothing.
-fn list(text: Option<String>) -> Option<Vec<String>> {
+fn parse_name_list(text: Option<String>) -> Option<Vec<String>> {
     text.map(|it| serde_json::from_str(&it).unwrap_or_default())
 }

@@ -13,8 +13,8 @@ use tokio::time;
 use super::programs::{ProgramLimits, TASKS_PER_PROCESS};
 
 /// How often a group that has been killed is looked at until it is empty.
-const LOOKS: usize = 200;
-const LOOK_DELAY: Duration = Duration::from_millis(5);
+const MAX_REMOVE_ATTEMPTS: usize = 200;
+const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Programs get less processor time than the hub, whose weight is 100.
 const CPU_WEIGHT: &str = "30";
 const CPU_PERIOD_US: u64 = 100_000;
@@ -23,7 +23,7 @@ const CPU_PERIOD_US: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct CgroupParent {
     directory: PathBuf,
-    made: AtomicU64,
+    created_count: AtomicU64,
 }
 
 /// The group of one program.
@@ -37,38 +37,38 @@ impl CgroupParent {
     pub(super) fn find(configured: Option<&Path>) -> Option<Self> {
         let directory = match configured {
             Some(directory) => directory.to_owned(),
-            None => prepare_own()?,
+            None => prepare_own_cgroup()?,
         };
         if !directory.join("cgroup.procs").exists() {
             return None;
         }
         // Without it the groups exist, and can be killed, but hold no bounds.
         for controller in ["+memory", "+pids", "+cpu"] {
-            let _ = write(&directory.join("cgroup.subtree_control"), controller);
+            let _ = write_kernel_file(&directory.join("cgroup.subtree_control"), controller);
         }
         let parent = Self {
             directory,
-            made: AtomicU64::new(0),
+            created_count: AtomicU64::new(0),
         };
-        parent.remove_left_over();
+        parent.remove_stale_cgroups();
         Some(parent)
     }
 
     /// Makes the group of a program.
     pub(super) fn create(&self, limits: &ProgramLimits) -> io::Result<Cgroup> {
-        let number = self.made.fetch_add(1, Relaxed);
+        let number = self.created_count.fetch_add(1, Relaxed);
         let name = format!("maru-{}-{number}", std::process::id());
         let directory = self.directory.join(name);
         fs::create_dir(&directory)?;
-        for (file, value) in values(limits) {
+        for (file, value) in limit_files(limits) {
             // A controller that is not delegated has no file.
-            let _ = write(&directory.join(file), &value);
+            let _ = write_kernel_file(&directory.join(file), &value);
         }
         Ok(Cgroup { directory })
     }
 
     /// Groups of a hub that was killed. The kernel refuses if one is in use.
-    fn remove_left_over(&self) {
+    fn remove_stale_cgroups(&self) {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         for entry in entries.flatten() {
             if entry.file_name().to_string_lossy().starts_with("maru-") {
@@ -94,7 +94,7 @@ impl Cgroup {
     }
 
     /// Whether the kernel has ended a program for want of memory.
-    pub(super) fn is_out_of_memory(&self) -> bool {
+    pub(super) fn was_oom_killed(&self) -> bool {
         let text = fs::read_to_string(self.directory.join("memory.events")).unwrap_or_default();
         let count = text.lines().find_map(|it| it.strip_prefix("oom_kill "));
         count.is_some_and(|it| it.trim() != "0")
@@ -102,12 +102,12 @@ impl Cgroup {
 
     /// Ends everything in the group, and the group.
     pub(super) async fn remove(&self) {
-        let _ = write(&self.directory.join("cgroup.kill"), "1");
-        for _ in 0..LOOKS {
+        let _ = write_kernel_file(&self.directory.join("cgroup.kill"), "1");
+        for _ in 0..MAX_REMOVE_ATTEMPTS {
             // Refused while a process of it is still ending.
             match fs::remove_dir(&self.directory) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    time::sleep(LOOK_DELAY).await;
+                    time::sleep(REMOVE_RETRY_DELAY).await;
                 }
                 _ => return,
             }
@@ -117,10 +117,10 @@ impl Cgroup {
 
 /// Moves this process into a group.
 pub(super) fn enter(directory: &Path) -> io::Result<()> {
-    write(&directory.join("cgroup.procs"), "0")
+    write_kernel_file(&directory.join("cgroup.procs"), "0")
 }
 
-fn values(limits: &ProgramLimits) -> Vec<(&'static str, String)> {
+fn limit_files(limits: &ProgramLimits) -> Vec<(&'static str, String)> {
     let mut values = vec![
         ("memory.oom.group", "1".to_owned()),
         ("cpu.weight", CPU_WEIGHT.to_owned()),
@@ -142,7 +142,7 @@ fn values(limits: &ProgramLimits) -> Vec<(&'static str, String)> {
 
 /// Our own group, once it can have groups below it: the kernel gives controllers
 /// to groups below only while no process is in the group itself.
-fn prepare_own() -> Option<PathBuf> {
+fn prepare_own_cgroup() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own_directory(&mounts, &groups)?;
@@ -203,7 +203,7 @@ fn has_controllers(directory: &Path) -> bool {
 }
 
 /// Writes to a file that the kernel has made; a new one would mean nothing.
-fn write(file: &Path, text: &str) -> io::Result<()> {
+fn write_kernel_file(file: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let mut file = fs::File::options().write(true).open(file)?;
     file.write_all(text.as_bytes())
@@ -247,7 +247,7 @@ mod tests {
             cpu_percent: Some(150),
             processes: Some(10),
         };
-        let values = values(&limits);
+        let values = limit_files(&limits);
         for expected in [
             ("memory.max", "67108864"),
             ("cpu.max", "150000 100000"),

@@ -12,36 +12,41 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
-    budget::TrafficBudget,
+    connect::ConnectContext,
     in_flight::{CallGuard, InFlightCalls},
-    link::Received,
-    log::Log,
-    news::{News, Notification, answer_or_deliver, handle_notification},
-    open::Means,
+    link::CallEvent,
+    notifications::{
+        NotificationSink, ServerNotification, handle_notification, handle_server_request,
+    },
+    server_log::ServerLog,
+    traffic_budget::TrafficBudget,
 };
 use crate::{
-    mcp::{Id, IgnoredLines, Invalid, Message, RpcError, code, notification, raw_request},
-    queue::{self, TrySendError},
+    mcp::{
+        IgnoredLines, InvalidMessage, RpcError, RpcId, RpcMessage, code, write_notification,
+        write_raw_request,
+    },
+    message_queue::{self, TrySendError},
     tasks::Tasks,
-    tool::ClientConnection,
+    tools::ClientConnection,
 };
 
 /// Answers to the server's own requests that wait until it reads.
-const MAX_WAITING_REPLIES: usize = 256;
+const MAX_PENDING_REPLIES: usize = 256;
 
 /// The calls on one link, and the way out.
 #[derive(Debug)]
-pub(super) struct Channel {
-    out: queue::Sender,
+pub(super) struct MessageChannel {
+    outgoing: message_queue::MessageSender,
     tasks: Tasks,
-    news: Arc<News>,
+    notification_sink: Arc<NotificationSink>,
     in_flight: Arc<InFlightCalls>,
     budget: TrafficBudget,
     /// One permit for each answer that waits until the server reads.
-    replies: Arc<Semaphore>,
-    log: Arc<Log>,
-    answers: Mutex<AHashMap<i64, oneshot::Sender<Answer>>>,
-    next: AtomicI64,
+    reply_permits: Arc<Semaphore>,
+    log: Arc<ServerLog>,
+    pending_responses: Mutex<AHashMap<i64, oneshot::Sender<RawResponse>>>,
+    next_id: AtomicI64,
     cause: Mutex<Option<Error>>,
     /// The other side is gone.
     pub(super) lost: CancellationToken,
@@ -52,31 +57,35 @@ pub(super) struct Channel {
 }
 
 /// A result, or an error as it was sent.
-type Answer = Result<String, String>;
+type RawResponse = Result<String, String>;
 
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
-pub(super) struct Call {
-    channel: Arc<Channel>,
+pub(super) struct ChannelCall {
+    channel: Arc<MessageChannel>,
     id: i64,
     /// Present if a client is behind the call, who may be told and asked.
-    pub(super) client: Option<CallGuard>,
-    answer: oneshot::Receiver<Answer>,
+    pub(super) guard: Option<CallGuard>,
+    response: oneshot::Receiver<RawResponse>,
     done: bool,
 }
 
-impl Channel {
-    pub(super) fn new(out: queue::Sender, news: Arc<News>, means: &Means) -> Arc<Self> {
+impl MessageChannel {
+    pub(super) fn new(
+        out: message_queue::MessageSender,
+        news: Arc<NotificationSink>,
+        means: &ConnectContext,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            out,
+            outgoing: out,
             tasks: means.tasks.clone(),
             log: Arc::clone(&means.log),
-            news,
+            notification_sink: news,
             in_flight: Arc::default(),
             budget: TrafficBudget::new(means.traffic_rate),
-            replies: Arc::new(Semaphore::new(MAX_WAITING_REPLIES)),
-            answers: Mutex::default(),
-            next: AtomicI64::new(1),
+            reply_permits: Arc::new(Semaphore::new(MAX_PENDING_REPLIES)),
+            pending_responses: Mutex::default(),
+            next_id: AtomicI64::new(1),
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -85,34 +94,36 @@ impl Channel {
     }
 
     /// Sends a request; `client` is the connection behind it, which may be told and asked.
-    pub(super) async fn start(
+    pub(super) async fn start_call(
         self: &Arc<Self>,
         method: &str,
         params: &(dyn Fn(i64) -> String + Sync),
         client: Option<ClientConnection>,
-    ) -> Result<Call, Error> {
-        let id = self.next.fetch_add(1, Relaxed);
+    ) -> Result<ChannelCall, Error> {
+        let id = self.next_id.fetch_add(1, Relaxed);
         let (answer, answer_of_call) = oneshot::channel();
-        let call = Call {
+        let call = ChannelCall {
             channel: Arc::clone(self),
             id,
-            client: client.map(|it| self.in_flight.register(id, it)),
-            answer: answer_of_call,
+            guard: client.map(|it| self.in_flight.register(id, it)),
+            response: answer_of_call,
             done: false,
         };
-        lock(&self.answers).insert(id, answer);
+        lock(&self.pending_responses).insert(id, answer);
         // Checked after it is on the list: `lose` empties the list.
         if self.lost.is_cancelled() {
-            return Err(match self.why() {
+            return Err(match self.close_reason() {
                 // Nothing was asked, so it can be asked again.
-                why @ (Error::Lost(_) | Error::Ended { .. }) => Error::Unreachable(why.to_string()),
+                why @ (Error::Lost(_) | Error::ProgramExited { .. }) => {
+                    Error::Unreachable(why.to_string())
+                }
                 why => why,
             });
         }
-        let text = raw_request(&Id::Number(id), method, &params(id));
+        let text = write_raw_request(&RpcId::Number(id), method, &params(id));
         if let Err(why) = self.send(text).await {
             // It was never sent, so the server cannot ask on behalf of it.
-            call.client.iter().for_each(CallGuard::end);
+            call.guard.iter().for_each(CallGuard::end);
             return Err(why);
         }
         Ok(call)
@@ -120,73 +131,77 @@ impl Channel {
 
     /// Sends a message that wants no answer.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
-        self.log.sent(&text);
+        self.log.record_sent(&text);
         let busy = || Error::Busy("the server takes nothing in".to_owned());
-        self.out
-            .send(text)
-            .await
-            .map_err(|_| match self.lost.is_cancelled() {
-                true => self.why(),
-                false => busy(),
-            })
+        self.outgoing.send(text).await.map_err(|_| {
+            if self.lost.is_cancelled() {
+                self.close_reason()
+            } else {
+                busy()
+            }
+        })
     }
 
     /// The other side is gone: whoever waits learns so.
-    pub(super) fn lose(&self, why: Error) {
+    pub(super) fn mark_lost(&self, why: Error) {
         lock(&self.cause).get_or_insert(why);
         self.lost.cancel();
-        lock(&self.answers).clear();
+        lock(&self.pending_responses).clear();
         self.in_flight.clear();
     }
 
     /// Why the other side is gone.
-    pub(super) fn why(&self) -> Error {
+    pub(super) fn close_reason(&self) -> Error {
         let cause = lock(&self.cause).clone();
         cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
     }
 
     /// Takes one message from the other side. An error says that the server sends
     /// too much and must be disconnected.
-    pub(super) fn take(&self, bytes: &[u8]) -> Result<(), Error> {
-        let Ok((text, message)) = Message::take(bytes) else {
-            self.log.received_bytes(bytes);
-            return self.take_unreadable(bytes);
+    pub(super) fn handle_bytes(&self, bytes: &[u8]) -> Result<(), Error> {
+        let Ok((text, message)) = RpcMessage::parse_bytes(bytes) else {
+            self.log.record_received_bytes(bytes);
+            return self.handle_unreadable(bytes);
         };
-        self.log.received(text);
+        self.log.record_received(text);
         if text.trim_start().starts_with('[') {
             let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
             let mut batch = batch.iter().map(|it| it.get());
-            return batch.try_for_each(|it| self.take_one(it, Message::read(it)));
+            return batch.try_for_each(|it| self.handle_message(it, RpcMessage::parse(it)));
         }
-        self.take_one(text, message)
+        self.handle_message(text, message)
     }
 
     /// Counts what the server sends beside messages, such as comments.
-    pub(super) fn take_ignored(&self, ignored: IgnoredLines) -> Result<(), Error> {
+    pub(super) fn count_ignored(&self, ignored: IgnoredLines) -> Result<(), Error> {
         self.budget.spend(ignored.lines, ignored.bytes)
     }
 
-    fn take_one(&self, text: &str, message: Result<Message<'_>, Invalid>) -> Result<(), Error> {
+    fn handle_message(
+        &self,
+        text: &str,
+        message: Result<RpcMessage<'_>, InvalidMessage>,
+    ) -> Result<(), Error> {
         match message {
-            Err(_) => return self.take_unreadable(text.as_bytes()),
-            Ok(Message::Response(response)) => {
-                if let Id::Number(id) = response.id
-                    && self.answer_call(id, || response.owned_outcome())
+            Err(_) => return self.handle_unreadable(text.as_bytes()),
+            Ok(RpcMessage::Response(response)) => {
+                if let RpcId::Number(id) = response.id
+                    && self.complete_call(id, || response.owned_outcome())
                 {
                     return Ok(());
                 }
             }
-            Ok(Message::Notification { method, params }) => {
-                let notification = Notification {
+            Ok(RpcMessage::Notification { method, params }) => {
+                let notification = ServerNotification {
                     method: &method,
                     params,
                     text,
                 };
-                handle_notification(&self.in_flight, &self.news, notification);
+                handle_notification(&self.in_flight, &self.notification_sink, notification);
             }
-            Ok(Message::Request(request)) => {
-                if let Some(reply) = answer_or_deliver(&self.in_flight, &request, text) {
-                    self.reply(reply)?;
+            Ok(RpcMessage::Request(request)) => {
+                if let Some(reply) = handle_server_request(&self.in_flight, &request, text) {
+                    self.send_reply(reply)?;
                 }
             }
         }
@@ -194,8 +209,8 @@ impl Channel {
     }
 
     /// Ends the call `id`; false if it waits for no answer.
-    fn answer_call(&self, id: i64, outcome: impl FnOnce() -> Answer) -> bool {
-        let waiting = lock(&self.answers).remove(&id);
+    fn complete_call(&self, id: i64, outcome: impl FnOnce() -> RawResponse) -> bool {
+        let waiting = lock(&self.pending_responses).remove(&id);
         self.in_flight.end(id);
         match waiting {
             Some(waiting) => {
@@ -209,26 +224,26 @@ impl Channel {
 
     /// Programs write all kinds of lines; one that was meant as an answer ends
     /// its call, so that nobody waits for a better one.
-    fn take_unreadable(&self, bytes: &[u8]) -> Result<(), Error> {
+    fn handle_unreadable(&self, bytes: &[u8]) -> Result<(), Error> {
         let failed = || {
-            let why = RpcError::new(code::INTERNAL, UNREADABLE);
+            let why = RpcError::new(code::INTERNAL_ERROR, UNREADABLE_RESPONSE);
             Err(json!(why).to_string())
         };
-        match broken_answer(bytes) {
-            Some(id) if self.answer_call(id, failed) => Ok(()),
+        match malformed_response_id(bytes) {
+            Some(id) if self.complete_call(id, failed) => Ok(()),
             _ => self.budget.spend_message(bytes.len()),
         }
     }
 
     /// Answers a request of the server. A server that asks and does not read the
     /// answers is an error: they would be kept without end.
-    fn reply(&self, text: String) -> Result<(), Error> {
+    fn send_reply(&self, text: String) -> Result<(), Error> {
         let flood = || {
             Error::Lost(format!(
-                "the server sends requests and does not read the answers ({MAX_WAITING_REPLIES} wait), so it was disconnected"
+                "the server sends requests and does not read the answers ({MAX_PENDING_REPLIES} wait), so it was disconnected"
             ))
         };
-        if self.send_soon(text) {
+        if self.send_detached(text) {
             Ok(())
         } else {
             Err(flood())
@@ -236,16 +251,16 @@ impl Channel {
     }
 
     /// Sends a message that nobody waits for; false if too many wait already.
-    fn send_soon(&self, text: String) -> bool {
-        self.log.sent(&text);
-        let text = match self.out.try_send(text) {
-            Ok(()) | Err(TrySendError::Gone(_)) => return true,
+    fn send_detached(&self, text: String) -> bool {
+        self.log.record_sent(&text);
+        let text = match self.outgoing.try_send(text) {
+            Ok(()) | Err(TrySendError::Closed(_)) => return true,
             Err(TrySendError::Full(text)) => text,
         };
-        let Ok(permit) = Arc::clone(&self.replies).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.reply_permits).try_acquire_owned() else {
             return false;
         };
-        let (out, lost) = (self.out.clone(), self.lost.clone());
+        let (out, lost) = (self.outgoing.clone(), self.lost.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 // Gone, then there is nobody to answer.
@@ -258,10 +273,10 @@ impl Channel {
     }
 }
 
-pub(super) const UNREADABLE: &str = "the server sent something that is no answer";
+pub(super) const UNREADABLE_RESPONSE: &str = "the server sent something that is no answer";
 
 /// The id of what looks like a message but cannot be read.
-fn broken_answer(bytes: &[u8]) -> Option<i64> {
+fn malformed_response_id(bytes: &[u8]) -> Option<i64> {
     let head = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
     let after = head
         .trim_start()
@@ -273,40 +288,42 @@ fn broken_answer(bytes: &[u8]) -> Option<i64> {
     id[..end].parse().ok()
 }
 
-impl Call {
+impl ChannelCall {
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Received, Error> {
+    pub(super) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         let side = async {
-            match &mut self.client {
+            match &mut self.guard {
                 Some(client) => client.messages.recv().await,
                 None => None,
             }
         };
         tokio::select! {
             biased;
-            Some(text) = side => Ok(Received::Message(text)),
-            answer = &mut self.answer => {
+            Some(text) = side => Ok(CallEvent::Message(text)),
+            answer = &mut self.response => {
                 self.done = true;
-                answer.map(Received::Answer).map_err(|_| self.channel.why())
+                answer.map(CallEvent::Answer).map_err(|_| self.channel.close_reason())
             }
         }
     }
 
     /// Answers a question of the server.
-    pub(super) async fn answer(&self, text: String) -> Result<(), Error> {
+    pub(super) async fn respond(&self, text: String) -> Result<(), Error> {
         self.channel.send(text).await
     }
 }
 
-impl Drop for Call {
+impl Drop for ChannelCall {
     fn drop(&mut self) {
-        let waited = lock(&self.channel.answers).remove(&self.id).is_some();
+        let waited = lock(&self.channel.pending_responses)
+            .remove(&self.id)
+            .is_some();
         if waited && !self.done && !self.channel.lost.is_cancelled() {
             let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
             // A server that reads nothing finds out by itself.
             let _sent = self
                 .channel
-                .send_soon(notification("notifications/cancelled", &params));
+                .send_detached(write_notification("notifications/cancelled", &params));
         }
     }
 }

@@ -13,101 +13,104 @@ use tracing::{info, warn};
 
 use super::{
     Error,
-    lifecycle::{Action, Event, State, jitter},
-    listen::listen,
-    log::now,
-    news::News,
-    offers::{Listed, list, tools},
-    open::{Live, open},
+    cleanup_tracker::CleanupTracker,
+    connect::{ActiveConnection, open_connection},
+    handle::{ConnectionCommand, ServerHandle, ServerStatus, SharedConnection},
+    lifecycle::{LifecycleAction, LifecycleEvent, ServerState, jitter},
+    listing::{Refreshed, fetch_listing, tool_names},
+    notifications::NotificationSink,
     programs::ProgramSlot,
-    server::Server,
-    settings::Settings,
-    shared::{Command, Handle, Shared, Status},
-    traces::Traces,
+    server::RegisteredServer,
+    server_log::epoch_millis,
+    settings::ConnectionSettings,
+    subscriptions::listen_for_notifications,
 };
-const COMMANDS: usize = 64;
+const COMMAND_QUEUE_CAPACITY: usize = 64;
 /// A server may change its lists many times at once; they are read once.
-const SETTLE: Duration = Duration::from_millis(100);
+const REFRESH_DEBOUNCE: Duration = Duration::from_millis(100);
 /// The lists of one server are read again this often at most.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-struct Connection {
-    server: Server,
-    settings: Settings,
-    shared: Arc<Shared>,
-    commands: mpsc::Receiver<Command>,
-    line: Line,
+struct ConnectionTask {
+    server: RegisteredServer,
+    settings: ConnectionSettings,
+    shared: Arc<SharedConnection>,
+    commands: mpsc::Receiver<ConnectionCommand>,
+    connection_state: ConnectionState,
     /// Those who wait for the attempt in progress.
-    waiting: Vec<oneshot::Sender<()>>,
+    connect_waiters: Vec<oneshot::Sender<()>>,
 }
 
 /// What the task waits for besides commands.
-enum Line {
-    Down,
-    Opening(BoxFuture<'static, Result<(Arc<Live>, Listed), Error>>),
-    Up(Up),
-    Waiting(Pin<Box<Sleep>>),
+enum ConnectionState {
+    Disconnected,
+    Connecting(BoxFuture<'static, Result<(Arc<ActiveConnection>, Refreshed), Error>>),
+    Connected(ConnectedState),
+    Backoff(Pin<Box<Sleep>>),
 }
 
-struct Up {
-    live: Arc<Live>,
+struct ConnectedState {
+    active: Arc<ActiveConnection>,
     /// What it listed last.
-    listed: Listed,
+    listing: Refreshed,
     /// When the lists were last asked for.
-    listed_at: Instant,
+    refreshed_at: Instant,
     /// The lists, being read again.
-    refreshing: Option<BoxFuture<'static, Result<Listed, Error>>>,
+    refreshing: Option<BoxFuture<'static, Result<Refreshed, Error>>>,
     /// The lists have changed while they were being read.
     is_outdated: bool,
 }
 
-enum Heard {
-    Opened(Arc<Live>, Listed),
-    Listed(Listed),
-    Changed,
+enum ConnectionEvent {
+    Opened(Arc<ActiveConnection>, Refreshed),
+    Listed(Refreshed),
+    ListChanged,
     Lost(Error),
-    Elapsed,
+    RetryDue,
 }
 
 /// Starts the task that owns the connection to `server`.
-pub(super) fn spawn(server: Server, settings: &Settings) -> Handle {
-    let (commands, inbox) = mpsc::channel(COMMANDS);
+pub(super) fn spawn_connection(
+    server: RegisteredServer,
+    settings: &ConnectionSettings,
+) -> ServerHandle {
+    let (commands, inbox) = mpsc::channel(COMMAND_QUEUE_CAPACITY);
     let state = if server.enabled {
-        State::Pending
+        ServerState::Pending
     } else {
-        State::Disabled
+        ServerState::Disabled
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedConnection {
         name: server.name.clone(),
-        live: watch::Sender::default(),
-        status: watch::Sender::new(Status::new(state)),
+        active: watch::Sender::default(),
+        status: watch::Sender::new(ServerStatus::new(state)),
         commands,
         log: Arc::default(),
-        program: ProgramSlot::default(),
+        program_slot: ProgramSlot::default(),
     });
     let mut settings = settings.clone();
-    settings.means.traces = Traces::new();
-    settings.means.log = Arc::clone(&shared.log);
-    settings.means.program = Arc::clone(&shared.program);
+    settings.context.cleanup = CleanupTracker::new();
+    settings.context.log = Arc::clone(&shared.log);
+    settings.context.program_slot = Arc::clone(&shared.program_slot);
     let ended = CancellationToken::new();
-    let (tasks, done) = (settings.means.tasks.clone(), ended.clone().drop_guard());
-    let connection = Connection {
+    let (tasks, done) = (settings.context.tasks.clone(), ended.clone().drop_guard());
+    let connection = ConnectionTask {
         server,
         settings,
         shared: Arc::clone(&shared),
         commands: inbox,
-        line: Line::Down,
-        waiting: Vec::new(),
+        connection_state: ConnectionState::Disconnected,
+        connect_waiters: Vec::new(),
     };
-    let stop = tasks.stop();
+    let stop = tasks.stop_token();
     tasks.spawn(async move {
         connection.run(stop).await;
         drop(done);
     });
-    Handle { shared, ended }
+    ServerHandle { shared, ended }
 }
 
-impl Connection {
+impl ConnectionTask {
     /// Awaits only in this `select!`; handlers below are plain functions.
     async fn run(mut self, stop: CancellationToken) {
         loop {
@@ -115,73 +118,74 @@ impl Connection {
                 biased;
                 () = stop.cancelled() => break,
                 command = self.commands.recv() => match command {
-                    Some(Command::End) | None => break,
+                    Some(ConnectionCommand::Shutdown) | None => break,
                     Some(command) => self.on_command(command),
                 },
-                heard = self.line.next() => self.on_heard(heard),
+                heard = self.connection_state.next_event() => self.on_event(heard),
             }
         }
-        self.hang_up(Line::Down);
-        self.waiting.clear();
+        self.disconnect(ConnectionState::Disconnected);
+        self.connect_waiters.clear();
         self.settings.catalog.withdraw(self.server.name.as_str());
-        self.settings.means.traces.gone().await;
+        self.settings.context.cleanup.wait().await;
     }
 
-    fn on_command(&mut self, command: Command) {
+    fn on_command(&mut self, command: ConnectionCommand) {
         match command {
             // A session that was lost with its server is being made anew already.
-            Command::ConnectOnDemand(_reply)
-                if !self.settings.backoff.is_on_demand()
-                    && !matches!(self.state(), State::Connecting { .. }) => {}
-            Command::Connect(reply) | Command::ConnectOnDemand(reply) => {
-                self.advance(Event::Connect, None);
-                if let State::Connecting { .. } = self.state() {
-                    self.waiting.push(reply);
+            ConnectionCommand::ConnectOnDemand(_reply)
+                if !self.settings.reconnect_policy.reconnects_on_demand()
+                    && !matches!(self.server_state(), ServerState::Connecting { .. }) => {}
+            ConnectionCommand::Connect(reply) | ConnectionCommand::ConnectOnDemand(reply) => {
+                self.advance(LifecycleEvent::Connect, None);
+                if let ServerState::Connecting { .. } = self.server_state() {
+                    self.connect_waiters.push(reply);
                 }
             }
-            Command::Disconnect(_reply) => {
-                self.advance(Event::Disconnect, None);
+            ConnectionCommand::Disconnect(_reply) => {
+                self.advance(LifecycleEvent::Disconnect, None);
                 self.settings.catalog.withdraw(self.server.name.as_str());
             }
-            Command::Disable(_reply) => {
-                self.advance(Event::Disable, None);
+            ConnectionCommand::Disable(_reply) => {
+                self.advance(LifecycleEvent::Disable, None);
                 self.settings.catalog.withdraw(self.server.name.as_str());
             }
-            Command::Enable => self.advance(Event::Enable, None),
-            Command::Republish(_reply) => self.publish(),
-            Command::Lost(live, why) => {
+            ConnectionCommand::Enable => self.advance(LifecycleEvent::Enable, None),
+            ConnectionCommand::Republish(_reply) => self.publish(),
+            ConnectionCommand::ReportLost(live, why) => {
                 // Late news of an old connection does not touch the new one.
-                if matches!(&self.line, Line::Up(up) if Arc::ptr_eq(&up.live, &live)) {
-                    self.on_heard(Heard::Lost(why));
+                if matches!(&self.connection_state, ConnectionState::Connected(up) if Arc::ptr_eq(&up.active, &live))
+                {
+                    self.on_event(ConnectionEvent::Lost(why));
                 }
             }
-            Command::End => (),
+            ConnectionCommand::Shutdown => (),
         }
     }
 
-    fn on_heard(&mut self, heard: Heard) {
+    fn on_event(&mut self, heard: ConnectionEvent) {
         match heard {
-            Heard::Opened(live, listed) => {
+            ConnectionEvent::Opened(live, listed) => {
                 info!(server.name = %self.server.name, version = %live.session.version, "connected");
-                self.line = Line::Up(Up {
-                    live: Arc::clone(&live),
-                    listed,
-                    listed_at: Instant::now(),
+                self.connection_state = ConnectionState::Connected(ConnectedState {
+                    active: Arc::clone(&live),
+                    listing: listed,
+                    refreshed_at: Instant::now(),
                     refreshing: None,
                     is_outdated: false,
                 });
                 if live.session.version.is_modern() {
-                    live.spawn(listen(Arc::clone(&live)));
+                    live.spawn(listen_for_notifications(Arc::clone(&live)));
                 }
-                self.shared.live.send_replace(Some(live));
+                self.shared.active.send_replace(Some(live));
                 self.publish();
-                self.advance(Event::Opened, None);
+                self.advance(LifecycleEvent::Opened, None);
             }
-            Heard::Listed(listed) => {
+            ConnectionEvent::Listed(listed) => {
                 let mut is_outdated = false;
-                if let Line::Up(up) = &mut self.line {
+                if let ConnectionState::Connected(up) = &mut self.connection_state {
                     up.refreshing = None;
-                    up.listed = listed;
+                    up.listing = listed;
                     is_outdated = mem::take(&mut up.is_outdated);
                 }
                 self.publish();
@@ -189,25 +193,25 @@ impl Connection {
                     self.refresh();
                 }
             }
-            Heard::Changed => match &mut self.line {
+            ConnectionEvent::ListChanged => match &mut self.connection_state {
                 // Started anew at every change, it would never end.
-                Line::Up(up) if up.refreshing.is_some() => up.is_outdated = true,
+                ConnectionState::Connected(up) if up.refreshing.is_some() => up.is_outdated = true,
                 _ => self.refresh(),
             },
-            Heard::Lost(why) => {
+            ConnectionEvent::Lost(why) => {
                 warn!(server.name = %self.server.name, "server {} is lost: {why}", self.server.name);
                 let event = match why {
-                    Error::Refused(_) => Event::Refused,
-                    _ => Event::Lost,
+                    Error::Refused(_) => LifecycleEvent::Refused,
+                    _ => LifecycleEvent::Lost,
                 };
                 // A session that the server forgot is opened anew at once.
-                let over = why == Error::SessionOver;
+                let over = why == Error::SessionExpired;
                 self.advance(event, Some(&why));
                 if over {
-                    self.advance(Event::Connect, None);
+                    self.advance(LifecycleEvent::Connect, None);
                 }
             }
-            Heard::Elapsed => self.advance(Event::Elapsed, None),
+            ConnectionEvent::RetryDue => self.advance(LifecycleEvent::RetryDue, None),
         }
     }
 
@@ -217,18 +221,18 @@ impl Connection {
         let limit = self.settings.connect_timeout;
         let (pins, trust) = (Arc::clone(&self.settings.pins), self.server.trust);
         let hub_id = Arc::clone(self.settings.hub_id());
-        if let Line::Up(up) = &mut self.line {
-            let live = Arc::clone(&up.live);
+        if let ConnectionState::Connected(up) = &mut self.connection_state {
+            let live = Arc::clone(&up.active);
             // Reading and publishing long lists takes time from everybody.
-            let earliest = up.listed_at + REFRESH_INTERVAL;
-            up.listed_at = earliest.max(Instant::now() + SETTLE);
-            let start = up.listed_at;
+            let earliest = up.refreshed_at + MIN_REFRESH_INTERVAL;
+            up.refreshed_at = earliest.max(Instant::now() + REFRESH_DEBOUNCE);
+            let start = up.refreshed_at;
             let work = async move {
                 time::sleep_until(start).await;
                 let late = |_| Error::Lost("the server did not list its tools in time".to_owned());
-                let listed = time::timeout(limit, list(&shared, &live, &hub_id)).await;
+                let listed = time::timeout(limit, fetch_listing(&shared, &live, &hub_id)).await;
                 let listed = listed.map_err(late)??;
-                pins.learn(shared.name.as_str(), trust, &listed).await;
+                pins.accept_new(shared.name.as_str(), trust, &listed).await;
                 Ok(listed)
             };
             up.refreshing = Some(work.boxed());
@@ -237,14 +241,14 @@ impl Connection {
 
     /// Offers what was listed, as far as it was accepted.
     fn publish(&self) {
-        let Line::Up(up) = &self.line else {
+        let ConnectionState::Connected(up) = &self.connection_state else {
             return;
         };
         let name = self.server.name.as_str();
-        let (offers, withheld) = self.settings.pins.sort(name, &up.listed);
-        let (tools, withheld) = (tools(&offers).into(), withheld.into());
+        let (offers, withheld) = self.settings.pins.partition(name, &up.listing);
+        let (tools, withheld) = (tool_names(&offers).into(), withheld.into());
         self.settings.catalog.publish(name, &offers);
-        let live = self.shared.live();
+        let live = self.shared.active_connection();
         self.shared.status.send_modify(|status| {
             status.version = live.as_ref().map(|it| it.session.version);
             status.info = live.map_or(Value::Null, |it| it.session.info.clone());
@@ -254,147 +258,157 @@ impl Connection {
         self.settings.changes.send_replace(());
     }
 
-    fn state(&self) -> State {
+    fn server_state(&self) -> ServerState {
         self.shared.status.borrow().state
     }
 
-    fn advance(&mut self, event: Event, cause: Option<&Error>) {
-        let (state, action) = self.state().on(event, &self.settings.backoff);
+    fn advance(&mut self, event: LifecycleEvent, cause: Option<&Error>) {
+        let (state, action) = self
+            .server_state()
+            .transition(event, &self.settings.reconnect_policy);
         let mut next_attempt_at = None;
         let mut wait = None;
         match action {
-            Action::Nothing => (),
-            Action::Open => self.open(),
-            Action::Sleep(delay) => {
-                let delay = jitter(delay, chance());
+            LifecycleAction::Nothing => (),
+            LifecycleAction::Open => self.begin_connecting(),
+            LifecycleAction::Sleep(delay) => {
+                let delay = jitter(delay, random_u32());
                 wait = Some(delay);
                 let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-                next_attempt_at = Some(now().saturating_add(millis));
-                self.hang_up(Line::Waiting(Box::pin(time::sleep(delay))));
+                next_attempt_at = Some(epoch_millis().saturating_add(millis));
+                self.disconnect(ConnectionState::Backoff(Box::pin(time::sleep(delay))));
             }
-            Action::Close => self.hang_up(Line::Down),
+            LifecycleAction::Close => self.disconnect(ConnectionState::Disconnected),
         }
-        self.note(state, wait, cause);
+        self.log_transition(state, wait, cause);
         self.shared.status.send_modify(|status| {
-            status.attempts = state.attempts(status.attempts);
+            status.attempts = state.attempts_made(status.attempts);
             if status.state != state {
-                status.changed_at = now();
+                status.changed_at = epoch_millis();
                 status.next_attempt_at = next_attempt_at;
             }
             status.state = state;
             match (cause, state) {
                 (Some(why), _) => {
-                    status.cause = Some(why.for_owner());
-                    status.told = Some(why.to_string());
+                    status.cause = Some(why.owner_message());
+                    status.public_error = Some(why.to_string());
                 }
                 (
                     None,
-                    State::Connected | State::Disconnected | State::Disabled | State::Pending,
-                ) => (status.cause, status.told) = (None, None),
+                    ServerState::Connected
+                    | ServerState::Disconnected
+                    | ServerState::Disabled
+                    | ServerState::Pending,
+                ) => (status.cause, status.public_error) = (None, None),
                 (None, _) => (),
             }
-            if matches!(state, State::Disconnected | State::Disabled) {
+            if matches!(state, ServerState::Disconnected | ServerState::Disabled) {
                 status.tools = Arc::default();
                 status.withheld = Arc::default();
             }
         });
         self.settings.changes.send_replace(());
         // They read the status when they are told, so it comes first.
-        if !matches!(state, State::Connecting { .. }) {
-            self.waiting.clear();
+        if !matches!(state, ServerState::Connecting { .. }) {
+            self.connect_waiters.clear();
         }
     }
 
     /// Leaves a line in the server's log, and one in ours of what is done about a
     /// server that is lost.
-    fn note(&self, state: State, wait: Option<Duration>, cause: Option<&Error>) {
+    fn log_transition(&self, state: ServerState, wait: Option<Duration>, cause: Option<&Error>) {
         let log = &self.shared.log;
         if let Some(why) = cause {
-            log.event(&why.for_owner());
+            log.record_event(&why.owner_message());
         }
-        if self.state() == state {
+        if self.server_state() == state {
             return;
         }
-        let (name, most) = (&self.server.name, self.settings.backoff.attempts());
+        let (name, most) = (
+            &self.server.name,
+            self.settings.reconnect_policy.max_attempts(),
+        );
         let text = match state {
-            State::Pending => "registered".to_owned(),
-            State::Connecting { attempt: 0 } => "connecting".to_owned(),
-            State::Connecting { attempt } => format!("connecting: attempt {attempt} of {most}"),
-            State::Connected => "connected".to_owned(),
-            State::Waiting { attempt } => {
+            ServerState::Pending => "registered".to_owned(),
+            ServerState::Connecting { attempt: 0 } => "connecting".to_owned(),
+            ServerState::Connecting { attempt } => {
+                format!("connecting: attempt {attempt} of {most}")
+            }
+            ServerState::Connected => "connected".to_owned(),
+            ServerState::Waiting { attempt } => {
                 let wait = wait.unwrap_or_default().as_secs_f64();
                 warn!(server.name = %name, attempt, "server {name}: attempt {attempt} of {most} follows in {wait:.1} s");
                 format!("attempt {attempt} of {most} follows in {wait:.1} s")
             }
-            State::Failed => {
+            ServerState::Failed => {
                 let made = self.shared.status.borrow().attempts;
                 warn!(server.name = %name, attempts = made, "gave up on server {name} after {made} attempts to connect it again");
                 format!("gave up after {made} attempts to connect it again")
             }
-            State::Disconnected => "disconnected".to_owned(),
-            State::Disabled => "switched off".to_owned(),
+            ServerState::Disconnected => "disconnected".to_owned(),
+            ServerState::Disabled => "switched off".to_owned(),
         };
-        log.event(&text);
+        log.record_event(&text);
     }
 
-    fn open(&mut self) {
+    fn begin_connecting(&mut self) {
         let (server, settings) = (self.server.clone(), self.settings.clone());
         let shared = Arc::clone(&self.shared);
         let limit = settings.connect_timeout;
         let work = async move {
             // Never two connections to one server.
-            settings.means.traces.gone().await;
+            settings.context.cleanup.wait().await;
             let allowed = settings.rules.check_start(&server);
             allowed.map_err(|why| Error::Refused(format!("not allowed to start: {why}")))?;
-            let _room = settings.room.acquire().await;
+            let _room = settings.connect_permits.acquire().await;
             let opening = async {
-                let live = open(
+                let live = open_connection(
                     &server,
-                    &settings.means,
-                    News::new(Arc::clone(&settings.catalog)),
+                    &settings.context,
+                    NotificationSink::new(Arc::clone(&settings.catalog)),
                 )
                 .await?;
-                let listed = list(&shared, &live, settings.hub_id()).await?;
+                let listed = fetch_listing(&shared, &live, settings.hub_id()).await?;
                 let name = server.name.as_str();
-                settings.pins.learn(name, server.trust, &listed).await;
+                settings.pins.accept_new(name, server.trust, &listed).await;
                 Ok((live, listed))
             };
             let late =
                 |_| Error::Unreachable(format!("the server did not connect within {limit:?}"));
             time::timeout(limit, opening).await.map_err(late)?
         };
-        self.line = Line::Opening(work.boxed());
+        self.connection_state = ConnectionState::Connecting(work.boxed());
     }
 
     /// Leaves the line.
-    fn hang_up(&mut self, line: Line) {
-        if let Line::Up(up) = mem::replace(&mut self.line, line) {
-            up.live.link.close();
+    fn disconnect(&mut self, line: ConnectionState) {
+        if let ConnectionState::Connected(up) = mem::replace(&mut self.connection_state, line) {
+            up.active.link.close();
         }
-        self.shared.live.send_replace(None);
+        self.shared.active.send_replace(None);
     }
 }
 
-impl Line {
+impl ConnectionState {
     /// Cancel-safe: dropping the future loses nothing.
-    async fn next(&mut self) -> Heard {
+    async fn next_event(&mut self) -> ConnectionEvent {
         match self {
-            Self::Down => pending().await,
-            Self::Opening(opening) => match opening.await {
-                Ok((live, listed)) => Heard::Opened(live, listed),
-                Err(why) => Heard::Lost(why),
+            Self::Disconnected => pending().await,
+            Self::Connecting(opening) => match opening.await {
+                Ok((live, listed)) => ConnectionEvent::Opened(live, listed),
+                Err(why) => ConnectionEvent::Lost(why),
             },
-            Self::Up(up) => up.next().await,
-            Self::Waiting(sleep) => {
+            Self::Connected(up) => up.next_event().await,
+            Self::Backoff(sleep) => {
                 sleep.await;
-                Heard::Elapsed
+                ConnectionEvent::RetryDue
             }
         }
     }
 }
 
-impl Up {
-    async fn next(&mut self) -> Heard {
+impl ConnectedState {
+    async fn next_event(&mut self) -> ConnectionEvent {
         let refreshing = async {
             match &mut self.refreshing {
                 Some(refreshing) => refreshing.await,
@@ -402,17 +416,17 @@ impl Up {
             }
         };
         tokio::select! {
-            () = self.live.link.lost().cancelled() => Heard::Lost(self.live.link.why()),
+            () = self.active.link.lost().cancelled() => ConnectionEvent::Lost(self.active.link.close_reason()),
             listed = refreshing => match listed {
-                Ok(listed) => Heard::Listed(listed),
-                Err(why) => Heard::Lost(why),
+                Ok(listed) => ConnectionEvent::Listed(listed),
+                Err(why) => ConnectionEvent::Lost(why),
             },
-            () = self.live.news.changed() => Heard::Changed,
+            () = self.active.notification_sink.list_changed() => ConnectionEvent::ListChanged,
         }
     }
 }
 
-fn chance() -> u32 {
+fn random_u32() -> u32 {
     let mut bytes = [0; 4];
     // Without chance all wait equally long, which is no harm.
     let _ = getrandom::fill(&mut bytes);

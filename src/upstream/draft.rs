@@ -5,14 +5,14 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    server::{Invalid, invalid},
-    trust::Trust,
+    server::{InvalidField, invalid_field},
+    trust::TrustPolicy,
 };
-use crate::config::McpServer;
+use crate::config::McpServerDefinition;
 
 /// A server to be registered, not yet checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub struct ServerDraft {
     /// Its name.
     pub name: String,
     /// For people.
@@ -26,7 +26,7 @@ pub struct Draft {
     /// Whether it is connected at start.
     pub auto_connect: bool,
     /// Whether it may change its tools; as it was, if nothing is said.
-    pub trust: Option<Trust>,
+    pub trust: Option<TrustPolicy>,
     /// Whether what it warns of is meant: a shell, code on the command line.
     pub accept_warnings: bool,
     /// The only protocol version that is to be spoken with it.
@@ -35,13 +35,13 @@ pub struct Draft {
     pub enabled: Option<bool>,
 }
 
-impl Draft {
+impl ServerDraft {
     /// An address, as documents of old give it.
-    pub fn at(name: &str, url: &str) -> Self {
+    pub fn from_url(name: &str, url: &str) -> Self {
         Self {
             name: name.to_owned(),
             description: None,
-            kind: kind_of(url).to_owned(),
+            kind: transport_kind_of_url(url).to_owned(),
             config: json!({"url": url}),
             version: None,
             auto_connect: true,
@@ -53,7 +53,7 @@ impl Draft {
     }
 
     /// The body of a request to the API.
-    pub fn from_api(body: &Value) -> Result<Self, Invalid> {
+    pub fn from_api(body: &Value) -> Result<Self, InvalidField> {
         let known = [
             "name",
             "description",
@@ -67,30 +67,30 @@ impl Draft {
             "id",
             "enabled",
         ];
-        let body = members(body, &known)?;
+        let body = known_members(body, &known)?;
         Ok(Self {
-            name: needed(body, "name")?,
-            description: text(body, "description")?,
-            kind: needed(body, "transportType")?.to_uppercase(),
+            name: required_text(body, "name")?,
+            description: optional_text(body, "description")?,
+            kind: required_text(body, "transportType")?.to_uppercase(),
             config: body.get("config").cloned().unwrap_or_else(|| json!({})),
-            version: text(body, "version")?,
-            auto_connect: flag(body, "autoConnect")?.unwrap_or(false),
-            trust: trust(body)?,
-            accept_warnings: flag(body, "acceptWarnings")?.unwrap_or(false),
-            required_version: text(body, "requiredProtocolVersion")?,
-            enabled: flag(body, "enabled")?,
+            version: optional_text(body, "version")?,
+            auto_connect: optional_bool(body, "autoConnect")?.unwrap_or(false),
+            trust: optional_trust(body)?,
+            accept_warnings: optional_bool(body, "acceptWarnings")?.unwrap_or(false),
+            required_version: optional_text(body, "requiredProtocolVersion")?,
+            enabled: optional_bool(body, "enabled")?,
         })
     }
 
     /// An entry of `mcp.json`.
-    pub fn from_list(entry: &Value) -> Result<Self, Invalid> {
-        let entry = members(entry, &[&["name", "autoConnect"], ENTRY].concat())?;
-        let name = needed(entry, "name")?;
+    pub fn from_list_entry(entry: &Value) -> Result<Self, InvalidField> {
+        let entry = known_members(entry, &[&["name", "autoConnect"], ENTRY_MEMBERS].concat())?;
+        let name = required_text(entry, "name")?;
         Self::from_entry(&name, entry)
     }
 
     /// A member of `mcpServers`. Its name is made to fit.
-    pub fn from_client(name: &str, entry: &Value) -> Result<Self, Invalid> {
+    pub fn from_client_entry(name: &str, entry: &Value) -> Result<Self, InvalidField> {
         let about_its_client = [
             "disabled",
             "autoApprove",
@@ -102,29 +102,29 @@ impl Draft {
             "tools",
             "note",
         ];
-        let entry = members(entry, &[&about_its_client, ENTRY].concat())?;
-        let mut draft = Self::from_entry(&fit_name(name), entry)?;
-        draft.auto_connect = flag(entry, "disabled")? != Some(true);
+        let entry = known_members(entry, &[&about_its_client, ENTRY_MEMBERS].concat())?;
+        let mut draft = Self::from_entry(&normalize_name(name), entry)?;
+        draft.auto_connect = optional_bool(entry, "disabled")? != Some(true);
         Ok(draft)
     }
 
-    fn from_entry(name: &str, entry: &Map<String, Value>) -> Result<Self, Invalid> {
+    fn from_entry(name: &str, entry: &Map<String, Value>) -> Result<Self, InvalidField> {
         let config = |names: &[&str]| -> Value {
             let chosen = names
                 .iter()
                 .filter_map(|it| Some(((*it).to_owned(), entry.get(*it)?.clone())));
             Value::Object(chosen.collect())
         };
-        let url = text(entry, "url")?.or(text(entry, "serverUrl")?);
+        let url = optional_text(entry, "url")?.or(optional_text(entry, "serverUrl")?);
         let (kind, config) = match (url, entry.contains_key("command")) {
             (Some(_), true) => {
-                return Err(invalid(
+                return Err(invalid_field(
                     "url",
                     "stands beside command; a server has one of them",
                 ));
             }
             (None, false) => {
-                return Err(invalid(
+                return Err(invalid_field(
                     "url",
                     "is missing, and so is command; a server has one of them",
                 ));
@@ -133,31 +133,34 @@ impl Draft {
             (Some(url), false) => {
                 let mut config = config(&["headers"]);
                 config["url"] = url.as_str().into();
-                (named_kind(entry)?.unwrap_or_else(|| kind_of(&url)), config)
+                (
+                    declared_transport_kind(entry)?.unwrap_or_else(|| transport_kind_of_url(&url)),
+                    config,
+                )
             }
         };
-        if let Some(field) = placeholder(&config) {
-            return Err(invalid(
+        if let Some(field) = find_placeholder(&config) {
+            return Err(invalid_field(
                 field,
                 "holds a placeholder ${…}; write the value itself",
             ));
         }
         Ok(Self {
             name: name.to_owned(),
-            description: text(entry, "description")?,
+            description: optional_text(entry, "description")?,
             kind: kind.to_owned(),
             config,
             version: None,
-            auto_connect: flag(entry, "autoConnect")?.unwrap_or(true),
+            auto_connect: optional_bool(entry, "autoConnect")?.unwrap_or(true),
             trust: None,
             accept_warnings: false,
-            required_version: text(entry, "protocolVersion")?,
+            required_version: optional_text(entry, "protocolVersion")?,
             enabled: None,
         })
     }
 }
 
-const ENTRY: &[&str] = &[
+const ENTRY_MEMBERS: &[&str] = &[
     "url",
     "serverUrl",
     "headers",
@@ -171,13 +174,14 @@ const ENTRY: &[&str] = &[
     "protocolVersion",
 ];
 
-impl From<&McpServer> for Draft {
-    fn from(server: &McpServer) -> Self {
-        let secrets = |all: &std::collections::BTreeMap<String, crate::config::Secret>| -> Value {
-            all.iter()
-                .map(|(name, it)| (name.clone(), Value::from(it.reveal())))
-                .collect()
-        };
+impl From<&McpServerDefinition> for ServerDraft {
+    fn from(server: &McpServerDefinition) -> Self {
+        let secrets =
+            |all: &std::collections::BTreeMap<String, crate::config::SecretString>| -> Value {
+                all.iter()
+                    .map(|(name, it)| (name.clone(), Value::from(it.reveal())))
+                    .collect()
+            };
         let kind = server.transport.to_uppercase();
         let mut config = match kind.as_str() {
             "STDIO" => json!({"args": server.args, "env": secrets(&server.env)}),
@@ -199,7 +203,7 @@ impl From<&McpServer> for Draft {
             config,
             version: server.version.clone(),
             auto_connect: server.auto_connect,
-            trust: server.trust.as_deref().and_then(Trust::read),
+            trust: server.trust.as_deref().and_then(TrustPolicy::parse),
             // Who may write the settings may run anything already.
             accept_warnings: true,
             required_version: server.protocol_version.clone(),
@@ -209,13 +213,13 @@ impl From<&McpServer> for Draft {
 }
 
 /// A name as someone wrote it, and what it stands for.
-pub type Named = (String, Result<Draft, Invalid>);
+pub type NamedDraft = (String, Result<ServerDraft, InvalidField>);
 
 /// The servers of a file of a desktop client. Where two entries have one name, neither
 /// is used.
-pub fn from_import(file: &Value) -> Result<Vec<Named>, Invalid> {
-    let mut all = from_clients(file)?;
-    let name_of = |it: &Named| it.1.as_ref().ok().map(|draft| draft.name.clone());
+pub fn drafts_from_import(file: &Value) -> Result<Vec<NamedDraft>, InvalidField> {
+    let mut all = drafts_from_client_file(file)?;
+    let name_of = |it: &NamedDraft| it.1.as_ref().ok().map(|draft| draft.name.clone());
     let names: Vec<Option<String>> = all.iter().map(name_of).collect();
     let keys: Vec<String> = all.iter().map(|(key, _)| key.clone()).collect();
     for (at, (_, draft)) in all.iter_mut().enumerate() {
@@ -226,19 +230,19 @@ pub fn from_import(file: &Value) -> Result<Vec<Named>, Invalid> {
             let why = format!(
                 "the entries {first:?} and {second:?} are both named {name:?}; rename or remove one"
             );
-            *draft = Err(invalid("name", why));
+            *draft = Err(invalid_field("name", why));
         }
     }
     Ok(all)
 }
 
 /// The servers of a file of a desktop client: `mcpServers`, or `servers` in VS Code.
-pub(super) fn from_clients(file: &Value) -> Result<Vec<Named>, Invalid> {
+pub(super) fn drafts_from_client_file(file: &Value) -> Result<Vec<NamedDraft>, InvalidField> {
     if let Some(list) = file.as_array() {
         let name = |entry: &Value| entry["name"].as_str().unwrap_or("?").to_owned();
         return Ok(list
             .iter()
-            .map(|entry| (name(entry), Draft::from_list(entry)))
+            .map(|entry| (name(entry), ServerDraft::from_list_entry(entry)))
             .collect());
     }
     let places = [
@@ -252,35 +256,38 @@ pub(super) fn from_clients(file: &Value) -> Result<Vec<Named>, Invalid> {
         .iter()
         .find_map(|it| file.pointer(it))
         .and_then(Value::as_object);
-    let found =
-        found.ok_or_else(|| invalid("mcpServers", "is missing: this is no list of MCP servers"))?;
+    let found = found
+        .ok_or_else(|| invalid_field("mcpServers", "is missing: this is no list of MCP servers"))?;
     Ok(found
         .iter()
-        .map(|(name, entry)| (name.clone(), Draft::from_client(name, entry)))
+        .map(|(name, entry)| (name.clone(), ServerDraft::from_client_entry(name, entry)))
         .collect())
 }
 
 /// The old kind of server says so in its address.
-fn kind_of(url: &str) -> &'static str {
+fn transport_kind_of_url(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    match path.trim_end_matches('/').ends_with("/sse") {
-        true => "SSE",
-        false => "HTTP",
+    if path.trim_end_matches('/').ends_with("/sse") {
+        "SSE"
+    } else {
+        "HTTP"
     }
 }
 
-fn named_kind(entry: &Map<String, Value>) -> Result<Option<&'static str>, Invalid> {
-    let named = text(entry, "type")?.or(text(entry, "transport")?);
+fn declared_transport_kind(
+    entry: &Map<String, Value>,
+) -> Result<Option<&'static str>, InvalidField> {
+    let named = optional_text(entry, "type")?.or(optional_text(entry, "transport")?);
     let named = named.map(|it| it.to_ascii_lowercase().replace(['-', '_'], ""));
     match named.as_deref() {
         None => Ok(None),
         Some("sse") => Ok(Some("SSE")),
         Some("http" | "streamablehttp") => Ok(Some("HTTP")),
-        Some(_) => Err(invalid("type", "is unknown; use sse or http")),
+        Some(_) => Err(invalid_field("type", "is unknown; use sse or http")),
     }
 }
 
-fn placeholder(config: &Value) -> Option<String> {
+fn find_placeholder(config: &Value) -> Option<String> {
     let groups = ["env", "headers"]
         .iter()
         .filter_map(|it| Some((*it, config.get(*it)?.as_object()?)));
@@ -295,7 +302,7 @@ fn placeholder(config: &Value) -> Option<String> {
 }
 
 /// `My Server` → `my-server`.
-fn fit_name(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     let mut fit = String::new();
     for c in name.to_lowercase().chars() {
         match c {
@@ -311,44 +318,48 @@ fn fit_name(name: &str) -> String {
     }
 }
 
-fn members<'a>(value: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, Invalid> {
+fn known_members<'a>(
+    value: &'a Value,
+    known: &[&str],
+) -> Result<&'a Map<String, Value>, InvalidField> {
     let members = value
         .as_object()
-        .ok_or_else(|| invalid("entry", "must be an object"))?;
+        .ok_or_else(|| invalid_field("entry", "must be an object"))?;
     match members.keys().find(|it| !known.contains(&it.as_str())) {
         None => Ok(members),
-        Some(unknown) => Err(invalid(
+        Some(unknown) => Err(invalid_field(
             unknown.chars().take(60).collect::<String>(),
             "is unknown",
         )),
     }
 }
 
-fn needed(members: &Map<String, Value>, name: &str) -> Result<String, Invalid> {
-    text(members, name)?.ok_or_else(|| invalid(name, "is missing"))
+fn required_text(members: &Map<String, Value>, name: &str) -> Result<String, InvalidField> {
+    optional_text(members, name)?.ok_or_else(|| invalid_field(name, "is missing"))
 }
 
-fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Invalid> {
+fn optional_text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, InvalidField> {
     match members.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(invalid(name, "must be text")),
+        Some(_) => Err(invalid_field(name, "must be text")),
     }
 }
 
-fn trust(members: &Map<String, Value>) -> Result<Option<Trust>, Invalid> {
-    let Some(named) = text(members, "trust")? else {
+fn optional_trust(members: &Map<String, Value>) -> Result<Option<TrustPolicy>, InvalidField> {
+    let Some(named) = optional_text(members, "trust")? else {
         return Ok(None);
     };
-    let known = Trust::read(&named).ok_or_else(|| invalid("trust", "must be pin or follow"))?;
+    let known = TrustPolicy::parse(&named)
+        .ok_or_else(|| invalid_field("trust", "must be pin or follow"))?;
     Ok(Some(known))
 }
 
-fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, Invalid> {
+fn optional_bool(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, InvalidField> {
     match members.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
-        Some(_) => Err(invalid(name, "must be true or false")),
+        Some(_) => Err(invalid_field(name, "must be true or false")),
     }
 }
 
@@ -365,7 +376,7 @@ mod tests {
             "both": {"command": "x", "url": "http://127.0.0.1:1/"},
             "asks": {"command": "x", "env": {"KEY": "${input:key}"}},
         }});
-        let found = from_clients(&file).unwrap();
+        let found = drafts_from_client_file(&file).unwrap();
         let kinds: Vec<_> = found
             .iter()
             .map(|(_, it)| {
@@ -382,6 +393,6 @@ mod tests {
             Err("env.KEY"),
         ];
         assert_eq!(kinds, expected);
-        assert!(from_clients(&json!({"x": 1})).is_err());
+        assert!(drafts_from_client_file(&json!({"x": 1})).is_err());
     }
 }

@@ -11,23 +11,24 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Error,
-    channel::UNREADABLE,
-    handshake::{client_info, read_error},
-    link::{Ask, Call, Received},
-    news::NO_ROOTS,
-    open::Live,
-    parked::{Parked, Waiting},
+    channel::UNREADABLE_RESPONSE,
+    connect::ActiveConnection,
+    handshake::{client_info, parse_rpc_error},
+    link::{CallEvent, OutgoingRequest, UpstreamCall},
+    notifications::EMPTY_ROOTS_RESULT,
+    pending_input::{PendingInput, PendingInputCall},
 };
 use crate::{
     mcp::{
-        Id, LogLevel, Message, Params, Raw, Request, RpcError, Version, code, error, joined, key,
-        members, parts, read_text, result, without,
+        LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcMessage,
+        RpcRequest, code, collect_members, key, object_members, parse_json_string, remove_members,
+        write_error, write_object_without, write_result,
     },
-    tool::{Answer, InputRequired, Peer},
+    tools::{EntryResponse, InputRequired, RequestContext},
 };
 
 /// A question to be passed on.
-pub(super) struct Question<'a> {
+pub(super) struct ForwardedRequest<'a> {
     pub(super) method: &'static str,
     /// Name or address, on the server itself.
     pub(super) key: &'a str,
@@ -39,129 +40,139 @@ pub(super) struct Question<'a> {
 
 /// What of a call's messages the client wants.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct CallRelay {
     method: &'static str,
-    progress_token: Option<Id>,
-    log_level: Option<LogLevel>,
+    progress_token: Option<RpcId>,
+    log_level: Option<LoggingLevel>,
 }
 
 /// What only concerns one hop.
-const HOP: [&str; 6] = [
-    key::VERSION,
-    key::CAPABILITIES,
+const HOP_META_KEYS: [&str; 6] = [
+    key::PROTOCOL_VERSION,
+    key::CLIENT_CAPABILITIES,
     key::CLIENT_INFO,
     key::LOG_LEVEL,
-    key::SUBSCRIPTION,
+    key::SUBSCRIPTION_ID,
     "progressToken",
 ];
 
 /// Asks; the outer error says that the server could not be asked.
-pub(super) async fn ask(
-    live: &Arc<Live>,
-    question: &Question<'_>,
-    peer: &Peer,
-) -> Result<Result<Answer, RpcError>, Error> {
+pub(super) async fn forward_request(
+    live: &Arc<ActiveConnection>,
+    question: &ForwardedRequest<'_>,
+    peer: &RequestContext,
+) -> Result<Result<EntryResponse, RpcError>, Error> {
     let is_modern = live.session.version.is_modern();
     if let (false, Some(name)) = (is_modern, &peer.inputs.state) {
         // On its own, as all that is rare: it would make the future of every call larger.
-        return Box::pin(go_on(live, name, peer)).await;
+        return Box::pin(resume_with_input(live, name, peer)).await;
     }
-    if let Some(why) = &peer.inputs.failed {
-        return Ok(Err(RpcError::new(code::INTERNAL, why.clone())));
+    if let Some(why) = &peer.inputs.failure {
+        return Ok(Err(RpcError::new(code::INTERNAL_ERROR, why.clone())));
     }
     if let Some(level) = peer.log_level {
-        Box::pin(live.log_as_much_as(level)).await?;
+        Box::pin(live.ensure_log_level(level)).await?;
     }
-    let turn = Turn {
+    let turn = CallRelay {
         method: question.method,
         progress_token: peer.progress_token.clone(),
         log_level: peer.log_level,
     };
-    let params = |id: i64| match is_modern {
-        true => modern_params(question, peer, id),
-        false => legacy_params(question, peer, id),
+    let params = |id: i64| {
+        if is_modern {
+            modern_params(question, peer, id)
+        } else {
+            legacy_params(question, peer, id)
+        }
     };
     let call = live
         .link
-        .start(&Ask {
+        .start_call(&OutgoingRequest {
             method: question.method,
-            name: Some(question.key),
-            mirrors: &question.mirrors,
+            target_name: Some(question.key),
+            mirrored_params: &question.mirrors,
             params: &params,
             client: Some(peer.connection),
         })
         .await?;
-    follow(live, call, turn, peer).await
+    relay_until_answer(live, call, turn, peer).await
 }
 
 /// Brings the client's answer to the server, and waits on.
-async fn go_on(
-    live: &Arc<Live>,
+async fn resume_with_input(
+    live: &Arc<ActiveConnection>,
     name: &str,
-    peer: &Peer,
-) -> Result<Result<Answer, RpcError>, Error> {
-    let Some(waiting) = live.parked.take(name) else {
+    peer: &RequestContext,
+) -> Result<Result<EntryResponse, RpcError>, Error> {
+    let Some(waiting) = live.pending_input.take(name) else {
         let why = "the server no longer waits for this answer; start again";
-        return Ok(Err(RpcError::params(why)));
+        return Ok(Err(RpcError::invalid_params(why)));
     };
-    let answer = match (&peer.inputs.failed, peer.inputs.responses.get(ONLY)) {
-        (None, Some(answer)) => result(&waiting.question, &answer.to_string()),
+    let answer = match (
+        &peer.inputs.failure,
+        peer.inputs.responses.get(INPUT_REQUEST_KEY),
+    ) {
+        (None, Some(answer)) => write_result(&waiting.request_id, &answer.to_string()),
         (why, _) => {
             let why = why.as_deref().unwrap_or("the client did not answer");
-            let why = RpcError::new(code::INTERNAL, why.to_owned());
-            error(Some(&waiting.question), &why)
+            let why = RpcError::new(code::INTERNAL_ERROR, why.to_owned());
+            write_error(Some(&waiting.request_id), &why)
         }
     };
-    waiting.call.answer(answer).await?;
-    let Waiting { call, turn, .. } = waiting;
-    follow(live, call, turn, peer).await
+    waiting.call.respond(answer).await?;
+    let PendingInputCall {
+        call, relay: turn, ..
+    } = waiting;
+    relay_until_answer(live, call, turn, peer).await
 }
 
 /// The key of the one question that is asked at a time.
-const ONLY: &str = "question";
+const INPUT_REQUEST_KEY: &str = "question";
 
 /// Passes messages on until the answer, or a question, comes.
-async fn follow(
-    live: &Arc<Live>,
-    mut call: Call,
-    turn: Turn,
-    peer: &Peer,
-) -> Result<Result<Answer, RpcError>, Error> {
+async fn relay_until_answer(
+    live: &Arc<ActiveConnection>,
+    mut call: UpstreamCall,
+    turn: CallRelay,
+    peer: &RequestContext,
+) -> Result<Result<EntryResponse, RpcError>, Error> {
     let mut missing_capability = None;
     loop {
-        let text = match call.next().await? {
-            Received::Message(text) => text,
-            Received::Answer(answer) => {
+        let text = match call.next_event().await? {
+            CallEvent::Message(text) => text,
+            CallEvent::Answer(answer) => {
                 let answer = match answer {
-                    Ok(raw) => answered(live.session.version, turn.method, raw),
-                    Err(raw) => failed(&turn, read_error(&raw), peer),
+                    Ok(raw) => parse_result(live.session.version, turn.method, raw),
+                    Err(raw) => map_rpc_error(&turn, parse_rpc_error(&raw), peer),
                 };
-                return Ok(blame_missing_capability(answer, missing_capability, peer));
+                return Ok(report_missing_capability(answer, missing_capability, peer));
             }
         };
-        match Message::read(&text).map_err(|_| Error::Garbage(UNREADABLE.to_owned()))? {
+        match RpcMessage::parse(&text)
+            .map_err(|_| Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned()))?
+        {
             // Its answer does not come in this way.
-            Message::Response(_) => (),
-            Message::Notification { method, params } => {
-                Box::pin(turn.pass(&method, params, &text, peer)).await;
+            RpcMessage::Response(_) => (),
+            RpcMessage::Notification { method, params } => {
+                Box::pin(turn.relay_notification(&method, params, &text, peer)).await;
             }
-            Message::Request(request) => {
-                let needed = match question(&request, peer) {
+            RpcMessage::Request(request) => {
+                let needed = match input_requests(&request, peer) {
                     Ok(needed) => needed,
                     Err(refusal) => {
                         missing_capability = missing_capability.or(refusal.missing_capability);
-                        Box::pin(call.answer(refusal.reply)).await?;
+                        Box::pin(call.respond(refusal.reply)).await?;
                         continue;
                     }
                 };
-                let waiting = Waiting {
+                let waiting = PendingInputCall {
                     call,
-                    question: request.id,
-                    turn,
+                    request_id: request.id,
+                    relay: turn,
                 };
                 let busy = || Error::Busy("too many calls wait for answers of clients".to_owned());
-                let state = Parked::keep(live, waiting).ok_or_else(busy)?;
-                return Ok(Ok(Answer::InputRequired(InputRequired {
+                let state = PendingInput::insert(live, waiting).ok_or_else(busy)?;
+                return Ok(Ok(EntryResponse::InputRequired(InputRequired {
                     requests: needed,
                     state: Some(state),
                 })));
@@ -171,13 +182,13 @@ async fn follow(
 }
 
 /// What the server is told instead of the client's answer.
-struct Refusal {
+struct InputRefusal {
     reply: String,
     /// What the client would have to declare.
     missing_capability: Option<&'static str>,
 }
 
-impl From<String> for Refusal {
+impl From<String> for InputRefusal {
     fn from(reply: String) -> Self {
         Self {
             reply,
@@ -187,27 +198,30 @@ impl From<String> for Refusal {
 }
 
 /// What to ask the client; or what to tell the server when it cannot be asked.
-fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value>, Refusal> {
+fn input_requests(
+    request: &RpcRequest<'_>,
+    peer: &RequestContext,
+) -> Result<BTreeMap<String, Value>, InputRefusal> {
     let needs = match &*request.method {
-        "ping" => return Err(result(&request.id, "{}").into()),
+        "ping" => return Err(write_result(&request.id, "{}").into()),
         "sampling/createMessage" => "sampling",
         "elicitation/create" => "elicitation",
         "roots/list" => "roots",
         method => {
             let unknown = RpcError::method_not_found(method);
-            return Err(error(Some(&request.id), &unknown).into());
+            return Err(write_error(Some(&request.id), &unknown).into());
         }
     };
     if peer.capabilities.get(needs).is_none() {
         // The hub says that it has roots, whoever is behind it: servers ask for them
         // when they are connected, and a client without folders must not pay for that.
         if needs == "roots" {
-            return Err(result(&request.id, NO_ROOTS).into());
+            return Err(write_result(&request.id, EMPTY_ROOTS_RESULT).into());
         }
         let why = format!("the client that made this request cannot do {needs}");
         let why = RpcError::new(code::METHOD_NOT_FOUND, why);
-        return Err(Refusal {
-            reply: error(Some(&request.id), &why),
+        return Err(InputRefusal {
+            reply: write_error(Some(&request.id), &why),
             missing_capability: Some(needs),
         });
     }
@@ -216,51 +230,59 @@ fn question(request: &Request<'_>, peer: &Peer) -> Result<BTreeMap<String, Value
         .and_then(|raw| serde_json::from_str(raw).ok())
         .unwrap_or_else(|| json!({}));
     let asked = json!({"method": &*request.method, "params": params});
-    Ok(BTreeMap::from([(ONLY.to_owned(), asked)]))
+    Ok(BTreeMap::from([(INPUT_REQUEST_KEY.to_owned(), asked)]))
 }
 
 /// A client of 2026-07-28 is told which capability it lacks, where the server could
 /// not do without.
-fn blame_missing_capability(
-    answer: Result<Answer, RpcError>,
+fn report_missing_capability(
+    answer: Result<EntryResponse, RpcError>,
     missing: Option<&'static str>,
-    peer: &Peer,
-) -> Result<Answer, RpcError> {
+    peer: &RequestContext,
+) -> Result<EntryResponse, RpcError> {
     let Some(missing) = missing.filter(|_| peer.version.is_modern()) else {
         return answer;
     };
     match answer {
-        Ok(Answer::Complete(result)) if !is_tool_error(&result) => Ok(Answer::Complete(result)),
-        Ok(Answer::InputRequired(needed)) => Ok(Answer::InputRequired(needed)),
-        Ok(Answer::Complete(_)) | Err(_) => Err(RpcError::missing_capabilities(&[missing])),
+        Ok(EntryResponse::Complete(result)) if !is_tool_error(&result) => {
+            Ok(EntryResponse::Complete(result))
+        }
+        Ok(EntryResponse::InputRequired(needed)) => Ok(EntryResponse::InputRequired(needed)),
+        Ok(EntryResponse::Complete(_)) | Err(_) => Err(RpcError::missing_capabilities(&[missing])),
     }
 }
 
 fn is_tool_error(result: &str) -> bool {
-    parts(result).is_some_and(|all| {
+    collect_members(result).is_some_and(|all| {
         all.iter()
             .any(|it| it.name == "isError" && it.value == "true")
     })
 }
 
-fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcError> {
-    let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL, why));
-    let Some(all) = parts(&raw) else {
+fn parse_result(
+    version: ProtocolVersion,
+    method: &str,
+    raw: String,
+) -> Result<EntryResponse, RpcError> {
+    let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL_ERROR, why));
+    let Some(all) = collect_members(&raw) else {
         return garbage("the server's result is not an object");
     };
     let value = |name: &str| all.iter().find(|it| it.name == name).map(|it| it.value);
-    let kind = value("resultType").and_then(read_text);
+    let kind = value("resultType").and_then(parse_json_string);
     let has_content = value("content").is_some_and(|it| it.starts_with('['));
     match kind.as_deref().filter(|_| version.is_modern()) {
         None | Some("complete") => {
-            let result = match kind.is_some() {
-                true => joined(all, &["resultType"]),
-                false => raw,
+            let result = if kind.is_some() {
+                write_object_without(all, &["resultType"])
+            } else {
+                raw
             };
-            Ok(Answer::Complete(
-                match method == "tools/call" && !has_content {
-                    true => with_content(&result),
-                    false => result,
+            Ok(EntryResponse::Complete(
+                if method == "tools/call" && !has_content {
+                    ensure_content(&result)
+                } else {
+                    result
                 },
             ))
         }
@@ -270,7 +292,7 @@ fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcEr
                 .as_object()
                 .cloned()
                 .unwrap_or_default();
-            Ok(Answer::InputRequired(InputRequired {
+            Ok(EntryResponse::InputRequired(InputRequired {
                 requests: requests.into_iter().collect(),
                 state: asked["requestState"].as_str().map(str::to_owned),
             }))
@@ -280,8 +302,8 @@ fn answered(version: Version, method: &str, raw: String) -> Result<Answer, RpcEr
 }
 
 /// Clients refuse a result of a tool without content.
-fn with_content(result: &str) -> String {
-    let rest = without(result, &["content"]);
+fn ensure_content(result: &str) -> String {
+    let rest = remove_members(result, &["content"]);
     match rest.trim_start().strip_prefix('{').map(str::trim_start) {
         Some(inner) if !inner.starts_with('}') => format!("{{\"content\":[],{inner}"),
         _ => "{\"content\":[]}".to_owned(),
@@ -289,8 +311,12 @@ fn with_content(result: &str) -> String {
 }
 
 /// Errors mean the same in every version, but are not always called the same.
-fn failed(turn: &Turn, mut why: RpcError, peer: &Peer) -> Result<Answer, RpcError> {
-    const URL_NEEDED: i64 = -32042;
+fn map_rpc_error(
+    turn: &CallRelay,
+    mut why: RpcError,
+    peer: &RequestContext,
+) -> Result<EntryResponse, RpcError> {
+    const URL_ELICITATION_REQUIRED: i64 = -32042;
     let data = why.data.as_ref();
     let missing = turn.method == "resources/read" && data.is_some_and(|it| it["uri"].is_string());
     if missing && why.code == code::INVALID_PARAMS {
@@ -299,14 +325,14 @@ fn failed(turn: &Turn, mut why: RpcError, peer: &Peer) -> Result<Answer, RpcErro
     let pages = data.and_then(|it| it["elicitations"].as_array());
     let can_open = !peer.capabilities["elicitation"]["url"].is_null();
     match (why.code, pages) {
-        (URL_NEEDED, Some(pages)) if can_open => {
+        (URL_ELICITATION_REQUIRED, Some(pages)) if can_open => {
             let asked = pages.iter().enumerate().map(|(at, page)| {
                 (
-                    format!("{ONLY}{at}"),
+                    format!("{INPUT_REQUEST_KEY}{at}"),
                     json!({"method": "elicitation/create", "params": page}),
                 )
             });
-            Ok(Answer::InputRequired(InputRequired {
+            Ok(EntryResponse::InputRequired(InputRequired {
                 requests: asked.collect(),
                 state: None,
             }))
@@ -315,20 +341,26 @@ fn failed(turn: &Turn, mut why: RpcError, peer: &Peer) -> Result<Answer, RpcErro
     }
 }
 
-impl Turn {
+impl CallRelay {
     /// Passes a notification on, if the client wants it.
-    async fn pass(&self, method: &str, params: Option<Raw<'_>>, text: &str, peer: &Peer) {
+    async fn relay_notification(
+        &self,
+        method: &str,
+        params: Option<RawJson<'_>>,
+        text: &str,
+        peer: &RequestContext,
+    ) {
         match method {
             "notifications/progress" => {
                 if let (Some(token), Some(params)) = (&self.progress_token, params) {
-                    peer.send(renamed_progress(token, params)).await;
+                    peer.send(rewrite_progress_token(token, params)).await;
                 }
             }
             "notifications/message" => {
-                let level = Params::read(params)
+                let level = RequestParams::parse(params)
                     .ok()
                     .and_then(|it| it.level)
-                    .and_then(|raw| LogLevel::read(raw).ok());
+                    .and_then(|raw| LoggingLevel::parse(raw).ok());
                 if level.is_some_and(|level| self.log_level.is_some_and(|least| level >= least)) {
                     peer.send(text.to_owned()).await;
                 }
@@ -338,8 +370,8 @@ impl Turn {
     }
 }
 
-fn renamed_progress(token: &Id, params: Raw<'_>) -> String {
-    let rest = without(params, &["progressToken", "_meta"]);
+fn rewrite_progress_token(token: &RpcId, params: RawJson<'_>) -> String {
+    let rest = remove_members(params, &["progressToken", "_meta"]);
     let token = json!(token);
     let inner = rest
         .trim_start()
@@ -352,24 +384,25 @@ fn renamed_progress(token: &Id, params: Raw<'_>) -> String {
     )
 }
 
-fn legacy_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
-    let mut meta = passed_meta(peer);
+fn legacy_params(question: &ForwardedRequest<'_>, peer: &RequestContext, id: i64) -> String {
+    let mut meta = forwarded_meta(peer);
     if peer.progress_token.is_some() {
         meta.push(format!("\"progressToken\":{id}"));
     }
-    match meta.is_empty() {
-        true => format!("{{{}}}", question.params),
-        false => format!("{{{},\"_meta\":{{{}}}}}", question.params, meta.join(",")),
+    if meta.is_empty() {
+        format!("{{{}}}", question.params)
+    } else {
+        format!("{{{},\"_meta\":{{{}}}}}", question.params, meta.join(","))
     }
 }
 
-fn modern_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
+fn modern_params(question: &ForwardedRequest<'_>, peer: &RequestContext, id: i64) -> String {
     let mut text = String::with_capacity(question.params.len() + 512);
-    for part in ["{", &question.params, ",\"_meta\":{", hop_meta()] {
+    for part in ["{", &question.params, ",\"_meta\":{", own_meta_prefix()] {
         text.push_str(part);
     }
-    text.push_str(&capabilities(&peer.capabilities));
-    for passed in passed_meta(peer) {
+    text.push_str(&forwarded_capabilities(&peer.capabilities));
+    for passed in forwarded_meta(peer) {
         text.push(',');
         text.push_str(&passed);
     }
@@ -395,32 +428,32 @@ fn modern_params(question: &Question<'_>, peer: &Peer, id: i64) -> String {
 }
 
 /// What every request of 2026-07-28 says, up to the capabilities.
-fn hop_meta() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
-        let (version, info) = (Version::V2026_07_28, client_info());
+fn own_meta_prefix() -> &'static str {
+    static META_PREFIX: LazyLock<String> = LazyLock::new(|| {
+        let (version, info) = (ProtocolVersion::V2026_07_28, client_info());
         format!(
             "\"{}\":\"{version}\",\"{}\":{info},\"{}\":",
-            key::VERSION,
+            key::PROTOCOL_VERSION,
             key::CLIENT_INFO,
-            key::CAPABILITIES
+            key::CLIENT_CAPABILITIES
         )
     });
-    &TEXT
+    &META_PREFIX
 }
 
 /// What the client says about its request and does not concern this hop only.
-fn passed_meta(peer: &Peer) -> Vec<String> {
+fn forwarded_meta(peer: &RequestContext) -> Vec<String> {
     let Some(meta) = &peer.meta else {
         return Vec::new();
     };
-    let all = members(meta).into_iter().flatten();
-    all.filter(|(name, _)| !HOP.contains(&&**name))
+    let all = object_members(meta).into_iter().flatten();
+    all.filter(|(name, _)| !HOP_META_KEYS.contains(&&**name))
         .map(|(name, raw)| format!("{}:{raw}", Value::from(&*name)))
         .collect()
 }
 
 /// What the client can be asked for; results that come later it cannot take.
-fn capabilities(declared: &Value) -> Cow<'static, str> {
+fn forwarded_capabilities(declared: &Value) -> Cow<'static, str> {
     if declared.as_object().is_none_or(Map::is_empty) {
         return Cow::Borrowed("{}");
     }

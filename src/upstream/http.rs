@@ -2,7 +2,7 @@
 //! the task of the caller, on a kept connection.
 
 mod call;
-mod listen;
+mod event_stream;
 
 use std::{
     sync::{
@@ -22,62 +22,62 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
-    budget::TrafficBudget,
+    cleanup_tracker::CleanupTracker,
+    connect::ConnectContext,
     in_flight::{CallGuard, InFlightCalls},
-    link::Ask,
-    log::Log,
-    news::News,
-    open::Means,
-    traces::Traces,
+    link::OutgoingRequest,
+    notifications::NotificationSink,
+    server_log::ServerLog,
+    traffic_budget::TrafficBudget,
 };
 use crate::{
-    mcp::{Id, Version, header_text, raw_request},
-    outbound::{Client, Reply, Request, Target},
+    mcp::{ProtocolVersion, RpcId, encode_header_value, write_raw_request},
+    outbound::{AllowedUrl, HttpClient, HttpResponse, Request},
     tasks::Tasks,
 };
 
-pub(super) use call::Call;
-use call::Pending;
-pub(super) use listen::listen;
+use call::CancelGuard;
+pub(super) use call::HttpCall;
+pub(super) use event_stream::listen_for_events;
 
-static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-static METHOD: HeaderName = HeaderName::from_static("mcp-method");
-static NAME: HeaderName = HeaderName::from_static("mcp-name");
-static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+static PROTOCOL_VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static SESSION_ID_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+static METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+static NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
+static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a small message may take.
-const SOON: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a server may take to say whether it knows our session.
 const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// What servers answer in a session that they do not know.
-const FORGOTTEN: [StatusCode; 3] = [
+const UNKNOWN_SESSION_STATUSES: [StatusCode; 3] = [
     StatusCode::BAD_REQUEST,
     StatusCode::NOT_FOUND,
     StatusCode::GONE,
 ];
 /// Answers and cancellations on their way to the server.
-const MAX_WAITING_POSTS: usize = 64;
+const MAX_PENDING_POSTS: usize = 64;
 
 /// A server behind one address.
 #[derive(Debug)]
-pub(super) struct Link {
-    client: Arc<Client>,
+pub(super) struct HttpLink {
+    client: Arc<HttpClient>,
     uri: Uri,
     /// What every request carries before anything is agreed on.
-    base: HeaderMap,
-    agreed: OnceLock<Agreed>,
+    base_headers: HeaderMap,
+    negotiated: OnceLock<NegotiatedProtocol>,
     /// Calls of clients; older servers tell of them on a stream of its own.
     in_flight: Arc<InFlightCalls>,
     budget: TrafficBudget,
     /// One permit for each message of ours that nobody waits for.
-    posts: Arc<Semaphore>,
-    next: AtomicI64,
+    post_permits: Arc<Semaphore>,
+    next_id: AtomicI64,
     tasks: Tasks,
-    traces: Traces,
-    log: Arc<Log>,
-    news: Arc<News>,
+    cleanup: CleanupTracker,
+    log: Arc<ServerLog>,
+    notification_sink: Arc<NotificationSink>,
     cause: Mutex<Option<Error>>,
     pub(super) lost: CancellationToken,
     pub(super) closing: CancellationToken,
@@ -85,21 +85,21 @@ pub(super) struct Link {
 
 /// What was agreed on, and the headers that say so.
 #[derive(Debug)]
-struct Agreed {
-    version: Version,
+struct NegotiatedProtocol {
+    version: ProtocolVersion,
     headers: HeaderMap,
     has_session: bool,
 }
 
-impl Link {
+impl HttpLink {
     pub(super) fn new(
-        client: Arc<Client>,
+        client: Arc<HttpClient>,
         headers: &HeaderMap,
-        news: Arc<News>,
-        means: &Means,
+        news: Arc<NotificationSink>,
+        means: &ConnectContext,
     ) -> Result<Arc<Self>, Error> {
         let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
-        let mut base = with_headers(client.target(), headers);
+        let mut base = with_host_header(client.target(), headers);
         base.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         base.insert(
             ACCEPT,
@@ -108,16 +108,16 @@ impl Link {
         Ok(Arc::new(Self {
             uri: client.target().path.parse().map_err(unusable)?,
             client,
-            base,
-            agreed: OnceLock::new(),
+            base_headers: base,
+            negotiated: OnceLock::new(),
             in_flight: Arc::default(),
             budget: TrafficBudget::new(means.traffic_rate),
-            posts: Arc::new(Semaphore::new(MAX_WAITING_POSTS)),
-            next: AtomicI64::new(1),
+            post_permits: Arc::new(Semaphore::new(MAX_PENDING_POSTS)),
+            next_id: AtomicI64::new(1),
             tasks: means.tasks.clone(),
-            traces: means.traces.clone(),
+            cleanup: means.cleanup.clone(),
             log: Arc::clone(&means.log),
-            news,
+            notification_sink: news,
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -125,41 +125,48 @@ impl Link {
     }
 
     /// Settles the version and the session for everything that follows.
-    pub(super) fn agree(&self, version: Version, session: Option<&HeaderValue>) {
-        let mut headers = self.base.clone();
-        headers.insert(&VERSION, HeaderValue::from_static(version.as_str()));
+    pub(super) fn set_negotiated(&self, version: ProtocolVersion, session: Option<&HeaderValue>) {
+        let mut headers = self.base_headers.clone();
+        headers.insert(
+            &PROTOCOL_VERSION_HEADER,
+            HeaderValue::from_static(version.as_str()),
+        );
         if let Some(session) = session {
-            headers.insert(&SESSION, session.clone());
+            headers.insert(&SESSION_ID_HEADER, session.clone());
         }
         let has_session = session.is_some();
         // Agreed once: a second session needs a new link.
-        let _ = self.agreed.set(Agreed {
+        let _ = self.negotiated.set(NegotiatedProtocol {
             version,
             headers,
             has_session,
         });
     }
 
-    fn version(&self) -> Version {
-        self.agreed
+    fn version(&self) -> ProtocolVersion {
+        self.negotiated
             .get()
-            .map_or(Version::V2026_07_28, |it| it.version)
+            .map_or(ProtocolVersion::V2026_07_28, |it| it.version)
     }
 
     /// Sends a request; before anything is agreed on, as 2026-07-28 wants it.
-    pub(super) async fn start(self: &Arc<Self>, ask: &Ask<'_>) -> Result<Call, Error> {
-        let id = self.next.fetch_add(1, Relaxed);
-        let text = raw_request(&Id::Number(id), ask.method, &(ask.params)(id));
-        self.log.sent(&text);
-        let more = match self.version().is_modern() && ask.method != "initialize" {
-            true => self.mirrors(ask),
-            false => Vec::new(),
+    pub(super) async fn start_call(
+        self: &Arc<Self>,
+        ask: &OutgoingRequest<'_>,
+    ) -> Result<HttpCall, Error> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let text = write_raw_request(&RpcId::Number(id), ask.method, &(ask.params)(id));
+        self.log.record_sent(&text);
+        let more = if self.version().is_modern() && ask.method != "initialize" {
+            self.mirrored_headers(ask)
+        } else {
+            Vec::new()
         };
         let client = ask.client.filter(|_| !self.version().is_modern());
         let client = client.map(|it| self.in_flight.register(id, it));
-        let mut pending = Pending::new(self, id, ask.method);
+        let mut pending = CancelGuard::new(self, id, ask.method);
         match self.post(&more, text).await {
-            Ok(reply) => Call::new(pending, reply, client).await,
+            Ok(reply) => HttpCall::new(pending, reply, client).await,
             Err(why) => {
                 pending.done = true;
                 if matches!(
@@ -176,30 +183,33 @@ impl Link {
 
     /// Sends a message that wants no answer.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
-        self.log.sent(&text);
+        self.log.record_sent(&text);
         let exchange = async {
             let mut reply = self.post(&[], text).await?;
-            self.refusal(&reply)?;
+            self.check_session_status(&reply)?;
             reply.text().await.map_err(Error::from)
         };
         let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
-        time::timeout(SOON, exchange).await.map_err(late)?.map(drop)
+        time::timeout(MESSAGE_TIMEOUT, exchange)
+            .await
+            .map_err(late)?
+            .map(drop)
     }
 
     /// Answers a request of the server. A server that asks and does not take the
     /// answers is an error: each would keep a connection.
-    fn reply(self: &Arc<Self>, text: String) -> Result<(), Error> {
-        if self.send_soon(text) {
+    fn send_reply(self: &Arc<Self>, text: String) -> Result<(), Error> {
+        if self.send_detached(text) {
             return Ok(());
         }
         Err(Error::Lost(format!(
-            "the server sends requests and does not take the answers ({MAX_WAITING_POSTS} wait), so it was disconnected"
+            "the server sends requests and does not take the answers ({MAX_PENDING_POSTS} wait), so it was disconnected"
         )))
     }
 
     /// Sends a message that nobody waits for; false if too many wait already.
-    fn send_soon(self: &Arc<Self>, text: String) -> bool {
-        let Ok(permit) = Arc::clone(&self.posts).try_acquire_owned() else {
+    fn send_detached(self: &Arc<Self>, text: String) -> bool {
+        let Ok(permit) = Arc::clone(&self.post_permits).try_acquire_owned() else {
             return false;
         };
         let link = Arc::clone(self);
@@ -221,37 +231,39 @@ impl Link {
         if !self.has_session() {
             return false;
         }
-        let id = Id::Number(self.next.fetch_add(1, Relaxed));
+        let id = RpcId::Number(self.next_id.fetch_add(1, Relaxed));
         let ping = async {
-            let mut reply = self.post(&[], raw_request(&id, "ping", "{}")).await?;
+            let mut reply = self.post(&[], write_raw_request(&id, "ping", "{}")).await?;
             let _read = reply.text().await?;
             Ok::<_, Error>(reply.status)
         };
         let asked = time::timeout(SESSION_CHECK_TIMEOUT, ping).await;
-        matches!(asked, Ok(Ok(status)) if FORGOTTEN.contains(&status))
+        matches!(asked, Ok(Ok(status)) if UNKNOWN_SESSION_STATUSES.contains(&status))
     }
 
     fn has_session(&self) -> bool {
-        self.agreed.get().is_some_and(|it| it.has_session)
+        self.negotiated.get().is_some_and(|it| it.has_session)
     }
 
     fn headers(&self) -> &HeaderMap {
-        self.agreed.get().map_or(&self.base, |it| &it.headers)
+        self.negotiated
+            .get()
+            .map_or(&self.base_headers, |it| &it.headers)
     }
 
     /// What a request of 2026-07-28 says in its headers once more.
-    fn mirrors(&self, ask: &Ask<'_>) -> Vec<(HeaderName, HeaderValue)> {
-        let mut more = Vec::with_capacity(3 + ask.mirrors.len());
-        if self.agreed.get().is_none() {
-            let version = HeaderValue::from_static(Version::V2026_07_28.as_str());
-            more.push((VERSION.clone(), version));
+    fn mirrored_headers(&self, ask: &OutgoingRequest<'_>) -> Vec<(HeaderName, HeaderValue)> {
+        let mut more = Vec::with_capacity(3 + ask.mirrored_params.len());
+        if self.negotiated.get().is_none() {
+            let version = HeaderValue::from_static(ProtocolVersion::V2026_07_28.as_str());
+            more.push((PROTOCOL_VERSION_HEADER.clone(), version));
         }
-        more.push((METHOD.clone(), HeaderValue::from_static(ask.method)));
-        let value = |text: &str| HeaderValue::from_str(&header_text(text)).ok();
-        if let Some(name) = ask.name.and_then(value) {
-            more.push((NAME.clone(), name));
+        more.push((METHOD_HEADER.clone(), HeaderValue::from_static(ask.method)));
+        let value = |text: &str| HeaderValue::from_str(&encode_header_value(text)).ok();
+        if let Some(name) = ask.target_name.and_then(value) {
+            more.push((NAME_HEADER.clone(), name));
         }
-        for (name, text) in ask.mirrors {
+        for (name, text) in ask.mirrored_params {
             let name = HeaderName::try_from(format!("mcp-param-{name}"));
             if let (Ok(name), Some(value)) = (name, value(text)) {
                 more.push((name, value));
@@ -260,8 +272,12 @@ impl Link {
         more
     }
 
-    async fn post(&self, more: &[(HeaderName, HeaderValue)], body: String) -> Result<Reply, Error> {
-        self.request(&Request {
+    async fn post(
+        &self,
+        more: &[(HeaderName, HeaderValue)],
+        body: String,
+    ) -> Result<HttpResponse, Error> {
+        self.send_http(&Request {
             method: &Method::POST,
             uri: &self.uri,
             headers: self.headers(),
@@ -271,24 +287,24 @@ impl Link {
         .await
     }
 
-    async fn request(&self, request: &Request<'_>) -> Result<Reply, Error> {
+    async fn send_http(&self, request: &Request<'_>) -> Result<HttpResponse, Error> {
         let reply = self.client.send(request).await?;
         if !reply.status.is_success() {
             self.log
-                .event(&format!("the server answered {}", reply.status));
+                .record_event(&format!("the server answered {}", reply.status));
         }
         Ok(reply)
     }
 
     /// Opens the stream of events that come after `last`, or from now on.
-    async fn listen_after(&self, last: Option<&str>) -> Result<Reply, Error> {
+    async fn open_event_stream(&self, last: Option<&str>) -> Result<HttpResponse, Error> {
         let mut headers = self.headers().clone();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
-            headers.insert(&LAST_EVENT, last);
+            headers.insert(&LAST_EVENT_ID_HEADER, last);
         }
-        self.request(&Request {
+        self.send_http(&Request {
             method: &Method::GET,
             uri: &self.uri,
             headers: &headers,
@@ -299,17 +315,17 @@ impl Link {
     }
 
     /// What the status says; a missing session is told apart.
-    fn refusal(&self, reply: &Reply) -> Result<(), Error> {
+    fn check_session_status(&self, reply: &HttpResponse) -> Result<(), Error> {
         match reply.status {
             StatusCode::NOT_FOUND | StatusCode::GONE if self.has_session() => {
-                Err(Error::SessionOver)
+                Err(Error::SessionExpired)
             }
-            _ => refusal(reply),
+            _ => check_status(reply),
         }
     }
 
     /// The server is gone.
-    pub(super) fn lose(&self, why: Error) {
+    pub(super) fn mark_lost(&self, why: Error) {
         self.cause
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -317,7 +333,7 @@ impl Link {
         self.lost.cancel();
     }
 
-    pub(super) fn why(&self) -> Error {
+    pub(super) fn close_reason(&self) -> Error {
         let cause = self
             .cause
             .lock()
@@ -334,11 +350,11 @@ impl Link {
         self.closing.cancel();
         let has_session = self.has_session();
         let was_lost = self.lost.is_cancelled();
-        self.lose(Error::Lost("the connection was closed".to_owned()));
+        self.mark_lost(Error::Lost("the connection was closed".to_owned()));
         if !has_session || was_lost {
             return;
         }
-        let (link, trace) = (Arc::clone(self), self.traces.leave());
+        let (link, trace) = (Arc::clone(self), self.cleanup.token());
         self.tasks.spawn(async move {
             let goodbye = Request {
                 method: &Method::DELETE,
@@ -348,14 +364,14 @@ impl Link {
                 body: &Bytes::new(),
             };
             // Who does not hear it ends the session by itself.
-            let _ = time::timeout(Duration::from_secs(2), link.request(&goodbye)).await;
+            let _ = time::timeout(Duration::from_secs(2), link.send_http(&goodbye)).await;
             drop(trace);
         });
     }
 }
 
 /// What the status of an answer says about us. The body is never quoted.
-pub(super) fn refusal(reply: &Reply) -> Result<(), Error> {
+pub(super) fn check_status(reply: &HttpResponse) -> Result<(), Error> {
     let status = reply.status;
     let code = status.as_u16();
     match status {
@@ -369,12 +385,12 @@ pub(super) fn refusal(reply: &Reply) -> Result<(), Error> {
         _ if status.is_redirection() => Err(Error::Refused(format!(
             "the server answered {code}: it points elsewhere, and redirects are not followed"
         ))),
-        _ => Err(Error::Status(code)),
+        _ => Err(Error::HttpStatus(code)),
     }
 }
 
 /// The headers of the configuration and the host.
-pub(super) fn with_headers(target: &Target, headers: &HeaderMap) -> HeaderMap {
+pub(super) fn with_host_header(target: &AllowedUrl, headers: &HeaderMap) -> HeaderMap {
     let mut all = headers.clone();
     if let Ok(host) = HeaderValue::from_str(&target.authority()) {
         all.insert(HOST, host);

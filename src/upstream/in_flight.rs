@@ -10,32 +10,32 @@ use std::{
 use ahash::AHashMap;
 use tokio::time::Instant;
 
-use crate::{queue, tool::ClientConnection};
+use crate::{message_queue, tools::ClientConnection};
 
 /// How long a server may still ask on behalf of a call whose client has left. A
 /// server need not answer such a call, so nothing else tells that it is over.
-const ABANDONED_CALL_LIFE: Duration = Duration::from_secs(120);
+const ABANDONED_CALL_TTL: Duration = Duration::from_secs(120);
 /// Abandoned calls that are remembered one by one.
-const MAX_ABANDONED: usize = 1024;
+const MAX_ABANDONED_CALLS: usize = 1024;
 
 /// The calls in progress on one connection.
 #[derive(Debug, Default)]
-pub(super) struct InFlightCalls(Mutex<Calls>);
+pub(super) struct InFlightCalls(Mutex<InFlightState>);
 
 #[derive(Debug, Default)]
-struct Calls {
+struct InFlightState {
     waiting: AHashMap<i64, WaitingCall>,
     /// Calls whose clients left before the answer, oldest first.
     abandoned: VecDeque<AbandonedCall>,
     /// Until then there may be abandoned calls that are not remembered.
-    forgotten_until: Option<Instant>,
+    untracked_until: Option<Instant>,
     /// Whether the server has asked again before its question was answered.
     asks_in_parallel: bool,
 }
 
 #[derive(Debug)]
 struct WaitingCall {
-    messages: queue::Sender,
+    messages: message_queue::MessageSender,
     connection: ClientConnection,
     /// Whether the server waits for the answer to a question.
     has_open_question: bool,
@@ -45,7 +45,7 @@ struct WaitingCall {
 struct AbandonedCall {
     id: i64,
     connection: ClientConnection,
-    until: Instant,
+    expires_at: Instant,
 }
 
 /// A registered call; dropping it says that its client has left.
@@ -54,7 +54,7 @@ pub(super) struct CallGuard {
     calls: Arc<InFlightCalls>,
     id: i64,
     /// Messages that belong to the call.
-    pub(super) messages: queue::Receiver,
+    pub(super) messages: message_queue::MessageReceiver,
 }
 
 /// What became of a message that names no call.
@@ -72,7 +72,7 @@ pub(super) enum Delivery {
 impl InFlightCalls {
     /// Notes that the call `id` of `connection` is in progress.
     pub(super) fn register(self: &Arc<Self>, id: i64, connection: ClientConnection) -> CallGuard {
-        let (sender, messages) = queue::channel();
+        let (sender, messages) = message_queue::channel();
         let call = WaitingCall {
             messages: sender,
             connection,
@@ -108,7 +108,7 @@ impl InFlightCalls {
     /// connection tells them apart.
     pub(super) fn deliver(&self, text: &str) -> Delivery {
         let mut calls = self.lock();
-        calls.forget_old(Instant::now());
+        calls.expire_abandoned(Instant::now());
         calls.deliver(text, |_any_call| true)
     }
 
@@ -118,7 +118,7 @@ impl InFlightCalls {
     /// server is known to ask several questions at once.
     pub(super) fn deliver_question(&self, text: &str) -> Delivery {
         let mut calls = self.lock();
-        calls.forget_old(Instant::now());
+        calls.expire_abandoned(Instant::now());
         let is_idle = |call: &WaitingCall| !call.has_open_question;
         if !calls.waiting.is_empty() && !calls.waiting.values().any(is_idle) {
             calls.asks_in_parallel = true;
@@ -131,15 +131,15 @@ impl InFlightCalls {
 
     /// The connection is over, and with it all calls.
     pub(super) fn clear(&self) {
-        *self.lock() = Calls::default();
+        *self.lock() = InFlightState::default();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Calls> {
+    fn lock(&self) -> MutexGuard<'_, InFlightState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Calls {
+impl InFlightState {
     fn deliver(&self, text: &str, may_own: impl Fn(&WaitingCall) -> bool) -> Delivery {
         let owners = || self.waiting.iter().filter(|(_, call)| may_own(call));
         let Some((_, newest)) = owners().max_by_key(|(id, _)| **id) else {
@@ -147,7 +147,7 @@ impl Calls {
         };
         let others = owners().map(|(_, call)| call.connection);
         let mut others = others.chain(self.abandoned.iter().map(|it| it.connection));
-        if self.forgotten_until.is_some() || others.any(|it| it != newest.connection) {
+        if self.untracked_until.is_some() || others.any(|it| it != newest.connection) {
             return Delivery::Ambiguous;
         }
         match newest.messages.try_send(text.to_owned()) {
@@ -158,24 +158,28 @@ impl Calls {
 
     fn abandon(&mut self, id: i64, connection: ClientConnection) {
         let now = Instant::now();
-        self.forget_old(now);
-        let until = now + ABANDONED_CALL_LIFE;
-        if self.abandoned.len() >= MAX_ABANDONED {
-            self.forgotten_until = Some(until);
+        self.expire_abandoned(now);
+        let until = now + ABANDONED_CALL_TTL;
+        if self.abandoned.len() >= MAX_ABANDONED_CALLS {
+            self.untracked_until = Some(until);
             return;
         }
         self.abandoned.push_back(AbandonedCall {
             id,
             connection,
-            until,
+            expires_at: until,
         });
     }
 
-    fn forget_old(&mut self, now: Instant) {
-        while self.abandoned.front().is_some_and(|it| it.until <= now) {
+    fn expire_abandoned(&mut self, now: Instant) {
+        while self
+            .abandoned
+            .front()
+            .is_some_and(|it| it.expires_at <= now)
+        {
             self.abandoned.pop_front();
         }
-        self.forgotten_until = self.forgotten_until.filter(|until| *until > now);
+        self.untracked_until = self.untracked_until.filter(|until| *until > now);
     }
 }
 
@@ -268,7 +272,7 @@ mod tests {
         assert_eq!(calls.deliver("own"), Delivery::Delivered);
         drop(calls.register(3, one));
         assert_eq!(calls.deliver("pay?"), Delivery::Ambiguous);
-        tokio::time::advance(ABANDONED_CALL_LIFE).await;
+        tokio::time::advance(ABANDONED_CALL_TTL).await;
         assert_eq!(calls.deliver("own"), Delivery::Delivered);
     }
 
@@ -282,7 +286,7 @@ mod tests {
         let _last = calls.register(3000, one);
         assert_eq!(calls.deliver("x"), Delivery::Ambiguous);
         let _other = calls.register(3001, other);
-        tokio::time::advance(ABANDONED_CALL_LIFE).await;
+        tokio::time::advance(ABANDONED_CALL_TTL).await;
         assert_eq!(calls.deliver("x"), Delivery::Ambiguous);
     }
 

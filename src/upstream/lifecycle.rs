@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use crate::config::Reconnection;
+use crate::config::ReconnectionSettings;
 
 /// How long to wait between attempts, and when to stop trying.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub(super) struct ReconnectPolicy {
     /// Whether a lost server is tried again at all.
     pub enabled: bool,
     /// Attempts in a row before giving up.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// Wait before the first.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// By how much it grows each time.
     pub multiplier: f64,
     /// Longest wait.
-    pub max: Duration,
+    pub max_delay: Duration,
 }
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ServerState {
     /// Registered, never asked to connect.
     Pending,
     /// Opening the connection.
@@ -45,7 +45,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum LifecycleEvent {
     /// Someone wants it connected.
     Connect,
     Opened,
@@ -53,23 +53,23 @@ pub(super) enum Event {
     Lost,
     /// The attempt failed in a way that trying again does not mend.
     Refused,
-    Elapsed,
+    RetryDue,
     Disconnect,
     Disable,
     Enable,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum LifecycleAction {
     Nothing,
     Open,
     Sleep(Duration),
     Close,
 }
 
-impl State {
+impl ServerState {
     /// The status of the document.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Connecting { .. } => "CONNECTING",
@@ -82,7 +82,7 @@ impl State {
 
     /// Attempts of our own that were made since the server was lost; `before` is how
     /// many those were until now.
-    pub(super) fn attempts(self, before: u32) -> u32 {
+    pub(super) fn attempts_made(self, before: u32) -> u32 {
         match self {
             Self::Connecting { attempt } => attempt,
             Self::Waiting { attempt } => attempt.saturating_sub(1),
@@ -91,74 +91,91 @@ impl State {
         }
     }
 
-    pub(super) fn on(self, event: Event, backoff: &Backoff) -> (Self, Action) {
+    pub(super) fn transition(
+        self,
+        event: LifecycleEvent,
+        backoff: &ReconnectPolicy,
+    ) -> (Self, LifecycleAction) {
         match (self, event) {
-            (Self::Disabled, Event::Enable) => (Self::Pending, Action::Nothing),
-            (Self::Disabled, _) | (_, Event::Enable) => (self, Action::Nothing),
-            (_, Event::Disable) => (Self::Disabled, Action::Close),
-            (_, Event::Disconnect) => (Self::Disconnected, Action::Close),
-            (Self::Connecting { .. } | Self::Connected, Event::Connect) => (self, Action::Nothing),
+            (Self::Disabled, LifecycleEvent::Enable) => (Self::Pending, LifecycleAction::Nothing),
+            (Self::Disabled, _) | (_, LifecycleEvent::Enable) => (self, LifecycleAction::Nothing),
+            (_, LifecycleEvent::Disable) => (Self::Disabled, LifecycleAction::Close),
+            (_, LifecycleEvent::Disconnect) => (Self::Disconnected, LifecycleAction::Close),
+            (Self::Connecting { .. } | Self::Connected, LifecycleEvent::Connect) => {
+                (self, LifecycleAction::Nothing)
+            }
             // An attempt on demand does not use up one of ours.
-            (Self::Waiting { attempt }, Event::Connect) => {
+            (Self::Waiting { attempt }, LifecycleEvent::Connect) => {
                 let attempt = attempt.saturating_sub(1);
-                (Self::Connecting { attempt }, Action::Open)
+                (Self::Connecting { attempt }, LifecycleAction::Open)
             }
-            (_, Event::Connect) => (Self::Connecting { attempt: 0 }, Action::Open),
-            (Self::Waiting { attempt }, Event::Elapsed) => {
-                (Self::Connecting { attempt }, Action::Open)
+            (_, LifecycleEvent::Connect) => {
+                (Self::Connecting { attempt: 0 }, LifecycleAction::Open)
             }
-            (Self::Connecting { .. }, Event::Opened) => (Self::Connected, Action::Nothing),
-            (Self::Connecting { attempt }, Event::Lost) => backoff.next(attempt + 1),
-            (Self::Connected, Event::Lost) => backoff.next(1),
-            (Self::Connecting { .. } | Self::Connected, Event::Refused) => {
-                (Self::Failed, Action::Close)
+            (Self::Waiting { attempt }, LifecycleEvent::RetryDue) => {
+                (Self::Connecting { attempt }, LifecycleAction::Open)
+            }
+            (Self::Connecting { .. }, LifecycleEvent::Opened) => {
+                (Self::Connected, LifecycleAction::Nothing)
+            }
+            (Self::Connecting { attempt }, LifecycleEvent::Lost) => {
+                backoff.next_attempt(attempt + 1)
+            }
+            (Self::Connected, LifecycleEvent::Lost) => backoff.next_attempt(1),
+            (Self::Connecting { .. } | Self::Connected, LifecycleEvent::Refused) => {
+                (Self::Failed, LifecycleAction::Close)
             }
             // Late news of a connection that is no more.
-            (_, Event::Opened | Event::Lost | Event::Refused | Event::Elapsed) => {
-                (self, Action::Nothing)
-            }
+            (
+                _,
+                LifecycleEvent::Opened
+                | LifecycleEvent::Lost
+                | LifecycleEvent::Refused
+                | LifecycleEvent::RetryDue,
+            ) => (self, LifecycleAction::Nothing),
         }
     }
 }
 
-impl From<&Reconnection> for Backoff {
-    fn from(settings: &Reconnection) -> Self {
+impl From<&ReconnectionSettings> for ReconnectPolicy {
+    fn from(settings: &ReconnectionSettings) -> Self {
         Self {
             enabled: settings.enabled,
-            attempts: settings.max_attempts,
-            first: Duration::from_millis(settings.initial_delay_ms),
+            max_attempts: settings.max_attempts,
+            initial_delay: Duration::from_millis(settings.initial_delay_ms),
             multiplier: settings.multiplier,
-            max: Duration::from_millis(settings.max_delay_ms),
+            max_delay: Duration::from_millis(settings.max_delay_ms),
         }
     }
 }
 
-impl Backoff {
+impl ReconnectPolicy {
     /// Whether a call connects a server that is lost or was disconnected.
-    pub(super) fn is_on_demand(&self) -> bool {
+    pub(super) fn reconnects_on_demand(&self) -> bool {
         self.enabled
     }
 
     /// How many attempts there are.
-    pub(super) fn attempts(&self) -> u32 {
-        if self.enabled { self.attempts } else { 0 }
+    pub(super) fn max_attempts(&self) -> u32 {
+        if self.enabled { self.max_attempts } else { 0 }
     }
 
-    fn next(&self, attempt: u32) -> (State, Action) {
-        match self.enabled && attempt <= self.attempts {
-            true => (
-                State::Waiting { attempt },
-                Action::Sleep(self.delay(attempt)),
-            ),
-            false => (State::Failed, Action::Close),
+    fn next_attempt(&self, attempt: u32) -> (ServerState, LifecycleAction) {
+        if self.enabled && attempt <= self.max_attempts {
+            (
+                ServerState::Waiting { attempt },
+                LifecycleAction::Sleep(self.delay(attempt)),
+            )
+        } else {
+            (ServerState::Failed, LifecycleAction::Close)
         }
     }
 
     /// The wait before `attempt`, without jitter.
     fn delay(&self, attempt: u32) -> Duration {
         let power = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.first.as_secs_f64() * self.multiplier.powi(power);
-        Duration::from_secs_f64(seconds.min(self.max.as_secs_f64()))
+        let seconds = self.initial_delay.as_secs_f64() * self.multiplier.powi(power);
+        Duration::from_secs_f64(seconds.min(self.max_delay.as_secs_f64()))
     }
 }
 
@@ -172,27 +189,30 @@ pub(super) fn jitter(delay: Duration, chance: u32) -> Duration {
 mod tests {
     use super::*;
 
-    const BACKOFF: Backoff = Backoff {
+    const BACKOFF: ReconnectPolicy = ReconnectPolicy {
         enabled: true,
-        attempts: 5,
-        first: Duration::from_secs(5),
+        max_attempts: 5,
+        initial_delay: Duration::from_secs(5),
         multiplier: 2.0,
-        max: Duration::from_secs(60),
+        max_delay: Duration::from_secs(60),
     };
 
     #[test]
     fn lost_server_is_tried_five_times_with_growing_waits() {
-        let mut state = State::Connected;
+        let mut state = ServerState::Connected;
         let mut waits = Vec::new();
         loop {
-            let (next, action) = state.on(Event::Lost, &BACKOFF);
-            let Action::Sleep(wait) = action else {
-                assert_eq!((next, action), (State::Failed, Action::Close));
+            let (next, action) = state.transition(LifecycleEvent::Lost, &BACKOFF);
+            let LifecycleAction::Sleep(wait) = action else {
+                assert_eq!(
+                    (next, action),
+                    (ServerState::Failed, LifecycleAction::Close)
+                );
                 break;
             };
             waits.push(wait.as_secs());
-            let (opening, action) = next.on(Event::Elapsed, &BACKOFF);
-            assert_eq!(action, Action::Open);
+            let (opening, action) = next.transition(LifecycleEvent::RetryDue, &BACKOFF);
+            assert_eq!(action, LifecycleAction::Open);
             state = opening;
         }
         assert_eq!(waits, [5, 10, 20, 40, 60]);
@@ -201,53 +221,76 @@ mod tests {
     #[test]
     fn nothing_connects_a_server_that_was_switched_off() {
         for event in [
-            Event::Connect,
-            Event::Opened,
-            Event::Lost,
-            Event::Elapsed,
-            Event::Disconnect,
+            LifecycleEvent::Connect,
+            LifecycleEvent::Opened,
+            LifecycleEvent::Lost,
+            LifecycleEvent::RetryDue,
+            LifecycleEvent::Disconnect,
         ] {
             assert_eq!(
-                State::Disabled.on(event, &BACKOFF),
-                (State::Disabled, Action::Nothing)
+                ServerState::Disabled.transition(event, &BACKOFF),
+                (ServerState::Disabled, LifecycleAction::Nothing)
             );
         }
         assert_eq!(
-            State::Disabled.on(Event::Enable, &BACKOFF).0,
-            State::Pending
+            ServerState::Disabled
+                .transition(LifecycleEvent::Enable, &BACKOFF)
+                .0,
+            ServerState::Pending
         );
     }
 
     #[test]
     fn there_is_never_a_second_attempt_beside_the_first() {
-        for state in [State::Connecting { attempt: 2 }, State::Connected] {
-            assert_eq!(state.on(Event::Connect, &BACKOFF), (state, Action::Nothing));
+        for state in [
+            ServerState::Connecting { attempt: 2 },
+            ServerState::Connected,
+        ] {
+            assert_eq!(
+                state.transition(LifecycleEvent::Connect, &BACKOFF),
+                (state, LifecycleAction::Nothing)
+            );
         }
     }
 
     #[test]
     fn late_news_does_not_touch_what_came_after() {
-        for state in [State::Disconnected, State::Failed, State::Pending] {
-            for event in [Event::Opened, Event::Lost, Event::Elapsed, Event::Refused] {
-                assert_eq!(state.on(event, &BACKOFF), (state, Action::Nothing));
+        for state in [
+            ServerState::Disconnected,
+            ServerState::Failed,
+            ServerState::Pending,
+        ] {
+            for event in [
+                LifecycleEvent::Opened,
+                LifecycleEvent::Lost,
+                LifecycleEvent::RetryDue,
+                LifecycleEvent::Refused,
+            ] {
+                assert_eq!(
+                    state.transition(event, &BACKOFF),
+                    (state, LifecycleAction::Nothing)
+                );
             }
         }
     }
 
     #[test]
     fn wrong_credentials_are_not_tried_again() {
-        let opening = State::Connecting { attempt: 0 };
+        let opening = ServerState::Connecting { attempt: 0 };
         assert_eq!(
-            opening.on(Event::Refused, &BACKOFF),
-            (State::Failed, Action::Close)
+            opening.transition(LifecycleEvent::Refused, &BACKOFF),
+            (ServerState::Failed, LifecycleAction::Close)
         );
     }
 
     #[test]
     fn attempt_on_demand_does_not_use_up_one_of_ours() {
-        let waiting = State::Waiting { attempt: 3 };
-        let (opening, _) = waiting.on(Event::Connect, &BACKOFF);
-        assert_eq!(opening.on(Event::Lost, &BACKOFF).0, waiting);
+        let waiting = ServerState::Waiting { attempt: 3 };
+        let (opening, _) = waiting.transition(LifecycleEvent::Connect, &BACKOFF);
+        assert_eq!(
+            opening.transition(LifecycleEvent::Lost, &BACKOFF).0,
+            waiting
+        );
     }
 
     #[test]

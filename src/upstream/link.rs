@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, channel, channel::Channel, http};
-use crate::tool::ClientConnection;
+use super::{Error, channel, channel::MessageChannel, http};
+use crate::tools::ClientConnection;
 
 /// An open connection; dropping it closes it.
 #[derive(Debug)]
-pub(super) enum Link {
-    Channel(Arc<Channel>),
-    Http(Arc<http::Link>),
+pub(super) enum UpstreamLink {
+    Channel(Arc<MessageChannel>),
+    Http(Arc<http::HttpLink>),
 }
 
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
-pub(super) enum Call {
-    Channel(channel::Call),
-    Http(Box<http::Call>),
+pub(super) enum UpstreamCall {
+    Channel(channel::ChannelCall),
+    Http(Box<http::HttpCall>),
 }
 
 /// What comes back on a request.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(super) enum CallEvent {
     /// The answer: a result, or an error as it was sent.
     Answer(Result<String, String>),
     /// A message on the way.
@@ -31,26 +31,31 @@ pub(super) enum Received {
 }
 
 /// A request to be sent.
-pub(super) struct Ask<'a> {
+pub(super) struct OutgoingRequest<'a> {
     pub(super) method: &'static str,
     /// What the request is about: mirrored in a header since 2026-07-28.
-    pub(super) name: Option<&'a str>,
+    pub(super) target_name: Option<&'a str>,
     /// Further mirrored parameters.
-    pub(super) mirrors: &'a [(String, String)],
+    pub(super) mirrored_params: &'a [(String, String)],
     /// The parameters, given the id of the request.
     pub(super) params: &'a (dyn Fn(i64) -> String + Sync),
     /// The client connection behind it, which may be told and asked.
     pub(super) client: Option<ClientConnection>,
 }
 
-impl Link {
+impl UpstreamLink {
     /// Sends a request.
-    pub(super) async fn start(&self, ask: &Ask<'_>) -> Result<Call, Error> {
+    pub(super) async fn start_call(
+        &self,
+        ask: &OutgoingRequest<'_>,
+    ) -> Result<UpstreamCall, Error> {
         Ok(match self {
-            Self::Channel(channel) => {
-                Call::Channel(channel.start(ask.method, ask.params, ask.client).await?)
-            }
-            Self::Http(link) => Call::Http(Box::new(link.start(ask).await?)),
+            Self::Channel(channel) => UpstreamCall::Channel(
+                channel
+                    .start_call(ask.method, ask.params, ask.client)
+                    .await?,
+            ),
+            Self::Http(link) => UpstreamCall::Http(Box::new(link.start_call(ask).await?)),
         })
     }
 
@@ -79,10 +84,10 @@ impl Link {
     }
 
     /// The other side turned out to be gone.
-    pub(super) fn lose(&self, why: Error) {
+    pub(super) fn mark_lost(&self, why: Error) {
         match self {
-            Self::Channel(channel) => channel.lose(why),
-            Self::Http(link) => link.lose(why),
+            Self::Channel(channel) => channel.mark_lost(why),
+            Self::Http(link) => link.mark_lost(why),
         }
     }
 
@@ -95,26 +100,26 @@ impl Link {
     }
 
     /// Why the other side is gone.
-    pub(super) fn why(&self) -> Error {
+    pub(super) fn close_reason(&self) -> Error {
         match self {
-            Self::Channel(channel) => channel.why(),
-            Self::Http(link) => link.why(),
+            Self::Channel(channel) => channel.close_reason(),
+            Self::Http(link) => link.close_reason(),
         }
     }
 }
 
-impl Drop for Link {
+impl Drop for UpstreamLink {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Call {
+impl UpstreamCall {
     /// Says whether the server waits for the answer to a question of this call.
     pub(super) fn set_open_question(&self, is_open: bool) {
         let client = match self {
-            Self::Channel(call) => call.client.as_ref(),
-            Self::Http(call) => call.client.as_ref(),
+            Self::Channel(call) => call.guard.as_ref(),
+            Self::Http(call) => call.guard.as_ref(),
         };
         if let Some(client) = client {
             client.set_open_question(is_open);
@@ -122,18 +127,18 @@ impl Call {
     }
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Received, Error> {
+    pub(super) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         match self {
-            Self::Channel(call) => call.next().await,
-            Self::Http(call) => call.next().await,
+            Self::Channel(call) => call.next_event().await,
+            Self::Http(call) => call.next_event().await,
         }
     }
 
     /// Answers a question of the server.
-    pub(super) async fn answer(&self, text: String) -> Result<(), Error> {
+    pub(super) async fn respond(&self, text: String) -> Result<(), Error> {
         match self {
-            Self::Channel(call) => call.answer(text).await,
-            Self::Http(call) => call.answer(text).await,
+            Self::Channel(call) => call.respond(text).await,
+            Self::Http(call) => call.respond(text).await,
         }
     }
 }

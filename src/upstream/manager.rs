@@ -1,7 +1,7 @@
 //! The servers that are registered: one place that changes them.
 
-mod judge;
 mod seeds;
+mod validate;
 
 use std::{
     collections::BTreeMap,
@@ -14,54 +14,57 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use self::judge::{differs, short};
+use self::validate::{check_length, differs_from_seed};
 use super::{
-    connection::spawn,
-    draft::Draft,
-    lifecycle::State,
+    connection::spawn_connection,
+    draft::ServerDraft,
+    handle::{ServerHandle, ServerStatus},
+    lifecycle::ServerState,
     programs::ProgramView,
-    registry::Registry,
-    row::{read, row},
-    server::{Invalid, Origin, Rules, Server, ServerName, required_version},
-    settings::Settings,
-    shared::{Handle, Status},
+    registry_file::RegistryFile,
+    server::{
+        InvalidField, RegisteredServer, RegistrationRules, ServerName, ServerOrigin,
+        parse_required_version,
+    },
+    server_row::{server_from_row, server_to_row},
+    settings::ConnectionSettings,
 };
 use crate::{
     clock,
-    mcp::Version,
+    mcp::ProtocolVersion,
     store::{self, Store},
-    tool::Waker,
+    tools::ServerConnector,
 };
 
 /// Registers, connects and removes servers.
 #[derive(Debug)]
-pub struct Manager {
+pub struct ServerManager {
     store: Store,
-    pub(super) rules: Rules,
-    pub(super) settings: Settings,
+    pub(super) rules: RegistrationRules,
+    pub(super) settings: ConnectionSettings,
     max_servers: usize,
-    servers: Mutex<BTreeMap<ServerName, Entry>>,
+    servers: Mutex<BTreeMap<ServerName, ManagedServer>>,
     /// What `maru.yaml` says.
-    seeds: BTreeMap<String, Draft>,
+    seeds: BTreeMap<String, ServerDraft>,
     /// One change at a time; the file changes with it.
-    registry: tokio::sync::Mutex<Registry>,
+    registry: tokio::sync::Mutex<RegistryFile>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    server: Server,
-    pub(super) handle: Handle,
+pub(super) struct ManagedServer {
+    server: RegisteredServer,
+    pub(super) handle: ServerHandle,
 }
 
 /// A server and how it is.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct ServerView {
     /// As registered.
-    pub server: Server,
+    pub server: RegisteredServer,
     /// As it is now.
-    pub status: Status,
+    pub status: ServerStatus,
     /// Whether `maru.yaml` describes it otherwise; `None` if it does not.
-    pub differs: Option<bool>,
+    pub differs_from_config: Option<bool>,
     /// What a person should know of the program that it starts.
     pub warnings: Vec<String>,
     /// The program that runs for it.
@@ -70,19 +73,19 @@ pub struct View {
 
 /// A change that was not made.
 #[derive(Debug, Error)]
-pub enum Unchanged {
+pub enum RegistrationError {
     /// The description is wrong.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
     /// The name is in use.
     #[error("a server named {0} is registered already")]
-    Taken(ServerName),
+    NameTaken(ServerName),
     /// There is no such server.
     #[error("no server is named {0:?}")]
-    Unknown(String),
+    UnknownServer(String),
     /// There are too many.
     #[error("there are {0} servers, as many as mcp.security.max-servers allows")]
-    Full(usize),
+    TooManyServers(usize),
     /// Nothing of that name waits.
     #[error("no tool of that name waits to be accepted")]
     NothingToAccept,
@@ -90,13 +93,13 @@ pub enum Unchanged {
     #[error(
         "programs are not registered over HTTP while maru serves other machines; put it into maru.yaml, or set allow_stdio_over_http: true"
     )]
-    Programs,
+    ProgramsNotAllowed,
     /// It does more than start a program, and nobody said that this is meant.
     #[error(
         "{}; send \"acceptWarnings\": true (--accept-warnings on the command line) if that is meant",
         .warnings.join("; ")
     )]
-    Warned {
+    WarningsNotAccepted {
         /// The member of the description that it is about.
         field: String,
         /// What a person should know of it.
@@ -107,39 +110,40 @@ pub enum Unchanged {
     Store(#[from] store::Error),
     /// `mcp.json` could not be written.
     #[error("cannot write mcp.json: {0}")]
-    File(String),
+    WriteRegistryFile(String),
 }
 
 /// What the manager starts with.
 #[derive(Debug)]
-pub struct Start<'a> {
+pub struct ManagerOptions<'a> {
     /// Where servers are kept.
     pub store: Store,
     /// What they are checked against.
-    pub rules: Rules,
+    pub rules: RegistrationRules,
     /// How they are connected.
-    pub settings: Settings,
+    pub settings: ConnectionSettings,
     /// How many there may be.
     pub max_servers: usize,
     /// The servers of `maru.yaml`.
-    pub seeds: Vec<Draft>,
+    pub seeds: Vec<ServerDraft>,
     /// `mcp.json`.
     pub registry: &'a Path,
     /// Whether `mcp.json` is written when servers change.
     pub writes_registry: bool,
 }
 
-impl Manager {
+impl ServerManager {
     /// Reads the store, seeds it from the files, and begins to connect.
-    pub async fn start(start: Start<'_>) -> anyhow::Result<Arc<Self>> {
+    pub async fn start(start: ManagerOptions<'_>) -> anyhow::Result<Arc<Self>> {
         let (registry, (listed, refused)) =
-            Registry::load(start.registry, start.writes_registry).map_err(anyhow::Error::msg)?;
+            RegistryFile::load(start.registry, start.writes_registry)
+                .map_err(anyhow::Error::msg)?;
         for (entry, why) in refused {
             warn!("{} {entry} is not used: {why}", start.registry.display());
         }
         let manager = Arc::new(Self {
             store: start.store,
-            settings: start.settings.checked_by(&start.rules),
+            settings: start.settings.with_rules(&start.rules),
             rules: start.rules,
             max_servers: start.max_servers,
             servers: Mutex::default(),
@@ -152,8 +156,8 @@ impl Manager {
         });
         for row in manager.store.servers().await? {
             let name = row.name.clone();
-            match read(row) {
-                Ok(server) => manager.put(server),
+            match server_from_row(row) {
+                Ok(server) => manager.insert_server(server),
                 Err(why) => warn!("the stored server {name} is not used: {why}"),
             }
         }
@@ -164,23 +168,26 @@ impl Manager {
             let manager = woken.upgrade();
             async move {
                 match manager {
-                    Some(manager) => manager.wake(&name).await,
+                    Some(manager) => manager.connect_for_call(&name).await,
                     None => false,
                 }
             }
             .boxed()
         };
-        manager.settings.catalog().set_waker(Waker(Box::new(waker)));
+        manager
+            .settings
+            .catalog()
+            .set_connector(ServerConnector(Box::new(waker)));
         Ok(manager)
     }
 
     /// Connects a server whose tool is called while it is closed or has failed.
-    async fn wake(&self, name: &str) -> bool {
+    async fn connect_for_call(&self, name: &str) -> bool {
         let Ok(entry) = self.find(name) else {
             return false;
         };
         match entry.handle.status().state {
-            State::Disconnected | State::Failed | State::Waiting { .. } => {
+            ServerState::Disconnected | ServerState::Failed | ServerState::Waiting { .. } => {
                 entry.handle.connect_on_demand().await
             }
             _ => false,
@@ -189,15 +196,22 @@ impl Manager {
 
     fn connect_all(&self) {
         info!(count = self.lock().len(), "servers are registered");
-        self.to_connect().iter().for_each(Handle::connect_soon);
+        self.auto_connect_handles()
+            .iter()
+            .for_each(ServerHandle::request_connect);
     }
 
     /// Waits for the first attempt at every server that is to be connected.
-    pub async fn settled(&self) {
-        join_all(self.to_connect().iter().map(Handle::connect)).await;
+    pub async fn wait_for_first_connect(&self) {
+        join_all(
+            self.auto_connect_handles()
+                .iter()
+                .map(ServerHandle::connect),
+        )
+        .await;
     }
 
-    fn to_connect(&self) -> Vec<Handle> {
+    fn auto_connect_handles(&self) -> Vec<ServerHandle> {
         let servers = self.lock();
         let wanted = servers
             .values()
@@ -206,28 +220,28 @@ impl Manager {
     }
 
     /// Every server, by name.
-    pub fn list(&self) -> Vec<View> {
-        let servers: Vec<Entry> = self.lock().values().cloned().collect();
+    pub fn list(&self) -> Vec<ServerView> {
+        let servers: Vec<ManagedServer> = self.lock().values().cloned().collect();
         servers.into_iter().map(|it| self.view(it)).collect()
     }
 
     /// One server.
-    pub fn get(&self, name: &str) -> Result<View, Unchanged> {
+    pub fn get(&self, name: &str) -> Result<ServerView, RegistrationError> {
         self.find(name).map(|entry| self.view(entry))
     }
 
     /// Registers a server, and connects it if it wants that.
     pub async fn register(
         self: &Arc<Self>,
-        draft: &Draft,
-        origin: Origin,
-    ) -> Result<View, Unchanged> {
-        self.check_programs(draft, None)?;
+        draft: &ServerDraft,
+        origin: ServerOrigin,
+    ) -> Result<ServerView, RegistrationError> {
+        self.check_programs_allowed(draft, None)?;
         let (manager, added) = (Arc::clone(self), draft.clone());
-        self.finish(async move {
+        self.run_to_completion(async move {
             let registry = manager.registry.lock().await;
             manager.add(&added, origin).await?;
-            manager.save(&registry)
+            manager.save_registry_file(&registry)
         })
         .await?;
         let entry = self.find(&draft.name)?;
@@ -239,14 +253,18 @@ impl Manager {
 
     /// Replaces the description of a server; its connection is made anew only
     /// if it is reached otherwise.
-    pub async fn update(self: &Arc<Self>, name: &str, draft: &Draft) -> Result<View, Unchanged> {
-        self.check_programs(draft, Some(&self.find(name)?.server.transport))?;
+    pub async fn update(
+        self: &Arc<Self>,
+        name: &str,
+        draft: &ServerDraft,
+    ) -> Result<ServerView, RegistrationError> {
+        self.check_programs_allowed(draft, Some(&self.find(name)?.server.transport))?;
         let (manager, changed, draft) = (Arc::clone(self), name.to_owned(), draft.clone());
         let reconnect = self
-            .finish(async move {
+            .run_to_completion(async move {
                 let registry = manager.registry.lock().await;
-                let reconnect = manager.change(&changed, &draft).await?;
-                manager.save(&registry)?;
+                let reconnect = manager.apply_update(&changed, &draft).await?;
+                manager.save_registry_file(&registry)?;
                 Ok(reconnect)
             })
             .await?;
@@ -258,37 +276,37 @@ impl Manager {
     }
 
     /// Removes a server and closes its connection.
-    pub async fn remove(self: &Arc<Self>, name: &str) -> Result<(), Unchanged> {
+    pub async fn remove(self: &Arc<Self>, name: &str) -> Result<(), RegistrationError> {
         let (manager, name) = (Arc::clone(self), name.to_owned());
         let entry = self
-            .finish(async move {
+            .run_to_completion(async move {
                 let registry = manager.registry.lock().await;
                 let entry = manager.find(&name)?;
                 // Both are forgotten before it is gone: what fails leaves the server.
                 manager.settings.pins().forget(&name).await?;
-                manager.store.delete_server(&name, clock::now()).await?;
+                manager.store.delete_server(&name, clock::now_ms()).await?;
                 manager.lock().remove(&entry.server.name);
                 manager.settings.changes().send_replace(());
-                if let Err(why) = manager.save(&registry) {
+                if let Err(why) = manager.save_registry_file(&registry) {
                     // It does not come back: the store knows that it was removed.
                     warn!("server {name} is removed, but still listed: {why}");
                 }
                 Ok(entry)
             })
             .await?;
-        entry.handle.end().await;
+        entry.handle.shutdown().await;
         Ok(())
     }
 
     /// Connects a server; how that went is in its status.
-    pub async fn connect(&self, name: &str) -> Result<View, Unchanged> {
+    pub async fn connect(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.connect().await;
         Ok(self.view(entry))
     }
 
     /// Closes the connection to a server, which stays registered.
-    pub async fn disconnect(&self, name: &str) -> Result<View, Unchanged> {
+    pub async fn disconnect(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.disconnect().await;
         Ok(self.view(entry))
@@ -299,18 +317,21 @@ impl Manager {
         self: &Arc<Self>,
         name: &str,
         enabled: bool,
-    ) -> Result<View, Unchanged> {
+    ) -> Result<ServerView, RegistrationError> {
         let (manager, name) = (Arc::clone(self), name.to_owned());
         let entry = self
-            .finish(async move {
+            .run_to_completion(async move {
                 let _one_change_at_a_time = manager.registry.lock().await;
                 let mut entry = manager.find(&name)?;
                 if enabled {
                     manager.rules.check_start(&entry.server)?;
                 }
                 entry.server.enabled = enabled;
-                entry.server.updated_at = clock::now();
-                manager.store.update_server(&row(&entry.server)).await?;
+                entry.server.updated_at = clock::now_ms();
+                manager
+                    .store
+                    .update_server(&server_to_row(&entry.server))
+                    .await?;
                 let key = entry.server.name.clone();
                 manager.lock().insert(key, entry.clone());
                 manager.settings.changes().send_replace(());
@@ -325,10 +346,10 @@ impl Manager {
     }
 
     /// Does all of a change, even when whoever asked for it has left.
-    pub(super) async fn finish<T: Send + 'static>(
+    pub(super) async fn run_to_completion<T: Send + 'static>(
         &self,
-        change: impl Future<Output = Result<T, Unchanged>> + Send + 'static,
-    ) -> Result<T, Unchanged> {
+        change: impl Future<Output = Result<T, RegistrationError>> + Send + 'static,
+    ) -> Result<T, RegistrationError> {
         let (tell, told) = oneshot::channel();
         self.settings.tasks().spawn(async move {
             // Nobody may be there to hear it.
@@ -337,65 +358,78 @@ impl Manager {
         told.await.expect("the change tells how it ended")
     }
 
-    async fn add(&self, draft: &Draft, origin: Origin) -> Result<(), Unchanged> {
-        let name = self.rules.name(&draft.name)?;
+    async fn add(
+        &self,
+        draft: &ServerDraft,
+        origin: ServerOrigin,
+    ) -> Result<(), RegistrationError> {
+        let name = self.rules.parse_name(&draft.name)?;
         if self.lock().contains_key(&name) {
-            return Err(Unchanged::Taken(name));
+            return Err(RegistrationError::NameTaken(name));
         }
-        let transport = self.rules.transport(&draft.kind, &draft.config, None)?;
-        self.check_accepted(draft, &transport, None)?;
+        let transport = self
+            .rules
+            .parse_transport(&draft.kind, &draft.config, None)?;
+        self.check_warnings_accepted(draft, &transport, None)?;
         let count = self.lock().len();
         if count >= self.max_servers {
-            return Err(Unchanged::Full(count));
+            return Err(RegistrationError::TooManyServers(count));
         }
-        let server = Server {
+        let server = RegisteredServer {
             id: uuid::Uuid::new_v4().to_string(),
             name,
-            description: short(draft.description.as_ref(), "description", 500)?,
+            description: check_length(draft.description.as_ref(), "description", 500)?,
             transport,
-            version: short(draft.version.as_ref(), "version", 50)?,
+            version: check_length(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
             enabled: draft.enabled.unwrap_or(true),
             origin,
             trust: draft.trust.unwrap_or_default(),
-            required_version: required(draft)?,
-            created_at: clock::now(),
-            updated_at: clock::now(),
+            required_version: draft_required_version(draft)?,
+            created_at: clock::now_ms(),
+            updated_at: clock::now_ms(),
         };
-        match self.store.insert_server(&row(&server)).await? {
-            true => self.put(server),
-            false => return Err(Unchanged::Taken(server.name)),
+        if self.store.insert_server(&server_to_row(&server)).await? {
+            self.insert_server(server);
+        } else {
+            return Err(RegistrationError::NameTaken(server.name));
         }
         Ok(())
     }
 
     /// True when the connection has to be made anew.
-    async fn change(&self, name: &str, draft: &Draft) -> Result<bool, Unchanged> {
+    async fn apply_update(
+        &self,
+        name: &str,
+        draft: &ServerDraft,
+    ) -> Result<bool, RegistrationError> {
         let before = self.find(name)?;
         if draft.name != name {
             let why = "a server keeps its name; remove it and register it anew".to_owned();
-            return Err(Unchanged::Invalid(Invalid {
+            return Err(RegistrationError::Invalid(InvalidField {
                 field: "name".to_owned(),
                 why,
             }));
         }
-        self.rules.name(name)?;
+        self.rules.parse_name(name)?;
         let stored = Some(&before.server.transport);
-        let transport = self.rules.transport(&draft.kind, &draft.config, stored)?;
-        self.check_accepted(draft, &transport, stored)?;
-        let server = Server {
-            description: short(draft.description.as_ref(), "description", 500)?,
-            version: short(draft.version.as_ref(), "version", 50)?,
+        let transport = self
+            .rules
+            .parse_transport(&draft.kind, &draft.config, stored)?;
+        self.check_warnings_accepted(draft, &transport, stored)?;
+        let server = RegisteredServer {
+            description: check_length(draft.description.as_ref(), "description", 500)?,
+            version: check_length(draft.version.as_ref(), "version", 50)?,
             auto_connect: draft.auto_connect,
-            updated_at: clock::now(),
+            updated_at: clock::now_ms(),
             trust: draft.trust.unwrap_or(before.server.trust),
             enabled: draft.enabled.unwrap_or(before.server.enabled),
-            required_version: required(draft)?,
+            required_version: draft_required_version(draft)?,
             transport,
             ..before.server.clone()
         };
-        if !self.store.update_server(&row(&server)).await? {
-            return Err(Unchanged::Unknown(name.to_owned()));
+        if !self.store.update_server(&server_to_row(&server)).await? {
+            return Err(RegistrationError::UnknownServer(name.to_owned()));
         }
         let same = server.transport == before.server.transport
             && server.required_version == before.server.required_version;
@@ -405,47 +439,48 @@ impl Manager {
             let connect = switched && enabled && server.auto_connect;
             let told = handle.clone();
             self.lock()
-                .insert(server.name.clone(), Entry { server, handle });
+                .insert(server.name.clone(), ManagedServer { server, handle });
             self.settings.changes().send_replace(());
             if switched {
                 told.set_enabled(enabled).await;
             }
             return Ok(connect);
         }
-        before.handle.end().await;
+        before.handle.shutdown().await;
         let connect = server.enabled && server.auto_connect;
-        self.put(server);
+        self.insert_server(server);
         Ok(connect)
     }
 
-    fn put(&self, server: Server) {
-        let handle = spawn(server.clone(), &self.settings);
+    fn insert_server(&self, server: RegisteredServer) {
+        let handle = spawn_connection(server.clone(), &self.settings);
         self.log_warnings(&server, &handle);
         self.lock()
-            .insert(server.name.clone(), Entry { server, handle });
+            .insert(server.name.clone(), ManagedServer { server, handle });
         self.settings.changes().send_replace(());
     }
 
-    fn save(&self, registry: &Registry) -> Result<(), Unchanged> {
-        let servers: Vec<Server> = self.lock().values().map(|it| it.server.clone()).collect();
+    fn save_registry_file(&self, registry: &RegistryFile) -> Result<(), RegistrationError> {
+        let servers: Vec<RegisteredServer> =
+            self.lock().values().map(|it| it.server.clone()).collect();
         let entries = servers
             .iter()
             .map(|it| (it.name.as_str(), it.transport.url()));
         registry
             .save(entries)
-            .map_err(|error| Unchanged::File(error.kind().to_string()))
+            .map_err(|error| RegistrationError::WriteRegistryFile(error.kind().to_string()))
     }
 
-    pub(super) fn find(&self, name: &str) -> Result<Entry, Unchanged> {
-        let shown = || Unchanged::Unknown(name.chars().take(70).collect());
+    pub(super) fn find(&self, name: &str) -> Result<ManagedServer, RegistrationError> {
+        let shown = || RegistrationError::UnknownServer(name.chars().take(70).collect());
         let name = ServerName::parse(name).map_err(|_| shown())?;
         self.lock().get(&name).cloned().ok_or_else(shown)
     }
 
-    fn view(&self, entry: Entry) -> View {
+    fn view(&self, entry: ManagedServer) -> ServerView {
         let seed = self.seeds.get(entry.server.name.as_str());
-        View {
-            differs: seed.map(|seed| differs(seed, &entry.server)),
+        ServerView {
+            differs_from_config: seed.map(|seed| differs_from_seed(seed, &entry.server)),
             status: entry.handle.status(),
             program: entry.handle.program(),
             warnings: self.rules.warnings(&entry.server.transport),
@@ -453,15 +488,15 @@ impl Manager {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerName, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerName, ManagedServer>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn required(draft: &Draft) -> Result<Option<Version>, Invalid> {
+fn draft_required_version(draft: &ServerDraft) -> Result<Option<ProtocolVersion>, InvalidField> {
     draft
         .required_version
         .as_deref()
-        .map(required_version)
+        .map(parse_required_version)
         .transpose()
 }

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// What is looked at of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessInfo {
     pub(super) id: u32,
     pub(super) parent: u32,
     /// By a signal or a debugger.
@@ -20,12 +20,12 @@ pub(super) struct Process {
 
 /// All processes at one moment, as far as one moment can be seen.
 #[derive(Debug)]
-pub(super) struct ProcessTable(HashMap<u32, Vec<Process>>);
+pub(super) struct ProcessTable(HashMap<u32, Vec<ProcessInfo>>);
 
 impl ProcessTable {
     /// Reads `/proc`. It takes milliseconds on a machine with hundreds of processes.
     pub(super) fn read() -> Self {
-        let mut by_parent: HashMap<u32, Vec<Process>> = HashMap::new();
+        let mut by_parent: HashMap<u32, Vec<ProcessInfo>> = HashMap::new();
         let names = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = names.filter_map(|it| it.file_name().to_str()?.parse().ok());
         for process in ids.filter_map(read_process) {
@@ -35,16 +35,16 @@ impl ProcessTable {
     }
 
     /// The children of a process.
-    pub(super) fn children(&self, parent: u32) -> &[Process] {
+    pub(super) fn child_ids(&self, parent: u32) -> &[ProcessInfo] {
         self.0.get(&parent).map_or(&[], Vec::as_slice)
     }
 
     /// Everything below a process, without itself.
-    pub(super) fn descendants(&self, root: u32) -> Vec<Process> {
-        let mut found: Vec<Process> = self.children(root).to_vec();
+    pub(super) fn descendants(&self, root: u32) -> Vec<ProcessInfo> {
+        let mut found: Vec<ProcessInfo> = self.child_ids(root).to_vec();
         let mut next = 0;
         while let Some(process) = found.get(next) {
-            let below = self.children(process.id).to_vec();
+            let below = self.child_ids(process.id).to_vec();
             found.extend(below);
             next += 1;
         }
@@ -53,14 +53,14 @@ impl ProcessTable {
 }
 
 /// One process, unless it is gone.
-pub(super) fn read_process(id: u32) -> Option<Process> {
+pub(super) fn read_process(id: u32) -> Option<ProcessInfo> {
     parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
 /// Everything below a process, read from the lists of children. That is cheaper
 /// than reading all of `/proc` and sees less: a process that ends meanwhile hides
 /// its children.
-pub(super) fn descendants(root: u32) -> Vec<Process> {
+pub(super) fn descendants(root: u32) -> Vec<ProcessInfo> {
     let mut found = Vec::new();
     let mut ids = children(&root.to_string());
     while let Some(id) = ids.pop() {
@@ -89,20 +89,20 @@ pub(super) fn proportional_bytes(id: u32) -> Option<u64> {
 }
 
 /// Sends a signal; the process may have ended in the meantime.
-pub(super) fn signal(id: u32, signal: Signal) {
+pub(super) fn send_signal(id: u32, signal: Signal) {
     if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
         let _ = kill_process(id, signal);
     }
 }
 
-fn parse_stat(text: &str) -> Option<Process> {
+fn parse_stat(text: &str) -> Option<ProcessInfo> {
     // A name may hold anything, also ") R 1".
     let (head, tail) = text.rsplit_once(')')?;
     let id = head.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     let state = *fields.first()?;
-    Some(Process {
+    Some(ProcessInfo {
         id,
         parent: u32::try_from(number(1)?).ok()?,
         is_stopped: matches!(state, "T" | "t"),
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn stat_of_a_process_with_any_name_is_read() {
         let text = "42 (a ) R 1 b) T 7 42 42 0 -1 4194560 9 0 0 0 10 20 3 4 20 0 1 0 99 5000 123 18446744073709551615";
-        let expected = Process {
+        let expected = ProcessInfo {
             id: 42,
             parent: 7,
             is_stopped: true,
@@ -139,7 +139,7 @@ mod tests {
             .spawn()
             .unwrap();
         let me = std::process::id();
-        let is_child = |it: &Process| it.id == child.id() && it.parent == me;
+        let is_child = |it: &ProcessInfo| it.id == child.id() && it.parent == me;
         assert!(descendants(me).iter().any(is_child));
         assert!(ProcessTable::read().descendants(me).iter().any(is_child));
         child.kill().unwrap();

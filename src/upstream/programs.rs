@@ -22,18 +22,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cgroup::{Cgroup, CgroupParent},
-    processes::{Process, ProcessTable, proportional_bytes, read_process, signal},
+    processes::{ProcessInfo, ProcessTable, proportional_bytes, read_process, send_signal},
 };
 use crate::{config::ProgramSettings, tasks::Tasks};
 
 /// Threads are counted where the kernel counts; so many for each process.
 pub(super) const TASKS_PER_PROCESS: u64 = 8;
 /// How often programs are looked at, and how often one that nears a bound is.
-const INTERVAL: Duration = Duration::from_secs(1);
-const SHORT_INTERVAL: Duration = Duration::from_millis(200);
+const MONITOR_INTERVAL: Duration = Duration::from_secs(1);
+const NEAR_LIMIT_MONITOR_INTERVAL: Duration = Duration::from_millis(200);
 /// How often what is left is looked for, and how soon again.
-const LOOKS: usize = 200;
-const LOOK_DELAY: Duration = Duration::from_millis(5);
+const MAX_KILL_ATTEMPTS: usize = 200;
+const KILL_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// What one program may use, with everything that it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,17 +70,17 @@ pub struct ProgramView {
 
 /// All programs of a hub.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub(super) struct ProgramMonitor {
     limits: ProgramLimits,
     parent_group: Option<CgroupParent>,
-    running: Mutex<Running>,
+    running: Mutex<RunningPrograms>,
     /// A program has ended.
     changed: Notify,
     tasks: Tasks,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningPrograms {
     programs: HashMap<u32, Arc<RunningProgram>>,
     is_monitored: bool,
 }
@@ -96,15 +96,15 @@ pub(super) struct RunningProgram {
     has_warden: bool,
     limits: ProgramLimits,
     group: Option<Cgroup>,
-    seen: Mutex<Seen>,
+    last_sample: Mutex<UsageSample>,
     cause: OnceLock<String>,
     /// It has passed a bound.
-    pub(super) ended: CancellationToken,
+    pub(super) limit_exceeded: CancellationToken,
 }
 
 #[derive(Debug)]
-struct Seen {
-    at: Instant,
+struct UsageSample {
+    taken_at: Instant,
     cpu_ticks: u64,
     usage: Option<ProgramUsage>,
 }
@@ -112,13 +112,13 @@ struct Seen {
 /// Keeps a program on the list; dropped when it has ended.
 #[derive(Debug)]
 pub(super) struct ProgramGuard {
-    programs: Arc<Programs>,
+    programs: Arc<ProgramMonitor>,
     slot: ProgramSlot,
     pub(super) program: Arc<RunningProgram>,
 }
 
 /// A program to start.
-pub(super) struct Launch<'a> {
+pub(super) struct ProgramLaunch<'a> {
     pub(super) command: &'a mut Command,
     pub(super) group: Option<Cgroup>,
     pub(super) has_warden: bool,
@@ -135,7 +135,7 @@ impl From<&ProgramSettings> for ProgramLimits {
     }
 }
 
-impl Programs {
+impl ProgramMonitor {
     pub(super) fn new(settings: &ProgramSettings, tasks: Tasks) -> Arc<Self> {
         Arc::new(Self {
             limits: settings.into(),
@@ -147,7 +147,7 @@ impl Programs {
     }
 
     /// The group for a program, where groups can be made.
-    pub(super) fn group(&self) -> Option<Cgroup> {
+    pub(super) fn create_cgroup(&self) -> Option<Cgroup> {
         let made = self.parent_group.as_ref()?.create(&self.limits);
         made.inspect_err(|why| tracing::warn!("no cgroup for a program: {why}"))
             .ok()
@@ -175,7 +175,10 @@ impl Programs {
     }
 
     /// Starts a program and looks at it from now on.
-    pub(super) fn start(self: &Arc<Self>, launch: Launch<'_>) -> io::Result<(Child, ProgramGuard)> {
+    pub(super) fn start(
+        self: &Arc<Self>,
+        launch: ProgramLaunch<'_>,
+    ) -> io::Result<(Child, ProgramGuard)> {
         // Held meanwhile: a child that is not on the list would count as an orphan.
         let mut running = self.lock();
         let child = launch.command.spawn()?;
@@ -185,13 +188,13 @@ impl Programs {
             has_warden: launch.has_warden,
             limits: self.limits,
             group: launch.group,
-            seen: Mutex::new(Seen {
-                at: Instant::now(),
+            last_sample: Mutex::new(UsageSample {
+                taken_at: Instant::now(),
                 cpu_ticks: 0,
                 usage: None,
             }),
             cause: OnceLock::new(),
-            ended: CancellationToken::new(),
+            limit_exceeded: CancellationToken::new(),
         });
         running.programs.insert(root, Arc::clone(&program));
         if !running.is_monitored {
@@ -209,7 +212,7 @@ impl Programs {
 
     /// Looks at the programs while there are some.
     async fn monitor(self: Arc<Self>) {
-        let mut next = Instant::now() + INTERVAL;
+        let mut next = Instant::now() + MONITOR_INTERVAL;
         loop {
             let is_time = tokio::select! {
                 () = time::sleep_until(next) => true,
@@ -224,19 +227,27 @@ impl Programs {
             }
             if is_time {
                 let programs = Arc::clone(&self);
-                let work = move || programs.look();
-                let interval = self.tasks.blocking(work).await.unwrap_or(INTERVAL);
+                let work = move || programs.check_all();
+                let interval = self
+                    .tasks
+                    .spawn_blocking(work)
+                    .await
+                    .unwrap_or(MONITOR_INTERVAL);
                 next = Instant::now() + interval;
             }
         }
     }
 
     /// Looks at each program once; returns when to look again.
-    fn look(&self) -> Duration {
+    fn check_all(&self) -> Duration {
         let programs: Vec<_> = self.lock().programs.values().cloned().collect();
         let table = ProcessTable::read();
-        let near = programs.iter().filter(|it| it.look(&table)).count();
-        if near > 0 { SHORT_INTERVAL } else { INTERVAL }
+        let near = programs.iter().filter(|it| it.check_usage(&table)).count();
+        if near > 0 {
+            NEAR_LIMIT_MONITOR_INTERVAL
+        } else {
+            MONITOR_INTERVAL
+        }
     }
 
     /// Ends what is left of a program whose warden did not end it. Orphans of a
@@ -246,24 +257,27 @@ impl Programs {
         if !matches!(child_subreaper(), Ok(Some(_))) {
             return;
         }
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_KILL_ATTEMPTS {
             let programs = Arc::clone(self);
-            let left = self.tasks.blocking(move || programs.kill_orphans()).await;
+            let left = self
+                .tasks
+                .spawn_blocking(move || programs.kill_orphans())
+                .await;
             if left == Some(0) {
                 return;
             }
-            time::sleep(LOOK_DELAY).await;
+            time::sleep(KILL_RETRY_DELAY).await;
         }
     }
 
     fn kill_orphans(&self) -> usize {
         let running = self.lock();
         let table = ProcessTable::read();
-        let children = table.children(std::process::id()).iter();
+        let children = table.child_ids(std::process::id()).iter();
         let orphans = children.filter(|it| !running.programs.contains_key(&it.id));
         let mut count = 0;
         for orphan in orphans {
-            signal(orphan.id, Signal::KILL);
+            send_signal(orphan.id, Signal::KILL);
             // Its end has to be collected by somebody.
             let id = Pid::from_raw(orphan.id.cast_signed());
             let _ = waitpid(id, WaitOptions::NOHANG);
@@ -272,18 +286,18 @@ impl Programs {
         count
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, RunningPrograms> {
         lock(&self.running)
     }
 }
 
 impl RunningProgram {
     /// Why the program was ended, if we or the kernel did it for a bound.
-    pub(super) fn cause(&self) -> Option<String> {
+    pub(super) fn end_cause(&self) -> Option<String> {
         let by_kernel = || {
             let group = self.group.as_ref()?;
             let limit = self.limits.memory_bytes?;
-            group.is_out_of_memory().then(|| {
+            group.was_oom_killed().then(|| {
                 format!(
                     "the program was ended: it needed more memory than the {} that mcp.programs.memory-mb allows",
                     mebibytes(limit)
@@ -296,7 +310,7 @@ impl RunningProgram {
     /// As it is shown.
     pub(super) fn view(&self) -> ProgramView {
         ProgramView {
-            usage: lock(&self.seen).usage,
+            usage: lock(&self.last_sample).usage,
             limits: self.limits,
             in_cgroup: self.group.as_ref().is_some_and(Cgroup::bounds_memory),
         }
@@ -304,7 +318,7 @@ impl RunningProgram {
 
     /// Looks at the program, and ends it if it has passed a bound. Returns whether
     /// it is near one.
-    fn look(&self, table: &ProcessTable) -> bool {
+    fn check_usage(&self, table: &ProcessTable) -> bool {
         let Some(root) = read_process(self.root) else {
             return false;
         };
@@ -320,13 +334,13 @@ impl RunningProgram {
             processes: processes.len(),
         };
         let is_warden_stopped = self.has_warden && root.is_stopped;
-        if let Some(cause) = self.passed_bound(&usage, is_warden_stopped) {
+        if let Some(cause) = self.exceeded_limit(&usage, is_warden_stopped) {
             // Said before it ends, so that its end is not taken for its own doing.
             let _ = self.cause.set(cause);
             self.kill(is_warden_stopped);
-            self.ended.cancel();
+            self.limit_exceeded.cancel();
         }
-        lock(&self.seen).usage = Some(usage);
+        lock(&self.last_sample).usage = Some(usage);
         let is_near = |used: u64, most: Option<u64>| most.is_some_and(|it| used > it / 2);
         let most_processes = self.limits.processes.map(u64::from);
         is_near(usage.memory_bytes, self.limits.memory_bytes)
@@ -334,7 +348,7 @@ impl RunningProgram {
     }
 
     /// Why the program has to end, if it has to.
-    fn passed_bound(&self, usage: &ProgramUsage, is_warden_stopped: bool) -> Option<String> {
+    fn exceeded_limit(&self, usage: &ProgramUsage, is_warden_stopped: bool) -> Option<String> {
         let ProgramUsage {
             memory_bytes,
             processes,
@@ -363,9 +377,9 @@ impl RunningProgram {
 
     /// Memory of all of them. What they share counts for each at first; only where
     /// that is too much it is worth the milliseconds to count it once.
-    fn memory_of(&self, processes: &[Process]) -> u64 {
+    fn memory_of(&self, processes: &[ProcessInfo]) -> u64 {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-        let resident = |it: &Process| it.resident_pages * page;
+        let resident = |it: &ProcessInfo| it.resident_pages * page;
         let quick = processes.iter().map(resident).sum();
         match self.limits.memory_bytes {
             Some(most) if quick > most => processes
@@ -378,35 +392,35 @@ impl RunningProgram {
 
     /// Processor time since the last look.
     fn cpu_percent(&self, ticks: u64) -> u64 {
-        let mut seen = lock(&self.seen);
+        let mut seen = lock(&self.last_sample);
         let used = ticks.saturating_sub(seen.cpu_ticks);
-        let millis = u64::try_from(seen.at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        (seen.at, seen.cpu_ticks) = (Instant::now(), ticks);
+        let millis = u64::try_from(seen.taken_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        (seen.taken_at, seen.cpu_ticks) = (Instant::now(), ticks);
         used * 100_000 / rustix::param::clock_ticks_per_second().max(1) / millis.max(1)
     }
 
     /// Kills everything below the warden, which then ends by itself; one that
     /// cannot is killed, too.
     fn kill(&self, with_warden: bool) {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_KILL_ATTEMPTS {
             let left = ProcessTable::read().descendants(self.root);
             if left.iter().all(|it| it.is_zombie) {
                 break;
             }
             // Stopped first: one that is killed while others run may be replaced by them.
             for told in [Signal::STOP, Signal::KILL] {
-                left.iter().for_each(|it| signal(it.id, told));
+                left.iter().for_each(|it| send_signal(it.id, told));
             }
         }
         if with_warden || !self.has_warden {
-            signal(self.root, Signal::KILL);
+            send_signal(self.root, Signal::KILL);
         }
     }
 }
 
 impl ProgramGuard {
     /// Ends what is left of the program.
-    pub(super) async fn end_rest(&self) {
+    pub(super) async fn clean_up(&self) {
         if let Some(group) = &self.program.group {
             group.remove().await;
         }
@@ -422,7 +436,7 @@ impl Drop for ProgramGuard {
     }
 }
 
-fn ticks_of(processes: &[Process]) -> u64 {
+fn ticks_of(processes: &[ProcessInfo]) -> u64 {
     processes.iter().map(|it| it.cpu_ticks).sum()
 }
 

@@ -5,14 +5,14 @@ use std::{fmt, sync::Arc};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{command::ProgramRules, transport::Transport, trust::Trust};
-use crate::{mcp::Version, outbound::Policy};
+use super::{program_rules::ProgramRules, transport::Transport, trust::TrustPolicy};
+use crate::{mcp::ProtocolVersion, outbound::AddressPolicy};
 
 pub(super) use crate::config::MASK;
 
 /// A registered server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Server {
+pub struct RegisteredServer {
     /// A UUID.
     pub id: String,
     /// Unique.
@@ -28,11 +28,11 @@ pub struct Server {
     /// False when a person switched it off.
     pub enabled: bool,
     /// Who registered it.
-    pub origin: Origin,
+    pub origin: ServerOrigin,
     /// Whether it may change its tools.
-    pub trust: Trust,
+    pub trust: TrustPolicy,
     /// The only protocol version that is spoken with it; any, if absent.
-    pub required_version: Option<Version>,
+    pub required_version: Option<ProtocolVersion>,
     /// Epoch milliseconds.
     pub created_at: i64,
     /// Epoch milliseconds.
@@ -45,7 +45,7 @@ pub struct ServerName(Arc<str>);
 
 /// Who registered a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ServerOrigin {
     /// `mcp.servers` of `maru.yaml`.
     File,
     /// The REST API or the command line.
@@ -59,7 +59,7 @@ pub enum Origin {
 /// A description of a server that cannot be taken.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{field}: {why}")]
-pub struct Invalid {
+pub struct InvalidField {
     /// Which part is wrong.
     pub field: String,
     /// What is wrong with it, and what would be right.
@@ -68,19 +68,19 @@ pub struct Invalid {
 
 /// What registrations are checked against.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct RegistrationRules {
     /// `mcp.security.allowed-server-names`; empty allows every name.
-    pub names: Vec<String>,
+    pub allowed_names: Vec<String>,
     /// Which programs may be started.
-    pub programs: ProgramRules,
+    pub program_rules: ProgramRules,
     /// Whether requests may not say which program is started.
     pub programs_refused: bool,
     /// Which addresses may be reached.
-    pub policy: Policy,
+    pub address_policy: AddressPolicy,
 }
 
 /// Names that mean something else somewhere.
-const RESERVED: [&str; 26] = [
+const RESERVED_SERVER_NAMES: [&str; 26] = [
     "maru",
     "admin",
     "api",
@@ -109,8 +109,8 @@ const RESERVED: [&str; 26] = [
     "localhost",
 ];
 
-pub(super) fn invalid(field: impl Into<String>, why: impl Into<String>) -> Invalid {
-    Invalid {
+pub(super) fn invalid_field(field: impl Into<String>, why: impl Into<String>) -> InvalidField {
+    InvalidField {
         field: field.into(),
         why: why.into(),
     }
@@ -118,7 +118,7 @@ pub(super) fn invalid(field: impl Into<String>, why: impl Into<String>) -> Inval
 
 impl ServerName {
     /// Reads a name.
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
+    pub fn parse(text: &str) -> Result<Self, InvalidField> {
         let inner = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
         };
@@ -133,19 +133,20 @@ impl ServerName {
             let why = format!(
                 "\"{shown}\" is no server name: use 1 to 63 of a-z, 0-9, - and _, with a letter or digit at both ends"
             );
-            return Err(invalid("name", why));
+            return Err(invalid_field("name", why));
         }
-        match RESERVED.contains(&text) {
-            true => Err(invalid(
+        if RESERVED_SERVER_NAMES.contains(&text) {
+            Err(invalid_field(
                 "name",
                 format!("\"{shown}\" is reserved; choose another name"),
-            )),
-            false => Ok(Self(text.into())),
+            ))
+        } else {
+            Ok(Self(text.into()))
         }
     }
 
     /// The name as shared text.
-    pub fn shared(&self) -> &Arc<str> {
+    pub fn as_arc(&self) -> &Arc<str> {
         &self.0
     }
 
@@ -155,33 +156,32 @@ impl ServerName {
     }
 }
 
-impl Rules {
+impl RegistrationRules {
     /// Reads a name that may be registered here.
-    pub fn name(&self, text: &str) -> Result<ServerName, Invalid> {
+    pub fn parse_name(&self, text: &str) -> Result<ServerName, InvalidField> {
         let name = ServerName::parse(text)?;
-        match self.names.is_empty() || self.names.iter().any(|it| it == text) {
-            true => Ok(name),
-            false => {
-                let why = format!("\"{text}\" is not in mcp.security.allowed-server-names");
-                Err(invalid("name", why))
-            }
+        if self.allowed_names.is_empty() || self.allowed_names.iter().any(|it| it == text) {
+            Ok(name)
+        } else {
+            let why = format!("\"{text}\" is not in mcp.security.allowed-server-names");
+            Err(invalid_field("name", why))
         }
     }
 
     /// Reads `config`, the part of a registration that depends on its transport,
     /// and judges it. Masked secrets are taken from `before`.
-    pub fn transport(
+    pub fn parse_transport(
         &self,
         kind: &str,
         config: &Value,
         before: Option<&Transport>,
-    ) -> Result<Transport, Invalid> {
-        let transport = Transport::read(kind, config, before)?;
+    ) -> Result<Transport, InvalidField> {
+        let transport = Transport::parse(kind, config, before)?;
         match &transport {
-            Transport::Stdio(program) => self.programs.check(program)?,
+            Transport::Stdio(program) => self.program_rules.check(program)?,
             Transport::Sse(remote) | Transport::Http(remote) => {
-                let judged = self.policy.judge(&remote.url);
-                judged.map_err(|why| invalid("config.url", why.to_string()))?;
+                let judged = self.address_policy.authorize(&remote.url);
+                judged.map_err(|why| invalid_field("config.url", why.to_string()))?;
             }
         }
         Ok(transport)
@@ -189,18 +189,18 @@ impl Rules {
 
     /// Checks a registered server before it is connected: the settings may have
     /// changed since it was registered. Addresses are judged when they are dialled.
-    pub(super) fn check_start(&self, server: &Server) -> Result<(), Invalid> {
-        self.name(server.name.as_str())?;
+    pub(super) fn check_start(&self, server: &RegisteredServer) -> Result<(), InvalidField> {
+        self.parse_name(server.name.as_str())?;
         match &server.transport {
-            Transport::Stdio(program) => self.programs.check(program),
+            Transport::Stdio(program) => self.program_rules.check(program),
             Transport::Sse(_) | Transport::Http(_) => Ok(()),
         }
     }
 
     /// The member of a description that has to be accepted before it is used.
-    pub(super) fn unaccepted(&self, transport: &Transport) -> Option<String> {
+    pub(super) fn unaccepted_field(&self, transport: &Transport) -> Option<String> {
         match transport {
-            Transport::Stdio(program) => self.programs.unaccepted(program),
+            Transport::Stdio(program) => self.program_rules.unaccepted_field(program),
             Transport::Sse(_) | Transport::Http(_) => None,
         }
     }
@@ -208,13 +208,13 @@ impl Rules {
     /// What a person should know of a server that may be started.
     pub(super) fn warnings(&self, transport: &Transport) -> Vec<String> {
         match transport {
-            Transport::Stdio(program) => self.programs.warnings(program),
+            Transport::Stdio(program) => self.program_rules.warnings(program),
             Transport::Sse(_) | Transport::Http(_) => Vec::new(),
         }
     }
 }
 
-impl Origin {
+impl ServerOrigin {
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -249,11 +249,11 @@ impl fmt::Debug for ServerName {
 }
 
 /// Reads the version that a server is held to.
-pub(super) fn required_version(name: &str) -> Result<Version, Invalid> {
-    Version::parse(name).ok_or_else(|| {
-        let known = Version::ALL.map(Version::as_str).join(", ");
+pub(super) fn parse_required_version(name: &str) -> Result<ProtocolVersion, InvalidField> {
+    ProtocolVersion::parse(name).ok_or_else(|| {
+        let known = ProtocolVersion::ALL.map(ProtocolVersion::as_str).join(", ");
         let why = format!("is no version that maru speaks; use one of {known}");
-        invalid("requiredProtocolVersion", why)
+        invalid_field("requiredProtocolVersion", why)
     })
 }
 
@@ -280,34 +280,38 @@ mod tests {
 
     #[test]
     fn secrets_go_in_and_do_not_come_out_and_a_mask_keeps_them() {
-        let rules = Rules {
-            policy: Policy {
-                local: true,
-                ..Policy::default()
+        let rules = RegistrationRules {
+            address_policy: AddressPolicy {
+                serves_loopback_only: true,
+                ..AddressPolicy::default()
             },
-            ..Rules::default()
+            ..RegistrationRules::default()
         };
         let config =
             json!({"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer s3cret"}});
-        let first = rules.transport("HTTP", &config, None).unwrap();
-        assert!(!format!("{first:?}{}", first.shown()).contains("s3cret"));
+        let first = rules.parse_transport("HTTP", &config, None).unwrap();
+        assert!(!format!("{first:?}{}", first.masked_config()).contains("s3cret"));
         let again = rules
-            .transport("HTTP", &first.shown(), Some(&first))
+            .parse_transport("HTTP", &first.masked_config(), Some(&first))
             .unwrap();
         assert_eq!(again, first);
     }
 
     #[test]
     fn wrong_configurations_name_their_field() {
-        let rules = Rules {
-            policy: Policy {
-                local: true,
-                ..Policy::default()
+        let rules = RegistrationRules {
+            address_policy: AddressPolicy {
+                serves_loopback_only: true,
+                ..AddressPolicy::default()
             },
-            ..Rules::default()
+            ..RegistrationRules::default()
         };
-        let field =
-            |kind: &str, config: Value| rules.transport(kind, &config, None).unwrap_err().field;
+        let field = |kind: &str, config: Value| {
+            rules
+                .parse_transport(kind, &config, None)
+                .unwrap_err()
+                .field
+        };
         assert_eq!(field("FTP", json!({})), "transportType");
         assert_eq!(field("SSE", json!({})), "config.url");
         assert_eq!(field("STDIO", json!({"args": []})), "config.command");

@@ -5,68 +5,68 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, watch};
 
 use super::{
-    budget::TrafficRate,
-    lifecycle::Backoff,
-    open::Means,
-    pins::Pins,
-    programs::{ProgramSlot, Programs},
-    server::Rules,
+    cleanup_tracker::CleanupTracker,
+    connect::ConnectContext,
+    lifecycle::ReconnectPolicy,
+    programs::{ProgramMonitor, ProgramSlot},
+    server::RegistrationRules,
     stdio,
-    traces::Traces,
+    tool_pins::ToolPins,
+    traffic_budget::TrafficRate,
 };
 use crate::{
-    config::{Limits, Mcp},
-    outbound::{Policy, Tls},
+    config::{LimitSettings, McpSettings},
+    outbound::{AddressPolicy, ClientTls},
     store::Store,
     tasks::Tasks,
-    tool::Catalog,
+    tools::Catalog,
 };
 
 /// Servers that are being connected at the same time.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_CONNECTS: usize = 16;
 
 /// What all connections share.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ConnectionSettings {
     pub(super) catalog: Arc<Catalog>,
-    pub(super) means: Means,
-    pub(super) backoff: Backoff,
+    pub(super) context: ConnectContext,
+    pub(super) reconnect_policy: ReconnectPolicy,
     pub(super) connect_timeout: Duration,
-    pub(super) room: Arc<Semaphore>,
-    pub(super) pins: Arc<Pins>,
+    pub(super) connect_permits: Arc<Semaphore>,
+    pub(super) pins: Arc<ToolPins>,
     /// What servers are checked against whenever they are connected.
-    pub(super) rules: Arc<Rules>,
+    pub(super) rules: Arc<RegistrationRules>,
     /// Tells that some server is not as it was.
     pub(super) changes: watch::Sender<()>,
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// `environment`: our own variables, of which children see a few.
     pub fn new(
-        mcp: &Mcp,
+        mcp: &McpSettings,
         (catalog, store): (Arc<Catalog>, Store),
-        policy: Policy,
+        policy: AddressPolicy,
         environment: impl IntoIterator<Item = (String, String)>,
         tasks: Tasks,
     ) -> Self {
         Self {
             catalog,
-            means: Means {
+            context: ConnectContext {
                 policy,
-                tls: Tls::default(),
-                environment: stdio::passed_on(environment),
+                tls: ClientTls::default(),
+                environment: stdio::inherited_environment(environment),
                 warden: None,
-                programs: Programs::new(&mcp.programs, tasks.clone()),
-                program: ProgramSlot::default(),
+                programs: ProgramMonitor::new(&mcp.programs, tasks.clone()),
+                program_slot: ProgramSlot::default(),
                 tasks,
-                traces: Traces::new(),
+                cleanup: CleanupTracker::new(),
                 log: Arc::default(),
-                traffic_rate: TrafficRate::from(&Limits::default()),
+                traffic_rate: TrafficRate::from(&LimitSettings::default()),
             },
-            backoff: Backoff::from(&mcp.reconnection),
+            reconnect_policy: ReconnectPolicy::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
-            pins: Arc::new(Pins::new(store)),
+            connect_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CONNECTS)),
+            pins: Arc::new(ToolPins::new(store)),
             rules: Arc::default(),
             changes: watch::Sender::default(),
         }
@@ -74,21 +74,21 @@ impl Settings {
 
     /// Starts programs by `warden`, which confines them and ends them with us.
     #[must_use]
-    pub fn guarded_by(mut self, warden: Option<PathBuf>) -> Self {
-        self.means.warden = warden;
+    pub fn with_warden(mut self, warden: Option<PathBuf>) -> Self {
+        self.context.warden = warden;
         self
     }
 
     /// Bounds what each server may send without being asked.
     #[must_use]
-    pub fn limited_by(mut self, limits: &Limits) -> Self {
-        self.means.traffic_rate = TrafficRate::from(limits);
+    pub fn with_limits(mut self, limits: &LimitSettings) -> Self {
+        self.context.traffic_rate = TrafficRate::from(limits);
         self
     }
 
     /// Checks servers against `rules` whenever they are connected.
     #[must_use]
-    pub(super) fn checked_by(mut self, rules: &Rules) -> Self {
+    pub(super) fn with_rules(mut self, rules: &RegistrationRules) -> Self {
         self.rules = Arc::new(rules.clone());
         self
     }
@@ -99,12 +99,12 @@ impl Settings {
     }
 
     /// What was accepted of the servers' tools.
-    pub(super) fn pins(&self) -> &Pins {
+    pub(super) fn pins(&self) -> &ToolPins {
         &self.pins
     }
 
     /// The same for a server that nobody else is to see.
-    pub(super) fn aside(&self, catalog: Arc<Catalog>) -> Self {
+    pub(super) fn isolated(&self, catalog: Arc<Catalog>) -> Self {
         Self {
             catalog,
             changes: watch::Sender::default(),
@@ -119,7 +119,7 @@ impl Settings {
 
     /// How often a lost server is tried again.
     pub(super) fn max_attempts(&self) -> u32 {
-        self.backoff.attempts()
+        self.reconnect_policy.max_attempts()
     }
 
     /// Where the servers' tools are offered.
@@ -128,6 +128,6 @@ impl Settings {
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
-        &self.means.tasks
+        &self.context.tasks
     }
 }

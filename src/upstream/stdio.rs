@@ -16,31 +16,31 @@ use tokio::{
 
 use super::{
     Error,
-    budget::TrafficBudget,
-    channel::Channel,
-    command::{can_run, find_program},
-    log::Log,
-    news::News,
-    open::Means,
-    programs::{Launch, ProgramGuard, RunningProgram},
+    channel::MessageChannel,
+    connect::ConnectContext,
+    notifications::NotificationSink,
+    program_rules::{find_program, is_executable},
+    programs::{ProgramGuard, ProgramLaunch, RunningProgram},
     server::MASK,
-    transport::Program,
+    server_log::ServerLog,
+    traffic_budget::TrafficBudget,
+    transport::ProgramSpec,
 };
 use crate::{
-    config::{Secret, hidden_of_arguments},
-    mcp::{Line, Lines},
-    queue,
+    config::{SecretString, masked_argument_values},
+    mcp::{DecodedLine, LineDecoder},
+    message_queue,
     tasks::WorkSlice,
 };
 
 /// How long a program gets to end by itself, and again after it was told to.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TERMINATE_GRACE: Duration = Duration::from_secs(2);
 /// How much of what a program complains is kept.
-const COMPLAINTS: usize = 4096;
+const MAX_STDERR_TAIL_BYTES: usize = 4096;
 /// As much of a line of stderr is kept in the log.
-const LONGEST_LINE: usize = 1024;
+const MAX_STDERR_LINE_BYTES: usize = 1024;
 /// Variables that a program gets from us: none of them holds a secret.
-const PASSED_ON: [&str; 12] = [
+const INHERITED_VARIABLES: [&str; 12] = [
     "HOME",
     "PATH",
     "USER",
@@ -55,27 +55,27 @@ const PASSED_ON: [&str; 12] = [
     "XDG_DATA_HOME",
 ];
 
-type Complaints = Arc<Mutex<Vec<u8>>>;
+type StderrTail = Arc<Mutex<Vec<u8>>>;
 
 /// Starts the program.
 pub(super) fn open(
-    program: &Program,
-    means: &Means,
-    news: Arc<News>,
-) -> Result<Arc<Channel>, Error> {
-    let (mut child, guard) = spawn(program, means)?;
+    program: &ProgramSpec,
+    means: &ConnectContext,
+    news: Arc<NotificationSink>,
+) -> Result<Arc<MessageChannel>, Error> {
+    let (mut child, guard) = spawn_program(program, means)?;
     let tasks = &means.tasks;
-    let (out, outgoing) = queue::channel();
-    let channel = Channel::new(out, news, means);
-    let complaints = Complaints::default();
+    let (out, outgoing) = message_queue::channel();
+    let channel = MessageChannel::new(out, news, means);
+    let complaints = StderrTail::default();
     if let Some(stderr) = child.stderr.take() {
-        let keeper = StderrKeeper {
-            complaints: Arc::clone(&complaints),
+        let keeper = StderrReader {
+            tail: Arc::clone(&complaints),
             log: Arc::clone(&means.log),
             budget: TrafficBudget::new(means.traffic_rate),
         };
         let (keeping, closed) = (
-            keeper.keep(stderr, Arc::clone(&channel)),
+            keeper.read_to_end(stderr, Arc::clone(&channel)),
             channel.closed.clone(),
         );
         // A child of the program may hold its end of the pipe for ever.
@@ -84,38 +84,46 @@ pub(super) fn open(
         });
     }
     if let Some(stdout) = child.stdout.take() {
-        tasks.spawn(read(stdout, Arc::clone(&channel)));
+        tasks.spawn(read_messages(stdout, Arc::clone(&channel)));
     }
     if let Some(stdin) = child.stdin.take() {
-        let writer = write(stdin, outgoing, Arc::clone(&channel));
+        let writer = write_messages(stdin, outgoing, Arc::clone(&channel));
         tasks.spawn(writer);
     }
-    let (trace, watched) = (means.traces.leave(), Arc::clone(&channel));
-    let mut secrets: Vec<Secret> = program.env.values().cloned().collect();
-    let hidden = hidden_of_arguments(&program.args).into_iter();
-    secrets.extend(hidden.map(Secret::from));
+    let (trace, watched) = (means.cleanup.token(), Arc::clone(&channel));
+    let mut secrets: Vec<SecretString> = program.env.values().cloned().collect();
+    let hidden = masked_argument_values(&program.args).into_iter();
+    secrets.extend(hidden.map(SecretString::from));
     tasks.spawn(async move {
-        watch(child, watched, (complaints, secrets), &guard.program).await;
-        guard.end_rest().await;
+        wait_for_exit(child, watched, (complaints, secrets), &guard.program).await;
+        guard.clean_up().await;
         drop((guard, trace));
     });
     Ok(channel)
 }
 
 /// Our own variables that children may see.
-pub(super) type Environment = Vec<(String, String)>;
+pub(super) type InheritedEnvironment = Vec<(String, String)>;
 
 /// The variables of `all` that are passed on.
-pub(super) fn passed_on(all: impl IntoIterator<Item = (String, String)>) -> Environment {
+pub(super) fn inherited_environment(
+    all: impl IntoIterator<Item = (String, String)>,
+) -> InheritedEnvironment {
     all.into_iter()
-        .filter(|(name, _)| PASSED_ON.contains(&name.as_str()))
+        .filter(|(name, _)| INHERITED_VARIABLES.contains(&name.as_str()))
         .collect()
 }
 
 /// Starts the program, by the warden if there is one.
-fn spawn(program: &Program, means: &Means) -> Result<(Child, ProgramGuard), Error> {
-    let found = find(program, &means.environment)?;
-    let group = means.warden.as_ref().and_then(|_| means.programs.group());
+fn spawn_program(
+    program: &ProgramSpec,
+    means: &ConnectContext,
+) -> Result<(Child, ProgramGuard), Error> {
+    let found = resolve_program(program, &means.environment)?;
+    let group = means
+        .warden
+        .as_ref()
+        .and_then(|_| means.programs.create_cgroup());
     let mut command = match &means.warden {
         None => Command::new(&found),
         Some(warden) => {
@@ -145,11 +153,11 @@ fn spawn(program: &Program, means: &Means) -> Result<(Child, ProgramGuard), Erro
     if let Some(directory) = &program.cwd {
         command.current_dir(directory);
     }
-    let launch = Launch {
+    let launch = ProgramLaunch {
         command: &mut command,
         group,
         has_warden: means.warden.is_some(),
-        slot: Arc::clone(&means.program),
+        slot: Arc::clone(&means.program_slot),
     };
     means.programs.start(launch).map_err(|error| {
         let why = match error.kind() {
@@ -161,20 +169,23 @@ fn spawn(program: &Program, means: &Means) -> Result<(Child, ProgramGuard), Erro
 }
 
 /// The program's own path: what is started later is what was found now.
-fn find(program: &Program, environment: &Environment) -> Result<PathBuf, Error> {
+fn resolve_program(
+    program: &ProgramSpec,
+    environment: &InheritedEnvironment,
+) -> Result<PathBuf, Error> {
     let path = environment.iter().find(|(name, _)| name == "PATH");
     let found = find_program(&program.command, path.map_or("", |(_, value)| value));
     let refused = |why: &str| Error::Refused(format!("cannot start {}: {why}", program.command));
     match found {
         None => Err(refused("not found")),
-        Some(found) if !can_run(&found) => Err(refused("permission denied")),
+        Some(found) if !is_executable(&found) => Err(refused("permission denied")),
         Some(found) => Ok(found),
     }
 }
 
 /// Reads messages until the program closes its output.
-async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
-    let mut lines = Lines::default();
+async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageChannel>) {
+    let mut lines = LineDecoder::default();
     let mut found = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     let mut first = true;
@@ -194,14 +205,14 @@ async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
         lines.feed(chunk, &mut found);
         for line in found.drain(..) {
             let (taken, bytes) = match line {
-                Line::Whole(bytes) => (channel.take(&bytes), bytes.len()),
-                Line::TooLong => {
+                DecodedLine::Whole(bytes) => (channel.handle_bytes(&bytes), bytes.len()),
+                DecodedLine::TooLong => {
                     let why = "the program wrote a line of more than 16 MiB";
-                    (Err(Error::Garbage(why.to_owned())), 0)
+                    (Err(Error::InvalidMessage(why.to_owned())), 0)
                 }
             };
             if let Err(why) = taken {
-                return channel.lose(why);
+                return channel.mark_lost(why);
             }
             slice.spend(bytes).await;
         }
@@ -213,12 +224,16 @@ async fn read(mut stdout: impl AsyncRead + Unpin, channel: Arc<Channel>) {
         .await
         .is_err()
     {
-        channel.lose(Error::Lost("the program closed its output".to_owned()));
+        channel.mark_lost(Error::Lost("the program closed its output".to_owned()));
     }
 }
 
 /// Writes messages until nobody needs the program; then closes its input.
-async fn write(mut stdin: ChildStdin, mut outgoing: queue::Receiver, channel: Arc<Channel>) {
+async fn write_messages(
+    mut stdin: ChildStdin,
+    mut outgoing: message_queue::MessageReceiver,
+    channel: Arc<MessageChannel>,
+) {
     let work = async {
         while let Some(mut text) = outgoing.recv().await {
             text.push('\n');
@@ -235,37 +250,34 @@ async fn write(mut stdin: ChildStdin, mut outgoing: queue::Receiver, channel: Ar
 }
 
 /// Keeps what a program wrote to stderr last; it is shown when the program fails.
-struct StderrKeeper {
-    complaints: Complaints,
-    log: Arc<Log>,
+struct StderrReader {
+    tail: StderrTail,
+    log: Arc<ServerLog>,
     budget: TrafficBudget,
 }
 
-impl StderrKeeper {
-    async fn keep(self, mut stderr: impl AsyncRead + Unpin, channel: Arc<Channel>) {
+impl StderrReader {
+    async fn read_to_end(self, mut stderr: impl AsyncRead + Unpin, channel: Arc<MessageChannel>) {
         let mut buffer = [0; 4096];
         let mut line = Vec::new();
         let mut slice = WorkSlice::default();
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
             let chunk = &buffer[..count];
-            self.remember(chunk);
+            self.append_to_tail(chunk);
             let lines = log_lines(chunk, &mut line, &self.log);
             if let Err(why) = self.budget.spend(lines, count) {
                 // The program blocks on its pipe from here on, until it is ended.
-                return channel.lose(why);
+                return channel.mark_lost(why);
             }
             slice.spend(count + lines * 64).await;
         }
         log_line(&mut line, &self.log);
     }
 
-    fn remember(&self, chunk: &[u8]) {
-        let mut kept = self
-            .complaints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    fn append_to_tail(&self, chunk: &[u8]) {
+        let mut kept = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(chunk);
-        let over = kept.len().saturating_sub(COMPLAINTS);
+        let over = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
         kept.drain(..over);
     }
 }
@@ -273,10 +285,10 @@ impl StderrKeeper {
 /// Whole lines of `chunk` go to the log; the rest stays in `line`. Of a line that
 /// does not end only the beginning is looked at: a program may write without end.
 /// Tells how many lines ended.
-fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) -> usize {
+fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &ServerLog) -> usize {
     let mut lines = 0;
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-        let room = LONGEST_LINE - line.len();
+        let room = MAX_STDERR_LINE_BYTES - line.len();
         line.extend_from_slice(&piece[..room.min(piece.len())]);
         if piece.ends_with(b"\n") {
             log_line(line, log);
@@ -286,26 +298,26 @@ fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &Log) -> usize {
     lines
 }
 
-fn log_line(line: &mut Vec<u8>, log: &Log) {
+fn log_line(line: &mut Vec<u8>, log: &ServerLog) {
     let text = String::from_utf8_lossy(line);
     let clean: String = text.chars().filter(|c| !c.is_control()).collect();
     if !clean.trim().is_empty() {
-        log.said(clean.trim_end());
+        log.record_stderr(clean.trim_end());
     }
     line.clear();
 }
 
 /// Waits for the end of the program, or brings it about.
-async fn watch(
+async fn wait_for_exit(
     mut child: Child,
-    channel: Arc<Channel>,
-    (complaints, secrets): (Complaints, Vec<Secret>),
+    channel: Arc<MessageChannel>,
+    (complaints, secrets): (StderrTail, Vec<SecretString>),
     program: &RunningProgram,
 ) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
-        () = program.ended.cancelled() => None,
+        () = program.limit_exceeded.cancelled() => None,
         () = channel.closing.cancelled() => None,
         () = channel.lost.cancelled() => None,
     };
@@ -313,49 +325,49 @@ async fn watch(
         Some(status) => {
             // What it said last may still be in the pipe.
             time::sleep(Duration::from_millis(20)).await;
-            channel.lose(
-                bound_passed(program).unwrap_or_else(|| cause(status, &complaints, &secrets)),
+            channel.mark_lost(
+                limit_error(program).unwrap_or_else(|| exit_error(status, &complaints, &secrets)),
             );
         }
         None => {
-            if let Some(why) = bound_passed(program) {
-                channel.lose(why);
+            if let Some(why) = limit_error(program) {
+                channel.mark_lost(why);
             }
-            end(&mut child, group).await;
+            terminate(&mut child, group).await;
         }
     }
     // Children of the child go with it.
-    signal(group, Signal::KILL);
-    channel.lose(Error::Lost("the program was stopped".to_owned()));
+    signal_group(group, Signal::KILL);
+    channel.mark_lost(Error::Lost("the program was stopped".to_owned()));
     channel.closed.cancel();
 }
 
 /// Why the program was ended, if it was for a bound.
-fn bound_passed(program: &RunningProgram) -> Option<Error> {
-    let how = program.cause()?;
-    Some(Error::Ended { how, said: None })
+fn limit_error(program: &RunningProgram) -> Option<Error> {
+    let how = program.end_cause()?;
+    Some(Error::ProgramExited { how, said: None })
 }
 
 /// Its input is closed; then it is told to end, and then made to.
-async fn end(child: &mut Child, group: Option<Pid>) {
+async fn terminate(child: &mut Child, group: Option<Pid>) {
     for told in [Signal::TERM, Signal::KILL] {
-        if time::timeout(PATIENCE, child.wait()).await.is_ok() {
+        if time::timeout(TERMINATE_GRACE, child.wait()).await.is_ok() {
             return;
         }
-        signal(group, told);
+        signal_group(group, told);
     }
     // A killed process ends; the wait only collects it.
     let _ = child.wait().await;
 }
 
-fn signal(group: Option<Pid>, signal: Signal) {
+fn signal_group(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         // It may have ended in the meantime.
         let _ = kill_process_group(group, signal);
     }
 }
 
-fn cause(status: ExitStatus, complaints: &Complaints, secrets: &[Secret]) -> Error {
+fn exit_error(status: ExitStatus, complaints: &StderrTail, secrets: &[SecretString]) -> Error {
     let kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept);
     let clean =
@@ -369,15 +381,15 @@ fn cause(status: ExitStatus, complaints: &Complaints, secrets: &[Secret]) -> Err
         Some(code) => format!("the program ended with exit code {code}"),
         None => format!("the program was ended by {status}"),
     };
-    Error::Ended {
+    Error::ProgramExited {
         how,
-        said: last.last().map(|line| redacted(line.trim(), secrets)),
+        said: last.last().map(|line| redact_secrets(line.trim(), secrets)),
     }
 }
 
 /// The text without the secrets that the program was given.
-fn redacted(text: &str, secrets: &[Secret]) -> String {
-    let telling = |it: &&Secret| it.reveal().len() >= 4;
+fn redact_secrets(text: &str, secrets: &[SecretString]) -> String {
+    let telling = |it: &&SecretString| it.reveal().len() >= 4;
     secrets
         .iter()
         .filter(telling)

@@ -5,55 +5,59 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    server::{Invalid, MASK, invalid},
-    unmask::{unmasked, unmasked_arguments},
+    server::{InvalidField, MASK, invalid_field},
+    unmask::{restore_masked_arguments, restore_masked_url},
 };
-use crate::config::{Secret, hidden_of_arguments, masked, masked_arguments};
+use crate::config::{SecretString, mask_arguments, mask_secrets, masked_argument_values};
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A child process.
-    Stdio(Program),
+    Stdio(ProgramSpec),
     /// HTTP+SSE of 2024-11-05.
-    Sse(Remote),
+    Sse(RemoteEndpoint),
     /// Streamable HTTP.
-    Http(Remote),
+    Http(RemoteEndpoint),
 }
 
 /// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ProgramSpec {
     /// A program of the search path, or an absolute path.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
     /// Variables it gets besides a few harmless ones of ours.
-    pub env: BTreeMap<String, Secret>,
+    pub env: BTreeMap<String, SecretString>,
     /// Where it starts.
     pub cwd: Option<String>,
 }
 
 /// Where to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteEndpoint {
     /// The endpoint.
     pub url: String,
     /// Sent with every request.
-    pub headers: BTreeMap<String, Secret>,
+    pub headers: BTreeMap<String, SecretString>,
 }
 
 impl Transport {
     /// Reads what was judged before. Masked secrets are taken from `before`.
-    pub(super) fn read(kind: &str, config: &Value, before: Option<&Self>) -> Result<Self, Invalid> {
+    pub(super) fn parse(
+        kind: &str,
+        config: &Value,
+        before: Option<&Self>,
+    ) -> Result<Self, InvalidField> {
         let members = config
             .as_object()
-            .ok_or_else(|| invalid("config", "must be an object"))?;
+            .ok_or_else(|| invalid_field("config", "must be an object"))?;
         let known: &[&str] = match kind {
             "STDIO" => &["command", "args", "env", "cwd"],
             "SSE" | "HTTP" => &["url", "headers"],
             _ => {
-                return Err(invalid(
+                return Err(invalid_field(
                     "transportType",
                     format!("{kind:?} is unknown; use STDIO, SSE or HTTP"),
                 ));
@@ -61,12 +65,12 @@ impl Transport {
         };
         if let Some(unknown) = members.keys().find(|it| !known.contains(&it.as_str())) {
             let why = format!("unknown for {kind}; known are {}", known.join(", "));
-            return Err(invalid(format!("config.{unknown}"), why));
+            return Err(invalid_field(format!("config.{unknown}"), why));
         }
         Ok(match kind {
-            "STDIO" => Self::Stdio(program(members, before)?),
-            "SSE" => Self::Sse(remote(members, before)?),
-            _ => Self::Http(remote(members, before)?),
+            "STDIO" => Self::Stdio(parse_program(members, before)?),
+            "SSE" => Self::Sse(parse_remote(members, before)?),
+            _ => Self::Http(parse_remote(members, before)?),
         })
     }
 
@@ -88,40 +92,40 @@ impl Transport {
     }
 
     /// The `config` of the document, with secrets as they are: for the store only.
-    pub fn revealed(&self) -> Value {
-        self.config(|secret| secret.reveal().to_owned())
+    pub fn config_with_secrets(&self) -> Value {
+        self.config_with(|secret| secret.reveal().to_owned())
     }
 
     /// The `config` for whoever may edit it: without `env` and `headers`, which are
     /// only ever replaced.
-    pub fn editable(&self) -> Value {
-        self.config(|_| MASK.to_owned())
+    pub fn editable_config(&self) -> Value {
+        self.config_with(|_| MASK.to_owned())
     }
 
     /// The `config` for everybody else, without anything that looks like a secret.
-    pub fn shown(&self) -> Value {
-        let mut config = self.editable();
+    pub fn masked_config(&self) -> Value {
+        let mut config = self.editable_config();
         match self {
-            Self::Stdio(it) => config["args"] = masked_arguments(&it.args).into(),
-            Self::Sse(it) | Self::Http(it) => config["url"] = masked(&it.url).into(),
+            Self::Stdio(it) => config["args"] = mask_arguments(&it.args).into(),
+            Self::Sse(it) | Self::Http(it) => config["url"] = mask_secrets(&it.url).into(),
         }
         config
     }
 
     /// The command line or the address, without anything that looks like a secret.
-    pub fn target(&self) -> String {
+    pub fn display_target(&self) -> String {
         match self {
             Self::Stdio(program) => {
-                let args = masked_arguments(&program.args);
+                let args = mask_arguments(&program.args);
                 let words = std::iter::once(&program.command).chain(&args);
                 words.map(String::as_str).collect::<Vec<_>>().join(" ")
             }
-            Self::Sse(remote) | Self::Http(remote) => masked(&remote.url),
+            Self::Sse(remote) | Self::Http(remote) => mask_secrets(&remote.url),
         }
     }
 
-    fn config(&self, text: impl Fn(&Secret) -> String) -> Value {
-        let map = |all: &BTreeMap<String, Secret>| -> Map<String, Value> {
+    fn config_with(&self, text: impl Fn(&SecretString) -> String) -> Value {
+        let map = |all: &BTreeMap<String, SecretString>| -> Map<String, Value> {
             all.iter()
                 .map(|(name, it)| (name.clone(), text(it).into()))
                 .collect()
@@ -141,18 +145,18 @@ impl Transport {
 
     /// `text` without what looks like a secret, and without the secrets of this server
     /// whatever they look like.
-    pub fn concealed(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         let arguments = match self {
-            Self::Stdio(it) => hidden_of_arguments(&it.args),
+            Self::Stdio(it) => masked_argument_values(&it.args),
             Self::Sse(_) | Self::Http(_) => Vec::new(),
         };
-        let given = self.secrets().into_iter().flat_map(BTreeMap::values);
-        let given = given.map(Secret::reveal).filter(|it| it.len() >= 4);
+        let given = self.parse_secrets().into_iter().flat_map(BTreeMap::values);
+        let given = given.map(SecretString::reveal).filter(|it| it.len() >= 4);
         let all = given.chain(arguments.iter().map(String::as_str));
-        masked(&all.fold(text.to_owned(), |text, it| text.replace(it, MASK)))
+        mask_secrets(&all.fold(text.to_owned(), |text, it| text.replace(it, MASK)))
     }
 
-    fn secrets(&self) -> Option<&BTreeMap<String, Secret>> {
+    fn parse_secrets(&self) -> Option<&BTreeMap<String, SecretString>> {
         match self {
             Self::Stdio(it) => Some(&it.env),
             Self::Sse(it) | Self::Http(it) => Some(&it.headers),
@@ -160,40 +164,52 @@ impl Transport {
     }
 }
 
-fn program(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Program, Invalid> {
+fn parse_program(
+    members: &Map<String, Value>,
+    before: Option<&Transport>,
+) -> Result<ProgramSpec, InvalidField> {
     let args = match members.get("args").unwrap_or(&Value::Null) {
         Value::Null => Vec::new(),
         Value::Array(items) => items
             .iter()
-            .map(|it| plain(it, "config.args"))
+            .map(|it| text_without_nul(it, "config.args"))
             .collect::<Result<_, _>>()?,
-        _ => return Err(invalid("config.args", "must be a list of texts")),
+        _ => return Err(invalid_field("config.args", "must be a list of texts")),
     };
     let args = match before {
-        Some(Transport::Stdio(before)) => unmasked_arguments(args, &before.args)?,
+        Some(Transport::Stdio(before)) => restore_masked_arguments(args, &before.args)?,
         _ => args,
     };
-    let program = Program {
-        command: required(members, "command")?,
+    let program = ProgramSpec {
+        command: required_config_text(members, "command")?,
         args,
-        env: secrets(members, "env", before.and_then(Transport::secrets))?,
+        env: secrets(members, "env", before.and_then(Transport::parse_secrets))?,
         cwd: members
             .get("cwd")
             .filter(|it| !it.is_null())
-            .map(|it| plain(it, "config.cwd"))
+            .map(|it| text_without_nul(it, "config.cwd"))
             .transpose()?,
     };
     Ok(program)
 }
 
-fn remote(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Remote, Invalid> {
-    let url = required(members, "url")?;
-    let remote = Remote {
+fn parse_remote(
+    members: &Map<String, Value>,
+    before: Option<&Transport>,
+) -> Result<RemoteEndpoint, InvalidField> {
+    let url = required_config_text(members, "url")?;
+    let remote = RemoteEndpoint {
         url: match before {
-            Some(Transport::Sse(before) | Transport::Http(before)) => unmasked(url, &before.url)?,
+            Some(Transport::Sse(before) | Transport::Http(before)) => {
+                restore_masked_url(url, &before.url)?
+            }
             _ => url,
         },
-        headers: secrets(members, "headers", before.and_then(Transport::secrets))?,
+        headers: secrets(
+            members,
+            "headers",
+            before.and_then(Transport::parse_secrets),
+        )?,
     };
     for (name, value) in &remote.headers {
         let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
@@ -207,7 +223,7 @@ fn remote(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Re
             "content-type",
         ];
         if !good || ours.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(invalid(
+            return Err(invalid_field(
                 format!("config.headers.{name}"),
                 "is no header that can be set",
             ));
@@ -216,22 +232,23 @@ fn remote(members: &Map<String, Value>, before: Option<&Transport>) -> Result<Re
     Ok(remote)
 }
 
-fn required(members: &Map<String, Value>, name: &str) -> Result<String, Invalid> {
+fn required_config_text(members: &Map<String, Value>, name: &str) -> Result<String, InvalidField> {
     let field = format!("config.{name}");
     let value = members
         .get(name)
-        .ok_or_else(|| invalid(&field, "is missing"))?;
-    let text = plain(value, &field)?;
-    match text.trim().is_empty() {
-        true => Err(invalid(&field, "is empty")),
-        false => Ok(text),
+        .ok_or_else(|| invalid_field(&field, "is missing"))?;
+    let text = text_without_nul(value, &field)?;
+    if text.trim().is_empty() {
+        Err(invalid_field(&field, "is empty"))
+    } else {
+        Ok(text)
     }
 }
 
-fn plain(value: &Value, field: &str) -> Result<String, Invalid> {
+fn text_without_nul(value: &Value, field: &str) -> Result<String, InvalidField> {
     match value.as_str() {
-        None => Err(invalid(field, "must be text")),
-        Some(text) if text.contains('\0') => Err(invalid(field, "has a NUL character")),
+        None => Err(invalid_field(field, "must be text")),
+        Some(text) if text.contains('\0') => Err(invalid_field(field, "has a NUL character")),
         Some(text) => Ok(text.to_owned()),
     }
 }
@@ -239,20 +256,20 @@ fn plain(value: &Value, field: &str) -> Result<String, Invalid> {
 fn secrets(
     members: &Map<String, Value>,
     name: &str,
-    before: Option<&BTreeMap<String, Secret>>,
-) -> Result<BTreeMap<String, Secret>, Invalid> {
+    before: Option<&BTreeMap<String, SecretString>>,
+) -> Result<BTreeMap<String, SecretString>, InvalidField> {
     let field = format!("config.{name}");
     let given = match members.get(name).unwrap_or(&Value::Null) {
         Value::Null => return Ok(BTreeMap::new()),
         Value::Object(given) => given,
-        _ => return Err(invalid(field, "must be an object of texts")),
+        _ => return Err(invalid_field(field, "must be an object of texts")),
     };
     let read = |(key, value): (&String, &Value)| {
-        let text = plain(value, &format!("{field}.{key}"))?;
+        let text = text_without_nul(value, &format!("{field}.{key}"))?;
         let kept = before.and_then(|it| it.get(key)).filter(|_| text == MASK);
         Ok((
             key.clone(),
-            kept.cloned().unwrap_or_else(|| Secret::from(text)),
+            kept.cloned().unwrap_or_else(|| SecretString::from(text)),
         ))
     };
     given.iter().map(read).collect()

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// A longer definition is known by its digest only.
-const MAX_KEPT: usize = 64 << 10;
+const MAX_STORED_DEFINITION_BYTES: usize = 64 << 10;
 /// How many differences are told, and how much of each.
-const MAX_DIFFERENCES: usize = 50;
-const MAX_SHOWN: usize = 2000;
+const MAX_REPORTED_DIFFERENCES: usize = 50;
+const MAX_SHOWN_VALUE_CHARS: usize = 2000;
 
 /// Whether a server may change its tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trust {
+pub enum TrustPolicy {
     /// A changed tool is withheld until an admin accepts it.
     #[default]
     Pin,
@@ -24,13 +24,13 @@ pub enum Trust {
 
 /// A tool's definition and its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Definition {
+pub(super) struct PinnedDefinition {
     pub(super) digest: [u8; 32],
     /// As JSON, unless it is very long.
     pub(super) text: Option<String>,
 }
 
-impl Trust {
+impl TrustPolicy {
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Trust {
     }
 
     /// The trust of this name.
-    pub fn read(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         match name {
             "pin" => Some(Self::Pin),
             "follow" => Some(Self::Follow),
@@ -49,13 +49,13 @@ impl Trust {
     }
 }
 
-impl Definition {
+impl PinnedDefinition {
     /// The definition in a listing's entry; the order of members does not matter.
     pub(super) fn new(entry: &Value) -> Self {
-        let text = sorted(entry).to_string();
+        let text = sort_members(entry).to_string();
         Self {
             digest: Sha256::digest(text.as_bytes()).into(),
-            text: Some(text).filter(|it| it.len() <= MAX_KEPT),
+            text: Some(text).filter(|it| it.len() <= MAX_STORED_DEFINITION_BYTES),
         }
     }
 
@@ -66,29 +66,34 @@ impl Definition {
             return json!([{"at": "", "before": "too long to be shown", "now": "too long to be shown"}]);
         };
         let mut found = Vec::new();
-        compare("", Some(&before), Some(&now), &mut found);
+        collect_differences("", Some(&before), Some(&now), &mut found);
         found.into()
     }
 }
 
 /// Depth is bounded: entries were checked when they were read.
-fn sorted(value: &Value) -> Value {
+fn sort_members(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by_key(|(name, _)| *name);
             let sorted = members
                 .into_iter()
-                .map(|(name, it)| (name.clone(), sorted(it)));
+                .map(|(name, it)| (name.clone(), sort_members(it)));
             Value::Object(sorted.collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Array(items) => items.iter().map(sort_members).collect(),
         other => other.clone(),
     }
 }
 
-fn compare(at: &str, before: Option<&Value>, now: Option<&Value>, found: &mut Vec<Value>) {
-    if before == now || found.len() >= MAX_DIFFERENCES {
+fn collect_differences(
+    at: &str,
+    before: Option<&Value>,
+    now: Option<&Value>,
+    found: &mut Vec<Value>,
+) {
+    if before == now || found.len() >= MAX_REPORTED_DIFFERENCES {
         return;
     }
     if let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, now) {
@@ -96,21 +101,28 @@ fn compare(at: &str, before: Option<&Value>, now: Option<&Value>, found: &mut Ve
             .keys()
             .chain(new.keys().filter(|it| !old.contains_key(*it)));
         for name in names {
-            compare(&format!("{at}/{name}"), old.get(name), new.get(name), found);
+            collect_differences(&format!("{at}/{name}"), old.get(name), new.get(name), found);
         }
         return;
     }
-    found.push(json!({"at": at, "before": before.map(shown), "now": now.map(shown)}));
+    found.push(
+        json!({"at": at, "before": before.map(shorten_value), "now": now.map(shorten_value)}),
+    );
 }
 
-fn shown(value: &Value) -> Value {
+fn shorten_value(value: &Value) -> Value {
     let text = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    match text.chars().count() > MAX_SHOWN {
-        true => format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>()).into(),
-        false => value.clone(),
+    if text.chars().count() > MAX_SHOWN_VALUE_CHARS {
+        format!(
+            "{}…",
+            text.chars().take(MAX_SHOWN_VALUE_CHARS).collect::<String>()
+        )
+        .into()
+    } else {
+        value.clone()
     }
 }
 
@@ -120,14 +132,14 @@ mod tests {
 
     #[test]
     fn order_does_not_matter_and_everything_else_does() {
-        let one = Definition::new(
+        let one = PinnedDefinition::new(
             &json!({"description": "a", "inputSchema": {"type": "object", "x": 1}}),
         );
-        let same = Definition::new(
+        let same = PinnedDefinition::new(
             &json!({"inputSchema": {"x": 1, "type": "object"}, "description": "a"}),
         );
         assert_eq!(one, same);
-        let other = Definition::new(
+        let other = PinnedDefinition::new(
             &json!({"description": "b", "inputSchema": {"type": "object"}, "title": "T"}),
         );
         assert_ne!(one.digest, other.digest);
@@ -141,7 +153,9 @@ mod tests {
 
     #[test]
     fn very_long_definition_is_known_by_its_digest() {
-        let long = |c: &str| Definition::new(&json!({"description": c.repeat(MAX_KEPT)}));
+        let long = |c: &str| {
+            PinnedDefinition::new(&json!({"description": c.repeat(MAX_STORED_DEFINITION_BYTES)}))
+        };
         assert_ne!(long("a").digest, long("b").digest);
         assert_eq!(long("a").text, None);
         assert_eq!(

@@ -1,11 +1,11 @@
 //! Secrets in addresses and arguments that were shown masked and are given back.
 
-use super::server::{Invalid, MASK, invalid};
-use crate::config::{masked, masked_arguments};
+use super::server::{InvalidField, MASK, invalid_field};
+use crate::config::{mask_arguments, mask_secrets};
 
 /// The address again that was shown without its secrets.
-pub(super) fn unmasked(url: String, before: &str) -> Result<String, Invalid> {
-    let shown = masked(before);
+pub(super) fn restore_masked_url(url: String, before: &str) -> Result<String, InvalidField> {
+    let shown = mask_secrets(before);
     if url == shown {
         return Ok(before.to_owned());
     }
@@ -14,11 +14,11 @@ pub(super) fn unmasked(url: String, before: &str) -> Result<String, Invalid> {
 }
 
 /// The arguments again that were shown without their secrets.
-pub(super) fn unmasked_arguments(
+pub(super) fn restore_masked_arguments(
     args: Vec<String>,
     before: &[String],
-) -> Result<Vec<String>, Invalid> {
-    let shown = masked_arguments(before);
+) -> Result<Vec<String>, InvalidField> {
+    let shown = mask_arguments(before);
     if args == shown {
         return Ok(before.to_vec());
     }
@@ -39,10 +39,10 @@ pub(super) fn unmasked_arguments(
 }
 
 /// Which secret a mask stands for is known only where nothing around it was changed.
-fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), Invalid> {
+fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), InvalidField> {
     if hides && text.contains(MASK) {
         let why = format!("holds {MASK} in place of a secret; write the secret itself");
-        return Err(invalid(field, why));
+        return Err(invalid_field(field, why));
     }
     Ok(())
 }

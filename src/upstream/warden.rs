@@ -27,35 +27,35 @@ use tokio::{
 
 use super::{
     cgroup,
-    processes::{Process, children, descendants, signal as signal_process},
+    processes::{ProcessInfo, children, descendants, send_signal as signal_process},
     programs::TASKS_PER_PROCESS,
 };
 
 /// Told to end, the program gets this long; the hub waits a little longer.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const TERMINATE_GRACE: Duration = Duration::from_millis(1500);
 /// How often what is left is looked for, and how soon again.
-const LOOKS: usize = 200;
-const AGAIN: Duration = Duration::from_millis(5);
+const MAX_KILL_ATTEMPTS: usize = 200;
+const KILL_RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Open files of a program.
-const FILES: u64 = 4096;
+const MAX_OPEN_FILES: u64 = 4096;
 /// Exit codes as shells give them.
-const NOT_STARTED: u8 = 127;
-const BY_SIGNAL: u8 = 128;
+const EXIT_CODE_NOT_STARTED: u8 = 127;
+const EXIT_CODE_SIGNAL_BASE: u8 = 128;
 
 /// A program may be wrong about its memory by so much before the kernel refuses
 /// it: address space is cheaper than memory, and threads reserve some.
-const DATA_FACTOR: u64 = 2;
-const DATA_SLACK: u64 = 512 << 20;
+const DATA_LIMIT_FACTOR: u64 = 2;
+const DATA_LIMIT_SLACK_BYTES: u64 = 512 << 20;
 /// Programs run after the hub where both want the processor.
 const NICENESS: i32 = 5;
 /// How often a program with a bound of processor time is looked at, and how long
 /// it rests at most.
-const CPU_PERIOD: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const CPU_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_CPU_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a program may use, with everything that it starts.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Bounds {
+pub struct WardenArgs {
     /// The cgroup to run in
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -77,50 +77,50 @@ pub fn adopt_orphans() {
 }
 
 /// Runs `command` for the hub with this process id, and ends with it.
-pub fn run(hub: u32, bounds: &Bounds, command: &[OsString]) -> io::Result<u8> {
+pub fn run(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::Result<u8> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(supervise(hub, bounds, command))
 }
 
-async fn supervise(hub: u32, bounds: &Bounds, command: &[OsString]) -> io::Result<u8> {
+async fn supervise(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::Result<u8> {
     // Heard before they can come.
     let mut hub_gone = signal(SignalKind::hangup())?;
     let mut told = signal(SignalKind::terminate())?;
     confine(bounds)?;
     let is_hub = |it: Pid| u32::try_from(it.as_raw_nonzero().get()) == Ok(hub);
     if !getppid().is_some_and(is_hub) {
-        return Ok(NOT_STARTED);
+        return Ok(EXIT_CODE_NOT_STARTED);
     }
-    let Some(mut child) = start(command) else {
-        return Ok(NOT_STARTED);
+    let Some(mut child) = spawn_program(command) else {
+        return Ok(EXIT_CODE_NOT_STARTED);
     };
-    bound(&child, bounds);
-    let_go()?;
+    apply_process_limits(&child, bounds);
+    detach_stdio()?;
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
         _ = hub_gone.recv() => None,
         _ = told.recv() => {
             // One that rests for its processor time could not end by itself.
             signal_all(Signal::CONT);
-            time::timeout(PATIENCE, child.wait()).await.ok().and_then(Result::ok)
+            time::timeout(TERMINATE_GRACE, child.wait()).await.ok().and_then(Result::ok)
         }
-        never = slow_down(bounds.cpu_percent) => match never {},
+        never = throttle_cpu(bounds.cpu_percent) => match never {},
     };
-    sweep().await;
-    Ok(ended.map_or(BY_SIGNAL + 9, code))
+    kill_remaining().await;
+    Ok(ended.map_or(EXIT_CODE_SIGNAL_BASE + 9, exit_code))
 }
 
 /// Takes away what a program does not need. It is inherited.
-fn confine(bounds: &Bounds) -> io::Result<()> {
+fn confine(bounds: &WardenArgs) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::HUP))?;
     // Orphans of the program become our children.
     set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
     // Secrets are in its memory.
-    limit(Resource::Core, 0)?;
-    limit(Resource::Nofile, FILES)?;
+    lower_rlimit(Resource::Core, 0)?;
+    lower_rlimit(Resource::Nofile, MAX_OPEN_FILES)?;
     if let Some(group) = &bounds.cgroup {
         // Without it the hub watches all the same.
         let _ = cgroup::enter(group);
@@ -132,7 +132,7 @@ fn confine(bounds: &Bounds) -> io::Result<()> {
 
 /// Bounds that the program gets once it is there: with them, the allocator of this
 /// process could not reserve its addresses.
-fn bound(program: &Child, bounds: &Bounds) {
+fn apply_process_limits(program: &Child, bounds: &WardenArgs) {
     let Some(id) = program.id().and_then(|it| Pid::from_raw(it.cast_signed())) else {
         return;
     };
@@ -146,18 +146,18 @@ fn bound(program: &Child, bounds: &Bounds) {
         let _ = prlimit(Some(id), resource, limits);
     };
     if let Some(bytes) = bounds.memory {
-        let most = bytes.saturating_mul(DATA_FACTOR);
-        set(Resource::Data, most.saturating_add(DATA_SLACK));
+        let most = bytes.saturating_mul(DATA_LIMIT_FACTOR);
+        set(Resource::Data, most.saturating_add(DATA_LIMIT_SLACK_BYTES));
     }
     if let Some(processes) = bounds.processes {
         // The kernel counts all threads of the user; the hub counts exactly.
         let most = u64::from(processes) * TASKS_PER_PROCESS;
-        set(Resource::Nproc, tasks_of_user() + most);
+        set(Resource::Nproc, count_user_threads() + most);
     }
 }
 
 /// Threads of all processes that belong to our user.
-fn tasks_of_user() -> u64 {
+fn count_user_threads() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::getuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -168,38 +168,40 @@ fn tasks_of_user() -> u64 {
 
 /// Stops the program for a while whenever it has used more than its share. For
 /// systems without a cgroup, where the kernel would do that.
-async fn slow_down(percent: Option<u32>) -> Infallible {
+async fn throttle_cpu(percent: Option<u32>) -> Infallible {
     let Some(percent) = percent else {
         return pending().await;
     };
     let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
     let share = f64::from(percent) / 100.0;
     let seconds = |ticks: u64| Duration::from_millis(ticks * 1000 / ticks_a_second).as_secs_f64();
-    let used = || -> u64 { below().iter().map(|it| it.cpu_ticks).sum() };
+    let used = || -> u64 { own_descendants().iter().map(|it| it.cpu_ticks).sum() };
     let (mut before, mut looked, mut debt) = (used(), Instant::now(), 0.0_f64);
     loop {
-        time::sleep(CPU_PERIOD).await;
+        time::sleep(CPU_CHECK_INTERVAL).await;
         let now = used();
         debt += seconds(now.saturating_sub(before)) - share * looked.elapsed().as_secs_f64();
         debt = debt.max(0.0);
         (before, looked) = (now, Instant::now());
         if debt > 0.0 {
             signal_all(Signal::STOP);
-            time::sleep(Duration::from_secs_f64(debt / share).min(LONGEST_REST)).await;
+            time::sleep(Duration::from_secs_f64(debt / share).min(MAX_CPU_PAUSE)).await;
             signal_all(Signal::CONT);
         }
     }
 }
 
-fn below() -> Vec<Process> {
+fn own_descendants() -> Vec<ProcessInfo> {
     descendants(std::process::id())
 }
 
 fn signal_all(told: Signal) {
-    below().iter().for_each(|it| signal_process(it.id, told));
+    own_descendants()
+        .iter()
+        .for_each(|it| signal_process(it.id, told));
 }
 
-fn limit(resource: Resource, most: u64) -> io::Result<()> {
+fn lower_rlimit(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let lower = |it: Option<u64>| Some(it.map_or(most, |it| it.min(most)));
     let limits = Rlimit {
@@ -209,7 +211,7 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limits)?)
 }
 
-fn start(command: &[OsString]) -> Option<Child> {
+fn spawn_program(command: &[OsString]) -> Option<Child> {
     let (program, arguments) = command.split_first()?;
     Command::new(program)
         .args(arguments)
@@ -221,7 +223,7 @@ fn start(command: &[OsString]) -> Option<Child> {
 }
 
 /// The pipes are the program's alone: its closing one must be seen.
-fn let_go() -> io::Result<()> {
+fn detach_stdio() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
@@ -229,8 +231,8 @@ fn let_go() -> io::Result<()> {
 }
 
 /// Kills everything that is left, until nothing is.
-async fn sweep() {
-    for _ in 0..LOOKS {
+async fn kill_remaining() {
+    for _ in 0..MAX_KILL_ATTEMPTS {
         let left = children("self");
         if left.is_empty() {
             return;
@@ -238,15 +240,15 @@ async fn sweep() {
         for child in left {
             signal_process(child, Signal::KILL);
         }
-        time::sleep(AGAIN).await;
+        time::sleep(KILL_RETRY_DELAY).await;
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
 }
 
-fn code(status: ExitStatus) -> u8 {
+fn exit_code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt as _;
     let number = status
         .code()
-        .unwrap_or_else(|| i32::from(BY_SIGNAL) + status.signal().unwrap_or(0));
+        .unwrap_or_else(|| i32::from(EXIT_CODE_SIGNAL_BASE) + status.signal().unwrap_or(0));
     u8::try_from(number).unwrap_or(u8::MAX)
 }

@@ -6,29 +6,32 @@ use maru::config::{Config, ToolMode};
 use serde_json::{Value, json};
 
 use crate::{
-    clients::{node, tools},
-    fixture,
-    hub::TestHub,
-    openai::backend::{Backend, Seen, Step, document, letters, stream_head, streamed},
-    wire::{Ask, Reply},
+    clients::{client_tools_dir, node_program},
+    http_client::{TestRequest, TestResponse},
+    openai::fake_model::{
+        FakeModelServer, ReceivedRequest, ScriptStep, json_response, stream_head, streamed_by_byte,
+        streamed_response,
+    },
+    suite_fixture,
+    test_hub::TestHub,
 };
 
-const ROUTE: &str = "/generate_with_mcp";
+const GENERATE_ROUTE: &str = "/generate_with_mcp";
 
-fn request(params: Value) -> Value {
+fn generate_request(params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params})
 }
 
-fn question(extra: Value) -> Value {
+fn question_request(extra: Value) -> Value {
     let mut params = json!({"messages": [{"role": "user", "content": "EMP001은 누구인가요?"}]});
     for (name, value) in extra.as_object().unwrap() {
         params[name] = value.clone();
     }
-    request(params)
+    generate_request(params)
 }
 
-async fn hub(backend: &Backend, change: impl FnOnce(&mut Config)) -> TestHub {
-    TestHub::with(|config| {
+async fn hub_with_model(backend: &FakeModelServer, change: impl FnOnce(&mut Config)) -> TestHub {
+    TestHub::with_config(|config| {
         config.models = vec![backend.model()];
         config.agent.model = Some("small".to_owned());
         change(config);
@@ -36,8 +39,8 @@ async fn hub(backend: &Backend, change: impl FnOnce(&mut Config)) -> TestHub {
     .await
 }
 
-async fn ask(hub: &TestHub, body: &Value) -> Value {
-    let reply = Ask::post(&hub.address, ROUTE, body)
+async fn generate(hub: &TestHub, body: &Value) -> Value {
+    let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, body)
         .header("accept", "application/json")
         .send()
         .await;
@@ -45,17 +48,17 @@ async fn ask(hub: &TestHub, body: &Value) -> Value {
 }
 
 /// A call as a backend with tools writes it.
-fn native(calls: &[(&str, Value)]) -> Vec<Step> {
+fn native_tool_calls(calls: &[(&str, Value)]) -> Vec<ScriptStep> {
     let calls = calls.iter().enumerate().map(|(at, (name, arguments))| {
         json!({"index": at, "id": format!("call_{at}"), "type": "function",
             "function": {"name": name, "arguments": arguments.to_string()}})
     });
     let delta = json!({"role": "assistant", "tool_calls": calls.collect::<Vec<_>>()});
-    streamed(vec![delta], "tool_calls")
+    streamed_response(vec![delta], "tool_calls")
 }
 
 /// The texts of the conversation that the model saw.
-fn said(seen: &Seen) -> Vec<String> {
+fn conversation_texts(seen: &ReceivedRequest) -> Vec<String> {
     let messages = seen.body["messages"].as_array().unwrap();
     let texts = messages.iter().map(|it| {
         format!(
@@ -69,11 +72,11 @@ fn said(seen: &Seen) -> Vec<String> {
 
 #[tokio::test]
 async fn final_answer_at_once() {
-    let backend = Backend::always(letters("안녕하세요!", "stop")).await;
-    let hub = hub(&backend, |_| ()).await;
-    let answer = ask(
+    let backend = FakeModelServer::start_with_steps(streamed_by_byte("안녕하세요!", "stop")).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(
         &hub,
-        &question(json!({"temperature": 0.5, "max_output_tokens": 99})),
+        &question_request(json!({"temperature": 0.5, "max_output_tokens": 99})),
     )
     .await;
     assert_eq!(answer["id"], 1);
@@ -95,13 +98,13 @@ async fn final_answer_at_once() {
 
 #[tokio::test]
 async fn one_call_is_made_and_observed() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => letters("김민준입니다.", "stop"),
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => streamed_by_byte("김민준입니다.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
-    let answer = ask(&hub, &question(json!({}))).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
     let result = &answer["result"];
     assert_eq!(result["text"], "김민준입니다.", "{answer}");
     let call = &result["tool_calls"][0];
@@ -124,11 +127,11 @@ async fn one_call_is_made_and_observed() {
     );
 
     let id = result["run_id"].as_str().unwrap();
-    let run = kept(&hub, id).await;
+    let run = finished_run(&hub, id).await;
     assert_eq!(run["state"], "done", "{run}");
     assert_eq!(run["rounds"].as_array().unwrap().len(), 2);
     assert_eq!(run["rounds"][0]["calls"][0]["dialect"], "native");
-    let listed = Ask::new(&hub.address, "GET", "/api/runs")
+    let listed = TestRequest::new(&hub.address, "GET", "/api/runs")
         .send()
         .await
         .json()
@@ -139,22 +142,27 @@ async fn one_call_is_made_and_observed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_a_real_server_are_used() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[
             ("everything__echo", json!({"message": "안녕"})),
             ("everything__get-sum", json!({"a": 2, "b": 3})),
         ]),
-        1 => native(&[("everything__get-tiny-image", json!({}))]),
-        _ => letters("5입니다.", "stop"),
+        1 => native_tool_calls(&[("everything__get-tiny-image", json!({}))]),
+        _ => streamed_by_byte("5입니다.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
     let program = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    let config = json!({"command": node(), "args": [tools().join(program), "stdio"]});
-    let view = hub.register("everything", "STDIO", config).await;
-    assert_eq!(view.status.state.name(), "CONNECTED", "{:?}", view.status);
+    let config =
+        json!({"command": node_program(), "args": [client_tools_dir().join(program), "stdio"]});
+    let view = hub.register_server("everything", "STDIO", config).await;
+    assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
 
-    let answer = ask(&hub, &question(json!({"mcp_servers": ["everything"]}))).await;
+    let answer = generate(
+        &hub,
+        &question_request(json!({"mcp_servers": ["everything"]})),
+    )
+    .await;
     let result = &answer["result"];
     assert_eq!(result["text"], "5입니다.", "{answer}");
     let calls = result["tool_calls"].as_array().unwrap();
@@ -179,9 +187,9 @@ async fn tools_of_a_real_server_are_used() {
 }
 
 /// The record of a run that has ended.
-async fn kept(hub: &TestHub, id: &str) -> Value {
+async fn finished_run(hub: &TestHub, id: &str) -> Value {
     for _ in 0..100 {
-        let run = Ask::new(&hub.address, "GET", &format!("/api/runs/{id}"))
+        let run = TestRequest::new(&hub.address, "GET", &format!("/api/runs/{id}"))
             .send()
             .await;
         let run = run.json().await;
@@ -195,24 +203,24 @@ async fn kept(hub: &TestHub, id: &str) -> Value {
 
 #[tokio::test]
 async fn model_without_tools_reads_them_in_the_text() {
-    let backend = Backend::start(|number, _| match number {
+    let backend = FakeModelServer::start(|number, _| match number {
         // As small models write it.
-        0 => letters("```json\n{'tool': 'maru.get_employee_info', 'arguments': {'employee_id': 'EMP001',}}\n```", "stop"),
-        _ => letters("김민준입니다.", "stop"),
+        0 => streamed_by_byte("```json\n{'tool': 'maru.get_employee_info', 'arguments': {'employee_id': 'EMP001',}}\n```", "stop"),
+        _ => streamed_by_byte("김민준입니다.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |config| {
+    let hub = hub_with_model(&backend, |config| {
         config.models[0].tool_mode = ToolMode::Prompt;
     })
     .await;
-    let answer = ask(&hub, &question(json!({"mcp_servers": ["maru"]}))).await;
+    let answer = generate(&hub, &question_request(json!({"mcp_servers": ["maru"]}))).await;
     let result = &answer["result"];
     assert_eq!(result["text"], "김민준입니다.", "{answer}");
     assert_ne!(result["tool_calls"][0]["repairs"], json!([]), "{answer}");
     let seen = backend.seen();
     assert!(seen[0].body.get("tools").is_none());
-    assert!(said(&seen[0])[0].contains("maru.get_employee_info"));
-    let last = said(&seen[1]).pop().unwrap();
+    assert!(conversation_texts(&seen[0])[0].contains("maru.get_employee_info"));
+    let last = conversation_texts(&seen[1]).pop().unwrap();
     assert!(
         last.starts_with("user: [Tool Result: maru.get_employee_info]\n"),
         "{last}"
@@ -222,19 +230,19 @@ async fn model_without_tools_reads_them_in_the_text() {
 
 #[tokio::test]
 async fn calls_of_one_round_run_together() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[
             ("slow", json!({})),
             ("slow", json!({"n": 1})),
             ("slow", json!({"n": 2})),
         ]),
-        _ => letters("Done.", "stop"),
+        _ => streamed_by_byte("Done.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
     let barrier = Arc::new(tokio::sync::Barrier::new(3));
-    hub.publish(&[fixture::meeting("slow", &barrier)]);
-    let answer = ask(&hub, &question(json!({"tool_timeout": 5}))).await;
+    hub.publish(&[suite_fixture::barrier_tool("slow", &barrier)]);
+    let answer = generate(&hub, &question_request(json!({"tool_timeout": 5}))).await;
     let calls = answer["result"]["tool_calls"].as_array().unwrap();
     assert_eq!(calls.len(), 3, "{answer}");
     assert!(calls.iter().all(|it| it["is_error"] == false), "{answer}");
@@ -242,27 +250,27 @@ async fn calls_of_one_round_run_together() {
 
 #[tokio::test]
 async fn broken_calls_unknown_tools_and_wrong_arguments_are_told_to_the_model() {
-    let backend = Backend::start(|number, _| match number {
-        0 => letters(
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => streamed_by_byte(
             "<tool_call>\n{\"name\": \"no_such_tool\", \"arguments\": {}}\n</tool_call>",
             "stop",
         ),
-        1 => native(&[("get_employee_info", json!({"employee": 5}))]),
-        2 => native(&[("get_employee_info", json!({"employee_id": "EMP999"}))]),
-        _ => letters("I do not know.", "stop"),
+        1 => native_tool_calls(&[("get_employee_info", json!({"employee": 5}))]),
+        2 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP999"}))]),
+        _ => streamed_by_byte("I do not know.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
-    let answer = ask(&hub, &question(json!({}))).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["result"]["text"], "I do not know.", "{answer}");
     assert_eq!(answer["result"]["iterations"], 4);
     let seen = backend.seen();
-    let told = said(&seen[1]).pop().unwrap();
+    let told = conversation_texts(&seen[1]).pop().unwrap();
     assert!(
         told.contains("[Tool Error]") && told.contains("no_such_tool"),
         "{told}"
     );
-    let told = said(&seen[2]).pop().unwrap();
+    let told = conversation_texts(&seen[2]).pop().unwrap();
     assert!(
         told.contains("expected get_employee_info(employee_id: string)"),
         "{told}"
@@ -273,15 +281,15 @@ async fn broken_calls_unknown_tools_and_wrong_arguments_are_told_to_the_model() 
 
 #[tokio::test]
 async fn tool_that_takes_too_long_is_an_observation() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[("never", json!({}))]),
-        _ => letters("It did not answer.", "stop"),
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[("never", json!({}))]),
+        _ => streamed_by_byte("It did not answer.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
     let nobody = Arc::new(tokio::sync::Barrier::new(2));
-    hub.publish(&[fixture::meeting("never", &nobody)]);
-    let answer = ask(&hub, &question(json!({"tool_timeout": 0.2}))).await;
+    hub.publish(&[suite_fixture::barrier_tool("never", &nobody)]);
+    let answer = generate(&hub, &question_request(json!({"tool_timeout": 0.2}))).await;
     let call = &answer["result"]["tool_calls"][0];
     assert!(
         call["result"]
@@ -295,11 +303,16 @@ async fn tool_that_takes_too_long_is_an_observation() {
 
 #[tokio::test]
 async fn repeated_call_and_too_many_rounds_are_cut() {
-    let same =
-        |_: usize, _: &Seen| native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
-    let backend = Backend::start(same).await;
-    let hub_of_same = hub(&backend, |_| ()).await;
-    let answer = ask(&hub_of_same, &question(json!({"max_iterations": 20}))).await;
+    let same = |_: usize, _: &ReceivedRequest| {
+        native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))])
+    };
+    let backend = FakeModelServer::start(same).await;
+    let hub_of_same = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(
+        &hub_of_same,
+        &question_request(json!({"max_iterations": 20})),
+    )
+    .await;
     assert_eq!(
         answer["result"]["finish_reason"], "repeated_call",
         "{answer}"
@@ -309,15 +322,15 @@ async fn repeated_call_and_too_many_rounds_are_cut() {
         (&json!(3), &json!(true))
     );
 
-    let other = |number: usize, _: &Seen| {
-        native(&[(
+    let other = |number: usize, _: &ReceivedRequest| {
+        native_tool_calls(&[(
             "get_employee_info",
             json!({"employee_id": format!("EMP00{number}")}),
         )])
     };
-    let backend = Backend::start(other).await;
-    let hub = hub(&backend, |_| ()).await;
-    let answer = ask(&hub, &question(json!({"max_iterations": 2}))).await;
+    let backend = FakeModelServer::start(other).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(&hub, &question_request(json!({"max_iterations": 2}))).await;
     assert_eq!(
         answer["result"]["finish_reason"], "max_iterations",
         "{answer}"
@@ -329,39 +342,39 @@ async fn repeated_call_and_too_many_rounds_are_cut() {
 #[tokio::test]
 async fn failing_backend_is_an_error_that_says_so() {
     let busy = || {
-        document(
+        json_response(
             429,
             "retry-after: 30\r\n",
             &json!({"error": {"message": "secret words"}}),
         )
     };
-    let backend = Backend::start(move |_, _| busy()).await;
-    let hub_of_busy = hub(&backend, |config| config.agent.timeout_ms = 3000).await;
-    let answer = ask(&hub_of_busy, &question(json!({}))).await;
+    let backend = FakeModelServer::start(move |_, _| busy()).await;
+    let hub_of_busy = hub_with_model(&backend, |config| config.agent.timeout_ms = 3000).await;
+    let answer = generate(&hub_of_busy, &question_request(json!({}))).await;
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
     assert!(!answer.to_string().contains("secret words"));
 
     let half = || {
         vec![
             stream_head(),
-            Step::Send(
+            ScriptStep::Send(
                 "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n"
                     .to_owned(),
             ),
         ]
     };
-    let backend = Backend::start(move |_, _| half()).await;
-    let hub = hub(&backend, |_| ()).await;
-    let answer = ask(&hub, &question(json!({}))).await;
+    let backend = FakeModelServer::start(move |_, _| half()).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
-    let reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+    let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
         .header("accept", "text/event-stream")
         .send()
         .await;
-    let events = events(reply).await;
+    let events = collect_events(reply).await;
     let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
     assert_eq!(names, ["run", "round", "thought", "error"]);
-    let listed = Ask::new(&hub.address, "GET", "/api/runs")
+    let listed = TestRequest::new(&hub.address, "GET", "/api/runs")
         .send()
         .await
         .json()
@@ -378,36 +391,37 @@ async fn failing_backend_is_an_error_that_says_so() {
 
 #[tokio::test]
 async fn run_that_takes_too_long_gives_what_it_has() {
-    let backend = Backend::start(|number, _| match number {
+    let backend = FakeModelServer::start(|number, _| match number {
         0 => {
-            let mut steps = native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
-            steps.insert(0, Step::Pause(Duration::from_millis(10)));
+            let mut steps =
+                native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
+            steps.insert(0, ScriptStep::Pause(Duration::from_millis(10)));
             steps
         }
-        _ => vec![stream_head(), Step::Hang],
+        _ => vec![stream_head(), ScriptStep::WaitForClose],
     })
     .await;
-    let hub = hub(&backend, |config| config.agent.timeout_ms = 1000).await;
-    let answer = ask(&hub, &question(json!({}))).await;
+    let hub = hub_with_model(&backend, |config| config.agent.timeout_ms = 1000).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["result"]["finish_reason"], "timeout", "{answer}");
     assert_eq!(answer["result"]["tool_calls"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn nothing_to_offer_is_plain_generation() {
-    let backend = Backend::always(letters("Hi.", "stop")).await;
-    let hub = hub(&backend, |_| ()).await;
-    ask(&hub, &question(json!({"mcp_servers": []}))).await;
-    Ask::post(&hub.address, "/generate", &question(json!({})))
+    let backend = FakeModelServer::start_with_steps(streamed_by_byte("Hi.", "stop")).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    generate(&hub, &question_request(json!({"mcp_servers": []}))).await;
+    TestRequest::post(&hub.address, "/generate", &question_request(json!({})))
         .send()
         .await
         .json()
         .await;
     for seen in backend.seen() {
         assert!(seen.body.get("tools").is_none());
-        assert_eq!(said(&seen), ["user: EMP001은 누구인가요?"]);
+        assert_eq!(conversation_texts(&seen), ["user: EMP001은 누구인가요?"]);
     }
-    let unknown = ask(&hub, &question(json!({"mcp_servers": ["nope"]}))).await;
+    let unknown = generate(&hub, &question_request(json!({"mcp_servers": ["nope"]}))).await;
     assert_eq!(unknown["error"]["code"], -32602);
     assert!(
         unknown["error"]["message"]
@@ -421,8 +435,8 @@ async fn nothing_to_offer_is_plain_generation() {
 
 #[tokio::test]
 async fn wrong_requests_have_the_right_codes() {
-    let backend = Backend::always(letters("Hi.", "stop")).await;
-    let hub = hub(&backend, |_| ()).await;
+    let backend = FakeModelServer::start_with_steps(streamed_by_byte("Hi.", "stop")).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
     let method = json!({"jsonrpc": "2.0", "id": 1, "method": "other", "params": {}});
     let cases = [
         (method, -32601),
@@ -430,24 +444,24 @@ async fn wrong_requests_have_the_right_codes() {
             json!({"id": 1, "method": "generate_content", "params": {}}),
             -32600,
         ),
-        (request(json!([])), -32602),
-        (request(json!({"messages": "hi"})), -32602),
-        (request(json!({"messages": []})), -32602),
-        (question(json!({"max_iterations": 0})), -32602),
-        (question(json!({"max_iterations": 21})), -32602),
-        (question(json!({"max_iterations": "5"})), -32602),
-        (question(json!({"temperature": 99})), -32602),
+        (generate_request(json!([])), -32602),
+        (generate_request(json!({"messages": "hi"})), -32602),
+        (generate_request(json!({"messages": []})), -32602),
+        (question_request(json!({"max_iterations": 0})), -32602),
+        (question_request(json!({"max_iterations": 21})), -32602),
+        (question_request(json!({"max_iterations": "5"})), -32602),
+        (question_request(json!({"temperature": 99})), -32602),
         (
-            question(json!({"max_output_tokens": 1_000_000_000_000_u64})),
+            question_request(json!({"max_output_tokens": 1_000_000_000_000_u64})),
             -32602,
         ),
-        (question(json!({"base_url": "http://evil"})), -32602),
+        (question_request(json!({"base_url": "http://evil"})), -32602),
     ];
     for (body, code) in cases {
-        let answer = ask(&hub, &body).await;
+        let answer = generate(&hub, &body).await;
         assert_eq!(answer["error"]["code"], code, "{body} {answer}");
     }
-    let garbage = Ask::new(&hub.address, "POST", ROUTE)
+    let garbage = TestRequest::new(&hub.address, "POST", GENERATE_ROUTE)
         .header("content-type", "application/json")
         .body("{")
         .send()
@@ -457,9 +471,9 @@ async fn wrong_requests_have_the_right_codes() {
     assert!(backend.seen().is_empty());
 }
 
-async fn events(mut reply: Reply) -> Vec<(String, Value)> {
+async fn collect_events(mut reply: TestResponse) -> Vec<(String, Value)> {
     let mut events = Vec::new();
-    while let Some(event) = reply.event().await {
+    while let Some(event) = reply.next_event().await {
         let data = serde_json::from_str(&event.data).unwrap();
         events.push((event.name, data));
     }
@@ -468,17 +482,17 @@ async fn events(mut reply: Reply) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn rounds_are_streamed_as_they_happen() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => letters("Min", "stop"),
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => streamed_by_byte("Min", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
-    let reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
         .header("accept", "text/event-stream")
         .send()
         .await;
-    let events = events(reply).await;
+    let events = collect_events(reply).await;
     let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
     assert_eq!(
         names,
@@ -499,29 +513,30 @@ async fn rounds_are_streamed_as_they_happen() {
 
 #[tokio::test]
 async fn client_that_leaves_ends_the_model_and_the_run() {
-    let backend = Backend::start(|_, _| vec![stream_head(), Step::Hang]).await;
-    let hub = hub(&backend, |_| ()).await;
-    let mut reply = Ask::post(&hub.address, ROUTE, &question(json!({})))
+    let backend =
+        FakeModelServer::start(|_, _| vec![stream_head(), ScriptStep::WaitForClose]).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let mut reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
         .header("accept", "text/event-stream")
         .send()
         .await;
-    let began: Value = serde_json::from_str(&reply.event().await.unwrap().data).unwrap();
+    let began: Value = serde_json::from_str(&reply.next_event().await.unwrap().data).unwrap();
     drop(reply);
-    backend.left(1).await;
-    let run = kept(&hub, began["run_id"].as_str().unwrap()).await;
+    backend.wait_for_disconnects(1).await;
+    let run = finished_run(&hub, began["run_id"].as_str().unwrap()).await;
     assert_eq!(run["state"], "stopped");
 }
 
 #[tokio::test]
 async fn any_chat_client_becomes_an_agent() {
-    let backend = Backend::start(|number, _| match number % 2 {
-        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => letters("김민준", "stop"),
+    let backend = FakeModelServer::start(|number, _| match number % 2 {
+        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => streamed_by_byte("김민준", "stop"),
     })
     .await;
-    let hub = hub(&backend, |_| ()).await;
+    let hub = hub_with_model(&backend, |_| ()).await;
     let body = |stream: bool| json!({"model": "agent/small", "stream": stream, "messages": [{"role": "user", "content": "?"}]});
-    let answer = Ask::post(&hub.address, "/v1/chat/completions", &body(false))
+    let answer = TestRequest::post(&hub.address, "/v1/chat/completions", &body(false))
         .send()
         .await;
     let answer = answer.json().await;
@@ -531,7 +546,7 @@ async fn any_chat_client_becomes_an_agent() {
     );
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
     assert_eq!(answer["model"], "agent/small");
-    let text = Ask::post(&hub.address, "/v1/chat/completions", &body(true))
+    let text = TestRequest::post(&hub.address, "/v1/chat/completions", &body(true))
         .send()
         .await
         .text()
@@ -542,7 +557,7 @@ async fn any_chat_client_becomes_an_agent() {
         "{text}"
     );
     assert!(!text.contains("tool_calls"), "{text}");
-    let listed = Ask::new(&hub.address, "GET", "/v1/models")
+    let listed = TestRequest::new(&hub.address, "GET", "/v1/models")
         .send()
         .await
         .text()
@@ -552,16 +567,16 @@ async fn any_chat_client_becomes_an_agent() {
 
 #[tokio::test]
 async fn destructive_call_waits_for_approval_or_is_refused() {
-    let backend = Backend::start(|number, _| match number % 2 {
-        0 => native(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => letters("Done.", "stop"),
+    let backend = FakeModelServer::start(|number, _| match number % 2 {
+        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
+        _ => streamed_by_byte("Done.", "stop"),
     })
     .await;
-    let hub = hub(&backend, |config| {
+    let hub = hub_with_model(&backend, |config| {
         config.agent.destructive_tools = vec!["maru.get_employee_info".to_owned()];
     })
     .await;
-    let answer = ask(&hub, &question(json!({}))).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
     let refused = &answer["result"]["tool_calls"][0];
     assert!(
         refused["result"]
@@ -572,20 +587,24 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
     );
 
     for (decision, expected) in [("approve", "김민준"), ("refuse", "a person refused")] {
-        let mut reply = Ask::post(&hub.address, ROUTE, &question(json!({"approval": "ask"})))
-            .header("accept", "text/event-stream")
-            .send()
-            .await;
+        let mut reply = TestRequest::post(
+            &hub.address,
+            GENERATE_ROUTE,
+            &question_request(json!({"approval": "ask"})),
+        )
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
         let mut run = String::new();
         loop {
-            let event = reply.event().await.unwrap();
+            let event = reply.next_event().await.unwrap();
             let data: Value = serde_json::from_str(&event.data).unwrap();
             match event.name.as_str() {
                 "run" => run = data["run_id"].as_str().unwrap().to_owned(),
                 "approval" => {
                     let call = data["id"].as_str().unwrap();
                     let path = format!("/api/runs/{run}/calls/{call}/{decision}");
-                    let decided = Ask::new(&hub.address, "POST", &path).send();
+                    let decided = TestRequest::new(&hub.address, "POST", &path).send();
                     assert_eq!(decided.await.status, 204);
                 }
                 "observation" => {
@@ -603,22 +622,23 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
 
 #[tokio::test]
 async fn with_many_tools_the_nearest_are_offered_and_the_rest_found() {
-    let backend = Backend::start(|number, _| match number {
-        0 => native(&[(
+    let backend = FakeModelServer::start(|number, _| match number {
+        0 => native_tool_calls(&[(
             "find_tools",
             json!({"query": "remaining vacation days of an employee"}),
         )]),
-        1 => native(&[(
+        1 => native_tool_calls(&[(
             "calculate_vacation_days",
             json!({"employee_id": "EMP001", "year": 2026}),
         )]),
-        _ => letters("11", "stop"),
+        _ => streamed_by_byte("11", "stop"),
     })
     .await;
-    let hub = hub(&backend, |config| config.agent.max_tools_per_request = 2).await;
-    let ask_about =
-        request(json!({"messages": [{"role": "user", "content": "embed this text as a vector"}]}));
-    let answer = ask(&hub, &ask_about).await;
+    let hub = hub_with_model(&backend, |config| config.agent.max_tools_per_request = 2).await;
+    let ask_about = generate_request(
+        json!({"messages": [{"role": "user", "content": "embed this text as a vector"}]}),
+    );
+    let answer = generate(&hub, &ask_about).await;
     let calls = answer["result"]["tool_calls"].as_array().unwrap();
     assert_eq!(calls[1]["is_error"], false, "{answer}");
     assert!(

@@ -6,11 +6,11 @@ use maru::store::{AuditFilter, Store};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::hub::{TestHub, call};
+use crate::test_hub::{TestHub, call_message};
 
-async fn records(hub: &TestHub, query: &str) -> Vec<Value> {
+async fn audit_records(hub: &TestHub, query: &str) -> Vec<Value> {
     let path = format!("/api/audit?{query}");
-    let answer = hub.admin("GET", &path, Value::Null).await;
+    let answer = hub.send_as_admin("GET", &path, Value::Null).await;
     assert_eq!(answer.status, 200);
     answer.json().await.as_array().unwrap().clone()
 }
@@ -20,7 +20,7 @@ async fn change_is_recorded_when_it_is_acknowledged() {
     let hub = TestHub::start().await;
     let body = json!({"name": "fx", "transportType": "HTTP", "autoConnect": false,
         "config": {"url": "http://127.0.0.1:9/", "headers": {"X-Any": "s3cret"}}});
-    let made = hub.admin("POST", "/api/mcp/servers", body).await;
+    let made = hub.send_as_admin("POST", "/api/mcp/servers", body).await;
     assert_eq!(made.status, 201);
     // Read from the file itself, at once.
     let store = Store::open(&hub.directory.path().join("maru.db"))
@@ -30,7 +30,7 @@ async fn change_is_recorded_when_it_is_acknowledged() {
         limit: 10,
         ..AuditFilter::default()
     };
-    let rows = store.audit(&filter).await.unwrap();
+    let rows = store.audit_rows(&filter).await.unwrap();
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
     assert_eq!(
@@ -44,17 +44,23 @@ async fn change_is_recorded_when_it_is_acknowledged() {
         "{row:?}"
     );
     // A token is not written down, and who may not is.
-    let token = hub.token(json!({"name": "r", "role": "reader"})).await;
-    let refused = crate::wire::Ask::new(&hub.address, "DELETE", "/api/mcp/servers/fx")
-        .header("authorization", &format!("Bearer {token}"));
+    let token = hub
+        .create_token(json!({"name": "r", "role": "reader"}))
+        .await;
+    let refused =
+        crate::http_client::TestRequest::new(&hub.address, "DELETE", "/api/mcp/servers/fx")
+            .header("authorization", &format!("Bearer {token}"));
     assert_eq!(refused.send().await.status, 403);
     let began = Instant::now();
-    while records(&hub, "principal=r&outcome=403").await.is_empty() {
+    while audit_records(&hub, "principal=r&outcome=403")
+        .await
+        .is_empty()
+    {
         assert!(began.elapsed() < Duration::from_secs(10));
         sleep(Duration::from_millis(50)).await;
     }
     let all = hub
-        .admin("GET", "/api/audit", Value::Null)
+        .send_as_admin("GET", "/api/audit", Value::Null)
         .await
         .text()
         .await;
@@ -64,21 +70,25 @@ async fn change_is_recorded_when_it_is_acknowledged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_recorded_soon_and_can_be_found() {
     let hub = TestHub::start().await;
-    let session = hub.session("2025-11-25", json!({})).await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
     let arguments = json!({"employee_id": "EMP001"});
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let mut body = call(1, "get_employee_info", arguments);
+    let mut body = call_message(1, "get_employee_info", arguments);
     body["params"]["_meta"] = json!({"traceparent": format!("00-{trace}-00f067aa0ba902b7-01")});
-    hub.ask(&session, &body).send().await.answer().await;
-    let secret = json!({"query": "x", "password": "s3cret"});
-    hub.ask(&session, &call(2, "search_docs", secret))
+    hub.session_request(&session, &body)
         .send()
         .await
-        .answer()
+        .rpc_response()
+        .await;
+    let secret = json!({"query": "x", "password": "s3cret"});
+    hub.session_request(&session, &call_message(2, "search_docs", secret))
+        .send()
+        .await
+        .rpc_response()
         .await;
     let began = Instant::now();
     let found = loop {
-        let found = records(&hub, "action=tools/call").await;
+        let found = audit_records(&hub, "action=tools/call").await;
         if found.len() == 2 {
             break found;
         }
@@ -91,11 +101,14 @@ async fn calls_are_recorded_soon_and_can_be_found() {
     assert_eq!(found[1]["client"], "test 1");
     assert_eq!(found[1]["arguments"], "{\"employee_id\":\"EMP001\"}");
     assert!(!found[0].to_string().contains("s3cret"), "{}", found[0]);
-    assert_eq!(records(&hub, &format!("request={trace}")).await.len(), 1);
-    assert_eq!(records(&hub, "outcome=failed").await.len(), 0);
+    assert_eq!(
+        audit_records(&hub, &format!("request={trace}")).await.len(),
+        1
+    );
+    assert_eq!(audit_records(&hub, "outcome=failed").await.len(), 0);
     let first = found[1]["id"].as_i64().unwrap();
     assert_eq!(
-        records(&hub, &format!("before={}&action=tools/call", first + 1))
+        audit_records(&hub, &format!("before={}&action=tools/call", first + 1))
             .await
             .len(),
         1
@@ -110,13 +123,13 @@ async fn records_are_not_changed_and_old_ones_go() {
         principal: "p".to_owned(),
         ..maru::store::AuditRow::default()
     };
-    store.add_audit((0..20).map(row)).await.unwrap();
-    store.shorten_audit(5, 10).await.unwrap();
+    store.insert_audit_rows((0..20).map(row)).await.unwrap();
+    store.trim_audit(5, 10).await.unwrap();
     let filter = AuditFilter {
         limit: 100,
         ..AuditFilter::default()
     };
-    let left = store.audit(&filter).await.unwrap();
+    let left = store.audit_rows(&filter).await.unwrap();
     let times: Vec<i64> = left.iter().map(|it| it.at).collect();
     assert_eq!(times, (10..20).rev().collect::<Vec<_>>());
 }

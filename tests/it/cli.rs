@@ -10,11 +10,11 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    hub::TestHub,
-    openai::backend::{Backend, document},
+    openai::fake_model::{FakeModelServer, json_response},
+    test_hub::TestHub,
 };
 
-fn maru(directory: &Path, arguments: &[&str]) -> Output {
+fn run_maru(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_maru"))
         .args(arguments)
         .arg("--data-dir")
@@ -25,13 +25,13 @@ fn maru(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Exit code 2 and exactly one line that says all of `expected`.
-fn refuses(output: &Output, expected: &[&str]) {
-    let complaint = text(&output.stderr);
+fn assert_refused(output: &Output, expected: &[&str]) {
+    let complaint = utf8(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{complaint}");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     for part in expected {
@@ -42,7 +42,7 @@ fn refuses(output: &Output, expected: &[&str]) {
 #[test]
 fn call_prints_the_result_and_its_exit_code_tells_success() {
     let directory = tempfile::tempdir().unwrap();
-    let call = |arguments: &[&str]| maru(directory.path(), &[&["call"], arguments].concat());
+    let call = |arguments: &[&str]| run_maru(directory.path(), &[&["call"], arguments].concat());
 
     let good = call(&[
         "calculate_vacation_days",
@@ -55,21 +55,21 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
 
     let failed = call(&["get_employee_info", r#"{"employee_id":"EMP999"}"#]);
     assert_eq!(failed.status.code(), Some(1));
-    assert!(text(&failed.stdout).contains(r#"{"success":false,"error":"no employee EMP999"#));
+    assert!(utf8(&failed.stdout).contains(r#"{"success":false,"error":"no employee EMP999"#));
 
-    refuses(
+    assert_refused(
         &call(&["serch_docs"]),
         &["unknown tool: serch_docs", "did you mean search_docs?"],
     );
-    refuses(
+    assert_refused(
         &call(&["search_docs", "{query}"]),
         &["not acceptable JSON", "example"],
     );
-    refuses(
+    assert_refused(
         &call(&["search_docs", "[]"]),
         &["not a JSON object", "example"],
     );
-    refuses(
+    assert_refused(
         &call(&["search_docs", r#"{"query":"a","query":"b"}"#]),
         &["the same member twice"],
     );
@@ -79,7 +79,7 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
 fn arguments_come_in_base64_or_from_stdin() {
     let directory = tempfile::tempdir().unwrap();
     let call = |arguments: &[&str]| {
-        maru(
+        run_maru(
             directory.path(),
             &[&["call", "search_docs"], arguments].concat(),
         )
@@ -98,8 +98,8 @@ fn arguments_come_in_base64_or_from_stdin() {
             "{packed}"
         );
     }
-    refuses(&call(&["--args-b64", "%"]), &["not Base64"]);
-    refuses(&call(&["--args-b64", "W10="]), &["not a JSON object"]);
+    assert_refused(&call(&["--args-b64", "%"]), &["not Base64"]);
+    assert_refused(&call(&["--args-b64", "W10="]), &["not a JSON object"]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
         .args(["call", "search_docs", "-", "--data-dir", "data"])
         .current_dir(directory.path())
@@ -114,7 +114,12 @@ fn arguments_come_in_base64_or_from_stdin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn models_are_listed_with_and_without_a_hub() {
-    let backend = Backend::always(document(200, "", &json!({"data": [{"id": "qwen3:8b"}]}))).await;
+    let backend = FakeModelServer::start_with_steps(json_response(
+        200,
+        "",
+        &json!({"data": [{"id": "qwen3:8b"}]}),
+    ))
+    .await;
     let directory = tempfile::tempdir().unwrap();
     let url = backend.url();
     let settings = format!(
@@ -122,13 +127,13 @@ async fn models_are_listed_with_and_without_a_hub() {
     );
     fs::write(directory.path().join("maru.yaml"), settings).unwrap();
     let place = format!("127.0.0.1:{}", backend.port);
-    let shown = text(&maru(directory.path(), &["models"]).stdout);
+    let shown = utf8(&run_maru(directory.path(), &["models"]).stdout);
     assert_eq!(
         shown,
         format!("MODEL     BACKEND\ngpt-4o    {place}\nqwen3:8b  {place}\n")
     );
-    let hub = TestHub::with(|config| backend.behind(config)).await;
-    let asked = maru(
+    let hub = TestHub::with_config(|config| backend.configure(config)).await;
+    let asked = run_maru(
         directory.path(),
         &["models", "--json", "--listen", &hub.address],
     );
@@ -136,15 +141,15 @@ async fn models_are_listed_with_and_without_a_hub() {
     assert_eq!(listed[0]["id"], "qwen3:8b");
     let wrong = "models:\n  - {name: a, dialect: klingon}\n";
     fs::write(directory.path().join("maru.yaml"), wrong).unwrap();
-    refuses(
-        &maru(directory.path(), &["models"]),
+    assert_refused(
+        &run_maru(directory.path(), &["models"]),
         &["models.0 (a)", "klingon", "hermes"],
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_and_call_use_the_running_hub() {
-    let hub = TestHub::with_fixture().await;
+    let hub = TestHub::with_suite_and_slow_tool().await;
     let directory = hub.directory.path().to_owned();
     let ask = move |arguments: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_maru"))
@@ -164,12 +169,12 @@ async fn tools_and_call_use_the_running_hub() {
     .unwrap();
     // Only the running hub has the tools of the suite.
     assert!(
-        text(&listed.stdout).contains("test_simple_text"),
+        utf8(&listed.stdout).contains("test_simple_text"),
         "{}",
-        text(&listed.stderr)
+        utf8(&listed.stderr)
     );
     assert_eq!(
-        text(&called.stdout),
+        utf8(&called.stdout),
         "This is a simple text response for testing.\n"
     );
 }
@@ -177,7 +182,7 @@ async fn tools_and_call_use_the_running_hub() {
 #[test]
 fn tools_are_a_table_for_people() {
     let directory = tempfile::tempdir().unwrap();
-    let shown = text(&maru(directory.path(), &["tools"]).stdout);
+    let shown = utf8(&run_maru(directory.path(), &["tools"]).stdout);
     let first: Vec<&str> = shown.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(first, ["NAME", "ARGUMENTS", "DESCRIPTION"]);
     assert!(shown.contains("calculate_vacation_days  employee_id, year"));
@@ -192,7 +197,7 @@ fn config_names_the_origin_of_every_value() {
     )
     .unwrap();
     fs::write(directory.path().join(".env"), "MARU_LOG_LEVEL=warn\n").unwrap();
-    let output = maru(
+    let output = run_maru(
         directory.path(),
         &["config", "--json", "--listen", "127.0.0.1:1"],
     );
@@ -214,23 +219,23 @@ fn broken_configuration_is_one_clear_line_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let with = |yaml: &str| {
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
-        maru(directory.path(), &["serve"])
+        run_maru(directory.path(), &["serve"])
     };
-    refuses(
+    assert_refused(
         &with("lisen: x\n"),
         &["maru.yaml:1", "lisen", "did you mean \"listen\"?"],
     );
-    refuses(
+    assert_refused(
         &with("data_dir: ${NO_SUCH}\n"),
         &["maru.yaml:1", "NO_SUCH is not set"],
     );
-    refuses(
+    assert_refused(
         &with("listen: 0.0.0.0:20006\n"),
         &["maru.yaml:1: listen", "not a loopback address"],
     );
     assert!(!directory.path().join("data").exists());
-    refuses(
-        &maru(directory.path(), &["serve", "--config", "none.yaml"]),
+    assert_refused(
+        &run_maru(directory.path(), &["serve", "--config", "none.yaml"]),
         &["none.yaml"],
     );
 }
@@ -240,8 +245,8 @@ fn broken_data_is_refused_and_kept() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     fs::write(&data, "a file").unwrap();
-    refuses(
-        &maru(directory.path(), &["serve"]),
+    assert_refused(
+        &run_maru(directory.path(), &["serve"]),
         &["cannot write to the data directory", "--data-dir"],
     );
     assert_eq!(fs::read_to_string(&data).unwrap(), "a file");
@@ -256,8 +261,8 @@ fn broken_data_is_refused_and_kept() {
     let garbage = "not a database ".repeat(100);
     fs::write(data.join("maru.db"), &garbage).unwrap();
     private(&data.join("maru.db"), 0o600);
-    refuses(
-        &maru(directory.path(), &["serve"]),
+    assert_refused(
+        &run_maru(directory.path(), &["serve"]),
         &["cannot use the store", "maru.db", "nothing was changed"],
     );
     assert_eq!(fs::read_to_string(data.join("maru.db")).unwrap(), garbage);
@@ -265,7 +270,7 @@ fn broken_data_is_refused_and_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn second_hub_on_the_same_data_is_refused_and_the_first_is_still_found() {
-    let hub = TestHub::with_fixture().await;
+    let hub = TestHub::with_suite_and_slow_tool().await;
     let directory = hub.directory.path().to_owned();
     let run = move |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
@@ -278,23 +283,23 @@ async fn second_hub_on_the_same_data_is_refused_and_the_first_is_still_found() {
     })
     .await
     .unwrap();
-    refuses(
+    assert_refused(
         &second,
         &["a hub at", &hub.address, "already runs", "--data-dir"],
     );
-    assert!(text(&listed.stdout).contains("test_simple_text"));
+    assert!(utf8(&listed.stdout).contains("test_simple_text"));
 }
 
 #[test]
 fn token_is_shown_to_nobody_but_the_own_hub() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(maru(directory.path(), &["tools"]).status.success());
+    assert!(run_maru(directory.path(), &["tools"]).status.success());
     // What a dead hub wrote, and someone else on its port.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
     fs::write(directory.path().join("data/hub"), &address).unwrap();
     fs::write(directory.path().join("data/admin-token"), "secret").unwrap();
-    assert!(maru(directory.path(), &["tools"]).status.success());
+    assert!(run_maru(directory.path(), &["tools"]).status.success());
     // Named by hand, it is asked, but shown no token.
     let asked = std::thread::spawn(move || {
         let (mut stream, _) = other.accept().unwrap();
@@ -302,7 +307,7 @@ fn token_is_shown_to_nobody_but_the_own_hub() {
         let count = std::io::Read::read(&mut stream, &mut seen).unwrap();
         String::from_utf8_lossy(&seen[..count]).to_lowercase()
     });
-    let refused = maru(directory.path(), &["tools", "--listen", &address]);
+    let refused = run_maru(directory.path(), &["tools", "--listen", &address]);
     assert_eq!(refused.status.code(), Some(2));
     let seen = asked.join().unwrap();
     assert!(
@@ -317,11 +322,11 @@ async fn port_in_use_says_which_and_how_to_choose_another() {
     let directory = tempfile::tempdir().unwrap();
     let address = hub.address.clone();
     let output = tokio::task::spawn_blocking(move || {
-        maru(directory.path(), &["serve", "--listen", &address])
+        run_maru(directory.path(), &["serve", "--listen", &address])
     })
     .await
     .unwrap();
-    let complaint = text(&output.stderr);
+    let complaint = utf8(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{complaint}");
     let last = complaint.lines().last().unwrap();
     assert!(

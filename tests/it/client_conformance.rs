@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use crate::clients::{node, tools};
+use crate::clients::{client_tools_dir, node_program};
 
 #[tokio::test]
 async fn every_required_scenario_with_sessions_but_signing_in() {
@@ -24,7 +24,7 @@ async fn every_required_scenario_with_sessions_but_signing_in() {
         "sse-retry",
         "tools_call",
     ];
-    check("2025-11-25", &required).await;
+    check_version("2025-11-25", &required).await;
 }
 
 #[tokio::test]
@@ -38,31 +38,32 @@ async fn every_required_scenario_without_sessions_but_signing_in() {
         "sep-2322-client-request-state",
         "tools_call",
     ];
-    check("2026-07-28", &required).await;
+    check_version("2026-07-28", &required).await;
 }
 
 /// Newer than both versions: run, but not required.
-const NOT_SCORED: &str = "json-schema-2020-12-preservation";
+const UNSCORED_SCENARIO: &str = "json-schema-2020-12-preservation";
 
 /// Runs every scenario of `version`; exactly those of `required`, and the one
 /// that is not scored, are to pass.
-async fn check(version: &str, required: &[&str]) {
+async fn check_version(version: &str, required: &[&str]) {
     let out = tempfile::tempdir().unwrap();
-    let shown = run(version, out.path()).await;
+    let shown = run_suite(version, out.path()).await;
     let mut expected: BTreeSet<String> = required.iter().map(|it| (*it).to_owned()).collect();
-    expected.insert(NOT_SCORED.to_owned());
-    assert_eq!(passed(out.path()), expected, "{version}\n{shown}");
+    expected.insert(UNSCORED_SCENARIO.to_owned());
+    assert_eq!(passed_scenarios(out.path()), expected, "{version}\n{shown}");
 }
 
 /// The suite fails as a whole as long as a scenario does; what it says is only
 /// shown, and what it wrote down counts.
-async fn run(version: &str, out: &Path) -> String {
-    let suite = tools().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-    let mut command = Command::new(node());
+async fn run_suite(version: &str, out: &Path) -> String {
+    let suite =
+        client_tools_dir().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut command = Command::new(node_program());
     command
         .arg(suite)
         .args(["client", "--requirements", version, "--command"])
-        .arg(program())
+        .arg(client_program())
         .arg("-o")
         .arg(out);
     let output = timeout(
@@ -74,14 +75,14 @@ async fn run(version: &str, out: &Path) -> String {
 }
 
 /// Names of the scenarios that passed, from the directory each has in `out`.
-fn passed(out: &Path) -> BTreeSet<String> {
+fn passed_scenarios(out: &Path) -> BTreeSet<String> {
     let groups = [(out.to_owned(), ""), (out.join("auth"), "auth/")];
     let mut passed = BTreeSet::new();
     for (group, prefix) in groups {
         for entry in fs::read_dir(group).unwrap() {
             let place = entry.unwrap().path();
             if place.join("checks.json").exists() && has_passed(&place) {
-                passed.insert(format!("{prefix}{}", name(&place)));
+                passed.insert(format!("{prefix}{}", scenario_name(&place)));
             }
         }
     }
@@ -89,7 +90,7 @@ fn passed(out: &Path) -> BTreeSet<String> {
 }
 
 /// The directory's name without the time at its end.
-fn name(place: &Path) -> String {
+fn scenario_name(place: &Path) -> String {
     let name = place.file_name().unwrap().to_str().unwrap();
     let time = "-2026-07-28T00-00-00-000Z".len();
     name[..name.len() - time].to_owned()
@@ -108,7 +109,7 @@ fn has_passed(place: &Path) -> bool {
     clippy::disallowed_methods,
     reason = "the test command says where it built the client"
 )]
-fn program() -> PathBuf {
+fn client_program() -> PathBuf {
     let path =
         std::env::var("CONFORMANCE_CLIENT").expect("CONFORMANCE_CLIENT is set by `make test`");
     fs::canonicalize(path).expect("`make test` builds the conformance client")

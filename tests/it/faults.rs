@@ -1,15 +1,15 @@
 //! Servers that misbehave: every call ends in time, everyone else is served,
 //! and nothing of a server that is gone stays behind.
 
-mod bench;
-mod bounds;
 mod children;
-mod evil;
+mod evil_http;
 mod floods;
+mod harness;
 mod http;
+mod program_limits;
 mod reconnect;
 mod stdio;
 mod warden;
 
-pub(crate) use bench::PYTHON;
-pub(crate) use evil::free_port;
+pub(crate) use evil_http::free_port;
+pub(crate) use harness::PYTHON;

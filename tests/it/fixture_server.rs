@@ -12,12 +12,12 @@ use tokio::{
 
 use crate::{
     clients::inspect,
-    conformance::passed,
-    hub::{call, initialize, modern, request},
-    wire::Ask,
+    conformance::count_passed,
+    http_client::TestRequest,
+    test_hub::{call_message, initialize_message, modern, request_message},
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const FIXTURE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A fixture server that serves until it is dropped.
 pub(crate) struct FixtureServer {
@@ -27,7 +27,7 @@ pub(crate) struct FixtureServer {
 
 impl FixtureServer {
     fn run(arguments: &[&str]) -> Self {
-        let mut child = Command::new(program())
+        let mut child = Command::new(fixture_program())
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,7 +51,7 @@ impl FixtureServer {
     }
 
     async fn line(&mut self) -> Option<String> {
-        let line = timeout(PATIENCE, self.lines.next_line()).await;
+        let line = timeout(FIXTURE_TIMEOUT, self.lines.next_line()).await;
         line.expect("in time").unwrap()
     }
 
@@ -72,8 +72,8 @@ impl FixtureServer {
         }
     }
 
-    async fn ends(&mut self) {
-        let status = timeout(PATIENCE, self.child.wait()).await;
+    async fn wait_for_end(&mut self) {
+        let status = timeout(FIXTURE_TIMEOUT, self.child.wait()).await;
         assert!(status.expect("in time").unwrap().success());
     }
 
@@ -89,7 +89,7 @@ impl FixtureServer {
     clippy::disallowed_methods,
     reason = "the test command says where it built the server"
 )]
-pub(crate) fn program() -> PathBuf {
+pub(crate) fn fixture_program() -> PathBuf {
     let path = std::env::var("FIXTURE_SERVER").expect("FIXTURE_SERVER is set by `make test`");
     std::fs::canonicalize(path).expect("`make test` builds the fixture server")
 }
@@ -97,19 +97,19 @@ pub(crate) fn program() -> PathBuf {
 #[tokio::test]
 async fn every_required_scenario_with_sessions() {
     let (_server, url) = FixtureServer::start("http").await;
-    assert_eq!(passed(&url, "2025-11-25", &[]).await, 30);
+    assert_eq!(count_passed(&url, "2025-11-25", &[]).await, 30);
 }
 
 #[tokio::test]
 async fn every_required_scenario_without_sessions() {
     let (_server, url) = FixtureServer::start("http").await;
-    assert_eq!(passed(&url, "2026-07-28", &[]).await, 37);
+    assert_eq!(count_passed(&url, "2026-07-28", &[]).await, 37);
 }
 
 #[tokio::test]
 async fn every_required_scenario_of_an_old_server() {
     let (_server, url) = FixtureServer::start("http-legacy").await;
-    assert_eq!(passed(&url, "2025-11-25", &[]).await, 30);
+    assert_eq!(count_passed(&url, "2025-11-25", &[]).await, 30);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn old_server_knows_nothing_of_what_came_later() {
     let (_server, url) = FixtureServer::start("http-legacy").await;
     let address = url.strip_prefix("http://").unwrap();
     let address = address.strip_suffix("/mcp").unwrap();
-    let reply = Ask::post(address, "/mcp", &modern("server/discover", json!({})))
+    let reply = TestRequest::post(address, "/mcp", &modern("server/discover", json!({})))
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", "server/discover")
         .send()
@@ -131,7 +131,7 @@ async fn inspector_lists_and_calls_over_every_transport() {
     let (_http, http) = FixtureServer::start("http").await;
     let (_legacy, legacy) = FixtureServer::start("http-legacy").await;
     let (_sse, sse) = FixtureServer::start("sse").await;
-    let program = program().display().to_string();
+    let program = fixture_program().display().to_string();
     let doors = [
         vec![&*http, "--transport", "http", "--protocol-era", "modern"],
         vec![&*legacy, "--transport", "http"],
@@ -153,14 +153,16 @@ async fn inspector_lists_and_calls_over_every_transport() {
 async fn session_is_asked_and_told() {
     let mut server = FixtureServer::run(&["stdio"]);
     let capabilities = json!({"elicitation": {}});
-    server.send(&initialize("2025-06-18", &capabilities)).await;
+    server
+        .send(&initialize_message("2025-06-18", &capabilities))
+        .await;
     let welcome = server.receive(|it| it["id"] == 0).await;
     assert_eq!(welcome["result"]["protocolVersion"], "2025-06-18");
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     server.send(&initialized).await;
 
     let asking = "test_input_required_result_multi_round";
-    server.send(&call(1, asking, json!({}))).await;
+    server.send(&call_message(1, asking, json!({}))).await;
     for answer in [json!({"name": "Kim"}), json!({"color": "green"})] {
         let question = server
             .receive(|it| it["method"] == "elicitation/create")
@@ -173,15 +175,15 @@ async fn session_is_asked_and_told() {
     assert_eq!(answer["result"]["content"][0]["text"], "All steps done");
 
     let watched = json!({"uri": "test://watched-resource"});
-    let subscribe = request(2, "resources/subscribe", watched);
+    let subscribe = request_message(2, "resources/subscribe", watched);
     server.send(&subscribe).await;
     server.receive(|it| it["id"] == 2).await;
-    let update = call(3, "test_trigger_resource_update", json!({}));
+    let update = call_message(3, "test_trigger_resource_update", json!({}));
     server.send(&update).await;
     let told = |it: &Value| it["method"] == "notifications/resources/updated";
     let news = server.receive(told).await;
     assert_eq!(news["params"]["uri"], "test://watched-resource");
-    let change = call(4, "test_trigger_tool_change", json!({}));
+    let change = call_message(4, "test_trigger_tool_change", json!({}));
     server.send(&change).await;
     let told = |it: &Value| it["method"] == "notifications/tools/list_changed";
     server.receive(told).await;
@@ -190,10 +192,12 @@ async fn session_is_asked_and_told() {
 #[tokio::test]
 async fn server_ends_with_its_input() {
     let mut server = FixtureServer::run(&["stdio"]);
-    server.send(&initialize("2025-11-25", &json!({}))).await;
+    server
+        .send(&initialize_message("2025-11-25", &json!({})))
+        .await;
     server.receive(|it| it["id"] == 0).await;
     drop(server.child.stdin.take());
-    server.ends().await;
+    server.wait_for_end().await;
 }
 
 #[tokio::test]
@@ -201,11 +205,13 @@ async fn server_ends_when_asked_to() {
     for kind in ["http", "http-legacy", "sse"] {
         let (mut server, _) = FixtureServer::start(kind).await;
         server.terminate().await;
-        server.ends().await;
+        server.wait_for_end().await;
     }
     let mut server = FixtureServer::run(&["stdio"]);
-    server.send(&initialize("2025-11-25", &json!({}))).await;
+    server
+        .send(&initialize_message("2025-11-25", &json!({})))
+        .await;
     server.receive(|it| it["id"] == 0).await;
     server.terminate().await;
-    server.ends().await;
+    server.wait_for_end().await;
 }

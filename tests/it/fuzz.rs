@@ -9,26 +9,27 @@ use std::{
 };
 
 use maru::{
-    config::environment,
-    dialect::{self, Dialect, Options, Tools, repair},
+    config::process_environment,
+    dialect::{self, DialectOptions, DialectSelection, ToolSet, repair_json},
     expression::compile,
-    mcp::{Event, Message, Params, Reader, check},
+    mcp::{RequestParams, RpcMessage, SseEvent, SseReader, validate_json},
 };
 use tokio::time::Instant;
 
 /// Longer than any input may take, on a busy machine and without optimisation.
-const LONG: Duration = match cfg!(debug_assertions) {
-    true => Duration::from_secs(3),
-    false => Duration::from_millis(500),
+const MAX_INPUT_TIME: Duration = if cfg!(debug_assertions) {
+    Duration::from_secs(3)
+} else {
+    Duration::from_millis(500)
 };
 
-const REQUESTS: &[&str] = &[
+const REQUEST_SEEDS: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,2.5e3,null,true,"x\u00e9\n"]},"_meta":{"progressToken":1,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"가"}}"#,
     r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"m","data":{}}}"#,
     r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"result":{}}]"#,
 ];
-const QUERIES: &[&str] = &[
+const QUERY_SEEDS: &[&str] = &[
     "SELECT name, count(*) FROM employees WHERE id = :id AND name LIKE 'a%' GROUP BY 1 ORDER BY 2 LIMIT 5",
     "WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN employees e ON e.rowid = a.x -- end",
     "VALUES (1, 'it''s', x'00', 1e5, NULL), (2, \"q\", 1, 2, 3) /* c */",
@@ -38,20 +39,20 @@ const QUERIES: &[&str] = &[
     "SELECT load_extension('x')",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
 ];
-const EVENTS: &[&str] = &[
+const EVENT_SEEDS: &[&str] = &[
     "event: message\nid: 1-1\ndata: {\"a\":1}\n\n",
     ": keep-alive\r\n\r\ndata: x\r\ndata: y\r\n\r\n",
     "retry: 100\nevent\ndata\n\n\u{feff}data: 가\r\r",
 ];
 
-const WRITTEN: &[&str] = &[
+const MODEL_TEXT_SEEDS: &[&str] = &[
     "I will look.\n<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"가\", \"n\": 1}}\n</tool_call> done",
     "<think>maybe</think>[TOOL_CALLS][{\"name\":\"echo\",\"arguments\":{'text': True,}}]",
     "<function=echo>\n<parameter=text>\nx\n</parameter>\n</function>",
     "```json\n{\"name\": \"echo\", \"parameters\": {\"text\": \"a\\nb\", // c\n}}\n``` [echo(text=\"x\", n=2)]",
     "<|python_tag|>echo.call(text='x')<|eom_id|> Action: echo\nAction Input: {text: x",
 ];
-const EXPRESSIONS: &[&str] = &[
+const EXPRESSION_SEEDS: &[&str] = &[
     "sum([x * 2 for x in range(n) if x % 3 == 0]) + len(text[::-1].upper())",
     "{k: (v, -v ** 2) for k, v in {'a': 1, 'b': 2.5}.items()}",
     "f\"{text!r:>10} {n:05d} {n / 7:.3e}\" + '%s %d' % (text, n)",
@@ -60,9 +61,9 @@ const EXPRESSIONS: &[&str] = &[
 ];
 
 /// A generator that needs no more than a number, so that a finding can be repeated.
-struct Chance(u64);
+struct RandomGenerator(u64);
 
-impl Chance {
+impl RandomGenerator {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -76,8 +77,8 @@ impl Chance {
 }
 
 /// One of the seeds, changed in a few places.
-fn changed(seeds: &[&str], chance: &mut Chance) -> Vec<u8> {
-    const PIECES: [&str; 18] = [
+fn mutate_seed(seeds: &[&str], chance: &mut RandomGenerator) -> Vec<u8> {
+    const SPLICED_PIECES: [&str; 18] = [
         "{", "}", "[", "]", "\"", "\\", ":", ",", "\n", "\r", "\0", "\u{feff}", "\\ud800", "1e999",
         "-0", "null", "data:", "\u{202e}",
     ];
@@ -94,12 +95,12 @@ fn changed(seeds: &[&str], chance: &mut Chance) -> Vec<u8> {
                 bytes.splice(at..at, other[from..].iter().copied());
             }
             4 => {
-                let piece = PIECES[chance.below(PIECES.len())];
+                let piece = SPLICED_PIECES[chance.below(SPLICED_PIECES.len())];
                 let piece = piece.repeat(1 + chance.below(200));
                 bytes.splice(at..at, piece.bytes());
             }
             _ => {
-                let piece = PIECES[chance.below(PIECES.len())];
+                let piece = SPLICED_PIECES[chance.below(SPLICED_PIECES.len())];
                 bytes.splice(at..at, piece.bytes());
             }
         }
@@ -108,22 +109,22 @@ fn changed(seeds: &[&str], chance: &mut Chance) -> Vec<u8> {
 }
 
 /// Runs `target` on changed seeds until the time is over.
-fn fuzz(seeds: &[&str], target: impl Fn(&[u8], &mut Chance)) {
-    let seconds = environment()
+fn fuzz_for_duration(seeds: &[&str], target: impl Fn(&[u8], &mut RandomGenerator)) {
+    let seconds = process_environment()
         .get("FUZZ_SECONDS")
         .and_then(|it| it.parse().ok());
     let limit = seconds.map_or(Duration::from_millis(300), Duration::from_secs);
     let began = Instant::now();
     let start = u64::from(std::process::id()) << 20 | 1;
-    let mut chance = Chance(start);
+    let mut chance = RandomGenerator(start);
     let mut count = 0_u64;
     while began.elapsed() < limit {
-        let input = changed(seeds, &mut chance);
+        let input = mutate_seed(seeds, &mut chance);
         // The machine may be busy elsewhere; an input that is slow is slow again.
         let slow = (0..3).all(|_| {
             let asked = Instant::now();
             target(&input, &mut chance);
-            asked.elapsed() >= LONG
+            asked.elapsed() >= MAX_INPUT_TIME
         });
         assert!(!slow, "slow: {:?}", String::from_utf8_lossy(&input));
         count += 1;
@@ -135,12 +136,14 @@ fn fuzz(seeds: &[&str], target: impl Fn(&[u8], &mut Chance)) {
 
 #[test]
 fn json_rpc_takes_anything() {
-    fuzz(REQUESTS, |input, _| {
-        let Ok(text) = check(input) else { return };
+    fuzz_for_duration(REQUEST_SEEDS, |input, _| {
+        let Ok(text) = validate_json(input) else {
+            return;
+        };
         // What is let through is JSON for everyone else too.
         serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap();
-        if let Ok(Message::Request(request)) = Message::read(text) {
-            let _ = Params::read(request.params).map(|it| it.meta().is_ok());
+        if let Ok(RpcMessage::Request(request)) = RpcMessage::parse(text) {
+            let _ = RequestParams::parse(request.params).map(|it| it.meta().is_ok());
         }
     });
 }
@@ -154,21 +157,21 @@ fn queries_change_nothing() {
     let path = directory.path().join("sample.db");
     maru::source::write_sample(&path).unwrap();
     let before = std::fs::read(&path).unwrap();
-    let limits = maru::source::Limits {
+    let limits = maru::source::QueryLimits {
         rows: 10,
-        bytes: 10_000,
+        max_bytes: 10_000,
         timeout: Duration::from_millis(50),
         request: None,
     };
-    let settings = maru::source::Settings {
+    let settings = maru::source::SourceSettings {
         limits,
-        ..maru::source::Settings::default()
+        ..maru::source::SourceSettings::default()
     };
     let tasks = maru::tasks::Tasks::default();
-    let source = maru::source::Source::sqlite("sample", &path, settings, &tasks).unwrap();
-    fuzz(QUERIES, |input, _| {
+    let source = maru::source::DataSource::sqlite("sample", &path, settings, &tasks).unwrap();
+    fuzz_for_duration(QUERY_SEEDS, |input, _| {
         let sql = String::from_utf8_lossy(input);
-        let none = maru::source::Parameters::default();
+        let none = maru::source::QueryParameters::default();
         let asked = source.query(&sql, &none, limits);
         if let Ok(rows) = runtime.block_on(asked) {
             assert!(serde_json::to_string(&rows.columns).is_ok());
@@ -180,8 +183,8 @@ fn queries_change_nothing() {
 /// What is mended is JSON.
 #[test]
 fn repair_takes_anything() {
-    fuzz(WRITTEN, |input, _| {
-        if let Ok((mended, _)) = repair(&String::from_utf8_lossy(input)) {
+    fuzz_for_duration(MODEL_TEXT_SEEDS, |input, _| {
+        if let Ok((mended, _)) = repair_json(&String::from_utf8_lossy(input)) {
             // A number may be too large for some readers and is JSON all the same.
             serde_json::from_str::<&serde_json::value::RawValue>(&mended).unwrap();
         }
@@ -192,10 +195,13 @@ fn repair_takes_anything() {
 #[test]
 fn dialect_reads_the_same_however_it_is_cut() {
     let schema = serde_json::json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}});
-    let tools = Arc::new(Tools::new([("echo", &schema)]));
+    let tools = Arc::new(ToolSet::new([("echo", &schema)]));
     let read = |pieces: &[&str], cut: bool| {
-        let mut reader =
-            dialect::Reader::new(Arc::clone(&tools), Dialect::Auto, Options::default());
+        let mut reader = dialect::DialectParser::new(
+            Arc::clone(&tools),
+            DialectSelection::Auto,
+            DialectOptions::default(),
+        );
         let mut events = Vec::new();
         for piece in pieces {
             reader.push(piece, &mut events);
@@ -204,15 +210,15 @@ fn dialect_reads_the_same_however_it_is_cut() {
         let mut said = (String::new(), String::new(), Vec::new());
         for event in events {
             match event {
-                dialect::Event::Text(text) => said.0 += &text,
-                dialect::Event::Reasoning(text) => said.1 += &text,
-                dialect::Event::Aside(_) => (),
+                dialect::DialectEvent::Text(text) => said.0 += &text,
+                dialect::DialectEvent::Reasoning(text) => said.1 += &text,
+                dialect::DialectEvent::Hallucination(_) => (),
                 other => said.2.push(other),
             }
         }
         said
     };
-    fuzz(WRITTEN, |input, chance| {
+    fuzz_for_duration(MODEL_TEXT_SEEDS, |input, chance| {
         let text = String::from_utf8_lossy(input);
         let at = text.floor_char_boundary(chance.below(text.len() + 1));
         let (one, two) = text.split_at(at);
@@ -230,25 +236,25 @@ fn dialect_reads_the_same_however_it_is_cut() {
 fn expressions_end() {
     let arguments = serde_json::json!({"n": 7, "text": "가나 abc"});
     let arguments = arguments.as_object().unwrap();
-    fuzz(EXPRESSIONS, |input, _| {
+    fuzz_for_duration(EXPRESSION_SEEDS, |input, _| {
         let source = String::from_utf8_lossy(input);
         if let Ok(program) = compile(&source, &["n", "text"]) {
-            let _ = program.run(arguments, &maru::expression::Limits::default());
+            let _ = program.run(arguments, &maru::expression::EvaluationLimits::default());
         }
     });
 }
 
 #[test]
 fn events_read_the_same_however_they_are_cut() {
-    fn read(pieces: &[&[u8]]) -> (bool, Vec<(Option<String>, String)>) {
-        let (mut reader, mut events) = (Reader::default(), Vec::<Event>::new());
+    fn read_events(pieces: &[&[u8]]) -> (bool, Vec<(Option<String>, String)>) {
+        let (mut reader, mut events) = (SseReader::default(), Vec::<SseEvent>::new());
         let good = pieces.iter().all(|it| reader.feed(it, &mut events).is_ok());
         let kept = events.into_iter().map(|it| (it.id, it.data));
         (good, kept.collect())
     }
-    fuzz(EVENTS, |input, chance| {
+    fuzz_for_duration(EVENT_SEEDS, |input, chance| {
         let (one, two) = input.split_at(chance.below(input.len() + 1));
         let (two, three) = two.split_at(chance.below(two.len() + 1));
-        assert_eq!(read(&[input]), read(&[one, two, three]));
+        assert_eq!(read_events(&[input]), read_events(&[one, two, three]));
     });
 }

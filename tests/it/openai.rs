@@ -1,11 +1,11 @@
 //! The OpenAI door, in front of models on the wire.
 
 mod answers;
-pub(crate) mod backend;
-pub(crate) mod client;
+pub(crate) mod chat_client;
 mod evil;
+pub(crate) mod fake_model;
 mod modes;
 mod queue;
-mod real;
+mod real_model;
 mod requests;
 mod sdk;

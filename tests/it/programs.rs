@@ -3,177 +3,213 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use maru::config::{Config, McpServer};
+use maru::config::{Config, McpServerDefinition};
 use serde_json::{Value, json};
 
-use crate::hub::TestHub;
+use crate::test_hub::TestHub;
 
-const ROUTE: &str = "/api/mcp/servers";
+const SERVERS_ROUTE: &str = "/api/mcp/servers";
 
 /// A command line, a variable, and what the warning must say of it.
-struct Way {
+struct LaunchCase {
     line: &'static [&'static str],
     variable: Option<&'static str>,
     warning: &'static str,
 }
 
-const fn runs(line: &'static [&'static str], warning: &'static str) -> Way {
-    Way {
+const fn command_case(line: &'static [&'static str], warning: &'static str) -> LaunchCase {
+    LaunchCase {
         line,
         variable: None,
         warning,
     }
 }
 
-const fn with(variable: &'static str) -> Way {
-    Way {
+const fn loader_variable_case(variable: &'static str) -> LaunchCase {
+    LaunchCase {
         line: &["server"],
         variable: Some(variable),
         warning: "decides which code is loaded",
     }
 }
 
-const fn finds(variable: &'static str) -> Way {
-    Way {
+const fn search_path_variable_case(variable: &'static str) -> LaunchCase {
+    LaunchCase {
         line: &["server"],
         variable: Some(variable),
-        warning: FOLDER,
+        warning: SEARCH_PATH_WARNING,
     }
 }
 
-const SHELL: &str = "is a shell";
-const CODE: &str = "runs code or other programs";
-const FOLDER: &str = "decides where settings or programs are found";
-const HOST: &str = "gives the container access to this machine";
+const SHELL_WARNING: &str = "is a shell";
+const CODE_WARNING: &str = "runs code or other programs";
+const SEARCH_PATH_WARNING: &str = "decides where settings or programs are found";
+const CONTAINER_WARNING: &str = "gives the container access to this machine";
 
 /// Ways to start code that is no program of its own.
-const WAYS: &[Way] = &[
-    runs(&["sh", "-c", "id"], SHELL),
-    runs(&["/bin/bash", "-c", "id"], SHELL),
-    runs(&["bash"], SHELL),
-    runs(&["busybox", "sh", "-c", "id"], SHELL),
-    runs(&["env", "bash", "-c", "id"], SHELL),
-    runs(&["/usr/bin/env", "-i", "A=1", "dash", "-c", "id"], SHELL),
-    runs(&["env", "-u", "HOME", "sh", "-c", "id"], SHELL),
-    runs(&["env", "-S", "sh -c id"], CODE),
-    runs(&["env", "-vS", "sh -c id"], CODE),
-    runs(
+const INDIRECT_LAUNCHES: &[LaunchCase] = &[
+    command_case(&["sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["/bin/bash", "-c", "id"], SHELL_WARNING),
+    command_case(&["bash"], SHELL_WARNING),
+    command_case(&["busybox", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["env", "bash", "-c", "id"], SHELL_WARNING),
+    command_case(
+        &["/usr/bin/env", "-i", "A=1", "dash", "-c", "id"],
+        SHELL_WARNING,
+    ),
+    command_case(&["env", "-u", "HOME", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["env", "-S", "sh -c id"], CODE_WARNING),
+    command_case(&["env", "-vS", "sh -c id"], CODE_WARNING),
+    command_case(
         &["env", "LD_PRELOAD=/tmp/x.so", "server"],
         "decides which code",
     ),
-    runs(&["timeout", "5", "sh", "-c", "id"], SHELL),
-    runs(&["some-new-wrapper", "--", "/bin/bash", "-lc", "id"], CODE),
-    runs(&["sudo", "-u", "me", "sh", "-c", "id"], SHELL),
-    runs(&["unshare", "-r", "sh"], SHELL),
-    runs(
+    command_case(&["timeout", "5", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(
+        &["some-new-wrapper", "--", "/bin/bash", "-lc", "id"],
+        CODE_WARNING,
+    ),
+    command_case(&["sudo", "-u", "me", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["unshare", "-r", "sh"], SHELL_WARNING),
+    command_case(
         &["timeout", "-k", "1", "--signal", "KILL", "5", "zsh"],
-        SHELL,
+        SHELL_WARNING,
     ),
-    runs(&["timeout", "--new-option", "5", "6", "bash"], SHELL),
-    runs(&["nice", "-n", "5", "sh"], SHELL),
-    runs(&["setsid", "-f", "sh", "-c", "id"], SHELL),
-    runs(&["nohup", "sh", "-c", "id"], SHELL),
-    runs(&["stdbuf", "-oL", "sh", "-c", "id"], SHELL),
-    runs(&["xargs", "-I", "{}", "sh", "-c", "{}"], SHELL),
-    runs(&["sudo", "-u", "root", "sh"], SHELL),
-    runs(&["sudo", "-s"], CODE),
-    runs(&["su", "-c", "id"], SHELL),
-    runs(&["script", "-c", "id", "/dev/null"], CODE),
-    runs(&["nice", "timeout", "5", "env", "python3", "-c", "1"], CODE),
-    runs(
+    command_case(
+        &["timeout", "--new-option", "5", "6", "bash"],
+        SHELL_WARNING,
+    ),
+    command_case(&["nice", "-n", "5", "sh"], SHELL_WARNING),
+    command_case(&["setsid", "-f", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["nohup", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["stdbuf", "-oL", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(&["xargs", "-I", "{}", "sh", "-c", "{}"], SHELL_WARNING),
+    command_case(&["sudo", "-u", "root", "sh"], SHELL_WARNING),
+    command_case(&["sudo", "-s"], CODE_WARNING),
+    command_case(&["su", "-c", "id"], SHELL_WARNING),
+    command_case(&["script", "-c", "id", "/dev/null"], CODE_WARNING),
+    command_case(
+        &["nice", "timeout", "5", "env", "python3", "-c", "1"],
+        CODE_WARNING,
+    ),
+    command_case(
         &["/lib64/ld-linux-x86-64.so.2", "/bin/sh", "-c", "id"],
-        SHELL,
+        SHELL_WARNING,
     ),
-    runs(&["python3", "-c", "1"], CODE),
-    runs(&["python3", "-Ic", "1"], CODE),
-    runs(&["python3", "-X", "dev", "-c", "1"], CODE),
-    runs(&["python3", "-Wignore", "-c1"], CODE),
-    runs(&["python3.12", "-uc", "1"], CODE),
-    runs(&["pypy3", "-c", "1"], CODE),
-    runs(&["python3", "-m", "timeit", "1"], CODE),
-    runs(&["python3", "-mtimeit", "1"], CODE),
-    runs(&["node", "-e", "1"], CODE),
-    runs(&["nodejs", "-e", "1"], CODE),
-    runs(&["node", "-pe", "1"], CODE),
-    runs(&["node", "--eval=1"], CODE),
-    runs(
+    command_case(&["python3", "-c", "1"], CODE_WARNING),
+    command_case(&["python3", "-Ic", "1"], CODE_WARNING),
+    command_case(&["python3", "-X", "dev", "-c", "1"], CODE_WARNING),
+    command_case(&["python3", "-Wignore", "-c1"], CODE_WARNING),
+    command_case(&["python3.12", "-uc", "1"], CODE_WARNING),
+    command_case(&["pypy3", "-c", "1"], CODE_WARNING),
+    command_case(&["python3", "-m", "timeit", "1"], CODE_WARNING),
+    command_case(&["python3", "-mtimeit", "1"], CODE_WARNING),
+    command_case(&["node", "-e", "1"], CODE_WARNING),
+    command_case(&["nodejs", "-e", "1"], CODE_WARNING),
+    command_case(&["node", "-pe", "1"], CODE_WARNING),
+    command_case(&["node", "--eval=1"], CODE_WARNING),
+    command_case(
         &["node", "--title", "x", "--import", "data:text/javascript,1"],
-        CODE,
+        CODE_WARNING,
     ),
-    runs(&["node", "--require=/tmp/x.js", "server.js"], CODE),
-    runs(&["node", "--inspect=0.0.0.0:1", "server.js"], CODE),
-    runs(&["deno", "eval", "1"], CODE),
-    runs(&["bun", "exec", "id"], CODE),
-    runs(&["npx", "-c", "id"], CODE),
-    runs(&["npx", "-y", "-p", "x", "--call=id"], CODE),
-    runs(&["npm", "exec", "--", "sh", "-c", "id"], SHELL),
-    runs(&["uv", "run", "--with", "x", "python", "-c", "1"], CODE),
-    runs(&["uvx", "python", "-c", "1"], CODE),
-    runs(&["perl", "-le", "print 1"], CODE),
-    runs(&["perl", "-MPOSIX;system(1)"], CODE),
-    runs(&["ruby", "-ne", "1"], CODE),
-    runs(&["php8.2", "-r", "1;"], CODE),
-    runs(&["php", "-d", "auto_prepend_file=/tmp/x"], CODE),
-    runs(&["lua5.4", "-e", "1"], CODE),
-    runs(&["awk", "BEGIN{system(\"id\")}"], CODE),
-    runs(&["sed", "1e id"], CODE),
-    runs(&["find", "/", "-maxdepth", "0", "-exec", "id", ";"], CODE),
-    runs(&["git", "-c", "alias.x=!id", "x"], CODE),
-    runs(&["git", "clone", "ext::sh -c id"], CODE),
-    runs(
+    command_case(&["node", "--require=/tmp/x.js", "server.js"], CODE_WARNING),
+    command_case(&["node", "--inspect=0.0.0.0:1", "server.js"], CODE_WARNING),
+    command_case(&["deno", "eval", "1"], CODE_WARNING),
+    command_case(&["bun", "exec", "id"], CODE_WARNING),
+    command_case(&["npx", "-c", "id"], CODE_WARNING),
+    command_case(&["npx", "-y", "-p", "x", "--call=id"], CODE_WARNING),
+    command_case(&["npm", "exec", "--", "sh", "-c", "id"], SHELL_WARNING),
+    command_case(
+        &["uv", "run", "--with", "x", "python", "-c", "1"],
+        CODE_WARNING,
+    ),
+    command_case(&["uvx", "python", "-c", "1"], CODE_WARNING),
+    command_case(&["perl", "-le", "print 1"], CODE_WARNING),
+    command_case(&["perl", "-MPOSIX;system(1)"], CODE_WARNING),
+    command_case(&["ruby", "-ne", "1"], CODE_WARNING),
+    command_case(&["php8.2", "-r", "1;"], CODE_WARNING),
+    command_case(&["php", "-d", "auto_prepend_file=/tmp/x"], CODE_WARNING),
+    command_case(&["lua5.4", "-e", "1"], CODE_WARNING),
+    command_case(&["awk", "BEGIN{system(\"id\")}"], CODE_WARNING),
+    command_case(&["sed", "1e id"], CODE_WARNING),
+    command_case(
+        &["find", "/", "-maxdepth", "0", "-exec", "id", ";"],
+        CODE_WARNING,
+    ),
+    command_case(&["git", "-c", "alias.x=!id", "x"], CODE_WARNING),
+    command_case(&["git", "clone", "ext::sh -c id"], CODE_WARNING),
+    command_case(
         &["tar", "cf", "x", "--checkpoint-action=exec=id", "y"],
-        CODE,
+        CODE_WARNING,
     ),
-    runs(&["ssh", "-o", "ProxyCommand=id", "host"], CODE),
-    runs(&["vim", "-c", "!id"], CODE),
-    runs(
+    command_case(&["ssh", "-o", "ProxyCommand=id", "host"], CODE_WARNING),
+    command_case(&["vim", "-c", "!id"], CODE_WARNING),
+    command_case(
         &["java", "-javaagent:/tmp/x.jar", "-jar", "server.jar"],
-        CODE,
+        CODE_WARNING,
     ),
-    runs(&["socat", "-", "EXEC:id"], CODE),
-    runs(&["make", "--eval=x:;id"], CODE),
-    runs(&["docker", "run", "-v", "/:/host", "x"], HOST),
-    runs(&["docker", "run", "-itv", "/:/host", "x"], HOST),
-    runs(&["docker", "run", "-i", "--network", "host", "x"], HOST),
-    runs(&["docker", "run", "--net=host", "x"], HOST),
-    runs(&["docker", "run", "--rm", "--privileged", "x"], HOST),
-    runs(&["docker", "run", "--pid", "host", "x"], HOST),
-    runs(
+    command_case(&["socat", "-", "EXEC:id"], CODE_WARNING),
+    command_case(&["make", "--eval=x:;id"], CODE_WARNING),
+    command_case(&["docker", "run", "-v", "/:/host", "x"], CONTAINER_WARNING),
+    command_case(
+        &["docker", "run", "-itv", "/:/host", "x"],
+        CONTAINER_WARNING,
+    ),
+    command_case(
+        &["docker", "run", "-i", "--network", "host", "x"],
+        CONTAINER_WARNING,
+    ),
+    command_case(&["docker", "run", "--net=host", "x"], CONTAINER_WARNING),
+    command_case(
+        &["docker", "run", "--rm", "--privileged", "x"],
+        CONTAINER_WARNING,
+    ),
+    command_case(&["docker", "run", "--pid", "host", "x"], CONTAINER_WARNING),
+    command_case(
         &["podman", "run", "--mount", "type=bind,src=/,dst=/h", "x"],
-        HOST,
+        CONTAINER_WARNING,
     ),
-    runs(&["docker", "-H", "tcp://127.0.0.1:1", "run", "x"], HOST),
-    runs(&["docker", "container", "run", "--cap-add=ALL", "x"], HOST),
-    runs(&["docker", "exec", "-i", "--privileged", "x", "sh"], HOST),
-    runs(&["docker", "compose", "run", "x"], HOST),
-    with("LD_PRELOAD"),
-    with("PATH"),
-    with("NODE_OPTIONS"),
-    with("PYTHONPATH"),
-    with("PYTHONUSERBASE"),
-    with("PYTHONWARNINGS"),
-    with("GIT_CONFIG_COUNT"),
-    with("GIT_SSH_COMMAND"),
-    with("GIT_EXTERNAL_DIFF"),
-    with("PERL5OPT"),
-    with("RUBYOPT"),
-    with("BASH_ENV"),
-    with("BASH_FUNC_ls%%"),
-    with("ENV"),
-    with("JAVA_TOOL_OPTIONS"),
-    with("_JAVA_OPTIONS"),
-    with("npm_config_script_shell"),
-    with("DOTNET_STARTUP_HOOKS"),
-    with("GLIBC_TUNABLES"),
-    with("OPENSSL_CONF"),
-    finds("DOCKER_HOST"),
-    finds("HOME"),
-    finds("KUBECONFIG"),
-    finds("UV_INDEX_URL"),
+    command_case(
+        &["docker", "-H", "tcp://127.0.0.1:1", "run", "x"],
+        CONTAINER_WARNING,
+    ),
+    command_case(
+        &["docker", "container", "run", "--cap-add=ALL", "x"],
+        CONTAINER_WARNING,
+    ),
+    command_case(
+        &["docker", "exec", "-i", "--privileged", "x", "sh"],
+        CONTAINER_WARNING,
+    ),
+    command_case(&["docker", "compose", "run", "x"], CONTAINER_WARNING),
+    loader_variable_case("LD_PRELOAD"),
+    loader_variable_case("PATH"),
+    loader_variable_case("NODE_OPTIONS"),
+    loader_variable_case("PYTHONPATH"),
+    loader_variable_case("PYTHONUSERBASE"),
+    loader_variable_case("PYTHONWARNINGS"),
+    loader_variable_case("GIT_CONFIG_COUNT"),
+    loader_variable_case("GIT_SSH_COMMAND"),
+    loader_variable_case("GIT_EXTERNAL_DIFF"),
+    loader_variable_case("PERL5OPT"),
+    loader_variable_case("RUBYOPT"),
+    loader_variable_case("BASH_ENV"),
+    loader_variable_case("BASH_FUNC_ls%%"),
+    loader_variable_case("ENV"),
+    loader_variable_case("JAVA_TOOL_OPTIONS"),
+    loader_variable_case("_JAVA_OPTIONS"),
+    loader_variable_case("npm_config_script_shell"),
+    loader_variable_case("DOTNET_STARTUP_HOOKS"),
+    loader_variable_case("GLIBC_TUNABLES"),
+    loader_variable_case("OPENSSL_CONF"),
+    search_path_variable_case("DOCKER_HOST"),
+    search_path_variable_case("HOME"),
+    search_path_variable_case("KUBECONFIG"),
+    search_path_variable_case("UV_INDEX_URL"),
 ];
 
 /// Servers as people register them.
-const USUAL: &[(&[&str], &[&str])] = &[
+const USUAL_SERVERS: &[(&[&str], &[&str])] = &[
     (
         &[
             "npx",
@@ -272,7 +308,7 @@ const USUAL: &[(&[&str], &[&str])] = &[
     ),
 ];
 
-fn body(name: &str, line: &[&str], variables: &[&str]) -> Value {
+fn registration_body(name: &str, line: &[&str], variables: &[&str]) -> Value {
     let env: Value = variables
         .iter()
         .map(|it| ((*it).to_owned(), Value::from("x")))
@@ -285,7 +321,7 @@ fn body(name: &str, line: &[&str], variables: &[&str]) -> Value {
     })
 }
 
-fn exposed(config: &mut Config, allowed: &[&str]) {
+fn expose_hub(config: &mut Config, allowed: &[&str]) {
     config.behind_tls_proxy = true;
     config.allow_stdio_over_http = true;
     config.mcp.security.allowed_commands = allowed.iter().map(|it| (*it).to_owned()).collect();
@@ -294,14 +330,14 @@ fn exposed(config: &mut Config, allowed: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
     let hub = TestHub::start().await;
-    for (at, way) in WAYS.iter().enumerate() {
+    for (at, way) in INDIRECT_LAUNCHES.iter().enumerate() {
         let variables: Vec<&str> = way.variable.into_iter().collect();
-        let mut body = body(&format!("way{at}"), way.line, &variables);
-        for route in [ROUTE, "/api/mcp/test"] {
-            let asked = hub.admin("POST", route, body.clone()).await;
+        let mut body = registration_body(&format!("way{at}"), way.line, &variables);
+        for route in [SERVERS_ROUTE, "/api/mcp/test"] {
+            let asked = hub.send_as_admin("POST", route, body.clone()).await;
             let status = asked.status;
             let asked = asked.json().await;
-            if way.warning != FOLDER {
+            if way.warning != SEARCH_PATH_WARNING {
                 assert_eq!(status, 400, "{body}");
                 let warned = asked["warnings"].to_string();
                 assert!(warned.contains(way.warning), "{body}: {warned}");
@@ -311,21 +347,21 @@ async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
         }
         body["name"] = format!("meant{at}").into();
         body["acceptWarnings"] = true.into();
-        let made = hub.admin("POST", ROUTE, body.clone()).await;
+        let made = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(made.status, 201, "{body}");
         let made = made.json().await;
         let warned = made["warnings"].to_string();
         assert!(warned.contains(way.warning), "{body}: {warned}");
     }
     let shown = hub
-        .admin("GET", &format!("{ROUTE}/meant0"), Value::Null)
+        .send_as_admin("GET", &format!("{SERVERS_ROUTE}/meant0"), Value::Null)
         .await;
     assert_eq!(
         shown.json().await["warnings"][0],
         "sh is a shell: it runs any command it is given"
     );
     let log = hub
-        .admin("GET", &format!("{ROUTE}/meant0/log"), Value::Null)
+        .send_as_admin("GET", &format!("{SERVERS_ROUTE}/meant0/log"), Value::Null)
         .await;
     assert!(log.text().await.contains("warning: sh is a shell"));
 }
@@ -333,9 +369,9 @@ async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usual_server_gets_no_warning() {
     let hub = TestHub::start().await;
-    for (at, (line, variables)) in USUAL.iter().enumerate() {
-        let body = body(&format!("usual{at}"), line, variables);
-        let made = hub.admin("POST", ROUTE, body.clone()).await;
+    for (at, (line, variables)) in USUAL_SERVERS.iter().enumerate() {
+        let body = registration_body(&format!("usual{at}"), line, variables);
+        let made = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(made.status, 201, "{body}");
         let made = made.json().await;
         assert_eq!(made.get("warnings"), None, "{body}: {made}");
@@ -345,14 +381,16 @@ async fn usual_server_gets_no_warning() {
 /// Names alone allow no arguments there, and no variable that loads code.
 #[tokio::test(flavor = "multi_thread")]
 async fn exposed_hub_starts_no_code_whatever_is_tried() {
-    let names: Vec<&str> = WAYS.iter().map(|it| it.line[0]).collect();
-    let hub = TestHub::with(|config| exposed(config, &names)).await;
-    for way in WAYS {
+    let names: Vec<&str> = INDIRECT_LAUNCHES.iter().map(|it| it.line[0]).collect();
+    let hub = TestHub::with_config(|config| expose_hub(config, &names)).await;
+    for way in INDIRECT_LAUNCHES {
         let variables: Vec<&str> = way.variable.into_iter().collect();
-        let body = body("way", way.line, &variables);
-        let refused = hub.admin("POST", ROUTE, body.clone()).await;
+        let body = registration_body("way", way.line, &variables);
+        let refused = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(refused.status, 400, "{body}");
-        let tried = hub.admin("POST", "/api/mcp/test", body.clone()).await;
+        let tried = hub
+            .send_as_admin("POST", "/api/mcp/test", body.clone())
+            .await;
         assert_ne!(tried.status, 200, "{body}");
     }
 }
@@ -360,9 +398,9 @@ async fn exposed_hub_starts_no_code_whatever_is_tried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
     let listed = ["npx -y '@x/server' /data", "node", "python3 -c 1"];
-    let hub = TestHub::with(|config| {
-        exposed(config, &listed);
-        let mut named = from_file("named", "node", &["server.js"]);
+    let hub = TestHub::with_config(|config| {
+        expose_hub(config, &listed);
+        let mut named = configured_server("named", "node", &["server.js"]);
         named.cwd = Some("/srv".to_owned());
         config.mcp.servers = vec![named];
     })
@@ -382,11 +420,11 @@ async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
         (&["python3", "-c", "1"], &[], 201),
         (&["python3", "-c", "2"], &[], 400),
     ] {
-        let body = body("fx", line, variables);
-        let answer = hub.admin("POST", ROUTE, body.clone()).await;
+        let body = registration_body("fx", line, variables);
+        let answer = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(answer.status, status, "{body}");
         if status == 201 {
-            assert_eq!(remove(&hub).await, 204);
+            assert_eq!(remove_server(&hub).await, 204);
         }
     }
     // Where it starts decides which server.js that is.
@@ -395,20 +433,20 @@ async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
         ("node", json!(["server.js"]), "/tmp", 400),
         ("npx", json!(["-y", "@x/server", "/data"]), "/tmp", 400),
     ] {
-        let mut body = body("fx", &[command], &[]);
+        let mut body = registration_body("fx", &[command], &[]);
         body["config"]["args"] = args;
         body["config"]["cwd"] = cwd.into();
-        let answer = hub.admin("POST", ROUTE, body.clone()).await;
+        let answer = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(answer.status, status, "{body}");
         if status == 201 {
-            assert_eq!(remove(&hub).await, 204);
+            assert_eq!(remove_server(&hub).await, 204);
         }
     }
 }
 
-async fn remove(hub: &TestHub) -> u16 {
-    let path = format!("{ROUTE}/fx");
-    hub.admin("DELETE", &path, Value::Null)
+async fn remove_server(hub: &TestHub) -> u16 {
+    let path = format!("{SERVERS_ROUTE}/fx");
+    hub.send_as_admin("DELETE", &path, Value::Null)
         .await
         .status
         .as_u16()
@@ -422,23 +460,34 @@ async fn imported_entry_that_needs_a_warning_is_taken_only_if_that_is_accepted()
     let mark = folder.path().join("started");
     let code = format!("open({:?}, 'w')", mark.display().to_string());
     let mut file = json!({"mcpServers": {"fx": {"command": "python3", "args": ["-Ic", code]}}});
-    let answer = hub.admin("POST", "/api/mcp/import", file.clone()).await;
+    let answer = hub
+        .send_as_admin("POST", "/api/mcp/import", file.clone())
+        .await;
     let entry = answer.json().await["servers"][0].clone();
-    assert!(entry["error"].as_str().unwrap().contains(CODE), "{entry}");
+    assert!(
+        entry["error"].as_str().unwrap().contains(CODE_WARNING),
+        "{entry}"
+    );
     assert!(!mark.exists());
     file["acceptWarnings"] = true.into();
-    let answer = hub.admin("POST", "/api/mcp/import", file).await;
+    let answer = hub.send_as_admin("POST", "/api/mcp/import", file).await;
     let entry = answer.json().await["servers"][0].clone();
-    assert!(entry["warnings"].to_string().contains(CODE), "{entry}");
+    assert!(
+        entry["warnings"].to_string().contains(CODE_WARNING),
+        "{entry}"
+    );
     assert!(mark.exists());
     // What it was told once it is not asked again, until it becomes another program.
-    let path = format!("{ROUTE}/fx");
+    let path = format!("{SERVERS_ROUTE}/fx");
     let same = json!({"description": "mine", "autoConnect": false});
-    assert_eq!(hub.admin("PUT", &path, same).await.status, 200);
+    assert_eq!(hub.send_as_admin("PUT", &path, same).await.status, 200);
     let mut other = json!({"config": {"command": "python3", "args": ["-Ic", "2"]}});
-    assert_eq!(hub.admin("PUT", &path, other.clone()).await.status, 400);
+    assert_eq!(
+        hub.send_as_admin("PUT", &path, other.clone()).await.status,
+        400
+    );
     other["acceptWarnings"] = true.into();
-    assert_eq!(hub.admin("PUT", &path, other).await.status, 200);
+    assert_eq!(hub.send_as_admin("PUT", &path, other).await.status, 200);
 }
 
 /// Whoever writes the settings has accepted what stands there.
@@ -447,25 +496,32 @@ async fn program_of_the_settings_is_started_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("started");
     let text = format!("touch {}", mark.display());
-    let hub = TestHub::with(|config| {
-        let mut listed = from_file("fx", "sh", &["-c", &text]);
+    let hub = TestHub::with_config(|config| {
+        let mut listed = configured_server("fx", "sh", &["-c", &text]);
         listed.auto_connect = true;
         config.mcp.servers = vec![listed];
     })
     .await;
-    hub.running.servers().settled().await;
+    hub.running.servers().wait_for_first_connect().await;
     assert!(mark.exists());
-    let path = format!("{ROUTE}/fx");
-    let shown = hub.admin("GET", &path, Value::Null).await.json().await;
-    assert!(shown["warnings"].to_string().contains(SHELL), "{shown}");
+    let path = format!("{SERVERS_ROUTE}/fx");
+    let shown = hub
+        .send_as_admin("GET", &path, Value::Null)
+        .await
+        .json()
+        .await;
+    assert!(
+        shown["warnings"].to_string().contains(SHELL_WARNING),
+        "{shown}"
+    );
 }
 
-fn from_file(name: &str, command: &str, args: &[&str]) -> McpServer {
+fn configured_server(name: &str, command: &str, args: &[&str]) -> McpServerDefinition {
     let entry = json!({"name": name, "transport": "stdio", "command": command, "args": args, "auto-connect": false});
     serde_json::from_value(entry).unwrap()
 }
 
-fn program(folder: &Path, name: &str) -> String {
+fn write_program(folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     fs::create_dir_all(folder).unwrap();
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -476,13 +532,13 @@ fn program(folder: &Path, name: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn allowed_name_means_the_program_of_the_search_path() {
     let folder = tempfile::tempdir().unwrap();
-    let evil = program(&folder.path().join("evil"), "python3");
-    let mine = program(&folder.path().join("my tools"), "mine");
+    let evil = write_program(&folder.path().join("evil"), "python3");
+    let mine = write_program(&folder.path().join("my tools"), "mine");
     let linked = folder.path().join("mine");
     std::os::unix::fs::symlink(&mine, &linked).unwrap();
     let other = folder.path().join("other");
     std::os::unix::fs::symlink(&mine, &other).unwrap();
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.mcp.security.allowed_commands = vec!["python3".to_owned(), mine.clone()];
     })
     .await;
@@ -499,11 +555,15 @@ async fn allowed_name_means_the_program_of_the_search_path() {
         ("node", 400),
     ] {
         let answer = hub
-            .admin("POST", ROUTE, body("fx", &[command, "a"], &[]))
+            .send_as_admin(
+                "POST",
+                SERVERS_ROUTE,
+                registration_body("fx", &[command, "a"], &[]),
+            )
             .await;
         assert_eq!(answer.status, status, "{command}");
         if status == 201 {
-            assert_eq!(remove(&hub).await, 204);
+            assert_eq!(remove_server(&hub).await, 204);
         }
     }
 }
@@ -530,14 +590,22 @@ async fn stored_server_that_is_no_longer_allowed_is_not_started() {
         config.mcp.security.allowed_commands = list(commands);
         config
     };
-    let hub = TestHub::open(config(&[], &[])).await;
-    let mut program = body("fx", &["python3", script.to_str().unwrap()], &[]);
-    assert_eq!(hub.admin("POST", ROUTE, program.clone()).await.status, 201);
+    let hub = TestHub::with_directory(config(&[], &[])).await;
+    let mut program = registration_body("fx", &["python3", script.to_str().unwrap()], &[]);
+    assert_eq!(
+        hub.send_as_admin("POST", SERVERS_ROUTE, program.clone())
+            .await
+            .status,
+        201
+    );
     program["autoConnect"] = true.into();
-    let path = format!("{ROUTE}/fx");
-    assert_eq!(hub.admin("PUT", &path, program).await.status, 200);
-    let path = format!("{ROUTE}/fx/connect");
-    assert_eq!(hub.admin("POST", &path, Value::Null).await.status, 200);
+    let path = format!("{SERVERS_ROUTE}/fx");
+    assert_eq!(hub.send_as_admin("PUT", &path, program).await.status, 200);
+    let path = format!("{SERVERS_ROUTE}/fx/connect");
+    assert_eq!(
+        hub.send_as_admin("POST", &path, Value::Null).await.status,
+        200
+    );
     hub.running.stop().await;
     assert!(mark.exists());
     fs::remove_file(&mark).unwrap();
@@ -547,34 +615,40 @@ async fn stored_server_that_is_no_longer_allowed_is_not_started() {
         (&[], &["node"], "allowed-commands"),
     ];
     for (names, commands, why) in lists {
-        let hub = TestHub::open(config(names, commands)).await;
-        hub.running.servers().settled().await;
+        let hub = TestHub::with_directory(config(names, commands)).await;
+        hub.running.servers().wait_for_first_connect().await;
         for action in ["", "/connect"] {
             let method = if action.is_empty() { "GET" } else { "POST" };
-            let path = format!("{ROUTE}/fx{action}");
-            let shown = hub.admin(method, &path, Value::Null).await.json().await;
+            let path = format!("{SERVERS_ROUTE}/fx{action}");
+            let shown = hub
+                .send_as_admin(method, &path, Value::Null)
+                .await
+                .json()
+                .await;
             assert_eq!(shown["status"], "FAILED", "{shown}");
             let cause = shown["cause"].as_str().unwrap();
             assert!(cause.contains("not allowed to start"), "{cause}");
             assert!(cause.contains(why), "{cause}");
         }
         let change = json!({"description": "still here"});
-        let changed = hub.admin("PUT", &format!("{ROUTE}/fx"), change).await;
+        let changed = hub
+            .send_as_admin("PUT", &format!("{SERVERS_ROUTE}/fx"), change)
+            .await;
         assert_eq!(changed.status, 400);
         let off = hub
-            .admin("POST", &format!("{ROUTE}/fx/disable"), Value::Null)
+            .send_as_admin("POST", &format!("{SERVERS_ROUTE}/fx/disable"), Value::Null)
             .await;
         assert_eq!(off.status, 200);
         let on = hub
-            .admin("POST", &format!("{ROUTE}/fx/enable"), Value::Null)
+            .send_as_admin("POST", &format!("{SERVERS_ROUTE}/fx/enable"), Value::Null)
             .await;
         assert_eq!(on.status, 400);
         hub.running.stop().await;
         assert!(!mark.exists(), "{why}");
         // Back in the list it is allowed again.
-        let hub = TestHub::open(config(&[], &[])).await;
+        let hub = TestHub::with_directory(config(&[], &[])).await;
         let on = hub
-            .admin("POST", &format!("{ROUTE}/fx/enable"), Value::Null)
+            .send_as_admin("POST", &format!("{SERVERS_ROUTE}/fx/enable"), Value::Null)
             .await;
         assert_eq!(on.status, 200);
         hub.running.stop().await;
@@ -593,14 +667,19 @@ async fn stored_server_does_not_start_on_a_hub_that_became_exposed() {
         behind_tls_proxy: proxied,
         ..Config::default()
     };
-    let hub = TestHub::open(config(false)).await;
-    let mut program = body("fx", &["sh", "-c", "id"], &[]);
+    let hub = TestHub::with_directory(config(false)).await;
+    let mut program = registration_body("fx", &["sh", "-c", "id"], &[]);
     program["acceptWarnings"] = true.into();
-    assert_eq!(hub.admin("POST", ROUTE, program).await.status, 201);
+    assert_eq!(
+        hub.send_as_admin("POST", SERVERS_ROUTE, program)
+            .await
+            .status,
+        201
+    );
     hub.running.stop().await;
-    let hub = TestHub::open(config(true)).await;
-    let path = format!("{ROUTE}/fx/connect");
-    let connected = hub.admin("POST", &path, Value::Null).await;
+    let hub = TestHub::with_directory(config(true)).await;
+    let path = format!("{SERVERS_ROUTE}/fx/connect");
+    let connected = hub.send_as_admin("POST", &path, Value::Null).await;
     let connected = connected.json().await;
     assert_eq!(connected["status"], "FAILED", "{connected}");
     let cause = connected["cause"].as_str().unwrap();

@@ -15,26 +15,26 @@ use tokio::{
     time::Instant,
 };
 
-use crate::wire::{Ask, within};
+use crate::http_client::{TestRequest, within_test_timeout};
 
-const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/security/mcp");
+const REGISTRY_FILES_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/security/mcp");
 
 /// Files of the kit that are to be treated as `expect` says.
-fn files(expect: &str) -> Vec<PathBuf> {
-    let manifest = fs::read_to_string(format!("{KIT}/manifest.jsonl")).unwrap();
+fn files_expected_as(expect: &str) -> Vec<PathBuf> {
+    let manifest = fs::read_to_string(format!("{REGISTRY_FILES_DIR}/manifest.jsonl")).unwrap();
     let records = manifest
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let wanted = records.filter(|it| it["expect"] == expect);
-    let path = |it: Value| Path::new(KIT).join(it["file"].as_str().unwrap());
+    let path = |it: Value| Path::new(REGISTRY_FILES_DIR).join(it["file"].as_str().unwrap());
     wanted.map(path).collect()
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-fn hub(directory: &Path) -> Command {
+fn hub_command(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -48,18 +48,18 @@ fn hub(directory: &Path) -> Command {
 }
 
 /// A hub as a process of its own.
-struct Served {
+struct HubProcess {
     child: Child,
     address: String,
     token: String,
     log: PathBuf,
 }
 
-impl Served {
+impl HubProcess {
     async fn start(directory: &Path) -> Self {
-        let mut child = hub(directory).spawn().unwrap();
+        let mut child = hub_command(directory).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        within(async {
+        within_test_timeout(async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if line.starts_with("Stop with") {
                     return;
@@ -77,8 +77,8 @@ impl Served {
         }
     }
 
-    async fn ask(&self, method: &'static str, path: &str, body: Value) -> Value {
-        let reply = Ask::new(&self.address, method, path)
+    async fn send_as_admin(&self, method: &'static str, path: &str, body: Value) -> Value {
+        let reply = TestRequest::new(&self.address, method, path)
             .header("authorization", &format!("Bearer {}", self.token.trim()))
             .header("content-type", "application/json")
             .body(&body.to_string())
@@ -89,8 +89,8 @@ impl Served {
     }
 
     /// Names of the servers, sorted.
-    async fn names(&self) -> Vec<String> {
-        let listed = self.ask("GET", "/mcp/list", json!({})).await;
+    async fn server_names(&self) -> Vec<String> {
+        let listed = self.send_as_admin("GET", "/mcp/list", json!({})).await;
         let servers = listed["servers"].as_array().unwrap();
         servers
             .iter()
@@ -103,32 +103,39 @@ impl Served {
         let id = self.child.id().unwrap().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status().await;
         assert!(told.unwrap().success());
-        assert!(within(self.child.wait()).await.unwrap().success());
+        assert!(
+            within_test_timeout(self.child.wait())
+                .await
+                .unwrap()
+                .success()
+        );
         fs::read_to_string(&self.log).unwrap()
     }
 }
 
-fn read(directory: &Path) -> Vec<Value> {
+fn read_registry(directory: &Path) -> Vec<Value> {
     let text = fs::read_to_string(directory.join("mcp.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
 #[tokio::test]
 async fn unreadable_file_is_refused_and_kept() {
-    let files = files("refuse-keep");
+    let files = files_expected_as("refuse-keep");
     assert_eq!(files.len(), 6);
     for file in files {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("mcp.json");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         fs::copy(&file, &place).unwrap();
-        let output = within(hub(directory.path()).output()).await.unwrap();
+        let output = within_test_timeout(hub_command(directory.path()).output())
+            .await
+            .unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
             output.status.code(),
             Some(2),
             "{}: {complaint}",
-            name(&file)
+            file_name(&file)
         );
         assert_eq!(complaint.lines().count(), 1, "{complaint}");
         assert!(
@@ -141,7 +148,7 @@ async fn unreadable_file_is_refused_and_kept() {
 
 #[tokio::test]
 async fn bad_entry_is_skipped_and_kept() {
-    let files = files("refuse-entry");
+    let files = files_expected_as("refuse-entry");
     assert_eq!(files.len(), 13);
     for file in files.iter().filter(|it| !it.ends_with("mcp_many.json")) {
         let directory = tempfile::tempdir().unwrap();
@@ -155,44 +162,55 @@ async fn bad_entry_is_skipped_and_kept() {
         )
         .unwrap();
 
-        let hub = Served::start(directory.path()).await;
-        assert_eq!(hub.names().await, ["good"], "{}", name(file));
+        let hub = HubProcess::start(directory.path()).await;
+        assert_eq!(hub.server_names().await, ["good"], "{}", file_name(file));
         let other = json!({"name": "other", "url": "http://127.0.0.1:9/mcp"});
-        hub.ask("POST", "/mcp/add", other.clone()).await;
-        assert_eq!(read(directory.path()), [good, other.clone(), bad.clone()]);
-        hub.ask("DELETE", "/mcp/remove", json!({"name": "good"}))
+        hub.send_as_admin("POST", "/mcp/add", other.clone()).await;
+        assert_eq!(
+            read_registry(directory.path()),
+            [good, other.clone(), bad.clone()]
+        );
+        hub.send_as_admin("DELETE", "/mcp/remove", json!({"name": "good"}))
             .await;
-        assert_eq!(read(directory.path()), [other.clone(), bad.clone()]);
+        assert_eq!(
+            read_registry(directory.path()),
+            [other.clone(), bad.clone()]
+        );
         let log = hub.stop().await;
         let warned = |line: &&str| line.contains("WARN") && line.contains("is not used");
         assert_eq!(
             log.lines().filter(warned).count(),
             1,
             "{}: {log}",
-            name(file)
+            file_name(file)
         );
 
-        let hub = Served::start(directory.path()).await;
-        assert_eq!(hub.names().await, ["other"], "{}", name(file));
-        assert_eq!(read(directory.path()), [other, bad], "{}", name(file));
+        let hub = HubProcess::start(directory.path()).await;
+        assert_eq!(hub.server_names().await, ["other"], "{}", file_name(file));
+        assert_eq!(
+            read_registry(directory.path()),
+            [other, bad],
+            "{}",
+            file_name(file)
+        );
     }
 }
 
 #[tokio::test]
 async fn too_many_entries_are_kept_but_not_used() {
     let directory = tempfile::tempdir().unwrap();
-    let file = Path::new(KIT).join("mcp_many.json");
+    let file = Path::new(REGISTRY_FILES_DIR).join("mcp_many.json");
     fs::copy(&file, directory.path().join("mcp.json")).unwrap();
     let mut before: Vec<Value> = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let began = Instant::now();
-    let hub = Served::start(directory.path()).await;
+    let hub = HubProcess::start(directory.path()).await;
     assert!(
         began.elapsed() < Duration::from_secs(5),
         "{:?}",
         began.elapsed()
     );
-    assert_eq!(hub.names().await.len(), 256);
-    let mut after = read(directory.path());
+    assert_eq!(hub.server_names().await.len(), 256);
+    let mut after = read_registry(directory.path());
     for entries in [&mut before, &mut after] {
         entries.sort_by_key(|it| it["name"].to_string());
     }
@@ -201,28 +219,28 @@ async fn too_many_entries_are_kept_but_not_used() {
 
 #[tokio::test]
 async fn good_file_is_taken() {
-    let files = files("accept");
+    let files = files_expected_as("accept");
     assert_eq!(files.len(), 2);
     for file in files {
         let directory = tempfile::tempdir().unwrap();
         fs::copy(&file, directory.path().join("mcp.json")).unwrap();
-        let hub = Served::start(directory.path()).await;
-        let names = hub.names().await;
-        match name(&file).as_str() {
+        let hub = HubProcess::start(directory.path()).await;
+        let names = hub.server_names().await;
+        match file_name(&file).as_str() {
             "mcp_bom.json" => assert_eq!(names, [""; 0]),
             _ => assert_eq!(names, ["search", "tts"]),
         }
-        assert_eq!(read(directory.path()).len(), names.len());
+        assert_eq!(read_registry(directory.path()).len(), names.len());
     }
 }
 
-fn write(directory: &Path, file: &str, text: &str) {
+fn write_file(directory: &Path, file: &str, text: &str) {
     fs::write(directory.join(file), text).unwrap();
 }
 
 /// What a hub that does not start says.
-async fn complaint(directory: &Path) -> String {
-    let output = within(hub(directory).stderr(Stdio::piped()).output()).await;
+async fn startup_error(directory: &Path) -> String {
+    let output = within_test_timeout(hub_command(directory).stderr(Stdio::piped()).output()).await;
     let output = output.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -239,8 +257,8 @@ async fn two_entries_of_one_name_are_an_error_that_names_both() {
         (clients.to_string(), "My Server", "my-server"),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), "mcp.json", &file);
-        let said = complaint(directory.path()).await;
+        write_file(directory.path(), "mcp.json", &file);
+        let said = startup_error(directory.path()).await;
         assert!(said.contains(&format!("{first} and {second}")), "{said}");
         let kept = fs::read_to_string(directory.path().join("mcp.json"));
         assert_eq!(kept.unwrap(), file);
@@ -249,13 +267,13 @@ async fn two_entries_of_one_name_are_an_error_that_names_both() {
     let yaml = format!(
         "mcp: {{servers: [{{name: x, url: '{url}'}}, {{name: y, url: '{url}'}}, {{name: x, url: '{url}'}}]}}"
     );
-    write(directory.path(), "maru.yaml", &yaml);
-    let said = complaint(directory.path()).await;
+    write_file(directory.path(), "maru.yaml", &yaml);
+    let said = startup_error(directory.path()).await;
     assert!(said.contains("mcp.servers.0 and mcp.servers.2"), "{said}");
 
     let directory = tempfile::tempdir().unwrap();
-    let hub = Served::start(directory.path()).await;
-    let imported = hub.ask("POST", "/api/mcp/import", clients).await;
+    let hub = HubProcess::start(directory.path()).await;
+    let imported = hub.send_as_admin("POST", "/api/mcp/import", clients).await;
     let all = imported["servers"].as_array().unwrap();
     assert_eq!(all.len(), 2);
     for it in all {
@@ -265,7 +283,7 @@ async fn two_entries_of_one_name_are_an_error_that_names_both() {
             "{why}"
         );
     }
-    assert_eq!(hub.names().await, [""; 0]);
+    assert_eq!(hub.server_names().await, [""; 0]);
 }
 
 #[tokio::test]
@@ -274,18 +292,18 @@ async fn file_of_a_desktop_client_is_read_and_keeps_its_form() {
     let remote = json!({"type": "sse", "url": "http://127.0.0.1:9/events", "disabled": true});
     let bad = json!({"url": "http://127.0.0.1:9/", "command": "x"});
     let file = json!({"theme": "dark", "mcpServers": {"My Remote": remote, "bad": bad}});
-    write(directory.path(), "mcp.json", &file.to_string());
-    let hub = Served::start(directory.path()).await;
-    assert_eq!(hub.names().await, ["my-remote"]);
+    write_file(directory.path(), "mcp.json", &file.to_string());
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["my-remote"]);
     let other = json!({"name": "other", "url": "http://127.0.0.1:9/mcp"});
-    hub.ask("POST", "/mcp/add", other).await;
+    hub.send_as_admin("POST", "/mcp/add", other).await;
     let text = fs::read_to_string(directory.path().join("mcp.json")).unwrap();
     let now: Value = serde_json::from_str(&text).unwrap();
     let other = json!({"url": "http://127.0.0.1:9/mcp"});
     let expected =
         json!({"theme": "dark", "mcpServers": {"My Remote": remote, "bad": bad, "other": other}});
     assert_eq!(now, expected);
-    hub.ask("DELETE", "/mcp/remove", json!({"name": "my-remote"}))
+    hub.send_as_admin("DELETE", "/mcp/remove", json!({"name": "my-remote"}))
         .await;
     let text = fs::read_to_string(directory.path().join("mcp.json")).unwrap();
     let now: Value = serde_json::from_str(&text).unwrap();
@@ -297,7 +315,7 @@ async fn file_of_a_desktop_client_is_read_and_keeps_its_form() {
 async fn removed_server_does_not_come_back_from_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let url = "http://127.0.0.1:9/mcp";
-    write(
+    write_file(
         directory.path(),
         "maru.yaml",
         &format!(
@@ -305,25 +323,25 @@ async fn removed_server_does_not_come_back_from_a_file() {
         ),
     );
     let listed = json!([{"name": "listed", "url": url}]).to_string();
-    write(directory.path(), "mcp.json", &listed);
-    let hub = Served::start(directory.path()).await;
-    assert_eq!(hub.names().await, ["listed", "seeded"]);
+    write_file(directory.path(), "mcp.json", &listed);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["listed", "seeded"]);
     for name in ["listed", "seeded"] {
-        hub.ask("DELETE", "/mcp/remove", json!({"name": name}))
+        hub.send_as_admin("DELETE", "/mcp/remove", json!({"name": name}))
             .await;
     }
     hub.stop().await;
 
-    write(directory.path(), "mcp.json", &listed);
-    let hub = Served::start(directory.path()).await;
-    assert_eq!(hub.names().await, [""; 0]);
+    write_file(directory.path(), "mcp.json", &listed);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, [""; 0]);
     // The file is not ours to empty.
     assert_eq!(
-        read(directory.path()),
+        read_registry(directory.path()),
         [json!({"name": "listed", "url": url})]
     );
     for name in ["listed", "seeded"] {
-        hub.ask("POST", "/mcp/add", json!({"name": name, "url": url}))
+        hub.send_as_admin("POST", "/mcp/add", json!({"name": name, "url": url}))
             .await;
     }
     let log = hub.stop().await;
@@ -331,8 +349,8 @@ async fn removed_server_does_not_come_back_from_a_file() {
         assert!(log.contains(&format!("server {name} was removed")), "{log}");
     }
 
-    let hub = Served::start(directory.path()).await;
-    assert_eq!(hub.names().await, ["listed", "seeded"]);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["listed", "seeded"]);
 }
 
 #[tokio::test]
@@ -348,12 +366,14 @@ arc:
       reconnection: {initial-delay-ms: 10, multiplier: 1.0}
 arc.reactor.mcp.reconnection.max-attempts: 2
 ";
-    write(directory.path(), "maru.yaml", yaml);
-    let hub = Served::start(directory.path()).await;
-    assert_eq!(hub.names().await, ["seeded"]);
-    let seen = within(async {
+    write_file(directory.path(), "maru.yaml", yaml);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded"]);
+    let seen = within_test_timeout(async {
         loop {
-            let seen = hub.ask("GET", "/api/mcp/servers/seeded", Value::Null).await;
+            let seen = hub
+                .send_as_admin("GET", "/api/mcp/servers/seeded", Value::Null)
+                .await;
             if seen["attempts"] == 2 && seen["status"] == "FAILED" {
                 return seen;
             }
@@ -383,8 +403,8 @@ arc.reactor.mcp.reconnection.max-attempts: 2
             "maru.yaml:5: mcp.servars",
         ),
     ] {
-        write(directory.path(), "maru.yaml", yaml);
-        let said = complaint(directory.path()).await;
+        write_file(directory.path(), "maru.yaml", yaml);
+        let said = startup_error(directory.path()).await;
         assert!(said.contains(expected), "{said}");
     }
 }

@@ -4,22 +4,22 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use maru::{
-    api::{Rule, rules},
-    config::Secret,
+    config::SecretString,
+    http::{RouteRule, route_rules},
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, time};
 
 use crate::{
-    fixture_server::program,
-    hub::{TestHub, call},
-    postgres::Cluster,
-    wire::{Ask, PATIENCE},
+    fixture_server::fixture_program,
+    http_client::{TEST_TIMEOUT, TestRequest},
+    postgres_cluster::PostgresCluster,
+    test_hub::{TestHub, call_message},
 };
 
-const SERVERS: &str = "/api/mcp/servers";
+const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that keep nothing in the store, and need a client or a page of their own.
-const ELSEWHERE: [&str; 12] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 12] = [
     "/mcp",
     "/mcp/s/{name}",
     "/sse",
@@ -35,15 +35,15 @@ const ELSEWHERE: [&str; 12] = [
 ];
 
 /// A walk through the API; remembers what it asked and what was answered.
-struct Walk<'a> {
+struct ApiWalk<'a> {
     hub: &'a TestHub,
     answers: Vec<(String, u16)>,
     asked: BTreeSet<String>,
 }
 
-impl Walk<'_> {
+impl ApiWalk<'_> {
     /// `route` is the path as the table of routes has it; `steps` fill its gaps.
-    async fn ask(
+    async fn request(
         &mut self,
         method: &'static str,
         route: &str,
@@ -61,7 +61,7 @@ impl Walk<'_> {
             path = format!("{path}/{filled}");
         }
         self.asked.insert(format!("{method} {route}"));
-        let reply = self.hub.admin(method, &path, body).await;
+        let reply = self.hub.send_as_admin(method, &path, body).await;
         let status = reply.status.as_u16();
         self.answers.push((format!("{method} {route}"), status));
         if reply.is_stream() {
@@ -71,33 +71,34 @@ impl Walk<'_> {
     }
 }
 
-fn is_rest(rule: &Rule) -> bool {
+fn is_rest(rule: &RouteRule) -> bool {
     let under = |it: &str| rule.path == it || rule.path.starts_with(&format!("{it}/{{"));
-    !ELSEWHERE.iter().any(|it| under(it)) && !rule.path.starts_with("/.well-known")
+    !ROUTES_TESTED_ELSEWHERE.iter().any(|it| under(it)) && !rule.path.starts_with("/.well-known")
 }
 
-fn fixture(name: &str) -> Value {
-    json!({"name": name, "autoConnect": true, "transportType": "STDIO", "config": {"command": program(), "args": ["stdio"]}})
+fn fixture_server_body(name: &str) -> Value {
+    json!({"name": name, "autoConnect": true, "transportType": "STDIO", "config": {"command": fixture_program(), "args": ["stdio"]}})
 }
 
-fn custom(name: &str) -> Value {
+fn custom_tool_body(name: &str) -> Value {
     json!({"name": name, "description_agent": "Adds one.", "tool_type": "PYTHON",
         "definition": "n + 1", "params": [{"param_name": "n", "param_type": "INTEGER", "is_required": "Y"}]})
 }
 
 /// Every REST call, in an order in which each has something to work on.
-async fn walk(hub: &TestHub) -> Walk<'_> {
-    let mut walk = Walk {
+async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
+    let mut walk = ApiWalk {
         hub,
         answers: Vec::new(),
         asked: BTreeSet::new(),
     };
     let none = || Value::Null;
-    let one = &format!("{SERVERS}/{{name}}");
-    walk.ask("POST", SERVERS, &[], fixture("up")).await;
-    walk.ask("GET", SERVERS, &[], none()).await;
-    walk.ask("GET", one, &["up"], none()).await;
-    walk.ask(
+    let one = &format!("{SERVERS_ROUTE}/{{name}}");
+    walk.request("POST", SERVERS_ROUTE, &[], fixture_server_body("up"))
+        .await;
+    walk.request("GET", SERVERS_ROUTE, &[], none()).await;
+    walk.request("GET", one, &["up"], none()).await;
+    walk.request(
         "PUT",
         one,
         &["up"],
@@ -112,67 +113,67 @@ async fn walk(hub: &TestHub) -> Walk<'_> {
         "connect",
         "accept",
     ] {
-        walk.ask("POST", &format!("{one}/{action}"), &["up"], none())
+        walk.request("POST", &format!("{one}/{action}"), &["up"], none())
             .await;
     }
     let accept = format!("{one}/tools/{{tool}}/accept");
-    walk.ask("POST", &accept, &["up", "test_simple_text"], none())
+    walk.request("POST", &accept, &["up", "test_simple_text"], none())
         .await;
-    walk.ask("GET", &format!("{one}/log"), &["up"], none())
+    walk.request("GET", &format!("{one}/log"), &["up"], none())
         .await;
-    walk.ask("GET", &format!("{one}/messages"), &["up"], none())
+    walk.request("GET", &format!("{one}/messages"), &["up"], none())
         .await;
-    walk.ask("POST", "/api/mcp/test", &[], fixture("trial"))
+    walk.request("POST", "/api/mcp/test", &[], fixture_server_body("trial"))
         .await;
     let file =
         json!({"mcpServers": {"imported": {"url": "http://127.0.0.1:9/mcp", "disabled": true}}});
-    walk.ask("POST", "/api/mcp/import", &[], file).await;
-    walk.ask(
+    walk.request("POST", "/api/mcp/import", &[], file).await;
+    walk.request(
         "POST",
         "/mcp/add",
         &[],
         json!({"name": "old", "url": "http://127.0.0.1:9/sse"}),
     )
     .await;
-    walk.ask("GET", "/mcp/list", &[], none()).await;
-    walk.ask("DELETE", "/mcp/remove", &[], json!({"name": "old"}))
+    walk.request("GET", "/mcp/list", &[], none()).await;
+    walk.request("DELETE", "/mcp/remove", &[], json!({"name": "old"}))
         .await;
 
     let tool = "/api/tools/{name}";
-    walk.ask("GET", "/api/tools", &[], none()).await;
-    walk.ask(
+    walk.request("GET", "/api/tools", &[], none()).await;
+    walk.request(
         "PUT",
         "/api/tools",
         &[],
         json!({"names": ["search_docs"], "enabled": false}),
     )
     .await;
-    walk.ask("PUT", tool, &["search_docs"], json!({"enabled": true}))
+    walk.request("PUT", tool, &["search_docs"], json!({"enabled": true}))
         .await;
-    walk.ask("GET", tool, &["search_docs"], none()).await;
+    walk.request("GET", tool, &["search_docs"], none()).await;
     let arguments = json!({"arguments": {"employee_id": "EMP001"}});
-    walk.ask(
+    walk.request(
         "POST",
         "/api/tools/{name}/call",
         &["get_employee_info"],
         arguments,
     )
     .await;
-    let calls = walk.ask("GET", "/api/calls", &[], none()).await;
+    let calls = walk.request("GET", "/api/calls", &[], none()).await;
     let calls = calls
         .as_array()
         .or(calls["calls"].as_array())
         .unwrap()
         .clone();
     let id = calls[0]["id"].to_string();
-    walk.ask("GET", "/api/calls/{id}", &[id.trim_matches('"')], none())
+    walk.request("GET", "/api/calls/{id}", &[id.trim_matches('"')], none())
         .await;
-    walk.ask("GET", "/api/stats", &[], none()).await;
+    walk.request("GET", "/api/stats", &[], none()).await;
 
-    walk.ask("GET", "/api/sources", &[], none()).await;
-    walk.ask("GET", "/api/sources/{name}/tables", &["sample"], none())
+    walk.request("GET", "/api/sources", &[], none()).await;
+    walk.request("GET", "/api/sources/{name}/tables", &["sample"], none())
         .await;
-    walk.ask(
+    walk.request(
         "GET",
         "/api/sources/{name}/tables/{table}",
         &["sample", "employees"],
@@ -181,41 +182,42 @@ async fn walk(hub: &TestHub) -> Walk<'_> {
     .await;
 
     let made = "/api/custom-tools/{name}";
-    walk.ask("POST", "/api/custom-tools", &[], custom("plus"))
+    walk.request("POST", "/api/custom-tools", &[], custom_tool_body("plus"))
         .await;
-    walk.ask(
+    walk.request(
         "POST",
         "/api/custom-tools/test",
         &[],
-        json!({"tool": custom("plus"), "arguments": {"n": 1}}),
+        json!({"tool": custom_tool_body("plus"), "arguments": {"n": 1}}),
     )
     .await;
-    walk.ask("GET", "/api/custom-tools", &[], none()).await;
-    walk.ask("GET", made, &["plus"], none()).await;
-    walk.ask("PUT", made, &["plus"], json!({"definition": "n + 2"}))
+    walk.request("GET", "/api/custom-tools", &[], none()).await;
+    walk.request("GET", made, &["plus"], none()).await;
+    walk.request("PUT", made, &["plus"], json!({"definition": "n + 2"}))
         .await;
-    walk.ask("POST", &format!("{made}/deactivate"), &["plus"], none())
+    walk.request("POST", &format!("{made}/deactivate"), &["plus"], none())
         .await;
-    walk.ask("POST", &format!("{made}/activate"), &["plus"], none())
+    walk.request("POST", &format!("{made}/activate"), &["plus"], none())
         .await;
-    walk.ask("GET", &format!("{made}/versions"), &["plus"], none())
+    walk.request("GET", &format!("{made}/versions"), &["plus"], none())
         .await;
-    walk.ask(
+    walk.request(
         "POST",
         &format!("{made}/versions/{{version}}/restore"),
         &["plus", "1"],
         none(),
     )
     .await;
-    walk.ask("DELETE", made, &["plus"], none()).await;
+    walk.request("DELETE", made, &["plus"], none()).await;
 
-    walk.ask("GET", "/v1/models", &[], none()).await;
-    walk.ask("GET", "/v1/models/{*name}", &["none"], none())
+    walk.request("GET", "/v1/models", &[], none()).await;
+    walk.request("GET", "/v1/models/{*name}", &["none"], none())
         .await;
-    walk.ask("GET", "/api/models", &[], none()).await;
+    walk.request("GET", "/api/models", &[], none()).await;
     let chat = json!({"model": "none", "messages": [{"role": "user", "content": "hi"}]});
-    walk.ask("POST", "/v1/chat/completions", &[], chat).await;
-    walk.ask(
+    walk.request("POST", "/v1/chat/completions", &[], chat)
+        .await;
+    walk.request(
         "POST",
         "/v1/embeddings",
         &[],
@@ -223,44 +225,45 @@ async fn walk(hub: &TestHub) -> Walk<'_> {
     )
     .await;
     for path in ["/generate", "/generate_with_mcp"] {
-        walk.ask("POST", path, &[], json!({"model": "none", "prompt": "hi"}))
+        walk.request("POST", path, &[], json!({"model": "none", "prompt": "hi"}))
             .await;
     }
-    walk.ask("GET", "/api/runs", &[], none()).await;
-    walk.ask("GET", "/api/runs/{id}", &["none"], none()).await;
+    walk.request("GET", "/api/runs", &[], none()).await;
+    walk.request("GET", "/api/runs/{id}", &["none"], none())
+        .await;
     for action in ["approve", "refuse"] {
         let path = format!("/api/runs/{{id}}/calls/{{call}}/{action}");
-        walk.ask("POST", &path, &["none", "none"], none()).await;
+        walk.request("POST", &path, &["none", "none"], none()).await;
     }
 
     let limit = "/api/limits/{target_type}/{target_id}";
-    walk.ask(
+    walk.request(
         "POST",
         "/api/tokens",
         &[],
         json!({"name": "t", "role": "agent", "tools": ["x"]}),
     )
     .await;
-    walk.ask("GET", "/api/tokens", &[], none()).await;
-    walk.ask("DELETE", "/api/tokens/{name}", &["t"], none())
+    walk.request("GET", "/api/tokens", &[], none()).await;
+    walk.request("DELETE", "/api/tokens/{name}", &["t"], none())
         .await;
     let most = json!({"max_count": 5, "max_per_minute": 6});
-    walk.ask("PUT", limit, &["USER", "someone"], most).await;
-    walk.ask("GET", "/api/limits", &[], none()).await;
-    walk.ask("DELETE", limit, &["USER", "someone"], none())
+    walk.request("PUT", limit, &["USER", "someone"], most).await;
+    walk.request("GET", "/api/limits", &[], none()).await;
+    walk.request("DELETE", limit, &["USER", "someone"], none())
         .await;
-    let records = walk.ask("GET", "/api/audit", &[], none()).await;
+    let records = walk.request("GET", "/api/audit", &[], none()).await;
     assert!(
         records.as_array().is_some_and(|it| it.len() > 20),
         "{records}"
     );
 
-    let token = json!({"token": hub.running.admin.reveal()});
-    walk.ask("POST", "/api/session", &[], token).await;
-    walk.ask("GET", "/api/session", &[], none()).await;
-    walk.ask("DELETE", "/api/session", &[], none()).await;
-    walk.ask("POST", "/api/session/link", &[], none()).await;
-    walk.ask("GET", "/api/events", &[], none()).await;
+    let token = json!({"token": hub.running.admin_token.reveal()});
+    walk.request("POST", "/api/session", &[], token).await;
+    walk.request("GET", "/api/session", &[], none()).await;
+    walk.request("DELETE", "/api/session", &[], none()).await;
+    walk.request("POST", "/api/session/link", &[], none()).await;
+    walk.request("GET", "/api/events", &[], none()).await;
     for path in [
         "/api/config",
         "/metrics",
@@ -268,22 +271,22 @@ async fn walk(hub: &TestHub) -> Walk<'_> {
         "/readyz",
         "/healthz",
     ] {
-        walk.ask("GET", path, &[], none()).await;
+        walk.request("GET", path, &[], none()).await;
     }
-    walk.ask("DELETE", one, &["up"], none()).await;
+    walk.request("DELETE", one, &["up"], none()).await;
     walk
 }
 
 /// What every REST call answers on a hub with this store.
-async fn answers_on(store: Option<String>) -> Vec<(String, u16)> {
-    let hub = TestHub::with(|config| {
-        config.store_url = store.map(Secret::from);
+async fn statuses_on_store(store: Option<String>) -> Vec<(String, u16)> {
+    let hub = TestHub::with_config(|config| {
+        config.store_url = store.map(SecretString::from);
         config.limits.drain_notice_ms = 0;
         config.limits.drain_ms = 100;
     })
     .await;
-    let walk = walk(&hub).await;
-    let table: BTreeSet<String> = rules()
+    let walk = walk_every_route(&hub).await;
+    let table: BTreeSet<String> = route_rules()
         .iter()
         .filter(|it| is_rest(it))
         .map(|it| format!("{} {}", it.method, it.path))
@@ -297,10 +300,10 @@ async fn answers_on(store: Option<String>) -> Vec<(String, u16)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rest_call_answers_alike_on_every_store() {
-    let cluster = Cluster::start().await;
-    let url = cluster.url(&cluster.database());
+    let cluster = PostgresCluster::start().await;
+    let url = cluster.url(&cluster.create_database());
     let stores = [None, Some("memory".to_owned()), Some(url)];
-    let all = join_all(stores.map(answers_on)).await;
+    let all = join_all(stores.map(statuses_on_store)).await;
     // Models are not there; everything else works.
     let is_model = |it: &str| it.contains("/v1/") || it.contains("/generate");
     for (what, status) in &all[0] {
@@ -314,17 +317,17 @@ async fn every_rest_call_answers_alike_on_every_store() {
 }
 
 /// Everything that a change could have touched.
-async fn state(hub: &TestHub) -> Vec<Value> {
+async fn visible_state(hub: &TestHub) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [
-        SERVERS,
+        SERVERS_ROUTE,
         "/api/mcp/servers/up",
         "/api/custom-tools",
         "/api/custom-tools/plus/versions",
         "/api/tokens",
         "/api/limits",
     ] {
-        let reply = hub.admin("GET", path, Value::Null).await;
+        let reply = hub.send_as_admin("GET", path, Value::Null).await;
         assert_eq!(reply.status, 200, "{path}");
         all.push(reply.json().await);
     }
@@ -332,43 +335,45 @@ async fn state(hub: &TestHub) -> Vec<Value> {
     all
 }
 
-async fn ready(hub: &TestHub) -> u16 {
-    let reply = hub.admin("GET", "/readyz", Value::Null).await;
+async fn readiness_status(hub: &TestHub) -> u16 {
+    let reply = hub.send_as_admin("GET", "/readyz", Value::Null).await;
     reply.status.as_u16()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
-    let cluster = Cluster::start().await;
-    let url = cluster.url(&cluster.database());
-    let hub = TestHub::with(|config| config.store_url = Some(Secret::from(url))).await;
+    let cluster = PostgresCluster::start().await;
+    let url = cluster.url(&cluster.create_database());
+    let hub = TestHub::with_config(|config| config.store_url = Some(SecretString::from(url))).await;
     let most = json!({"max_count": 5});
     let token = json!({"name": "kept", "role": "agent"});
     let made = [
-        ("POST", SERVERS, fixture("up")),
-        ("POST", "/api/custom-tools", custom("plus")),
+        ("POST", SERVERS_ROUTE, fixture_server_body("up")),
+        ("POST", "/api/custom-tools", custom_tool_body("plus")),
         ("POST", "/api/tokens", token),
         ("PUT", "/api/limits/USER/someone", most),
         ("POST", "/api/mcp/servers/up/connect", Value::Null),
     ];
     for (method, path, body) in made {
-        let reply = hub.admin(method, path, body).await;
+        let reply = hub.send_as_admin(method, path, body).await;
         assert!(reply.status.is_success(), "{path}: {}", reply.text().await);
     }
-    let before = state(&hub).await;
-    assert_eq!(ready(&hub).await, 200);
+    let before = visible_state(&hub).await;
+    assert_eq!(readiness_status(&hub).await, 200);
     let file = std::fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
 
     cluster.stop();
-    assert_eq!(ready(&hub).await, 503);
-    let alive = Ask::new(&hub.address, "GET", "/healthz").send().await;
+    assert_eq!(readiness_status(&hub).await, 503);
+    let alive = TestRequest::new(&hub.address, "GET", "/healthz")
+        .send()
+        .await;
     assert_eq!(alive.status, 200);
     let off = || json!({"enabled": false});
-    let session = json!({"token": hub.running.admin.reveal()});
+    let session = json!({"token": hub.running.admin_token.reveal()});
     let none = Value::Null;
     let remote = json!({"name": "remote", "url": "http://127.0.0.1:9/mcp"});
     let changes = [
-        ("POST", SERVERS, fixture("other")),
+        ("POST", SERVERS_ROUTE, fixture_server_body("other")),
         ("PUT", "/api/mcp/servers/up", json!({"description": "x"})),
         ("PUT", "/api/mcp/servers/up", off()),
         ("POST", "/api/mcp/servers/up/disconnect", none.clone()),
@@ -376,12 +381,12 @@ async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
         ("POST", "/api/mcp/servers/up/disable", none.clone()),
         ("POST", "/api/mcp/servers/up/accept", none.clone()),
         ("DELETE", "/api/mcp/servers/up", none.clone()),
-        ("POST", "/api/mcp/test", fixture("trial")),
+        ("POST", "/api/mcp/test", fixture_server_body("trial")),
         ("POST", "/api/mcp/import", json!([remote.clone()])),
         ("POST", "/mcp/add", remote),
         ("DELETE", "/mcp/remove", json!({"name": "up"})),
         ("PUT", "/api/tools/search_docs", off()),
-        ("POST", "/api/custom-tools", custom("minus")),
+        ("POST", "/api/custom-tools", custom_tool_body("minus")),
         ("PUT", "/api/custom-tools/plus", json!({"definition": "n"})),
         ("POST", "/api/custom-tools/plus/deactivate", none.clone()),
         ("DELETE", "/api/custom-tools/plus", none.clone()),
@@ -396,28 +401,33 @@ async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
         ("POST", "/api/session", session),
     ];
     for (method, path, body) in changes {
-        let reply = hub.admin(method, path, body).await;
+        let reply = hub.send_as_admin(method, path, body).await;
         assert_eq!(reply.status, 503, "{method} {path}");
     }
     // What needs no store goes on.
-    let echo = call(1, "up__test_simple_text", json!({}));
-    let session = hub.session("2025-06-18", json!({})).await;
-    let answer = hub.ask(&session, &echo).send().await.answer().await;
+    let echo = call_message(1, "up__test_simple_text", json!({}));
+    let session = hub.initialize_session("2025-06-18", json!({})).await;
+    let answer = hub
+        .session_request(&session, &echo)
+        .send()
+        .await
+        .rpc_response()
+        .await;
     assert!(answer["result"]["content"].is_array(), "{answer}");
 
-    cluster.start_again().await;
-    time::timeout(PATIENCE, async {
-        while ready(&hub).await != 200 {
+    cluster.restart().await;
+    time::timeout(TEST_TIMEOUT, async {
+        while readiness_status(&hub).await != 200 {
             time::sleep(Duration::from_millis(50)).await;
         }
     })
     .await
     .expect("ready again");
-    assert!(state(&hub).await == before, "something was changed");
+    assert!(visible_state(&hub).await == before, "something was changed");
     let now = std::fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
     assert_eq!(now, file);
     let done = hub
-        .admin("POST", "/api/mcp/servers/up/disconnect", Value::Null)
+        .send_as_admin("POST", "/api/mcp/servers/up/disconnect", Value::Null)
         .await;
     assert_eq!(done.status, 200);
     hub.running.stop().await;
@@ -429,21 +439,28 @@ async fn probes_hear_of_a_shutdown_before_the_port_closes() {
     let TestHub {
         address, running, ..
     } = hub;
-    let probe = async || Ask::new(&address, "GET", "/readyz").send().await.status;
+    let probe = async || {
+        TestRequest::new(&address, "GET", "/readyz")
+            .send()
+            .await
+            .status
+    };
     assert_eq!(probe().await, 200);
     let watch = async {
         // A port that closes first makes this fail.
         while probe().await == 200 {
             tokio::task::yield_now().await;
         }
-        until_closed(&address).await;
+        wait_until_closed(&address).await;
     };
     let all = async { tokio::join!(running.stop(), watch) };
-    time::timeout(PATIENCE, all).await.expect("stopped in time");
+    time::timeout(TEST_TIMEOUT, all)
+        .await
+        .expect("stopped in time");
 }
 
 /// Waits until nobody listens.
-async fn until_closed(address: &str) {
+async fn wait_until_closed(address: &str) {
     while TcpStream::connect(address).await.is_ok() {
         time::sleep(Duration::from_millis(20)).await;
     }

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     faults::{PYTHON, free_port},
-    wire::Ask,
+    http_client::TestRequest,
 };
 
-const MARU: &str = env!("CARGO_BIN_EXE_maru");
+const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 /// Each stands in another place of the settings or of a request.
 const CANARIES: [&str; 7] = [
     "canary-env-5ecret",
@@ -28,25 +28,25 @@ const CANARIES: [&str; 7] = [
 ];
 
 /// Says its secrets to everyone, then ends.
-const TELLTALE: &str = "import os, sys\nsys.exit('bad key ' + os.environ.get('API_KEY', '') + os.environ.get('FILE_KEY', ''))\n";
+const LEAKING_SCRIPT: &str = "import os, sys\nsys.exit('bad key ' + os.environ.get('API_KEY', '') + os.environ.get('FILE_KEY', ''))\n";
 
-struct Hub {
+struct SecretsHub {
     child: Child,
     address: String,
     folder: tempfile::TempDir,
     token: String,
 }
 
-impl Hub {
+impl SecretsHub {
     async fn start(yaml: impl Fn(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        fs::write(at.join("telltale.py"), TELLTALE).unwrap();
+        fs::write(at.join("telltale.py"), LEAKING_SCRIPT).unwrap();
         fs::write(at.join("key"), format!("{}\n", CANARIES[2])).unwrap();
         fs::write(at.join("maru.yaml"), yaml(at)).unwrap();
         let address = format!("127.0.0.1:{}", free_port());
         let log = fs::File::create(at.join("log")).unwrap();
-        let child = Command::new(MARU)
+        let child = Command::new(MARU_PROGRAM)
             .args(["serve", "--listen", &address, "--data-dir"])
             .arg(at.join("data"))
             .current_dir(at)
@@ -71,7 +71,7 @@ impl Hub {
     }
 
     async fn admin(&self, method: &'static str, path: &str, body: Option<Value>) -> String {
-        let ask = Ask::new(&self.address, method, path)
+        let ask = TestRequest::new(&self.address, method, path)
             .header("content-type", "application/json")
             .header("authorization", &format!("Bearer {}", self.token));
         let body = body.map_or(String::new(), |it| it.to_string());
@@ -79,14 +79,14 @@ impl Hub {
     }
 }
 
-impl Drop for Hub {
+impl Drop for SecretsHub {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn clean(place: &str, bytes: &[u8]) {
+fn assert_no_canary(place: &str, bytes: &[u8]) {
     for canary in CANARIES {
         let found = bytes
             .windows(canary.len())
@@ -98,7 +98,7 @@ fn clean(place: &str, bytes: &[u8]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_output_holds_a_secret() {
-    let hub = Hub::start(|at| {
+    let hub = SecretsHub::start(|at| {
         let (python, at) = (&*PYTHON, at.display());
         format!(
             "embedding: {{url: 'http://127.0.0.1:9/v1/embeddings', api_key: {}}}
@@ -126,7 +126,7 @@ mcp:
         .admin(
             "POST",
             "/mcp",
-            Some(crate::hub::request(1, "tools/call", params)),
+            Some(crate::test_hub::request_message(1, "tools/call", params)),
         )
         .await;
     for path in [
@@ -146,25 +146,25 @@ mcp:
     }
     // What the program said is shown, but not what it was told.
     assert!(shown.contains("bad key ***"), "{shown}");
-    clean("answers", shown.as_bytes());
-    let settings = Command::new(MARU)
+    assert_no_canary("answers", shown.as_bytes());
+    let settings = Command::new(MARU_PROGRAM)
         .args(["config", "--json"])
         .current_dir(hub.folder.path())
         .output()
         .unwrap();
-    clean("maru config", &settings.stdout);
+    assert_no_canary("maru config", &settings.stdout);
     for id in fs::read_dir("/proc").unwrap().flatten() {
         let line = fs::read(id.path().join("cmdline")).unwrap_or_default();
-        clean("a command line", &line);
+        assert_no_canary("a command line", &line);
     }
-    clean("the log", &fs::read(hub.folder.path().join("log")).unwrap());
+    assert_no_canary("the log", &fs::read(hub.folder.path().join("log")).unwrap());
     for entry in fs::read_dir(hub.folder.path().join("data"))
         .unwrap()
         .flatten()
     {
         if entry.file_type().unwrap().is_file() {
             let place = entry.path().display().to_string();
-            clean(&place, &fs::read(entry.path()).unwrap());
+            assert_no_canary(&place, &fs::read(entry.path()).unwrap());
         }
     }
 }
@@ -172,7 +172,7 @@ mcp:
 /// A file that an older maru wrote is sealed at start, and works as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_configurations_are_sealed_at_start() {
-    use maru::store::{Seal, ServerRow, Store};
+    use maru::store::{SecretSealer, ServerRow, Store};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("maru.db");
     let row = ServerRow {
@@ -194,10 +194,13 @@ async fn plain_configurations_are_sealed_at_start() {
     assert!(plain.insert_server(&row).await.unwrap());
     drop(plain);
     let sealed = Store::open(&path).await.unwrap();
-    let sealed = sealed.sealed(Seal::new(&[1; 32])).await.unwrap();
+    let sealed = sealed
+        .with_sealer(SecretSealer::new(&[1; 32]))
+        .await
+        .unwrap();
     assert_eq!(sealed.servers().await.unwrap(), std::slice::from_ref(&row));
     for entry in fs::read_dir(folder.path()).unwrap().flatten() {
-        clean(
+        assert_no_canary(
             &entry.path().display().to_string(),
             &fs::read(entry.path()).unwrap(),
         );
@@ -207,7 +210,7 @@ async fn plain_configurations_are_sealed_at_start() {
     let other = Store::open(&path)
         .await
         .unwrap()
-        .sealed(Seal::new(&[2; 32]))
+        .with_sealer(SecretSealer::new(&[2; 32]))
         .await
         .unwrap();
     let found = other.servers().await.unwrap();
@@ -216,14 +219,14 @@ async fn plain_configurations_are_sealed_at_start() {
     let again = Store::open(&path)
         .await
         .unwrap()
-        .sealed(Seal::new(&[1; 32]))
+        .with_sealer(SecretSealer::new(&[1; 32]))
         .await
         .unwrap();
     assert_eq!(again.servers().await.unwrap(), [row]);
 }
 
 /// Each stands where nobody but the people who wrote it there expects a secret.
-const LOOSE: [&str; 8] = [
+const MISPLACED_SECRETS: [&str; 8] = [
     "loose-query-5ecret",
     "loose-option-5ecret",
     "loose-equals-5ecret",
@@ -234,8 +237,8 @@ const LOOSE: [&str; 8] = [
     "AKIALOOSE5ECRETCLOUD",
 ];
 
-fn without_loose(place: &str, shown: &str) {
-    for secret in LOOSE {
+fn assert_no_misplaced_secret(place: &str, shown: &str) {
+    for secret in MISPLACED_SECRETS {
         assert!(
             !shown.contains(secret),
             "{secret} is in {place}: {shown:.4000}"
@@ -245,7 +248,7 @@ fn without_loose(place: &str, shown: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_in_addresses_arguments_and_texts_are_masked() {
-    let hub = Hub::start(|_| "mcp: {reconnection: {enabled: false}}".to_owned()).await;
+    let hub = SecretsHub::start(|_| "mcp: {reconnection: {enabled: false}}".to_owned()).await;
     let at = hub.folder.path();
     fs::write(
         at.join("argv.py"),
@@ -253,20 +256,23 @@ async fn secrets_in_addresses_arguments_and_texts_are_masked() {
     )
     .unwrap();
     let script = at.join("argv.py").display().to_string();
-    let url = format!("http://127.0.0.1:9/mcp?api_key={}&n=1", LOOSE[0]);
+    let url = format!(
+        "http://127.0.0.1:9/mcp?api_key={}&n=1",
+        MISPLACED_SECRETS[0]
+    );
     let args = json!([
         script,
         "--api-key",
-        LOOSE[1],
-        format!("--token={}", LOOSE[2]),
+        MISPLACED_SECRETS[1],
+        format!("--token={}", MISPLACED_SECRETS[2]),
         "--header",
-        format!("X-Api-Key: {}", LOOSE[3])
+        format!("X-Api-Key: {}", MISPLACED_SECRETS[3])
     ]);
     let server = |name: &str, kind: &str, config: Value| {
         Some(json!({"name": name, "autoConnect": true, "transportType": kind, "config": config}))
     };
     let route = "/api/mcp/servers";
-    let user_info = format!("http://user:{}@127.0.0.1:9/mcp", LOOSE[4]);
+    let user_info = format!("http://user:{}@127.0.0.1:9/mcp", MISPLACED_SECRETS[4]);
     let mut shown = String::new();
     for body in [
         server("remote", "HTTP", json!({"url": url})),
@@ -283,7 +289,7 @@ async fn secrets_in_addresses_arguments_and_texts_are_masked() {
     shown += &hub.admin("POST", "/mcp/add", Some(added)).await;
     let text = format!(
         "postgres://u:{}@db/x, Authorization: Basic {}, {}",
-        LOOSE[5], LOOSE[6], LOOSE[7]
+        MISPLACED_SECRETS[5], MISPLACED_SECRETS[6], MISPLACED_SECRETS[7]
     );
     let call = json!({"arguments": {"query": text}});
     shown += &hub
@@ -315,16 +321,16 @@ async fn secrets_in_addresses_arguments_and_texts_are_masked() {
         shown.contains("api_key=***&n=1") && shown.contains("--token=***"),
         "{shown}"
     );
-    without_loose("answers", &shown);
-    without_loose("the log", &fs::read_to_string(at.join("log")).unwrap());
-    let listed = Command::new(MARU)
+    assert_no_misplaced_secret("answers", &shown);
+    assert_no_misplaced_secret("the log", &fs::read_to_string(at.join("log")).unwrap());
+    let listed = Command::new(MARU_PROGRAM)
         .args(["servers", "show", "program", "--data-dir"])
         .arg(at.join("data"))
         .current_dir(at)
         .output()
         .unwrap();
     assert!(listed.status.success());
-    without_loose(
+    assert_no_misplaced_secret(
         "maru servers show",
         &String::from_utf8_lossy(&listed.stdout),
     );
@@ -332,7 +338,7 @@ async fn secrets_in_addresses_arguments_and_texts_are_masked() {
     // What is shown can be given back; the form of the console has it all.
     let form = async |name: &str| -> Value {
         let path = format!("{route}/{name}");
-        let ask = Ask::new(&hub.address, "GET", &path)
+        let ask = TestRequest::new(&hub.address, "GET", &path)
             .header("x-maru-console", "1")
             .header("authorization", &format!("Bearer {}", hub.token));
         ask.send().await.json().await["config"].take()
@@ -354,12 +360,12 @@ async fn secrets_in_addresses_arguments_and_texts_are_masked() {
     assert!(refused.contains("write the secret itself"), "{refused}");
 }
 
-fn mode(path: &Path) -> u32 {
+fn file_mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn set_mode(path: &Path, mode: u32) {
+fn set_file_mode(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -373,7 +379,7 @@ async fn files_that_others_may_read_are_taken_from_them() {
         data_dir: data.clone(),
         ..maru::config::Config::default()
     };
-    crate::hub::TestHub::open(config())
+    crate::test_hub::TestHub::with_directory(config())
         .await
         .running
         .stop()
@@ -385,7 +391,7 @@ async fn files_that_others_may_read_are_taken_from_them() {
         ("admin-token", 0o600),
     ];
     for (name, expected) in private {
-        assert_eq!(mode(&data.join(name)), expected, "{name}");
+        assert_eq!(file_mode(&data.join(name)), expected, "{name}");
     }
     for (name, wide) in [
         ("maru.db", 0o644),
@@ -393,21 +399,21 @@ async fn files_that_others_may_read_are_taken_from_them() {
         ("admin-token", 0o640),
         ("", 0o755),
     ] {
-        set_mode(&data.join(name), wide);
+        set_file_mode(&data.join(name), wide);
     }
     let token = fs::read_to_string(data.join("admin-token")).unwrap();
-    crate::hub::TestHub::open(config())
+    crate::test_hub::TestHub::with_directory(config())
         .await
         .running
         .stop()
         .await;
     for (name, expected) in private {
-        assert_eq!(mode(&data.join(name)), expected, "{name}");
+        assert_eq!(file_mode(&data.join(name)), expected, "{name}");
     }
     assert_eq!(fs::read_to_string(data.join("admin-token")).unwrap(), token);
 
     let serve = || {
-        let output = Command::new(MARU)
+        let output = Command::new(MARU_PROGRAM)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
             .current_dir(directory.path())
@@ -422,34 +428,37 @@ async fn files_that_others_may_read_are_taken_from_them() {
         assert!(said.contains("could be guessed"), "{said}");
     }
     fs::remove_file(data.join("admin-token")).unwrap();
-    set_mode(&data, 0o777);
+    set_file_mode(&data, 0o777);
     let said = serve();
     assert!(said.contains("chmod 700"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_in_memory_leaves_nothing_behind() {
-    use crate::hub::TestHub;
+    use crate::test_hub::TestHub;
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("new/data");
     let in_memory = |config: &mut maru::config::Config| {
         config.data_dir.clone_from(&data);
-        config.store_url = Some(maru::config::Secret::from("memory".to_owned()));
+        config.store_url = Some(maru::config::SecretString::from("memory".to_owned()));
     };
-    let hub = TestHub::with(in_memory).await;
+    let hub = TestHub::with_config(in_memory).await;
     assert!(hub.tool_names().await.contains("search_docs"));
     let added = json!({"name": "tts", "url": "http://127.0.0.1:9/sse"});
-    assert_eq!(hub.admin("POST", "/mcp/add", added).await.status, 200);
+    assert_eq!(
+        hub.send_as_admin("POST", "/mcp/add", added).await.status,
+        200
+    );
     hub.running.stop().await;
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 
     // What was there stays, but not what a hub that was killed had no time to remove.
     fs::create_dir_all(data.join("unkept-999999999-0")).unwrap();
-    set_mode(&data, 0o700);
+    set_file_mode(&data, 0o700);
     let token = "a token that somebody chose 1234567890";
     fs::write(data.join("admin-token"), token).unwrap();
-    let hub = TestHub::with(in_memory).await;
-    assert_eq!(hub.running.admin.reveal(), token);
+    let hub = TestHub::with_config(in_memory).await;
+    assert_eq!(hub.running.admin_token.reveal(), token);
     hub.running.stop().await;
     let left: Vec<_> = fs::read_dir(&data).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");

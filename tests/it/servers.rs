@@ -3,28 +3,29 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use maru::config::{McpServer, Secret};
+use maru::config::{McpServerDefinition, SecretString};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{
-    fixture_server::{FixtureServer, program},
-    hub::{TestHub, call},
-    postgres::Cluster,
-    wire::{Ask, within},
+    fixture_server::{FixtureServer, fixture_program},
+    http_client::{TestRequest, within_test_timeout},
+    postgres_cluster::PostgresCluster,
+    test_hub::{TestHub, call_message},
 };
 
-const ROUTE: &str = "/api/mcp/servers";
+const SERVERS_ROUTE: &str = "/api/mcp/servers";
 
-fn stdio(name: &str) -> Value {
-    let config =
-        json!({"command": program(), "args": ["stdio"], "env": {"API_KEY": "s3cret-canary"}});
+fn stdio_server_body(name: &str) -> Value {
+    let config = json!({"command": fixture_program(), "args": ["stdio"], "env": {"API_KEY": "s3cret-canary"}});
     json!({"name": name, "autoConnect": true, "transportType": "STDIO", "config": config, "description": "a fixture"})
 }
 
 /// A server is registered, shown, changed, closed, connected and removed.
-async fn life_of_a_server(hub: &TestHub) {
-    let made = hub.admin("POST", ROUTE, stdio("up")).await;
+async fn check_server_lifecycle(hub: &TestHub) {
+    let made = hub
+        .send_as_admin("POST", SERVERS_ROUTE, stdio_server_body("up"))
+        .await;
     assert_eq!(made.status, 201);
     let made = made.json().await;
     assert_eq!(
@@ -37,10 +38,15 @@ async fn life_of_a_server(hub: &TestHub) {
             && made["createdAt"].as_i64().unwrap() > 1_700_000_000_000
     );
     assert_eq!(made["id"].as_str().unwrap().len(), 36);
-    assert_eq!(hub.admin("POST", ROUTE, stdio("up")).await.status, 409);
+    assert_eq!(
+        hub.send_as_admin("POST", SERVERS_ROUTE, stdio_server_body("up"))
+            .await
+            .status,
+        409
+    );
 
-    let one = format!("{ROUTE}/up");
-    let shown = Ask::new(&hub.address, "GET", &one)
+    let one = format!("{SERVERS_ROUTE}/up");
+    let shown = TestRequest::new(&hub.address, "GET", &one)
         .send()
         .await
         .json()
@@ -56,7 +62,7 @@ async fn life_of_a_server(hub: &TestHub) {
     assert!(hub.tool_names().await.contains("up__test_simple_text"));
 
     let changed = json!({"description": "changed", "config": shown["config"]});
-    let changed = hub.admin("PUT", &one, changed).await.json().await;
+    let changed = hub.send_as_admin("PUT", &one, changed).await.json().await;
     assert_eq!(
         (&changed["description"], &changed["status"]),
         (&json!("changed"), &json!("CONNECTED"))
@@ -64,7 +70,7 @@ async fn life_of_a_server(hub: &TestHub) {
     assert!(changed["updatedAt"].as_i64() >= shown["updatedAt"].as_i64());
 
     let closed = hub
-        .admin("POST", &format!("{one}/disconnect"), Value::Null)
+        .send_as_admin("POST", &format!("{one}/disconnect"), Value::Null)
         .await
         .json()
         .await;
@@ -74,18 +80,18 @@ async fn life_of_a_server(hub: &TestHub) {
     );
     assert!(!hub.tool_names().await.contains("up__"));
     // A call by name brings it back, too.
-    let woken = hub.modern("tools/call", json!({"name": "up.test_simple_text"}));
-    let woken = woken.send().await.answer().await;
+    let woken = hub.stateless_request("tools/call", json!({"name": "up.test_simple_text"}));
+    let woken = woken.send().await.rpc_response().await;
     assert_eq!(woken["result"]["content"][0]["type"], "text", "{woken}");
     let opened = hub
-        .admin("POST", &format!("{one}/connect"), Value::Null)
+        .send_as_admin("POST", &format!("{one}/connect"), Value::Null)
         .await
         .json()
         .await;
     assert_eq!(opened["status"], "CONNECTED");
 
     let off = hub
-        .admin("POST", &format!("{one}/disable"), Value::Null)
+        .send_as_admin("POST", &format!("{one}/disable"), Value::Null)
         .await
         .json()
         .await;
@@ -94,51 +100,69 @@ async fn life_of_a_server(hub: &TestHub) {
         (&json!("DISABLED"), &json!(false))
     );
     let stays = hub
-        .admin("POST", &format!("{one}/connect"), Value::Null)
+        .send_as_admin("POST", &format!("{one}/connect"), Value::Null)
         .await
         .json()
         .await;
     assert_eq!(stays["status"], "DISABLED");
     let on = hub
-        .admin("PUT", &one, json!({"enabled": true}))
+        .send_as_admin("PUT", &one, json!({"enabled": true}))
         .await
         .json()
         .await;
     assert_eq!(on["status"], "CONNECTED", "{on}");
 
-    assert_eq!(hub.admin("DELETE", &one, Value::Null).await.status, 204);
-    assert_eq!(hub.admin("GET", &one, Value::Null).await.status, 404);
-    assert_eq!(hub.admin("DELETE", &one, Value::Null).await.status, 404);
+    assert_eq!(
+        hub.send_as_admin("DELETE", &one, Value::Null).await.status,
+        204
+    );
+    assert_eq!(
+        hub.send_as_admin("GET", &one, Value::Null).await.status,
+        404
+    );
+    assert_eq!(
+        hub.send_as_admin("DELETE", &one, Value::Null).await.status,
+        404
+    );
     assert!(!hub.tool_names().await.contains("up__"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_lives_in_a_file_of_the_data_directory() {
     let hub = TestHub::start().await;
-    life_of_a_server(&hub).await;
+    check_server_lifecycle(&hub).await;
     hub.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_lives_in_memory_and_leaves_nothing_behind() {
-    let hub =
-        TestHub::with(|config| config.store_url = Some(Secret::from("memory".to_owned()))).await;
-    life_of_a_server(&hub).await;
+    let hub = TestHub::with_config(|config| {
+        config.store_url = Some(SecretString::from("memory".to_owned()));
+    })
+    .await;
+    check_server_lifecycle(&hub).await;
     assert!(!hub.directory.path().join("maru.db").exists());
     hub.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_lives_in_postgresql() {
-    let database = Cluster::start().await;
-    let url = Secret::from(database.url(&database.database()));
-    let hub = TestHub::with(|config| config.store_url = Some(url.clone())).await;
-    life_of_a_server(&hub).await;
+    let database = PostgresCluster::start().await;
+    let url = SecretString::from(database.url(&database.create_database()));
+    let hub = TestHub::with_config(|config| config.store_url = Some(url.clone())).await;
+    check_server_lifecycle(&hub).await;
     let body = json!({"name": "kept", "transportType": "SSE", "config": {"url": "http://127.0.0.1:9/sse"}, "autoConnect": false});
-    assert_eq!(hub.admin("POST", ROUTE, body).await.status, 201);
+    assert_eq!(
+        hub.send_as_admin("POST", SERVERS_ROUTE, body).await.status,
+        201
+    );
     hub.running.stop().await;
-    let again = TestHub::with(|config| config.store_url = Some(url)).await;
-    let kept = again.admin("GET", ROUTE, Value::Null).await.json().await;
+    let again = TestHub::with_config(|config| config.store_url = Some(url)).await;
+    let kept = again
+        .send_as_admin("GET", SERVERS_ROUTE, Value::Null)
+        .await
+        .json()
+        .await;
     assert_eq!(
         (&kept[0]["name"], &kept[0]["status"]),
         (&json!("kept"), &json!("PENDING"))
@@ -150,7 +174,7 @@ async fn server_lives_in_postgresql() {
 async fn changes_need_the_admin_and_reading_does_not() {
     let hub = TestHub::start().await;
     for (method, path) in [
-        ("POST", ROUTE),
+        ("POST", SERVERS_ROUTE),
         ("PUT", "/api/mcp/servers/x"),
         ("DELETE", "/api/mcp/servers/x"),
         ("POST", "/api/mcp/servers/x/connect"),
@@ -158,7 +182,7 @@ async fn changes_need_the_admin_and_reading_does_not() {
         ("POST", "/mcp/add"),
         ("DELETE", "/mcp/remove"),
     ] {
-        let refused = Ask::new(&hub.address, method, path)
+        let refused = TestRequest::new(&hub.address, method, path)
             .header("content-type", "application/json")
             .body("{}")
             .send()
@@ -166,9 +190,12 @@ async fn changes_need_the_admin_and_reading_does_not() {
         assert_eq!(refused.status, 401, "{method} {path}");
         assert!(refused.headers.contains_key("www-authenticate"));
     }
-    for path in [ROUTE, "/mcp/list", "/api/openapi.json"] {
+    for path in [SERVERS_ROUTE, "/mcp/list", "/api/openapi.json"] {
         assert_eq!(
-            Ask::new(&hub.address, "GET", path).send().await.status,
+            TestRequest::new(&hub.address, "GET", path)
+                .send()
+                .await
+                .status,
             200,
             "{path}"
         );
@@ -212,7 +239,7 @@ async fn wrong_registrations_name_the_field() {
             "trustMe",
         ),
     ] {
-        let refused = hub.admin("POST", ROUTE, body.clone()).await;
+        let refused = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(refused.status, 400, "{body}");
         assert_eq!(refused.json().await["field"], field, "{body}");
     }
@@ -222,7 +249,7 @@ async fn wrong_registrations_name_the_field() {
 fn documented_routes_exist() {
     let text = include_str!("../../docs/openapi.json");
     let document: Value = serde_json::from_str(text).unwrap();
-    let known: Vec<String> = maru::api::rules()
+    let known: Vec<String> = maru::http::route_rules()
         .iter()
         .map(|it| format!("{} {}", it.method, it.path.replace("{*", "{")))
         .collect();
@@ -241,7 +268,7 @@ async fn list_of_addresses_follows_every_change() {
     let file = || fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
     assert_eq!(file(), "[]\n");
     let added = hub
-        .admin("POST", "/mcp/add", json!({"name": "tts", "url": url}))
+        .send_as_admin("POST", "/mcp/add", json!({"name": "tts", "url": url}))
         .await
         .json()
         .await;
@@ -254,36 +281,38 @@ async fn list_of_addresses_follows_every_change() {
         json!([{"name": "tts", "url": url}])
     );
     let called = hub
-        .modern(
+        .stateless_request(
             "tools/call",
             json!({"name": "tts__test_simple_text", "arguments": {}}),
         )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(called["result"]["content"][0]["type"], "text", "{called}");
 
     let moved = json!({"name": "tts", "url": "http://127.0.0.1:9/sse"});
     assert_eq!(
-        hub.admin("POST", "/mcp/add", moved.clone()).await.status,
+        hub.send_as_admin("POST", "/mcp/add", moved.clone())
+            .await
+            .status,
         200
     );
     assert_eq!(
-        hub.admin("GET", "/mcp/list", Value::Null)
+        hub.send_as_admin("GET", "/mcp/list", Value::Null)
             .await
             .json()
             .await,
         json!({"servers": [moved]})
     );
     let removed = hub
-        .admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
+        .send_as_admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
         .await
         .json()
         .await;
     assert_eq!(removed, json!({"name": "tts", "message": "removed"}));
     assert_eq!(
-        hub.admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
+        hub.send_as_admin("DELETE", "/mcp/remove", json!({"name": "tts"}))
             .await
             .status,
         404
@@ -294,7 +323,7 @@ async fn list_of_addresses_follows_every_change() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_seed_the_store_and_do_not_rule_it() {
-    let seed = |url: &str| McpServer {
+    let seed = |url: &str| McpServerDefinition {
         name: "seeded".to_owned(),
         transport: "sse".to_owned(),
         url: Some(url.to_owned()),
@@ -310,9 +339,10 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
         protocol_version: None,
     };
     let hub =
-        TestHub::with(|config| config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")]).await;
+        TestHub::with_config(|config| config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")])
+            .await;
     let shown = hub
-        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .send_as_admin("GET", "/api/mcp/servers/seeded", Value::Null)
         .await
         .json()
         .await;
@@ -322,7 +352,7 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
     );
     let change = json!({"config": {"url": "http://127.0.0.1:9/other"}});
     let shown = hub
-        .admin("PUT", "/api/mcp/servers/seeded", change)
+        .send_as_admin("PUT", "/api/mcp/servers/seeded", change)
         .await
         .json()
         .await;
@@ -331,13 +361,13 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
         running, directory, ..
     } = hub;
     running.stop().await;
-    let again = TestHub::with(|config| {
+    let again = TestHub::with_config(|config| {
         config.data_dir = directory.path().to_owned();
         config.mcp.servers = vec![seed("http://127.0.0.1:9/sse")];
     })
     .await;
     let shown = again
-        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .send_as_admin("GET", "/api/mcp/servers/seeded", Value::Null)
         .await
         .json()
         .await;
@@ -345,7 +375,7 @@ async fn settings_seed_the_store_and_do_not_rule_it() {
     again.running.stop().await;
 }
 
-async fn maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+async fn run_maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
     let output = command
         .arg("--data-dir")
@@ -366,8 +396,8 @@ async fn maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, Str
 async fn command_line_manages_the_running_hub() {
     let hub = TestHub::start().await;
     let directory = hub.directory.path();
-    let fixture = program().display().to_string();
-    let (code, shown, why) = maru(
+    let fixture = fixture_program().display().to_string();
+    let (code, shown, why) = run_maru(
         directory,
         &[
             "servers",
@@ -383,28 +413,28 @@ async fn command_line_manages_the_running_hub() {
     .await;
     assert_eq!(code, Some(0), "{why}");
     assert!(shown.starts_with("up is CONNECTED, "), "{shown}");
-    let (_, shown, _) = maru(directory, &["servers", "list"]).await;
+    let (_, shown, _) = run_maru(directory, &["servers", "list"]).await;
     assert!(
         shown.starts_with("NAME") && shown.contains("CONNECTED"),
         "{shown}"
     );
-    let (_, shown, _) = maru(directory, &["servers", "show", "up"]).await;
+    let (_, shown, _) = run_maru(directory, &["servers", "show", "up"]).await;
     assert!(
         shown.contains("test_simple_text") && shown.contains("***") && !shown.contains("s3cret"),
         "{shown}"
     );
-    let (code, shown, _) = maru(directory, &["call", "up__test_simple_text"]).await;
+    let (code, shown, _) = run_maru(directory, &["call", "up__test_simple_text"]).await;
     assert_eq!(
         (code, shown.as_str()),
         (Some(0), "This is a simple text response for testing.\n")
     );
-    let (code, _, why) = maru(
+    let (code, _, why) = run_maru(
         directory,
         &["servers", "add", "gone", "--", "no-such-program"],
     )
     .await;
     assert_eq!(code, Some(1), "{why}");
-    let (code, _, why) = maru(directory, &["servers", "show", "nobody"]).await;
+    let (code, _, why) = run_maru(directory, &["servers", "show", "nobody"]).await;
     assert_eq!(
         (code, why.as_str()),
         (Some(2), "maru: no server is named \"nobody\"\n")
@@ -414,17 +444,18 @@ async fn command_line_manages_the_running_hub() {
     let servers =
         json!({"mcpServers": {"My Tools": {"command": fixture, "args": ["stdio"]}, "bad": {}}});
     fs::write(&file, servers.to_string()).unwrap();
-    let (code, shown, _) = maru(directory, &["servers", "import", file.to_str().unwrap()]).await;
+    let (code, shown, _) =
+        run_maru(directory, &["servers", "import", file.to_str().unwrap()]).await;
     assert_eq!(code, Some(1));
     assert!(
         shown.contains("my-tools is CONNECTED")
             && shown.contains("bad is not imported: url: is missing"),
         "{shown}"
     );
-    let (code, shown, _) = maru(directory, &["servers", "remove", "up", "--json"]).await;
+    let (code, shown, _) = run_maru(directory, &["servers", "remove", "up", "--json"]).await;
     assert_eq!((code, shown.as_str()), (Some(0), "null\n"));
     hub.running.stop().await;
-    let (code, _, why) = maru(directory, &["servers", "list"]).await;
+    let (code, _, why) = run_maru(directory, &["servers", "list"]).await;
     assert!(
         code == Some(2) && why.contains("no hub runs on the data directory"),
         "{why}"
@@ -435,11 +466,16 @@ async fn command_line_manages_the_running_hub() {
 async fn server_that_is_down_is_connected_by_a_call() {
     let hub = TestHub::start().await;
     let (server, url) = FixtureServer::start("http").await;
-    hub.register("up", "HTTP", json!({"url": url})).await;
+    hub.register_server("up", "HTTP", json!({"url": url})).await;
     drop(server);
-    let session = hub.session("2025-11-25", json!({})).await;
-    let request = call(1, "up__test_simple_text", json!({}));
-    let failed = hub.ask(&session, &request).send().await.answer().await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
+    let request = call_message(1, "up__test_simple_text", json!({}));
+    let failed = hub
+        .session_request(&session, &request)
+        .send()
+        .await
+        .rpc_response()
+        .await;
     assert_eq!(failed["result"]["isError"], true, "{failed}");
     assert!(
         failed["result"]["content"][0]["text"]
@@ -450,7 +486,12 @@ async fn server_that_is_down_is_connected_by_a_call() {
     );
     let port = url.split(':').nth(2).unwrap().split('/').next().unwrap();
     let _server = FixtureServer::start_at("http", &format!("127.0.0.1:{port}")).await;
-    let answered = hub.ask(&session, &request).send().await.answer().await;
+    let answered = hub
+        .session_request(&session, &request)
+        .send()
+        .await
+        .rpc_response()
+        .await;
     assert_eq!(
         answered["result"]["content"][0]["type"], "text",
         "{answered}"
@@ -461,9 +502,9 @@ async fn server_that_is_down_is_connected_by_a_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn registration_that_says_nothing_else_is_not_connected() {
     let hub = TestHub::start().await;
-    let config = json!({"command": program(), "args": ["stdio"]});
+    let config = json!({"command": fixture_program(), "args": ["stdio"]});
     let body = json!({"name": "quiet", "transportType": "STDIO", "config": config});
-    let made = hub.admin("POST", ROUTE, body).await;
+    let made = hub.send_as_admin("POST", SERVERS_ROUTE, body).await;
     assert_eq!(made.status, 201);
     let made = made.json().await;
     assert_eq!(
@@ -477,14 +518,18 @@ async fn registration_that_says_nothing_else_is_not_connected() {
 async fn waiting_server_tells_when_it_is_tried_next() {
     let hub = TestHub::start().await;
     let body = json!({"name": "gone", "autoConnect": true, "transportType": "HTTP", "config": {"url": "http://127.0.0.1:9/mcp"}});
-    let made = hub.admin("POST", ROUTE, body).await.json().await;
+    let made = hub
+        .send_as_admin("POST", SERVERS_ROUTE, body)
+        .await
+        .json()
+        .await;
     assert_eq!(
         (&made["status"], &made["attempts"]),
         (&json!("FAILED"), &json!(0))
     );
     assert!(made["nextAttemptAt"].as_i64() > made["createdAt"].as_i64());
     let log = hub
-        .admin("GET", "/api/mcp/servers/gone/log", Value::Null)
+        .send_as_admin("GET", "/api/mcp/servers/gone/log", Value::Null)
         .await
         .text()
         .await;
@@ -494,24 +539,38 @@ async fn waiting_server_tells_when_it_is_tried_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_does_not_reconnect_where_reconnecting_is_off() {
-    let hub = TestHub::with(|config| config.mcp.reconnection.enabled = false).await;
+    let hub = TestHub::with_config(|config| config.mcp.reconnection.enabled = false).await;
     let (server, url) = FixtureServer::start("http").await;
     let address = url.split('/').nth(2).unwrap().to_owned();
     let body =
         json!({"name": "up", "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
-    let made = hub.admin("POST", ROUTE, body).await.json().await;
+    let made = hub
+        .send_as_admin("POST", SERVERS_ROUTE, body)
+        .await
+        .json()
+        .await;
     assert_eq!(made["status"], "CONNECTED");
-    let session = hub.session("2025-06-18", json!({})).await;
+    let session = hub.initialize_session("2025-06-18", json!({})).await;
     let ask = async || {
-        let echo = call(1, "up__test_simple_text", json!({}));
-        let answer = hub.ask(&session, &echo).send().await.answer().await;
+        let echo = call_message(1, "up__test_simple_text", json!({}));
+        let answer = hub
+            .session_request(&session, &echo)
+            .send()
+            .await
+            .rpc_response()
+            .await;
         answer["result"]["isError"] != true
     };
     assert!(ask().await);
-    let one = format!("{ROUTE}/up");
-    let shown = async || hub.admin("GET", &one, Value::Null).await.json().await;
+    let one = format!("{SERVERS_ROUTE}/up");
+    let shown = async || {
+        hub.send_as_admin("GET", &one, Value::Null)
+            .await
+            .json()
+            .await
+    };
     drop(server);
-    within(async {
+    within_test_timeout(async {
         // A call whose connection breaks says nothing yet about the server.
         while shown().await["status"] == "CONNECTED" {
             ask().await;
@@ -526,7 +585,7 @@ async fn call_does_not_reconnect_where_reconnecting_is_off() {
         (&json!("FAILED"), &Value::Null)
     );
     let connect = format!("{one}/connect");
-    let connected = hub.admin("POST", &connect, Value::Null);
+    let connected = hub.send_as_admin("POST", &connect, Value::Null);
     assert_eq!(connected.await.json().await["status"], "CONNECTED");
     assert!(ask().await);
     hub.running.stop().await;
@@ -542,15 +601,21 @@ async fn server_is_held_to_a_protocol_version() {
             "requiredProtocolVersion": version})
     };
     for (name, version) in [("held", "2025-06-18"), ("newest", "2026-07-28")] {
-        let made = hub.admin("POST", ROUTE, body(name, &url, version)).await;
+        let made = hub
+            .send_as_admin("POST", SERVERS_ROUTE, body(name, &url, version))
+            .await;
         assert_eq!(made.json().await["status"], "CONNECTED");
-        let one = format!("{ROUTE}/{name}");
-        let shown = hub.admin("GET", &one, Value::Null).await.json().await;
+        let one = format!("{SERVERS_ROUTE}/{name}");
+        let shown = hub
+            .send_as_admin("GET", &one, Value::Null)
+            .await
+            .json()
+            .await;
         assert_eq!(shown["protocolVersion"], version);
         assert_eq!(shown["requiredProtocolVersion"], version);
     }
     let made = hub
-        .admin("POST", ROUTE, body("old", &old, "2026-07-28"))
+        .send_as_admin("POST", SERVERS_ROUTE, body("old", &old, "2026-07-28"))
         .await;
     let made = made.json().await;
     assert_eq!(made["status"], "FAILED");
@@ -561,10 +626,12 @@ async fn server_is_held_to_a_protocol_version() {
     );
     // Another version, or none: the connection is made anew.
     let free = json!({"requiredProtocolVersion": null});
-    let freed = hub.admin("PUT", &format!("{ROUTE}/held"), free).await;
+    let freed = hub
+        .send_as_admin("PUT", &format!("{SERVERS_ROUTE}/held"), free)
+        .await;
     assert_eq!(freed.json().await["protocolVersion"], "2026-07-28");
     let wrong = hub
-        .admin("POST", ROUTE, body("wrong", &url, "2020-01-01"))
+        .send_as_admin("POST", SERVERS_ROUTE, body("wrong", &url, "2020-01-01"))
         .await;
     assert_eq!(wrong.status, 400);
     assert_eq!(wrong.json().await["field"], "requiredProtocolVersion");
@@ -577,10 +644,10 @@ async fn exposed_hub_uses_servers_of_its_machine_that_the_settings_name() {
     let (_two, by_seed) = FixtureServer::start("http").await;
     let (_three, unnamed) = FixtureServer::start("http").await;
     let authority = by_host.split('/').nth(2).unwrap().to_owned();
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.behind_tls_proxy = true;
         config.outbound.allowed_hosts = vec![authority];
-        config.mcp.servers = vec![McpServer {
+        config.mcp.servers = vec![McpServerDefinition {
             name: "seeded".to_owned(),
             transport: "http".to_owned(),
             url: Some(by_seed),
@@ -597,17 +664,21 @@ async fn exposed_hub_uses_servers_of_its_machine_that_the_settings_name() {
         }];
     })
     .await;
-    hub.running.servers().settled().await;
+    hub.running.servers().wait_for_first_connect().await;
     let shown = hub
-        .admin("GET", "/api/mcp/servers/seeded", Value::Null)
+        .send_as_admin("GET", "/api/mcp/servers/seeded", Value::Null)
         .await
         .json()
         .await;
     assert_eq!(shown["status"], "CONNECTED");
     let body = |name: &str, url: &str| json!({"name": name, "autoConnect": true, "transportType": "HTTP", "config": {"url": url}});
-    let named = hub.admin("POST", ROUTE, body("named", &by_host)).await;
+    let named = hub
+        .send_as_admin("POST", SERVERS_ROUTE, body("named", &by_host))
+        .await;
     assert_eq!(named.json().await["status"], "CONNECTED");
-    let refused = hub.admin("POST", ROUTE, body("unnamed", &unnamed)).await;
+    let refused = hub
+        .send_as_admin("POST", SERVERS_ROUTE, body("unnamed", &unnamed))
+        .await;
     assert_eq!(refused.status, 400);
     let why = refused.text().await;
     assert!(why.contains("outbound.allowed_hosts"), "{why}");

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    fixture,
-    hub::{TestHub, call, request},
-    wire::{Ask, Reply},
+    http_client::{TestRequest, TestResponse},
+    suite_fixture,
+    test_hub::{TestHub, call_message, request_message},
 };
 
-const V: &str = "2025-11-25";
+const SESSION_VERSION: &str = "2025-11-25";
 
-async fn stream(hub: &TestHub, session: &str) -> Reply {
-    let reply = Ask::new(&hub.address, "GET", "/mcp")
+async fn open_stream(hub: &TestHub, session: &str) -> TestResponse {
+    let reply = TestRequest::new(&hub.address, "GET", "/mcp")
         .header("accept", "text/event-stream")
         .header("mcp-session-id", session)
         .send()
@@ -25,17 +25,20 @@ async fn stream(hub: &TestHub, session: &str) -> Reply {
 
 #[tokio::test]
 async fn changes_of_the_catalog_reach_every_open_stream() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let mut streamable = stream(&hub, &session).await;
-    let mut sse = Ask::new(&hub.address, "GET", "/sse")
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let mut streamable = open_stream(&hub, &session).await;
+    let mut sse = TestRequest::new(&hub.address, "GET", "/sse")
         .header("accept", "text/event-stream")
         .send()
         .await;
-    assert_eq!(sse.event().await.unwrap().name, "endpoint");
+    assert_eq!(sse.next_event().await.unwrap().name, "endpoint");
     let listen = json!({"notifications": {"toolsListChanged": true}});
-    let mut listening = hub.modern("subscriptions/listen", listen).send().await;
-    let acknowledged = listening.message().await.unwrap();
+    let mut listening = hub
+        .stateless_request("subscriptions/listen", listen)
+        .send()
+        .await;
+    let acknowledged = listening.next_message().await.unwrap();
     assert_eq!(
         acknowledged["method"],
         "notifications/subscriptions/acknowledged"
@@ -45,98 +48,102 @@ async fn changes_of_the_catalog_reach_every_open_stream() {
         json!({"toolsListChanged": true})
     );
 
-    let extra = fixture::tool("extra", json!({}), |_| async {
-        Err(maru::mcp::RpcError::params("never called"))
+    let extra = suite_fixture::tool("extra", json!({}), |_| async {
+        Err(maru::mcp::RpcError::invalid_params("never called"))
     });
-    let mut offers = fixture::offers(hub.running.catalog());
+    let mut offers = suite_fixture::suite_entries(hub.running.catalog());
     offers.push(extra);
     hub.publish(&offers);
     for reader in [&mut streamable, &mut sse, &mut listening] {
-        let told = reader.message().await.unwrap();
+        let told = reader.next_message().await.unwrap();
         assert_eq!(told["method"], "notifications/tools/list_changed");
     }
 }
 
 #[tokio::test]
 async fn watched_resource_is_reported_when_it_changes() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let mut reader = stream(&hub, &session).await;
-    let subscribe = |method: &str, uri: &str| request(1, method, json!({"uri": uri}));
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let mut reader = open_stream(&hub, &session).await;
+    let subscribe = |method: &str, uri: &str| request_message(1, method, json!({"uri": uri}));
     let done = hub
-        .ask(
+        .session_request(
             &session,
             &subscribe("resources/subscribe", "test://watched-resource"),
         )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(done["result"], json!({}));
     let missing = hub
-        .ask(&session, &subscribe("resources/subscribe", "test://none"))
+        .session_request(&session, &subscribe("resources/subscribe", "test://none"))
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(missing["error"]["code"], -32002);
 
-    hub.running.catalog().touch("test://static-text");
-    hub.running.catalog().touch("test://watched-resource");
-    let told = reader.message().await.unwrap();
+    hub.running
+        .catalog()
+        .notify_resource_updated("test://static-text");
+    hub.running
+        .catalog()
+        .notify_resource_updated("test://watched-resource");
+    let told = reader.next_message().await.unwrap();
     assert_eq!(told["method"], "notifications/resources/updated");
     assert_eq!(told["params"]["uri"], "test://watched-resource");
 }
 
 #[tokio::test]
 async fn new_connection_takes_the_stream_over_from_the_old_one() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let mut first = stream(&hub, &session).await;
-    let mut second = stream(&hub, &session).await;
-    assert!(first.message().await.is_none());
-    hub.publish(&fixture::offers(hub.running.catalog()));
-    let told = second.message().await.unwrap();
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let mut first = open_stream(&hub, &session).await;
+    let mut second = open_stream(&hub, &session).await;
+    assert!(first.next_message().await.is_none());
+    hub.publish(&suite_fixture::suite_entries(hub.running.catalog()));
+    let told = second.next_message().await.unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
 }
 
 #[tokio::test]
 async fn answer_that_was_sent_but_not_received_can_be_fetched() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let ask = hub
-        .ask(&session, &call(5, "test_simple_text", json!({})))
+        .session_request(&session, &call_message(5, "test_simple_text", json!({})))
         .header("accept", "text/event-stream");
     let mut first = ask.send().await;
-    let primed = first.event().await.unwrap();
+    let primed = first.next_event().await.unwrap();
     sleep(Duration::from_millis(100)).await;
     drop(first);
     sleep(Duration::from_millis(100)).await;
     for _ in 0..2 {
-        let mut again = Ask::new(&hub.address, "GET", "/mcp")
+        let mut again = TestRequest::new(&hub.address, "GET", "/mcp")
             .header("accept", "text/event-stream")
             .header("mcp-session-id", &session)
             .header("last-event-id", primed.id.as_deref().unwrap())
             .send()
             .await;
-        assert_eq!(again.message().await.unwrap()["id"], 5);
-        assert!(again.message().await.is_none());
+        assert_eq!(again.next_message().await.unwrap()["id"], 5);
+        assert!(again.next_message().await.is_none());
     }
 }
 
 #[tokio::test]
 async fn stream_that_is_cut_again_after_resuming_is_given_up() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let body = call(8, "slow", json!({}));
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let body = call_message(8, "slow", json!({}));
     let ask = hub
-        .ask(&session, &body)
+        .session_request(&session, &body)
         .header("accept", "text/event-stream");
     let mut first = ask.send().await;
-    let primed = first.event().await.unwrap();
+    let primed = first.next_event().await.unwrap();
     drop(first);
     let again = || {
-        Ask::new(&hub.address, "GET", "/mcp")
+        TestRequest::new(&hub.address, "GET", "/mcp")
             .header("accept", "text/event-stream")
             .header("mcp-session-id", &session)
             .header("last-event-id", primed.id.as_deref().unwrap())
@@ -146,58 +153,66 @@ async fn stream_that_is_cut_again_after_resuming_is_given_up() {
     sleep(Duration::from_millis(5600)).await;
     assert_eq!(again().await.status, 410);
     // Its work has ended, so its id is free.
-    let free = hub.ask(&session, &call(8, "slow", json!({"milliseconds": 1})));
-    let free = free.send().await.answer().await;
+    let free = hub.session_request(
+        &session,
+        &call_message(8, "slow", json!({"milliseconds": 1})),
+    );
+    let free = free.send().await.rpc_response().await;
     assert_eq!(free["result"]["content"][0]["text"], "Slept");
 }
 
 #[tokio::test]
 async fn client_that_takes_json_only_is_never_waited_for() {
-    let hub = TestHub::with_fixture().await;
-    let chatty = fixture::tool("chatty", json!({}), |ask| async move {
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let chatty = suite_fixture::tool("chatty", json!({}), |ask| async move {
         for at in 0..600 {
-            ask.peer.progress(f64::from(at), None, None).await;
+            ask.context.send_progress(f64::from(at), None, None).await;
         }
-        Ok(maru::tool::Answer::Complete(
+        Ok(maru::tools::EntryResponse::Complete(
             json!({"content": []}).to_string(),
         ))
     });
     hub.publish(&[chatty]);
-    let session = hub.session("2025-03-26", json!({})).await;
-    let body = request(
+    let session = hub.initialize_session("2025-03-26", json!({})).await;
+    let body = request_message(
         1,
         "tools/call",
         json!({"name": "chatty", "_meta": {"progressToken": 1}}),
     );
     let began = Instant::now();
     let single = hub
-        .ask(&session, &body)
+        .session_request(&session, &body)
         .header("accept", "application/json")
         .send()
         .await;
-    assert_eq!(single.answer().await["id"], 1);
-    let batch = hub.ask(&session, &json!([body])).send().await.json().await;
+    assert_eq!(single.rpc_response().await["id"], 1);
+    let batch = hub
+        .session_request(&session, &json!([body]))
+        .send()
+        .await
+        .json()
+        .await;
     assert_eq!(batch[0]["id"], 1);
     assert!(began.elapsed() < Duration::from_secs(9));
 }
 
 #[tokio::test]
 async fn cut_stream_is_resumed_where_it_was_cut() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let body = request(
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let body = request_message(
         7,
         "tools/call",
         json!({"name": "test_tool_with_progress", "arguments": {}, "_meta": {"progressToken": "p"}}),
     );
-    let mut first = hub.ask(&session, &body).send().await;
+    let mut first = hub.session_request(&session, &body).send().await;
     assert!(first.is_stream());
-    let primed = first.event().await.unwrap();
+    let primed = first.next_event().await.unwrap();
     assert!(primed.data.is_empty());
-    let seen = first.event().await.unwrap();
+    let seen = first.next_event().await.unwrap();
     drop(first);
 
-    let mut again = Ask::new(&hub.address, "GET", "/mcp")
+    let mut again = TestRequest::new(&hub.address, "GET", "/mcp")
         .header("accept", "text/event-stream")
         .header("mcp-session-id", &session)
         .header("last-event-id", seen.id.as_deref().unwrap())
@@ -205,7 +220,7 @@ async fn cut_stream_is_resumed_where_it_was_cut() {
         .await;
     let mut progress = Vec::new();
     let answer = loop {
-        let message = again.message().await.unwrap();
+        let message = again.next_message().await.unwrap();
         if message["id"] == 7 {
             break message;
         }
@@ -213,70 +228,85 @@ async fn cut_stream_is_resumed_where_it_was_cut() {
     };
     assert_eq!(progress, [50.0, 100.0]);
     assert_eq!(answer["result"]["content"][0]["text"], "Progressed");
-    assert!(again.message().await.is_none());
+    assert!(again.next_message().await.is_none());
 }
 
 #[tokio::test]
 async fn cancelled_request_is_not_answered_and_its_id_is_free_again() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let slow = hub.ask(&session, &call(1, "slow", json!({}))).send();
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let slow = hub
+        .session_request(&session, &call_message(1, "slow", json!({})))
+        .send();
     let cancel = async {
         sleep(Duration::from_millis(100)).await;
         let busy = hub
-            .ask(&session, &call(1, "slow", json!({})))
+            .session_request(&session, &call_message(1, "slow", json!({})))
             .send()
             .await
-            .answer()
+            .rpc_response()
             .await;
         assert_eq!(busy["error"]["code"], -32600);
         let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-        assert_eq!(hub.ask(&session, &body).send().await.status, 202);
+        assert_eq!(
+            hub.session_request(&session, &body).send().await.status,
+            202
+        );
     };
     let began = Instant::now();
     let (reply, ()) = tokio::join!(slow, cancel);
     assert!(began.elapsed() < Duration::from_secs(10));
     assert_eq!(reply.text().await, "");
     let free = hub
-        .ask(&session, &call(1, "slow", json!({"milliseconds": 1})))
+        .session_request(
+            &session,
+            &call_message(1, "slow", json!({"milliseconds": 1})),
+        )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(free["result"]["content"][0]["text"], "Slept");
 }
 
 #[tokio::test]
 async fn session_runs_no_more_than_it_may() {
-    let hub = TestHub::with(|config| config.limits.max_calls_per_session = 2).await;
+    let hub = TestHub::with_config(|config| config.limits.max_calls_per_session = 2).await;
     hub.publish_fixture();
-    let session = hub.session(V, json!({})).await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let slow = |id: i64| {
-        hub.ask(&session, &call(id, "slow", json!({"milliseconds": 600})))
-            .send()
+        hub.session_request(
+            &session,
+            &call_message(id, "slow", json!({"milliseconds": 600})),
+        )
+        .send()
     };
     let late = async {
         sleep(Duration::from_millis(200)).await;
-        slow(3).await.answer().await
+        slow(3).await.rpc_response().await
     };
     let (one, two, three) = tokio::join!(slow(1), slow(2), late);
     assert_eq!(three["error"]["code"], -32000);
     for done in [one, two] {
-        assert_eq!(done.answer().await["result"]["content"][0]["text"], "Slept");
+        assert_eq!(
+            done.rpc_response().await["result"]["content"][0]["text"],
+            "Slept"
+        );
     }
 }
 
 #[tokio::test]
 async fn deleted_session_is_gone_and_its_stream_ends() {
     let hub = TestHub::start().await;
-    let session = hub.session(V, json!({})).await;
-    let mut reader = stream(&hub, &session).await;
-    let delete = || Ask::new(&hub.address, "DELETE", "/mcp").header("mcp-session-id", &session);
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let mut reader = open_stream(&hub, &session).await;
+    let delete =
+        || TestRequest::new(&hub.address, "DELETE", "/mcp").header("mcp-session-id", &session);
     assert_eq!(delete().send().await.status, 204);
-    assert!(reader.message().await.is_none());
+    assert!(reader.next_message().await.is_none());
     assert_eq!(delete().send().await.status, 404);
     assert_eq!(
-        hub.ask(&session, &request(1, "ping", json!({})))
+        hub.session_request(&session, &request_message(1, "ping", json!({})))
             .send()
             .await
             .status,
@@ -286,11 +316,14 @@ async fn deleted_session_is_gone_and_its_stream_ends() {
 
 #[tokio::test]
 async fn idle_session_ends_by_itself_and_a_read_one_does_not() {
-    let hub = TestHub::with(|config| config.limits.session_idle_ms = 1000).await;
-    let idle = hub.session(V, json!({})).await;
-    let read = hub.session(V, json!({})).await;
-    let _reader = stream(&hub, &read).await;
-    let ping = |session: &str| hub.ask(session, &request(1, "ping", json!({}))).send();
+    let hub = TestHub::with_config(|config| config.limits.session_idle_ms = 1000).await;
+    let idle = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let read = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let _reader = open_stream(&hub, &read).await;
+    let ping = |session: &str| {
+        hub.session_request(session, &request_message(1, "ping", json!({})))
+            .send()
+    };
     sleep(Duration::from_millis(1800)).await;
     assert_eq!(ping(&idle).await.status, 404);
     assert_eq!(ping(&read).await.status, 200);
@@ -298,31 +331,39 @@ async fn idle_session_ends_by_itself_and_a_read_one_does_not() {
 
 #[tokio::test]
 async fn no_more_sessions_are_open_than_allowed() {
-    let hub = TestHub::with(|config| config.limits.max_sessions = 1).await;
-    let one = hub.session(V, json!({})).await;
+    let hub = TestHub::with_config(|config| config.limits.max_sessions = 1).await;
+    let one = hub.initialize_session(SESSION_VERSION, json!({})).await;
     // The idle one makes room; one that is in use does not.
-    let two = hub.session(V, json!({})).await;
-    let ping = request(1, "ping", json!({}));
-    assert_eq!(hub.ask(&one, &ping).send().await.status, 404);
-    let _reader = stream(&hub, &two).await;
+    let two = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let ping = request_message(1, "ping", json!({}));
+    assert_eq!(hub.session_request(&one, &ping).send().await.status, 404);
+    let _reader = open_stream(&hub, &two).await;
     let refused = hub
-        .post(&crate::hub::initialize(V, &json!({})))
+        .post(&crate::test_hub::initialize_message(
+            SESSION_VERSION,
+            &json!({}),
+        ))
         .send()
         .await;
     assert_eq!(refused.status, 503);
-    assert_eq!(hub.ask(&two, &ping).send().await.status, 200);
+    assert_eq!(hub.session_request(&two, &ping).send().await.status, 200);
 }
 
 #[tokio::test]
 async fn batches_exist_in_one_version() {
     let hub = TestHub::start().await;
     let body = json!([
-        request(1, "ping", json!({})),
+        request_message(1, "ping", json!({})),
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        request(2, "tools/call", json!({"name": "get_all_employees"})),
+        request_message(2, "tools/call", json!({"name": "get_all_employees"})),
     ]);
-    let session = hub.session("2025-03-26", json!({})).await;
-    let answers: Value = hub.ask(&session, &body).send().await.json().await;
+    let session = hub.initialize_session("2025-03-26", json!({})).await;
+    let answers: Value = hub
+        .session_request(&session, &body)
+        .send()
+        .await
+        .json()
+        .await;
     let ids: Vec<&Value> = answers
         .as_array()
         .unwrap()
@@ -331,79 +372,99 @@ async fn batches_exist_in_one_version() {
         .collect();
     assert_eq!(ids, [1, 2]);
     let only_notes = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
-    assert_eq!(hub.ask(&session, &only_notes).send().await.status, 202);
-    let newer = hub.session(V, json!({})).await;
-    assert_eq!(hub.ask(&newer, &body).send().await.status, 400);
+    assert_eq!(
+        hub.session_request(&session, &only_notes)
+            .send()
+            .await
+            .status,
+        202
+    );
+    let newer = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    assert_eq!(hub.session_request(&newer, &body).send().await.status, 400);
 }
 
 #[tokio::test]
 async fn client_that_logs_is_told_and_one_that_does_not_is_not() {
     let hub = TestHub::start().await;
-    let session = hub.session(V, json!({})).await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let quiet = hub
-        .ask(&session, &call(1, "get_all_employees", json!({})))
+        .session_request(&session, &call_message(1, "get_all_employees", json!({})))
         .send()
         .await;
     assert!(!quiet.is_stream());
-    let level = request(2, "logging/setLevel", json!({"level": "debug"}));
+    let level = request_message(2, "logging/setLevel", json!({"level": "debug"}));
     assert_eq!(
-        hub.ask(&session, &level).send().await.answer().await["result"],
+        hub.session_request(&session, &level)
+            .send()
+            .await
+            .rpc_response()
+            .await["result"],
         json!({})
     );
     let mut told = hub
-        .ask(&session, &call(3, "get_all_employees", json!({})))
+        .session_request(&session, &call_message(3, "get_all_employees", json!({})))
         .send()
         .await;
-    let log = told.message().await.unwrap();
+    let log = told.next_message().await.unwrap();
     assert_eq!(log["method"], "notifications/message");
     assert_eq!(log["params"]["data"]["tool"], "get_all_employees");
-    assert_eq!(told.message().await.unwrap()["id"], 3);
+    assert_eq!(told.next_message().await.unwrap()["id"], 3);
 }
 
 #[tokio::test]
 async fn vanished_client_never_holds_the_hub() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     for id in 0..20 {
-        let asked = hub.ask(&session, &call(id, "slow", json!({}))).send();
+        let asked = hub
+            .session_request(&session, &call_message(id, "slow", json!({})))
+            .send();
         // The client gives up; the request goes on for its grace.
         let _ = tokio::time::timeout(Duration::from_millis(20), asked).await;
     }
-    let other = hub.session(V, json!({})).await;
+    let other = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let answer = hub
-        .ask(&other, &call(1, "test_simple_text", json!({})))
+        .session_request(&other, &call_message(1, "test_simple_text", json!({})))
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(answer["result"]["isError"], false);
     // After the grace the session has room again: nothing of it runs on.
     sleep(Duration::from_millis(5600)).await;
     let ids: Vec<Value> = (0..20)
-        .map(|id| call(id, "slow", json!({"milliseconds": 1})))
+        .map(|id| call_message(id, "slow", json!({"milliseconds": 1})))
         .collect();
     for body in &ids {
-        let again = hub.ask(&session, body).send().await.answer().await;
+        let again = hub
+            .session_request(&session, body)
+            .send()
+            .await
+            .rpc_response()
+            .await;
         assert_eq!(again["result"]["content"][0]["text"], "Slept");
     }
 }
 
 #[tokio::test]
 async fn stopping_finishes_requests_and_ends_streams() {
-    let hub = TestHub::with_fixture().await;
-    let session = hub.session(V, json!({})).await;
-    let mut reader = stream(&hub, &session).await;
+    let hub = TestHub::with_suite_and_slow_tool().await;
+    let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
+    let mut reader = open_stream(&hub, &session).await;
     let listening = json!({"notifications": {"toolsListChanged": true}});
-    let mut listening = hub.modern("subscriptions/listen", listening).send().await;
-    listening.message().await.unwrap();
+    let mut listening = hub
+        .stateless_request("subscriptions/listen", listening)
+        .send()
+        .await;
+    listening.next_message().await.unwrap();
     let arguments = json!({"milliseconds": 500});
-    let slow = hub.modern(
+    let slow = hub.stateless_request(
         "tools/call",
         json!({"name": "slow", "arguments": arguments}),
     );
-    let legacy = hub.ask(&session, &call(1, "slow", arguments.clone()));
+    let legacy = hub.session_request(&session, &call_message(1, "slow", arguments.clone()));
     let streamed = hub
-        .modern(
+        .stateless_request(
             "tools/call",
             json!({"name": "slow", "arguments": arguments}),
         )
@@ -413,7 +474,11 @@ async fn stopping_finishes_requests_and_ends_streams() {
     let answered = async move {
         ready.notify_one();
         let (one, two, three) = tokio::join!(slow.send(), legacy.send(), streamed.send());
-        [one.answer().await, two.answer().await, three.answer().await]
+        [
+            one.rpc_response().await,
+            two.rpc_response().await,
+            three.rpc_response().await,
+        ]
     };
     let address = hub.address.clone();
     let stopped = async {
@@ -425,8 +490,8 @@ async fn stopping_finishes_requests_and_ends_streams() {
     for answer in answers {
         assert_eq!(answer["result"]["content"][0]["text"], "Slept");
     }
-    assert!(reader.message().await.is_none());
-    let over = listening.message().await.unwrap();
+    assert!(reader.next_message().await.is_none());
+    let over = listening.next_message().await.unwrap();
     assert_eq!(over["result"]["resultType"], "complete");
     assert!(tokio::net::TcpStream::connect(&address).await.is_err());
 }

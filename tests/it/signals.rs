@@ -12,28 +12,28 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::wire::{Ask, within};
+use crate::http_client::{TestRequest, within_test_timeout};
 
-const MARU: &str = env!("CARGO_BIN_EXE_maru");
+const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 
 /// `maru serve` with its own directory, whose log and output are files there.
-struct Process {
+struct ServeProcess {
     child: Child,
     directory: tempfile::TempDir,
     address: String,
 }
 
-impl Process {
+impl ServeProcess {
     async fn start(yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
         let file = |name: &str| File::create(directory.path().join(name)).unwrap();
-        let child = command(directory.path(), &["serve", "--listen", "127.0.0.1:0"])
+        let child = maru_command(directory.path(), &["serve", "--listen", "127.0.0.1:0"])
             .stdout(file("stdout"))
             .stderr(file("stderr"))
             .spawn()
             .unwrap();
-        let address = address(directory.path()).await;
+        let address = wait_for_address(directory.path()).await;
         let process = Self {
             child,
             directory,
@@ -52,7 +52,7 @@ impl Process {
     }
 
     async fn wait_for(&self, file: &str, text: &str) -> String {
-        within(async {
+        within_test_timeout(async {
             loop {
                 let written = self.read(file);
                 if written.contains(text) {
@@ -74,7 +74,7 @@ impl Process {
         let before = self.read("stderr").len();
         fs::write(self.path("maru.yaml"), yaml).unwrap();
         self.send(Signal::HUP);
-        within(async {
+        within_test_timeout(async {
             loop {
                 let written = self.read("stderr");
                 if written[before..].contains(expected) {
@@ -87,7 +87,7 @@ impl Process {
     }
 
     async fn status(&self, token: Option<&str>) -> u16 {
-        let mut ask = Ask::new(&self.address, "GET", "/readyz");
+        let mut ask = TestRequest::new(&self.address, "GET", "/readyz");
         if let Some(token) = token {
             ask = ask.header("authorization", &format!("Bearer {token}"));
         }
@@ -95,15 +95,15 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn command(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(MARU);
+fn maru_command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(MARU_PROGRAM);
     command
         .args(arguments)
         .arg("--data-dir")
@@ -115,8 +115,8 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Where the hub of this directory listens, once it does.
-async fn address(directory: &Path) -> String {
-    within(async {
+async fn wait_for_address(directory: &Path) -> String {
+    within_test_timeout(async {
         loop {
             match running_hub(&directory.join("data")) {
                 Some(address) if !address.is_empty() => return address,
@@ -129,7 +129,7 @@ async fn address(directory: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hangup_uses_what_can_change_and_names_what_needs_a_restart() {
-    let hub = Process::start("sample_data: false\n").await;
+    let hub = ServeProcess::start("sample_data: false\n").await;
     assert_eq!(hub.status(None).await, 200);
     let yaml = "sample_data: true\nrequire_token: true\nlimits: {max_body_bytes: 2048}\n\
                 postgresql: {password: changed}\n";
@@ -140,11 +140,11 @@ async fn hangup_uses_what_can_change_and_names_what_needs_a_restart() {
     assert!(log.contains(named), "{log}");
     assert_eq!(hub.status(None).await, 401);
     let admin = hub.read("data/admin-token");
-    let large = Ask::post(&hub.address, "/mcp", &json!({"x": "x".repeat(4096)}))
+    let large = TestRequest::post(&hub.address, "/mcp", &json!({"x": "x".repeat(4096)}))
         .header("authorization", &format!("Bearer {}", admin.trim()));
     assert_eq!(large.send().await.status, 413);
     // The page of the settings shows what is in force.
-    let shown = Ask::new(&hub.address, "GET", "/api/config")
+    let shown = TestRequest::new(&hub.address, "GET", "/api/config")
         .header("authorization", &format!("Bearer {}", admin.trim()))
         .send()
         .await
@@ -160,7 +160,7 @@ async fn hangup_uses_what_can_change_and_names_what_needs_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hangup_with_wrong_settings_changes_nothing() {
-    let hub = Process::start("require_token: true\n").await;
+    let hub = ServeProcess::start("require_token: true\n").await;
     for (yaml, why) in [
         (
             "require_token: false\nlimits: {max_sesions: 3}\n",
@@ -183,7 +183,7 @@ async fn hangup_with_wrong_settings_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hangup_reads_the_admin_token_again() {
-    let hub = Process::start("require_token: true\n").await;
+    let hub = ServeProcess::start("require_token: true\n").await;
     let old = hub.read("data/admin-token").trim().to_owned();
     assert_eq!(hub.status(Some(&old)).await, 200);
     let new = "maru_another-admin-token-that-is-long-enough-0123456789";
@@ -195,7 +195,7 @@ async fn hangup_reads_the_admin_token_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn log_level_changes_while_the_hub_runs() {
-    let hub = Process::start("log: {level: error}\n").await;
+    let hub = ServeProcess::start("log: {level: error}\n").await;
     assert_eq!(hub.read("stderr"), "");
     hub.reload("log: {level: info}\n", "changed: log.level")
         .await;
@@ -203,7 +203,7 @@ async fn log_level_changes_while_the_hub_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn user_signals_are_ignored() {
-    let hub = Process::start("").await;
+    let hub = ServeProcess::start("").await;
     for signal in [Signal::USR1, Signal::USR2] {
         hub.send(signal);
     }
@@ -214,7 +214,7 @@ async fn user_signals_are_ignored() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sign_in_code_is_not_printed_into_a_file() {
-    let hub = Process::start("").await;
+    let hub = ServeProcess::start("").await;
     let (printed, log) = (hub.read("stdout"), hub.read("stderr"));
     assert!(
         !printed.contains("code=") && !log.contains("code="),
@@ -222,14 +222,14 @@ async fn sign_in_code_is_not_printed_into_a_file() {
     );
     assert!(printed.contains("console"), "{printed}");
     // Who may read the data directory gets a link, and it signs in.
-    let output = command(hub.directory.path(), &["console"])
+    let output = maru_command(hub.directory.path(), &["console"])
         .output()
         .unwrap();
     let link = String::from_utf8(output.stdout).unwrap();
     let (start, code) = link.trim().split_once("/#code=").unwrap();
     assert_eq!(start, format!("http://{}", hub.address));
     let body = json!({"code": code});
-    let signed_in = Ask::post(&hub.address, "/api/session", &body);
+    let signed_in = TestRequest::post(&hub.address, "/api/session", &body);
     assert_eq!(signed_in.send().await.status, 200);
 }
 
@@ -240,7 +240,7 @@ async fn on_a_terminal_the_code_is_printed_and_closing_it_ends_the_hub() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let line = format!(
-        "exec {MARU} serve --listen 127.0.0.1:0 --data-dir {}",
+        "exec {MARU_PROGRAM} serve --listen 127.0.0.1:0 --data-dir {}",
         data.display()
     );
     let mut script = Command::new("script")
@@ -253,8 +253,8 @@ async fn on_a_terminal_the_code_is_printed_and_closing_it_ends_the_hub() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let address = address(directory.path()).await;
-    let code = within(async {
+    let address = wait_for_address(directory.path()).await;
+    let code = within_test_timeout(async {
         loop {
             let screen = fs::read(directory.path().join("screen")).unwrap_or_default();
             let screen = String::from_utf8_lossy(&screen).into_owned();
@@ -268,11 +268,11 @@ async fn on_a_terminal_the_code_is_printed_and_closing_it_ends_the_hub() {
     })
     .await;
     let body = json!({"code": code});
-    let signed_in = Ask::post(&address, "/api/session", &body);
+    let signed_in = TestRequest::post(&address, "/api/session", &body);
     assert_eq!(signed_in.send().await.status, 200);
     script.kill().unwrap();
     script.wait().unwrap();
-    within(async {
+    within_test_timeout(async {
         while running_hub(&data).is_some() {
             sleep(Duration::from_millis(20)).await;
         }
@@ -282,7 +282,7 @@ async fn on_a_terminal_the_code_is_printed_and_closing_it_ends_the_hub() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_logged_value_is_one_line() {
-    let hub = Process::start("").await;
+    let hub = ServeProcess::start("").await;
     let yaml = r#""x\n2026-01-01T00:00:00Z  INFO forged: line\r\e[2J": 1"#;
     let log = hub.reload(yaml, "were not reloaded").await;
     assert!(

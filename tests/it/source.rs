@@ -1,6 +1,6 @@
 //! Sources against real databases: what they give, refuse and leave behind.
 
-mod fixture;
+mod databases;
 mod hostile;
 mod postgres;
 mod sqlite;

@@ -1,8 +1,8 @@
 //! The store keeps the same promises in a file, in memory and in PostgreSQL.
 
-mod databases;
-mod files;
-mod promises;
+mod contract;
+mod postgres_store;
+mod sqlite_store;
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -14,36 +14,37 @@ use std::{
 use maru::store::{Error, ServerRow, Store};
 use tokio::{net::TcpListener, time::Instant};
 
-use crate::postgres::{Cluster, PASSWORD};
+use crate::postgres_cluster::{PASSWORD, PostgresCluster};
 
 /// 2026-08-01 12:34:56.789 UTC.
-const TIME: i64 = 1_785_587_696_789;
+const TEST_TIME_MS: i64 = 1_785_587_696_789;
 
 #[tokio::test]
 async fn in_memory_all_promises_hold() {
-    promises::check(async || Store::in_memory().await.unwrap()).await;
+    contract::check_store(async || Store::in_memory().await.unwrap()).await;
 }
 
 #[tokio::test]
 async fn in_a_file_all_promises_hold() {
     let directory = tempfile::tempdir().unwrap();
-    let files = files::Files::new(directory.path());
-    promises::check(async || Store::open(&files.fresh()).await.unwrap()).await;
-    promises::check_opened_again(&files.fresh(), async |path| Store::open(path).await).await;
+    let files = sqlite_store::StoreFiles::new(directory.path());
+    contract::check_store(async || Store::open(&files.fresh_path()).await.unwrap()).await;
+    contract::check_reopened(&files.fresh_path(), async |path| Store::open(path).await).await;
     for _again in 0..30 {
-        promises::check_opened_at_once(&files.fresh(), async |path| Store::open(path).await).await;
+        contract::check_concurrent_open(&files.fresh_path(), async |path| Store::open(path).await)
+            .await;
     }
-    files::check(&files).await;
+    sqlite_store::check_files(&files).await;
 }
 
 #[tokio::test]
 async fn in_postgres_all_promises_hold() {
-    let cluster = Cluster::start().await;
-    let fresh = || cluster.url(&cluster.database());
-    promises::check(async || Store::connect(&fresh()).await.unwrap()).await;
-    promises::check_opened_again(&fresh(), async |url| Store::connect(url).await).await;
-    promises::check_opened_at_once(&fresh(), async |url| Store::connect(url).await).await;
-    databases::check(&cluster).await;
+    let cluster = PostgresCluster::start().await;
+    let fresh = || cluster.url(&cluster.create_database());
+    contract::check_store(async || Store::connect(&fresh()).await.unwrap()).await;
+    contract::check_reopened(&fresh(), async |url| Store::connect(url).await).await;
+    contract::check_concurrent_open(&fresh(), async |url| Store::connect(url).await).await;
+    postgres_store::check_database(&cluster).await;
 }
 
 #[tokio::test]
@@ -52,7 +53,7 @@ async fn refused_connection_names_the_place_and_not_the_password() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let url = format!("postgres://maru:{PASSWORD}@127.0.0.1:{port}/somewhere");
-    let why = told(Store::connect(&url).await.unwrap_err());
+    let why = full_error_text(Store::connect(&url).await.unwrap_err());
     for part in ["127.0.0.1", &port.to_string(), "somewhere", "refused"] {
         assert!(why.contains(part), "{why}");
     }
@@ -65,7 +66,7 @@ async fn silent_server_is_given_up_after_ten_seconds() {
     let port = listener.local_addr().unwrap().port();
     let begun = Instant::now();
     let url = format!("postgres://maru:{PASSWORD}@127.0.0.1:{port}/somewhere");
-    let why = told(Store::connect(&url).await.unwrap_err());
+    let why = full_error_text(Store::connect(&url).await.unwrap_err());
     assert!(begun.elapsed() < Duration::from_millis(10_100));
     assert!(why.contains("no answer within 10s"), "{why}");
 }
@@ -89,7 +90,7 @@ async fn acknowledged_writes_survive_a_kill() {
     writer.kill().unwrap();
     writer.wait().unwrap();
     assert_eq!(names.len(), 50);
-    let kept = names_in(&Store::open(&path).await.unwrap()).await;
+    let kept = server_names(&Store::open(&path).await.unwrap()).await;
     let lost = names.iter().filter(|it| !kept.contains(it));
     assert_eq!(lost.count(), 0);
 }
@@ -102,12 +103,12 @@ async fn writer() {
     let store = Store::open(&path).await.unwrap();
     for number in 0.. {
         let name = format!("server{number:06}");
-        assert!(store.insert_server(&server(&name)).await.unwrap());
+        assert!(store.insert_server(&server_row(&name)).await.unwrap());
         println!("\nwrote {name}");
     }
 }
 
-fn server(name: &str) -> ServerRow {
+fn server_row(name: &str) -> ServerRow {
     ServerRow {
         id: format!("id of {name}"),
         name: name.to_owned(),
@@ -120,18 +121,18 @@ fn server(name: &str) -> ServerRow {
         origin: "api".to_owned(),
         trust: "pin".to_owned(),
         protocol_version: None,
-        created_at: TIME,
-        updated_at: TIME,
+        created_at: TEST_TIME_MS,
+        updated_at: TEST_TIME_MS,
     }
 }
 
-async fn names_in(store: &Store) -> Vec<String> {
+async fn server_names(store: &Store) -> Vec<String> {
     let servers = store.servers().await.unwrap();
     servers.into_iter().map(|it| it.name).collect()
 }
 
 /// All that an error says, to people and to programmers.
-fn told(error: Error) -> String {
+fn full_error_text(error: Error) -> String {
     let error = anyhow::Error::from(error);
     format!("{error:#} {error:?}")
 }

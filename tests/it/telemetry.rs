@@ -9,24 +9,28 @@ use axum::{Router, routing::post};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::hub::{TestHub, call};
+use crate::test_hub::{TestHub, call_message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_calls_by_tool_and_outcome() {
     let hub = TestHub::start().await;
-    let session = hub.session("2025-11-25", json!({})).await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
     for _ in 0..3 {
-        let body = call(1, "get_employee_info", json!({"employee_id": "EMP001"}));
-        hub.ask(&session, &body).send().await.answer().await;
-    }
-    for tool in ["get_employee_info", "no_such_tool\"x"] {
-        hub.ask(&session, &call(2, tool, json!({})))
+        let body = call_message(1, "get_employee_info", json!({"employee_id": "EMP001"}));
+        hub.session_request(&session, &body)
             .send()
             .await
-            .answer()
+            .rpc_response()
             .await;
     }
-    let shown = hub.admin("GET", "/metrics", Value::Null).await;
+    for tool in ["get_employee_info", "no_such_tool\"x"] {
+        hub.session_request(&session, &call_message(2, tool, json!({})))
+            .send()
+            .await
+            .rpc_response()
+            .await;
+    }
+    let shown = hub.send_as_admin("GET", "/metrics", Value::Null).await;
     assert_eq!(
         shown.headers["content-type"],
         "text/plain; version=0.0.4; charset=utf-8"
@@ -63,9 +67,9 @@ async fn spans_reach_a_collector_in_the_trace_of_the_client() {
         let router = Router::new().route("/v1/traces", post(taken));
         let _ = axum::serve(listener, router).await;
     });
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.telemetry.otlp_endpoint = Some(format!("http://{address}"));
-        let key = maru::config::Secret::from("k".to_owned());
+        let key = maru::config::SecretString::from("k".to_owned());
         config.telemetry.headers.insert("x-key".to_owned(), key);
     })
     .await;
@@ -74,7 +78,11 @@ async fn spans_reach_a_collector_in_the_trace_of_the_client() {
         "name": "get_employee_info", "arguments": {"employee_id": "EMP001"},
         "_meta": {"traceparent": format!("00-{trace}-00f067aa0ba902b7-01")},
     });
-    hub.modern("tools/call", params).send().await.answer().await;
+    hub.stateless_request("tools/call", params)
+        .send()
+        .await
+        .rpc_response()
+        .await;
     let began = Instant::now();
     while got.lock().unwrap().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(10));

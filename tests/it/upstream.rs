@@ -2,25 +2,30 @@
 
 use std::fs;
 
-use maru::upstream::{Draft, Origin, View};
+use maru::upstream::{ServerDraft, ServerOrigin, ServerView};
 use serde_json::{Value, json};
 
 use crate::{
-    clients::{node, tools},
-    conformance::passed,
-    door::{Door, LEGACY},
-    fixture_server::{FixtureServer, program},
-    hub::{TestHub, call},
-    wire::Ask,
+    clients::{client_tools_dir, node_program},
+    conformance::count_passed,
+    fixture_server::{FixtureServer, fixture_program},
+    http_client::TestRequest,
+    mcp_client::{LEGACY_VERSIONS, McpClient},
+    test_hub::{TestHub, call_message},
 };
 
 /// How a server is reached.
-const KINDS: [&str; 4] = ["http", "http-legacy", "sse", "stdio"];
+const TRANSPORT_KINDS: [&str; 4] = ["http", "http-legacy", "sse", "stdio"];
 
 impl TestHub {
     /// Registers a server and waits for its first attempt to connect.
-    pub(crate) async fn register(&self, name: &str, kind: &str, config: Value) -> View {
-        let draft = Draft {
+    pub(crate) async fn register_server(
+        &self,
+        name: &str,
+        kind: &str,
+        config: Value,
+    ) -> ServerView {
+        let draft = ServerDraft {
             name: name.to_owned(),
             description: None,
             kind: kind.to_owned(),
@@ -32,17 +37,21 @@ impl TestHub {
             required_version: None,
             enabled: None,
         };
-        let registered = self.running.servers().register(&draft, Origin::Api).await;
+        let registered = self
+            .running
+            .servers()
+            .register(&draft, ServerOrigin::Api)
+            .await;
         registered.unwrap()
     }
 
     /// Registers a fixture server that is reached in this way.
-    async fn with_server(&self, name: &str, kind: &str) -> Option<FixtureServer> {
+    async fn register_fixture_server(&self, name: &str, kind: &str) -> Option<FixtureServer> {
         let (server, kind, config) = match kind {
             "stdio" => (
                 None,
                 "STDIO",
-                json!({"command": program(), "args": ["stdio"]}),
+                json!({"command": fixture_program(), "args": ["stdio"]}),
             ),
             kind => {
                 let (server, url) = FixtureServer::start(kind).await;
@@ -50,14 +59,14 @@ impl TestHub {
                 (Some(server), kind, json!({"url": url}))
             }
         };
-        let view = self.register(name, kind, config).await;
-        assert_eq!(view.status.state.name(), "CONNECTED", "{:?}", view.status);
+        let view = self.register_server(name, kind, config).await;
+        assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
         server
     }
 }
 
 /// What must hold for a server, whatever carries it, through whatever door.
-async fn check(door: &mut Door, prefix: &str) {
+async fn check_upstream(door: &mut McpClient, prefix: &str) {
     let list = door.ask(1, "tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();
     let listed = |name: &str| {
@@ -74,7 +83,8 @@ async fn check(door: &mut Door, prefix: &str) {
 
     let mut called = async |id: i64, name: &str, arguments: Value| {
         let params = json!({"name": format!("{prefix}{name}"), "arguments": arguments});
-        door.converse(id, "tools/call", params).await
+        door.request_answering_inputs(id, "tools/call", params)
+            .await
     };
     let simple = called(2, "test_simple_text", json!({})).await;
     let text = "This is a simple text response for testing.";
@@ -132,21 +142,24 @@ async fn check(door: &mut Door, prefix: &str) {
 async fn every_version_of_streamable_http_reaches_every_server() {
     let hub = TestHub::start().await;
     let mut servers = Vec::new();
-    for kind in KINDS {
-        servers.push(hub.with_server(&format!("up-{kind}"), kind).await);
+    for kind in TRANSPORT_KINDS {
+        servers.push(
+            hub.register_fixture_server(&format!("up-{kind}"), kind)
+                .await,
+        );
     }
-    for kind in KINDS {
-        for version in &LEGACY[1..] {
-            check(
-                &mut Door::streamable(&hub, "/mcp", version).await,
+    for kind in TRANSPORT_KINDS {
+        for version in &LEGACY_VERSIONS[1..] {
+            check_upstream(
+                &mut McpClient::streamable_http(&hub, "/mcp", version).await,
                 &format!("up-{kind}__"),
             )
             .await;
         }
-        let mut door = Door::Stateless {
+        let mut door = McpClient::Stateless {
             hub: hub.address.clone(),
         };
-        check(&mut door, &format!("up-{kind}__")).await;
+        check_upstream(&mut door, &format!("up-{kind}__")).await;
     }
     hub.running.stop().await;
 }
@@ -154,10 +167,10 @@ async fn every_version_of_streamable_http_reaches_every_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_version_of_http_sse_reaches_every_server() {
     let hub = TestHub::start().await;
-    for kind in KINDS {
-        let _server = hub.with_server("up", kind).await;
-        for version in LEGACY {
-            check(&mut Door::sse(&hub, version).await, "up__").await;
+    for kind in TRANSPORT_KINDS {
+        let _server = hub.register_fixture_server("up", kind).await;
+        for version in LEGACY_VERSIONS {
+            check_upstream(&mut McpClient::sse(&hub, version).await, "up__").await;
         }
         hub.running.servers().remove("up").await.unwrap();
     }
@@ -169,7 +182,7 @@ async fn stdio_reaches_every_server_of_the_settings() {
     let directory = tempfile::tempdir().unwrap();
     let mut settings = format!(
         "mcp:\n  servers:\n    - name: up-stdio\n      transport: stdio\n      command: {}\n      args: [stdio]\n",
-        program().display()
+        fixture_program().display()
     );
     let mut servers = Vec::new();
     for kind in ["http", "http-legacy", "sse"] {
@@ -182,8 +195,8 @@ async fn stdio_reaches_every_server_of_the_settings() {
     }
     fs::write(directory.path().join("maru.yaml"), settings).unwrap();
     for version in ["2024-11-05", "2025-11-25", "2026-07-28"] {
-        let mut door = Door::stdio(directory.path(), version).await;
-        for kind in KINDS {
+        let mut door = McpClient::stdio(directory.path(), version).await;
+        for kind in TRANSPORT_KINDS {
             // Servers connect beside; the first list may come before them.
             loop {
                 let list = door.ask(100, "tools/list", json!({})).await;
@@ -195,7 +208,7 @@ async fn stdio_reaches_every_server_of_the_settings() {
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
-            check(&mut door, &format!("up-{kind}__")).await;
+            check_upstream(&mut door, &format!("up-{kind}__")).await;
         }
     }
 }
@@ -203,11 +216,11 @@ async fn stdio_reaches_every_server_of_the_settings() {
 /// The official suite through the hub. Until 2025-11-25 a server asks one
 /// question at a time and gives it no key, so three scenarios of 2026-07-28
 /// cannot be carried to such a server.
-async fn conforms(kind: &str, modern: usize) {
+async fn check_conformance(kind: &str, modern: usize) {
     let hub = TestHub::start().await;
-    let _server = hub.with_server("up", kind).await;
+    let _server = hub.register_fixture_server("up", kind).await;
     let url = format!("http://{}/mcp/s/up", hub.address);
-    assert_eq!(passed(&url, "2025-11-25", &[]).await, 30);
+    assert_eq!(count_passed(&url, "2025-11-25", &[]).await, 30);
     let not_carried: &[&str] = match modern {
         37 => &[],
         _ => &[
@@ -216,67 +229,68 @@ async fn conforms(kind: &str, modern: usize) {
             "input-required-result-capability-check",
         ],
     };
-    assert_eq!(passed(&url, "2026-07-28", not_carried).await, modern);
+    assert_eq!(count_passed(&url, "2026-07-28", not_carried).await, modern);
     hub.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suite_passes_through_the_hub_to_a_server_without_sessions() {
-    conforms("http", 37).await;
+    check_conformance("http", 37).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suite_passes_through_the_hub_to_a_server_with_sessions() {
-    conforms("http-legacy", 34).await;
+    check_conformance("http-legacy", 34).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suite_passes_through_the_hub_to_a_server_of_the_old_kind() {
-    conforms("sse", 34).await;
+    check_conformance("sse", 34).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suite_passes_through_the_hub_to_a_program() {
-    conforms("stdio", 37).await;
+    check_conformance("stdio", 37).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn real_servers_are_used() {
     let hub = TestHub::start().await;
     let place = |name: &str| {
-        tools().join(format!(
+        client_tools_dir().join(format!(
             "node_modules/@modelcontextprotocol/{name}/dist/index.js"
         ))
     };
-    let config = json!({"command": node(), "args": [place("server-everything"), "stdio"]});
-    let view = hub.register("everything", "STDIO", config).await;
-    assert_eq!(view.status.state.name(), "CONNECTED", "{:?}", view.status);
+    let config = json!({"command": node_program(), "args": [place("server-everything"), "stdio"]});
+    let view = hub.register_server("everything", "STDIO", config).await;
+    assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
     let files = tempfile::tempdir().unwrap();
     fs::write(files.path().join("note.txt"), "마루").unwrap();
-    let config = json!({"command": node(), "args": [place("server-filesystem"), files.path()]});
-    let view = hub.register("files", "STDIO", config).await;
-    assert_eq!(view.status.state.name(), "CONNECTED", "{:?}", view.status);
+    let config =
+        json!({"command": node_program(), "args": [place("server-filesystem"), files.path()]});
+    let view = hub.register_server("files", "STDIO", config).await;
+    assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
 
-    let session = hub.session("2025-11-25", json!({})).await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
     let echoed = hub
-        .ask(
+        .session_request(
             &session,
-            &call(1, "everything__echo", json!({"message": "안녕"})),
+            &call_message(1, "everything__echo", json!({"message": "안녕"})),
         )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(echoed["result"]["content"][0]["text"], "Echo: 안녕");
     let path = files.path().join("note.txt");
     let read = hub
-        .ask(
+        .session_request(
             &session,
-            &call(2, "files__read_text_file", json!({"path": path})),
+            &call_message(2, "files__read_text_file", json!({"path": path})),
         )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
     assert_eq!(read["result"]["content"][0]["text"], "마루", "{read}");
     hub.running.stop().await;
@@ -284,26 +298,26 @@ async fn real_servers_are_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_of_a_server_reaches_clients_of_the_hub() {
-    for kind in KINDS {
+    for kind in TRANSPORT_KINDS {
         let hub = TestHub::start().await;
-        let _server = hub.with_server("up", kind).await;
-        let session = hub.session("2025-11-25", json!({})).await;
-        let mut news = Ask::new(&hub.address, "GET", "/mcp")
+        let _server = hub.register_fixture_server("up", kind).await;
+        let session = hub.initialize_session("2025-11-25", json!({})).await;
+        let mut news = TestRequest::new(&hub.address, "GET", "/mcp")
             .header("accept", "text/event-stream")
             .header("mcp-session-id", &session)
             .send()
             .await;
         let changed = hub
-            .ask(
+            .session_request(
                 &session,
-                &call(1, "up__test_trigger_tool_change", json!({})),
+                &call_message(1, "up__test_trigger_tool_change", json!({})),
             )
             .send()
             .await
-            .answer()
+            .rpc_response()
             .await;
         assert_ne!(changed["result"]["isError"], true, "{kind}: {changed}");
-        let told = news.message().await.unwrap();
+        let told = news.next_message().await.unwrap();
         assert_eq!(told["method"], "notifications/tools/list_changed", "{kind}");
         hub.running.stop().await;
     }
@@ -311,28 +325,32 @@ async fn change_of_a_server_reaches_clients_of_the_hub() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watched_resource_of_a_server_is_reported_when_it_changes() {
-    for kind in KINDS {
+    for kind in TRANSPORT_KINDS {
         let hub = TestHub::start().await;
-        let _server = hub.with_server("up", kind).await;
-        let session = hub.session("2025-11-25", json!({})).await;
-        let mut news = Ask::new(&hub.address, "GET", "/mcp")
+        let _server = hub.register_fixture_server("up", kind).await;
+        let session = hub.initialize_session("2025-11-25", json!({})).await;
+        let mut news = TestRequest::new(&hub.address, "GET", "/mcp")
             .header("accept", "text/event-stream")
             .header("mcp-session-id", &session)
             .send()
             .await;
         let watch = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "test://watched-resource"}});
-        hub.ask(&session, &watch).send().await.answer().await;
+        hub.session_request(&session, &watch)
+            .send()
+            .await
+            .rpc_response()
+            .await;
         // The server is asked beside.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        hub.ask(
+        hub.session_request(
             &session,
-            &call(2, "up__test_trigger_resource_update", json!({})),
+            &call_message(2, "up__test_trigger_resource_update", json!({})),
         )
         .send()
         .await
-        .answer()
+        .rpc_response()
         .await;
-        let told = news.message().await.unwrap();
+        let told = news.next_message().await.unwrap();
         assert_eq!(
             told["method"], "notifications/resources/updated",
             "{kind}: {told}"

@@ -1,18 +1,18 @@
 //! What stands between values, and values that are one word.
 
-use super::{Flaw, Parser, Repair, is_space};
-use crate::dialect::json::Json;
+use super::{JsonRepair, LenientJsonParser, PayloadError, is_space};
+use crate::dialect::json::JsonValue;
 
 /// Longest comment.
-const MAX_COMMENT: usize = 4096;
+const MAX_COMMENT_BYTES: usize = 4096;
 
-impl Parser<'_> {
+impl LenientJsonParser<'_> {
     /// Steps over space, comments and line breaks written as `\n`.
-    pub(in crate::dialect) fn skip(&mut self) {
+    pub(in crate::dialect) fn skip_trivia(&mut self) {
         loop {
             let space = self.cursor.take_while(is_space);
             if space.chars().any(|c| !c.is_ascii_whitespace()) {
-                self.note(Repair::Separator);
+                self.record_repair(JsonRepair::Separator);
             }
             let Some(next) = self.cursor.peek() else {
                 return;
@@ -26,19 +26,21 @@ impl Parser<'_> {
     fn comment(&mut self, next: char) -> bool {
         match next {
             '#' => self.line(),
-            '/' if self.cursor.starts("//") => self.line(),
-            '/' if self.cursor.starts("/*") => match self.cursor.find_within("*/", MAX_COMMENT) {
-                Some(end) => self.cursor.jump(end + 2),
-                None => return false,
-            },
-            '\\' if self.cursor.starts("\\n") || self.cursor.starts("\\t") => {
-                self.cursor.jump(self.cursor.at() + 2);
-                self.note(Repair::Escape);
+            '/' if self.cursor.starts_with("//") => self.line(),
+            '/' if self.cursor.starts_with("/*") => {
+                match self.cursor.find_within("*/", MAX_COMMENT_BYTES) {
+                    Some(end) => self.cursor.seek(end + 2),
+                    None => return false,
+                }
+            }
+            '\\' if self.cursor.starts_with("\\n") || self.cursor.starts_with("\\t") => {
+                self.cursor.seek(self.cursor.position() + 2);
+                self.record_repair(JsonRepair::EscapeSequence);
                 return true;
             }
             _ => return false,
         }
-        self.note(Repair::Comment);
+        self.record_repair(JsonRepair::Comment);
         true
     }
 
@@ -47,10 +49,10 @@ impl Parser<'_> {
     }
 
     /// A key: quoted, or a bare word up to the colon.
-    pub(super) fn key(&mut self) -> Result<String, Flaw> {
-        let next = self.cursor.peek().ok_or(Flaw::Cut)?;
-        if super::string::closing(next).is_some() {
-            return self.string(true);
+    pub(super) fn key(&mut self) -> Result<String, PayloadError> {
+        let next = self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)?;
+        if super::string::closing_quote(next).is_some() {
+            return self.parse_string(true);
         }
         let word = self.cursor.take_while(|c| {
             !matches!(
@@ -59,23 +61,24 @@ impl Parser<'_> {
             )
         });
         if self.cursor.peek().is_none() {
-            return Err(Flaw::Cut);
+            return Err(PayloadError::UnexpectedEnd);
         }
-        self.note(Repair::Quote);
+        self.record_repair(JsonRepair::Quote);
         let word = word.trim().trim_end_matches(['"', '\'']);
-        match word.is_empty() {
-            true => Err(Flaw::Wrong),
-            false => Ok(word.to_owned()),
+        if word.is_empty() {
+            Err(PayloadError::Malformed)
+        } else {
+            Ok(word.to_owned())
         }
     }
 
     /// A number, a literal, or text that lost its quotes.
-    pub(super) fn word(&mut self) -> Result<Json, Flaw> {
+    pub(super) fn word(&mut self) -> Result<JsonValue, PayloadError> {
         let word = self
             .cursor
             .take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '$'));
         // Digits at the end of what is open may be the first of more.
-        let ended = self.cursor.peek().is_some() || self.open.is_empty();
+        let ended = self.cursor.peek().is_some() || self.open_containers.is_empty();
         if self.at_word_end() {
             if let Some(value) = self.literal(word) {
                 return Ok(value);
@@ -85,9 +88,9 @@ impl Parser<'_> {
             }
         }
         if !ended {
-            return Err(Flaw::Cut);
+            return Err(PayloadError::UnexpectedEnd);
         }
-        self.bare(word)
+        self.parse_unquoted(word)
     }
 
     fn at_word_end(&self) -> bool {
@@ -111,53 +114,53 @@ impl Parser<'_> {
                         | '<'
                         | '`'
                         | '\\'
-                ) || ahead.starts("//")
-                    || ahead.starts("/*")
-                    || self.at_stop()
+                ) || ahead.starts_with("//")
+                    || ahead.starts_with("/*")
+                    || self.is_at_stop_marker()
             }
         }
     }
 
-    fn literal(&mut self, word: &str) -> Option<Json> {
+    fn literal(&mut self, word: &str) -> Option<JsonValue> {
         let value = match word {
-            "true" => return Some(Json::Bool(true)),
-            "false" => return Some(Json::Bool(false)),
-            "null" => return Some(Json::Null),
-            "True" | "TRUE" => Json::Bool(true),
-            "False" | "FALSE" => Json::Bool(false),
+            "true" => return Some(JsonValue::Bool(true)),
+            "false" => return Some(JsonValue::Bool(false)),
+            "null" => return Some(JsonValue::Null),
+            "True" | "TRUE" => JsonValue::Bool(true),
+            "False" | "FALSE" => JsonValue::Bool(false),
             "None" | "NULL" | "Null" | "nil" | "undefined" | "NaN" | "nan" | "Infinity"
-            | "-Infinity" => Json::Null,
+            | "-Infinity" => JsonValue::Null,
             _ => return None,
         };
-        self.note(Repair::Literal);
+        self.record_repair(JsonRepair::Literal);
         Some(value)
     }
 
-    fn number(&mut self, word: &str) -> Option<Json> {
+    fn number(&mut self, word: &str) -> Option<JsonValue> {
         if is_number(word) {
-            return Some(Json::Number(word.to_owned()));
+            return Some(JsonValue::Number(word.to_owned()));
         }
-        let digits = mended_number(word)?;
-        self.note(Repair::Number);
-        Some(Json::Number(digits))
+        let digits = repair_number(word)?;
+        self.record_repair(JsonRepair::Number);
+        Some(JsonValue::Number(digits))
     }
 
     /// Text without quotes: up to what can follow a value.
-    fn bare(&mut self, start: &str) -> Result<Json, Flaw> {
-        let from = self.cursor.at() - start.len();
+    fn parse_unquoted(&mut self, start: &str) -> Result<JsonValue, PayloadError> {
+        let from = self.cursor.position() - start.len();
         self.cursor
             .take_while(|c| !matches!(c, ',' | '}' | ']' | '\n' | '{' | '[' | '<' | '，'));
-        let end = self.cursor.at();
-        if self.cursor.peek().is_none() && !self.open.is_empty() {
-            return Err(Flaw::Cut);
+        let end = self.cursor.position();
+        if self.cursor.peek().is_none() && !self.open_containers.is_empty() {
+            return Err(PayloadError::UnexpectedEnd);
         }
         let text = self.cursor.slice(from, end).trim();
         let text = text.trim_end_matches(['"', '\'']);
-        if text.is_empty() || self.open.is_empty() {
-            return Err(Flaw::Wrong);
+        if text.is_empty() || self.open_containers.is_empty() {
+            return Err(PayloadError::Malformed);
         }
-        self.note(Repair::Quote);
-        Ok(Json::String(text.to_owned()))
+        self.record_repair(JsonRepair::Quote);
+        Ok(JsonValue::String(text.to_owned()))
     }
 }
 
@@ -186,7 +189,7 @@ pub(in crate::dialect) fn is_number(word: &str) -> bool {
 }
 
 /// The number of JSON that `word` means, where it is one in another form.
-pub(in crate::dialect) fn mended_number(word: &str) -> Option<String> {
+pub(in crate::dialect) fn repair_number(word: &str) -> Option<String> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => ("-", digits),
         None => ("", word.strip_prefix('+').unwrap_or(word)),
@@ -204,9 +207,10 @@ pub(in crate::dialect) fn mended_number(word: &str) -> Option<String> {
     }
     let plain = plain.strip_suffix('.').unwrap_or(&plain);
     let trimmed = plain.trim_start_matches('0');
-    let plain = match trimmed.starts_with(|c: char| c.is_ascii_digit()) {
-        true => trimmed.to_owned(),
-        false => format!("0{trimmed}"),
+    let plain = if trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+        trimmed.to_owned()
+    } else {
+        format!("0{trimmed}")
     };
     let number = format!("{sign}{plain}");
     is_number(&number).then_some(number)

@@ -1,26 +1,28 @@
 //! Replies of many models, and what they mean.
 
-use super::{Arc, Event, Tools, Value, characters, random_cuts, read, seen};
+use super::{
+    Arc, DialectEvent, ToolSet, Value, characters, collect_output, parse_pieces, random_cuts,
+};
 
 const CORPUS: &str = include_str!("../../../tests/data/dialects.jsonl");
-const MORE: &str = include_str!("../../../tests/data/dialects_more.jsonl");
+const EXTRA_CORPUS: &str = include_str!("../../../tests/data/dialects_more.jsonl");
 
 #[test]
 fn every_case_is_right_in_every_chunking() {
     let mut wrong = Vec::new();
-    for line in CORPUS.lines().chain(MORE.lines()) {
+    for line in CORPUS.lines().chain(EXTRA_CORPUS.lines()) {
         let case: Value = serde_json::from_str(line).unwrap();
         let text = case["text"].as_str().unwrap();
         let tools = tools_of(&case);
-        let whole = read(&tools, [text]);
+        let whole = parse_pieces(&tools, [text]);
         if let Some(problem) = problem(&case, &whole) {
             wrong.push(format!("{}: {problem}: {whole:#?}", case["id"]));
         }
-        if read(&tools, characters(text)) != whole {
+        if parse_pieces(&tools, characters(text)) != whole {
             wrong.push(format!("{}: differs by characters", case["id"]));
         }
         for seed in 0..20 {
-            if read(&tools, random_cuts(text, seed)) != whole {
+            if parse_pieces(&tools, random_cuts(text, seed)) != whole {
                 wrong.push(format!("{}: differs by cuts {seed}", case["id"]));
             }
         }
@@ -30,25 +32,25 @@ fn every_case_is_right_in_every_chunking() {
 
 #[test]
 fn nothing_is_a_call_when_no_tool_is_offered() {
-    for line in CORPUS.lines().chain(MORE.lines()) {
+    for line in CORPUS.lines().chain(EXTRA_CORPUS.lines()) {
         let case: Value = serde_json::from_str(line).unwrap();
-        let events = read(&Arc::default(), [case["text"].as_str().unwrap()]);
-        let call = events.iter().find(|it| matches!(it, Event::Call(_)));
+        let events = parse_pieces(&Arc::default(), [case["text"].as_str().unwrap()]);
+        let call = events.iter().find(|it| matches!(it, DialectEvent::Call(_)));
         assert_eq!(call, None, "{}", case["id"]);
     }
 }
 
-fn tools_of(case: &Value) -> Arc<Tools> {
+fn tools_of(case: &Value) -> Arc<ToolSet> {
     let tools = case["tools"].as_array().unwrap().iter();
     let tools = tools.map(|it| &it["function"]);
     let tools = tools.map(|it| (it["name"].as_str().unwrap(), &it["parameters"]));
-    Arc::new(Tools::new(tools))
+    Arc::new(ToolSet::new(tools))
 }
 
 /// What is wrong with `events`, if anything is.
-fn problem(case: &Value, events: &[Event]) -> Option<&'static str> {
+fn problem(case: &Value, events: &[DialectEvent]) -> Option<&'static str> {
     let expect = &case["expect"];
-    let seen = seen(events);
+    let seen = collect_output(events);
     let wanted = expect["tool_calls"].as_array().unwrap();
     let same = |(call, wanted): (&(String, Value), &Value)| {
         call.0 == wanted["name"] && is_same(&call.1, &wanted["arguments"])

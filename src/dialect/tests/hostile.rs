@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{Arc, Event, Tools, characters, random_cuts, read, tools};
-use crate::dialect::{neutralise, repair};
+use super::{Arc, DialectEvent, ToolSet, characters, parse_pieces, random_cuts, tools};
+use crate::dialect::{escape_markers, repair_json};
 
 /// Pieces that markers, values and prose are made of.
-const PIECES: &[&str] = &[
+const TEXT_FRAGMENTS: &[&str] = &[
     "<tool_call>",
     "</tool_call>",
     "<tool_calls>",
@@ -122,7 +122,7 @@ const PIECES: &[&str] = &[
 ];
 
 fn text() -> impl Strategy<Value = String> {
-    let pieces = prop::collection::vec(prop::sample::select(PIECES), 0..24);
+    let pieces = prop::collection::vec(prop::sample::select(TEXT_FRAGMENTS), 0..24);
     pieces.prop_map(|pieces| pieces.concat())
 }
 
@@ -130,9 +130,9 @@ proptest! {
     #[test]
     fn any_chunking_gives_the_same_events(text in text(), seed: u64) {
         let tools = tools();
-        let whole = read(&tools, [text.as_str()]);
-        prop_assert_eq!(&read(&tools, characters(&text)), &whole);
-        prop_assert_eq!(&read(&tools, random_cuts(&text, seed)), &whole);
+        let whole = parse_pieces(&tools, [text.as_str()]);
+        prop_assert_eq!(&parse_pieces(&tools, characters(&text)), &whole);
+        prop_assert_eq!(&parse_pieces(&tools, random_cuts(&text, seed)), &whole);
     }
 
     #[test]
@@ -142,8 +142,8 @@ proptest! {
 
     #[test]
     fn what_is_called_has_strict_arguments(text in text()) {
-        for event in read(&tools(), [text.as_str()]) {
-            if let Event::Call(call) = event {
+        for event in parse_pieces(&tools(), [text.as_str()]) {
+            if let DialectEvent::Call(call) = event {
                 let value: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
                 prop_assert!(value.is_object());
             }
@@ -152,32 +152,34 @@ proptest! {
 
     #[test]
     fn neutral_text_calls_and_thinks_nothing(text in text()) {
-        let text = neutralise(&text).into_owned();
+        let text = escape_markers(&text).into_owned();
         let quoted = format!("Result: {text}");
-        for event in read(&tools(), [quoted.as_str()]) {
-            let explicit = matches!(&event, Event::Call(call) if call.explicit && call.dialect != "tool_code");
-            let thought = matches!(event, Event::Reasoning(_) | Event::TextWasReasoning);
+        for event in parse_pieces(&tools(), [quoted.as_str()]) {
+            let explicit = matches!(&event, DialectEvent::Call(call) if call.explicit && call.dialect != "tool_code");
+            let thought = matches!(event, DialectEvent::Reasoning(_) | DialectEvent::TextWasReasoning);
             prop_assert!(!explicit && !thought, "{event:?}");
         }
     }
 
     #[test]
     fn repair_never_panics_and_gives_strict_json(text in text()) {
-        if let Ok((json, _)) = repair(&text) {
+        if let Ok((json, _)) = repair_json(&text) {
             prop_assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
         }
     }
 }
 
 /// A word of the text that came out nowhere, markers and tokens aside.
-fn missing(tools: &Arc<Tools>, text: &str) -> Option<String> {
+fn missing(tools: &Arc<ToolSet>, text: &str) -> Option<String> {
     let mut out = String::new();
-    for event in read(tools, [text]) {
+    for event in parse_pieces(tools, [text]) {
         match event {
-            Event::Text(text) | Event::Reasoning(text) | Event::Aside(text) => out.push_str(&text),
-            Event::Call(call) => out.push_str(&call.raw),
-            Event::Broken(broken) => out.push_str(&broken.text),
-            Event::TextWasReasoning => (),
+            DialectEvent::Text(text)
+            | DialectEvent::Reasoning(text)
+            | DialectEvent::Hallucination(text) => out.push_str(&text),
+            DialectEvent::Call(call) => out.push_str(&call.raw),
+            DialectEvent::InvalidCall(broken) => out.push_str(&broken.text),
+            DialectEvent::TextWasReasoning => (),
         }
     }
     ["Seoul", "한글", "é", "&quot;"]
@@ -266,8 +268,8 @@ fn hostile(length: usize) -> Vec<String> {
 fn hostile_text_costs_no_more_than_its_length() {
     for text in hostile(5_000) {
         let start: String = text.chars().take(40).collect();
-        let whole = cost(&text, |text| read(&tools(), [text]));
-        let single = cost(&text, |text| read(&tools(), characters(text)));
+        let whole = cost(&text, |text| parse_pieces(&tools(), [text]));
+        let single = cost(&text, |text| parse_pieces(&tools(), characters(text)));
         // Unoptimised and on a busy machine.
         assert!(whole < 5.0, "{start}: {whole} s");
         assert!(single < 10.0, "{start}: {single} s by characters");
@@ -277,13 +279,13 @@ fn hostile_text_costs_no_more_than_its_length() {
 #[test]
 fn hostile_text_is_read_alike_in_every_chunking() {
     for text in hostile(3_000) {
-        let whole = read(&tools(), [text.as_str()]);
-        assert_eq!(read(&tools(), characters(&text)), whole);
-        assert_eq!(read(&tools(), random_cuts(&text, 7)), whole);
+        let whole = parse_pieces(&tools(), [text.as_str()]);
+        assert_eq!(parse_pieces(&tools(), characters(&text)), whole);
+        assert_eq!(parse_pieces(&tools(), random_cuts(&text, 7)), whole);
     }
 }
 
-fn cost(text: &str, read: impl Fn(&str) -> Vec<Event>) -> f64 {
+fn cost(text: &str, read: impl Fn(&str) -> Vec<DialectEvent>) -> f64 {
     let start = std::time::SystemTime::now();
     std::hint::black_box(read(text));
     start.elapsed().unwrap().as_secs_f64()

@@ -6,56 +6,62 @@ use axum::{http::StatusCode, response::Response};
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 
-use super::{Arrival, exchange::Exchange, headers::Accepts, reply, take};
+use super::{
+    StreamableRequest, exchange::HttpExchange, handle_one_way, headers::AcceptedTypes, reply,
+};
 use crate::{
-    downstream::dispatch::Owned,
-    mcp::{Invalid, Message, RpcError, Version, code, error},
-    queue,
+    downstream::dispatch::OwnedRequest,
+    mcp::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code, write_error},
+    message_queue,
 };
 
-const MAX: usize = 100;
+const MAX_BATCH_MESSAGES: usize = 100;
 
-pub(super) async fn post(arrival: Arrival, version: Option<Version>, text: &str) -> Response {
-    let refuse = |why: &'static str| reply::refuse(StatusCode::BAD_REQUEST, why);
-    if version.is_some_and(|it| it != Version::V2025_03_26) {
+pub(super) async fn post(
+    arrival: StreamableRequest,
+    version: Option<ProtocolVersion>,
+    text: &str,
+) -> Response {
+    let refuse = |why: &'static str| reply::reject(StatusCode::BAD_REQUEST, why);
+    if version.is_some_and(|it| it != ProtocolVersion::V2025_03_26) {
         return refuse("batches exist in 2025-03-26 only");
     }
     let session = match arrival.session(version) {
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
-    if session.version() != Version::V2025_03_26 {
+    if session.version() != ProtocolVersion::V2025_03_26 {
         return refuse("batches exist in 2025-03-26 only");
     }
     let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(text) else {
         return refuse("a batch must be an array of messages");
     };
-    if parts.is_empty() || parts.len() > MAX {
+    if parts.is_empty() || parts.len() > MAX_BATCH_MESSAGES {
         return refuse("a batch must have 1 to 100 messages");
     }
     let mut requests = Vec::new();
     let mut refused = Vec::new();
     for part in parts {
-        match Message::read(part.get()) {
-            Err(Invalid { id, error: why }) => refused.push(error(id.as_ref(), &why)),
-            Ok(Message::Request(request)) if request.method == "initialize" => {
+        match RpcMessage::parse(part.get()) {
+            Err(InvalidMessage { id, error: why }) => refused.push(write_error(id.as_ref(), &why)),
+            Ok(RpcMessage::Request(request)) if request.method == "initialize" => {
                 let why = "initialize cannot be part of a batch";
                 let why = RpcError::new(code::INVALID_REQUEST, why);
-                refused.push(error(Some(&request.id), &why));
+                refused.push(write_error(Some(&request.id), &why));
             }
-            Ok(Message::Request(request)) => requests.push(Owned::new(&request)),
-            Ok(message) => take(&session, &message),
+            Ok(RpcMessage::Request(request)) => requests.push(OwnedRequest::new(&request)),
+            Ok(message) => handle_one_way(&session, &message),
         }
     }
     if requests.is_empty() && refused.is_empty() {
         return reply::accepted();
     }
     // The answer is one array, so nothing can be said on the way.
-    let accepts = Accepts {
+    let accepts = AcceptedTypes {
         json: true,
         events: false,
     };
-    let (out, messages) = queue::channel();
+    let (out, messages) = message_queue::channel();
     let (engine, answering, sender) = (
         Arc::clone(&arrival.engine),
         Arc::clone(&session),
@@ -64,14 +70,14 @@ pub(super) async fn post(arrival: Arrival, version: Option<Version>, text: &str)
     let work = async move {
         let answers = requests
             .iter()
-            .map(|it| engine.answer(&answering, it, &sender));
+            .map(|it| engine.handle_request(&answering, it, &sender));
         let answers = join_all(answers).await.into_iter().flatten().chain(refused);
         let text = answers.collect::<Vec<_>>().join(",");
         Some((StatusCode::OK, format!("[{text}]")))
     };
     let session = Some(session);
     let engine = arrival.engine;
-    Exchange {
+    HttpExchange {
         engine,
         accepts,
         session,

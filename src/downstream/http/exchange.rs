@@ -19,68 +19,68 @@ use futures_util::{future::BoxFuture, stream};
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
-use super::{headers::Accepts, reply};
+use super::{headers::AcceptedTypes, reply};
 use crate::{
     downstream::{
-        Engine,
-        feed::{Feed, STANDALONE},
-        session::{Reading, Session},
-        streams::GRACE,
+        McpEngine,
+        feed::{MessageFeed, STANDALONE_STREAM},
+        session::{McpSession, ReaderGuard},
+        streams::READER_GRACE,
     },
-    mcp::{Version, event},
-    queue,
-    tasks::later,
+    mcp::{ProtocolVersion, write_event},
+    message_queue,
+    tasks::lazy_sleep,
 };
 
 /// How long an answer may take before it becomes a stream, which stays alive.
-const QUIET: Duration = Duration::from_secs(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const ALIVE: &str = ": keep-alive\n\n";
+const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
 /// A long event leaves in pieces, so that a slow reader shows that it reads.
-const PIECE: usize = 64 << 10;
+const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// An answer in the making: its status and text, or nothing when cancelled.
-pub(super) type Work = BoxFuture<'static, Option<(StatusCode, String)>>;
+pub(super) type PendingResponse = BoxFuture<'static, Option<(StatusCode, String)>>;
 
-pub(super) struct Exchange {
-    pub(super) engine: Arc<Engine>,
-    pub(super) accepts: Accepts,
+pub(super) struct HttpExchange {
+    pub(super) engine: Arc<McpEngine>,
+    pub(super) accepts: AcceptedTypes,
     /// A broken connection does not cancel the requests of a session.
-    pub(super) session: Option<Arc<Session>>,
-    pub(super) out: queue::Sender,
-    pub(super) messages: queue::Receiver,
+    pub(super) session: Option<Arc<McpSession>>,
+    pub(super) out: message_queue::MessageSender,
+    pub(super) messages: message_queue::MessageReceiver,
 }
 
-impl Exchange {
-    pub(super) async fn run(mut self, work: Work) -> Response {
-        let mut work = Surviving {
+impl HttpExchange {
+    pub(super) async fn run(mut self, work: PendingResponse) -> Response {
+        let mut work = SurvivingWork {
             work: Some(work),
             engine: self.session.as_ref().map(|_| Arc::clone(&self.engine)),
         };
         if !self.accepts.events {
             // Nobody reads messages on the way; who sends one learns it at once.
             drop(self.messages);
-            return finish(work.await);
+            return json_response(work.await);
         }
         let first = tokio::select! {
             biased;
             done = &mut work, if self.accepts.json => match self.messages.try_recv() {
-                None => return finish(done),
+                None => return json_response(done),
                 // What it said on the way comes before its answer.
-                first => return self.stream(first, Some(Box::pin(ready(done)))),
+                first => return self.feed_response(first, Some(Box::pin(ready(done)))),
             },
             first = self.messages.recv() => first,
-            () = later(QUIET), if self.accepts.json => None,
+            () = lazy_sleep(MAX_JSON_WAIT), if self.accepts.json => None,
             () = ready(()), if !self.accepts.json => None,
         };
-        self.stream(first, work.release())
+        self.feed_response(first, work.into_work())
     }
 
-    fn stream(self, first: Option<String>, work: Option<Work>) -> Response {
+    fn feed_response(self, first: Option<String>, work: Option<PendingResponse>) -> Response {
         let session = self.session.as_ref();
-        let number = session.map_or(STANDALONE, |it| it.number().unsigned_abs());
+        let number = session.map_or(STANDALONE_STREAM, |it| it.next_number().unsigned_abs());
         let cancel = CancellationToken::new();
-        let mut feed = Feed::of_request(self.messages, number, cancel.clone());
+        let mut feed = MessageFeed::of_request(self.messages, number, cancel.clone());
         if let Some(first) = first {
             feed.push(first);
         }
@@ -102,47 +102,54 @@ impl Exchange {
 
 /// The response that reads `feed`. With a session, a reader who leaves can
 /// come back for a while; without one, leaving cancels the work.
-pub(super) fn stream(feed: Feed, engine: &Arc<Engine>, session: Option<&Arc<Session>>) -> Response {
+pub(super) fn stream(
+    feed: MessageFeed,
+    engine: &Arc<McpEngine>,
+    session: Option<&Arc<McpSession>>,
+) -> Response {
     let revoked = match session {
-        Some(session) => session.streams.read(feed.number()),
+        Some(session) => session.streams.start_reading(feed.stream_number()),
         None => CancellationToken::new(),
     };
     let end = match session {
         None => CancellationToken::new(),
-        Some(session) if feed.number() == STANDALONE => session.closing.clone(),
+        Some(session) if feed.stream_number() == STANDALONE_STREAM => session.closing.clone(),
         Some(session) => session.end.clone(),
     };
-    let reader = Reader {
+    let reader = FeedReader {
         engine: Arc::clone(engine),
-        _reading: session.map(Session::reading),
+        _reading: session.map(McpSession::track_reader),
         session: session.cloned(),
         feed: Some(feed),
         end,
         revoked,
         done: false,
     };
-    let first = reader.priming();
-    respond(reader, first)
+    let first = reader.priming_event();
+    stream_response(reader, first)
 }
 
 /// What an event stream is read from.
-pub(in crate::downstream) trait Source: Send + 'static {
+pub(in crate::downstream) trait EventSource: Send + 'static {
     /// The next events as text; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
 
     /// Shows that what was read is on its way.
-    fn alive(&self);
+    fn report_progress(&self);
 }
 
 /// A response that sends `first` and then what `source` gives, in pieces.
-pub(in crate::downstream) fn respond(source: impl Source, first: Option<String>) -> Response {
+pub(in crate::downstream) fn stream_response(
+    source: impl EventSource,
+    first: Option<String>,
+) -> Response {
     let rest = Bytes::from(first.unwrap_or_default());
     let events = stream::unfold((source, rest), |(mut source, mut rest)| async move {
         if rest.is_empty() {
             rest = Bytes::from(source.next().await?);
         }
-        source.alive();
-        let piece = rest.split_to(rest.len().min(PIECE));
+        source.report_progress();
+        let piece = rest.split_to(rest.len().min(MAX_PIECE_BYTES));
         Some((Ok::<_, Infallible>(piece), (source, rest)))
     });
     event_stream(Body::from_stream(events))
@@ -168,65 +175,66 @@ pub(in crate::downstream) fn event_stream(body: Body) -> Response {
 }
 
 /// What `next` gives, or a sign of life while that is nothing.
-pub(in crate::downstream) async fn or_alive(
+pub(in crate::downstream) async fn or_keep_alive(
     next: impl Future<Output = Option<String>>,
 ) -> Option<String> {
-    match time::timeout(KEEP_ALIVE, next).await {
+    match time::timeout(KEEP_ALIVE_INTERVAL, next).await {
         Ok(text) => text,
-        Err(_) => Some(ALIVE.to_owned()),
+        Err(_) => Some(KEEP_ALIVE_COMMENT.to_owned()),
     }
 }
 
-struct Reader {
-    engine: Arc<Engine>,
-    session: Option<Arc<Session>>,
-    _reading: Option<Reading>,
-    feed: Option<Feed>,
+struct FeedReader {
+    engine: Arc<McpEngine>,
+    session: Option<Arc<McpSession>>,
+    _reading: Option<ReaderGuard>,
+    feed: Option<MessageFeed>,
     end: CancellationToken,
     /// Someone else wants to read the stream.
     revoked: CancellationToken,
     done: bool,
 }
 
-impl Reader {
+impl FeedReader {
     /// Tells clients that know it where to resume, before there is anything.
-    fn priming(&self) -> Option<String> {
+    fn priming_event(&self) -> Option<String> {
         let session = self.session.as_ref()?;
         let feed = self.feed.as_ref()?;
-        (session.version() >= Version::V2025_11_25)
+        (session.version() >= ProtocolVersion::V2025_11_25)
             .then(|| format!("id: {}\ndata:\n\n", feed.first_event_id()))
     }
 }
 
-impl Source for Reader {
+impl EventSource for FeedReader {
     async fn next(&mut self) -> Option<String> {
         let feed = self.feed.as_mut()?;
         let resumable = self.session.is_some();
         let next = async {
-            let (id, message) = match resumable {
-                true => feed.next_event().await.map(|(id, text)| (Some(id), text))?,
-                false => (None, feed.next().await?),
+            let (id, message) = if resumable {
+                feed.next_event().await.map(|(id, text)| (Some(id), text))?
+            } else {
+                (None, feed.next().await?)
             };
-            Some(event(Some("message"), id.as_deref(), &message))
+            Some(write_event(Some("message"), id.as_deref(), &message))
         };
         let text = tokio::select! {
             biased;
             () = self.revoked.cancelled() => return None,
-            text = or_alive(next) => text,
+            text = or_keep_alive(next) => text,
             () = self.end.cancelled() => None,
         };
         self.done = text.is_none();
         text
     }
 
-    fn alive(&self) {
+    fn report_progress(&self) {
         if let Some(feed) = &self.feed {
-            feed.alive();
+            feed.report_progress();
         }
     }
 }
 
-impl Drop for Reader {
+impl Drop for FeedReader {
     fn drop(&mut self) {
         let Some(feed) = self.feed.take() else {
             return;
@@ -234,16 +242,16 @@ impl Drop for Reader {
         let Some(session) = self.session.take() else {
             return feed.cancel();
         };
-        let number = feed.number();
-        if self.done && !feed.is_small() {
+        let number = feed.stream_number();
+        if self.done && !feed.fits_history() {
             return session.streams.remove(number);
         }
-        let wait = session.number().unsigned_abs();
+        let wait = session.next_number().unsigned_abs();
         session.streams.park(feed, wait);
-        if number != STANDALONE {
+        if number != STANDALONE_STREAM {
             self.engine.tasks.spawn(async move {
                 let leaving = session.closing.cancelled();
-                let _ended_early = time::timeout(GRACE, leaving).await;
+                let _ended_early = time::timeout(READER_GRACE, leaving).await;
                 session.streams.forget(number, wait);
             });
         }
@@ -251,18 +259,18 @@ impl Drop for Reader {
 }
 
 /// Work that, dropped before its end, goes on for [`GRACE`] if it has an engine.
-struct Surviving {
-    work: Option<Work>,
-    engine: Option<Arc<Engine>>,
+struct SurvivingWork {
+    work: Option<PendingResponse>,
+    engine: Option<Arc<McpEngine>>,
 }
 
-impl Surviving {
-    fn release(mut self) -> Option<Work> {
+impl SurvivingWork {
+    fn into_work(mut self) -> Option<PendingResponse> {
         self.work.take()
     }
 }
 
-impl Future for Surviving {
+impl Future for SurvivingWork {
     type Output = Option<(StatusCode, String)>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
@@ -275,17 +283,17 @@ impl Future for Surviving {
     }
 }
 
-impl Drop for Surviving {
+impl Drop for SurvivingWork {
     fn drop(&mut self) {
         if let (Some(work), Some(engine)) = (self.work.take(), &self.engine) {
             engine.tasks.spawn(async move {
-                let _unread = time::timeout(GRACE, work).await;
+                let _unread = time::timeout(READER_GRACE, work).await;
             });
         }
     }
 }
 
-fn finish(done: Option<(StatusCode, String)>) -> Response {
+fn json_response(done: Option<(StatusCode, String)>) -> Response {
     match done {
         Some((status, text)) => reply::json(status, text),
         // Cancelled by its own client, which waits for nothing.

@@ -10,35 +10,36 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::reply;
 use crate::{
-    downstream::modern::unsupported,
-    mcp::{RpcError, Version},
+    downstream::modern_client::unsupported_version,
+    mcp::{ProtocolVersion, RpcError},
 };
 
 /// The version a request is written in.
-pub(super) static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) static PROTOCOL_VERSION_HEADER: HeaderName =
+    HeaderName::from_static("mcp-protocol-version");
 /// Since 2026-07-28: the method of the body.
-pub(super) static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) static METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 /// Since 2026-07-28: the name or address in the body.
-pub(super) static NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) static NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 /// Where a cut stream is resumed.
-pub(super) static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Kinds of answer the client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accepts {
+pub(super) struct AcceptedTypes {
     pub(super) json: bool,
     pub(super) events: bool,
 }
 
 /// Refuses bodies that are not plain JSON.
-pub(crate) fn check(headers: &HeaderMap) -> Result<(), Response> {
-    check_headers(headers).map_err(|(status, why)| reply::refuse(status, why))
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Response> {
+    check_content_headers(headers).map_err(|(status, why)| reply::reject(status, why))
 }
 
 /// The same, for doors with errors of another form.
-pub(crate) fn check_headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+pub(crate) fn check_content_headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let refused = |why| Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
-    let kind = one(headers, &header::CONTENT_TYPE).unwrap_or_default();
+    let kind = single_header(headers, &header::CONTENT_TYPE).unwrap_or_default();
     if !is_json(kind) {
         return refused("Content-Type must be application/json, in UTF-8");
     }
@@ -65,18 +66,18 @@ fn is_json(kind: &str) -> bool {
 }
 
 /// What the client takes; nothing named means anything. `None`: nothing of ours.
-pub(super) fn accepts(headers: &HeaderMap) -> Option<Accepts> {
+pub(super) fn accepted_types(headers: &HeaderMap) -> Option<AcceptedTypes> {
     let (json, events) = match headers.get(header::ACCEPT).map(HeaderValue::as_bytes) {
         None => (true, false),
         // What nearly every client sends.
         Some(b"application/json, text/event-stream") => (true, true),
         Some(_) => return read_accept(headers),
     };
-    Some(Accepts { json, events })
+    Some(AcceptedTypes { json, events })
 }
 
-fn read_accept(headers: &HeaderMap) -> Option<Accepts> {
-    let mut found = Accepts {
+fn read_accept(headers: &HeaderMap) -> Option<AcceptedTypes> {
+    let mut found = AcceptedTypes {
         json: false,
         events: false,
     };
@@ -87,7 +88,7 @@ fn read_accept(headers: &HeaderMap) -> Option<Accepts> {
     {
         match kind.split(';').next().unwrap_or_default().trim() {
             "*/*" => {
-                return Some(Accepts {
+                return Some(AcceptedTypes {
                     json: true,
                     events: true,
                 });
@@ -101,23 +102,23 @@ fn read_accept(headers: &HeaderMap) -> Option<Accepts> {
 }
 
 /// The version of the `MCP-Protocol-Version` header, if there is one.
-pub(super) fn version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
-    let mut values = headers.get_all(&VERSION).iter().peekable();
+pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<ProtocolVersion>, RpcError> {
+    let mut values = headers.get_all(&PROTOCOL_VERSION_HEADER).iter().peekable();
     if values.peek().is_none() {
         return Ok(None);
     }
-    let asked = only(values).unwrap_or_default();
-    Version::parse(asked)
+    let asked = single_value(values).unwrap_or_default();
+    ProtocolVersion::parse(asked)
         .map(Some)
-        .ok_or_else(|| unsupported(asked))
+        .ok_or_else(|| unsupported_version(asked))
 }
 
 /// A header that is there exactly once.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    only(headers.get_all(name).iter())
+pub(super) fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    single_value(headers.get_all(name).iter())
 }
 
-fn only<'a>(mut values: impl Iterator<Item = &'a HeaderValue>) -> Option<&'a str> {
+fn single_value<'a>(mut values: impl Iterator<Item = &'a HeaderValue>) -> Option<&'a str> {
     let first = values.next()?;
     if values.next().is_some() {
         return None;
@@ -126,8 +127,11 @@ fn only<'a>(mut values: impl Iterator<Item = &'a HeaderValue>) -> Option<&'a str
 }
 
 /// A header of 2026-07-28 that mirrors the body; decoded if it is encoded.
-pub(super) fn mirrored<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, str>> {
-    let text = one(headers, name)?;
+pub(super) fn mirrored_header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Option<Cow<'a, str>> {
+    let text = single_header(headers, name)?;
     let encoded = text
         .strip_prefix("=?base64?")
         .and_then(|it| it.strip_suffix("?="));
@@ -164,7 +168,7 @@ mod tests {
     fn accept(value: &'static str) -> Option<(bool, bool)> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, value.parse().unwrap());
-        accepts(&headers).map(|it| (it.json, it.events))
+        accepted_types(&headers).map(|it| (it.json, it.events))
     }
 
     #[test]
@@ -183,8 +187,11 @@ mod tests {
     fn mirrored_headers_are_decoded_and_must_stand_once() {
         let mut headers = HeaderMap::new();
         headers.insert("mcp-name", "=?base64?6rCA?=".parse().unwrap());
-        assert_eq!(mirrored(&headers, &NAME).as_deref(), Some("가"));
+        assert_eq!(
+            mirrored_header(&headers, &NAME_HEADER).as_deref(),
+            Some("가")
+        );
         headers.append("mcp-name", "x".parse().unwrap());
-        assert_eq!(mirrored(&headers, &NAME), None);
+        assert_eq!(mirrored_header(&headers, &NAME_HEADER), None);
     }
 }

@@ -8,35 +8,42 @@ use axum::{
 };
 
 use super::{
-    Arrival,
-    exchange::Exchange,
-    headers::{Accepts, METHOD, NAME, VERSION, mirrored, one},
+    StreamableRequest,
+    exchange::HttpExchange,
+    headers::{
+        AcceptedTypes, METHOD_HEADER, NAME_HEADER, PROTOCOL_VERSION_HEADER, mirrored_header,
+        single_header,
+    },
     reply,
 };
 use crate::{
-    downstream::{dispatch::Owned, listen, modern::Client},
-    mcp::{Params, Request, RpcError, code},
-    queue,
-    tool::Input,
+    downstream::{dispatch::OwnedRequest, modern_client::ModernClient, subscriptions},
+    mcp::{RequestParams, RpcError, RpcRequest, code},
+    message_queue,
+    tools::CallArguments,
 };
 
-pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'_>) -> Response {
-    let client = match read(&arrival, request) {
+pub(super) async fn post(
+    arrival: StreamableRequest,
+    accepts: AcceptedTypes,
+    request: &RpcRequest<'_>,
+) -> Response {
+    let client = match read_client(&arrival, request) {
         Ok(client) => client,
-        Err(why) => return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
+        Err(why) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
     };
-    let owned = Owned::new(request);
+    let owned = OwnedRequest::new(request);
     if owned.method == "subscriptions/listen" {
-        return listen::http(&arrival, accepts.events, &owned);
+        return subscriptions::http_response(&arrival, accepts.events, &owned);
     }
-    let (out, messages) = queue::channel();
+    let (out, messages) = message_queue::channel();
     let engine = Arc::clone(&arrival.engine);
     let (caller, sender) = (arrival.caller, out.clone());
     let work = async move {
         let outcome = client.answer(&engine, &caller, &sender, &owned).await;
-        Some((status(&outcome), owned.reply(&outcome)))
+        Some((status(&outcome), owned.to_response(&outcome)))
     };
-    Exchange {
+    HttpExchange {
         engine: arrival.engine,
         accepts,
         session: None,
@@ -48,22 +55,27 @@ pub(super) async fn post(arrival: Arrival, accepts: Accepts, request: &Request<'
 }
 
 /// Checks body and headers against each other.
-fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
-    let params = Params::read(request.params)?;
+fn read_client(
+    arrival: &StreamableRequest,
+    request: &RpcRequest<'_>,
+) -> Result<ModernClient, RpcError> {
+    let params = RequestParams::parse(request.params)?;
     let version = params.meta()?.version();
-    if version.is_some() && one(&arrival.headers, &VERSION) != version.as_deref() {
+    if version.is_some()
+        && single_header(&arrival.headers, &PROTOCOL_VERSION_HEADER) != version.as_deref()
+    {
         return Err(mismatch("MCP-Protocol-Version"));
     }
-    let client = Client::read(&params)?;
-    if mirrored(&arrival.headers, &METHOD).as_deref() != Some(&*request.method) {
+    let client = ModernClient::read(&params)?;
+    if mirrored_header(&arrival.headers, &METHOD_HEADER).as_deref() != Some(&*request.method) {
         return Err(mismatch("Mcp-Method"));
     }
     let mirror = match &*request.method {
-        "tools/call" | "prompts/get" => Some(Params::text(params.name, "name")?),
-        "resources/read" => Some(Params::text(params.uri, "uri")?),
+        "tools/call" | "prompts/get" => Some(RequestParams::require_string(params.name, "name")?),
+        "resources/read" => Some(RequestParams::require_string(params.uri, "uri")?),
         _ => None,
     };
-    if mirror.is_some() && mirrored(&arrival.headers, &NAME) != mirror {
+    if mirror.is_some() && mirrored_header(&arrival.headers, &NAME_HEADER) != mirror {
         return Err(mismatch("Mcp-Name"));
     }
     if request.method == "tools/call" {
@@ -73,20 +85,23 @@ fn read(arrival: &Arrival, request: &Request<'_>) -> Result<Client, RpcError> {
 }
 
 /// Parameters that the tool mirrors in headers of their own.
-fn check_mirrors(arrival: &Arrival, params: &Params<'_>) -> Result<(), RpcError> {
+fn check_mirrors(arrival: &StreamableRequest, params: &RequestParams<'_>) -> Result<(), RpcError> {
     let snapshot = arrival.engine.catalog().snapshot();
-    let view = snapshot.seen(&arrival.caller)?;
-    let Some(offer) = view.tools.get(&Params::text(params.name, "name")?) else {
+    let view = snapshot.visible_to(&arrival.caller)?;
+    let Some(offer) = view
+        .tools
+        .get(&RequestParams::require_string(params.name, "name")?)
+    else {
         return Ok(());
     };
-    if offer.mirrors().is_empty() {
+    if offer.header_parameters().is_empty() {
         return Ok(());
     }
-    let arguments = Input::read(params.arguments)?;
-    let wrong = offer.mirrors().iter().find(|mirror| {
+    let arguments = CallArguments::parse(params.arguments)?;
+    let wrong = offer.header_parameters().iter().find(|mirror| {
         let header = HeaderName::try_from(format!("mcp-param-{}", mirror.header)).ok();
-        let said = header.and_then(|it| mirrored(&arrival.headers, &it));
-        !mirror.agrees(said.as_deref(), &arguments)
+        let said = header.and_then(|it| mirrored_header(&arrival.headers, &it));
+        !mirror.matches_header(said.as_deref(), &arguments)
     });
     match wrong {
         None => Ok(()),

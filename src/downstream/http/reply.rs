@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 
-use crate::mcp::{self, Id, RpcError, code};
+use crate::mcp::{self, RpcError, RpcId, code};
 
 /// One JSON message.
 pub fn json(status: StatusCode, text: String) -> Response {
@@ -22,13 +22,13 @@ pub fn json(status: StatusCode, text: String) -> Response {
 }
 
 /// A JSON-RPC error.
-pub fn error(status: StatusCode, id: Option<&Id>, why: &RpcError) -> Response {
-    json(status, mcp::error(id, why))
+pub fn rpc_error(status: StatusCode, id: Option<&RpcId>, why: &RpcError) -> Response {
+    json(status, mcp::write_error(id, why))
 }
 
 /// A request that could not be taken at all.
-pub fn refuse(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Response {
-    error(status, None, &RpcError::new(code::INVALID_REQUEST, why))
+pub fn reject(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Response {
+    rpc_error(status, None, &RpcError::new(code::INVALID_REQUEST, why))
 }
 
 /// The message was taken and has no answer.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-const KEPT: [&str; 13] = [
+const SUPPORTED_KEYWORDS: [&str; 13] = [
     "type",
     "format",
     "title",
@@ -17,33 +17,33 @@ const KEPT: [&str; 13] = [
     "minLength",
     "maxLength",
 ];
-const DEEPEST: usize = 16;
+const MAX_CONVERSION_DEPTH: usize = 16;
 
 /// `schema` without what Gemini refuses; references are replaced by what they mean.
-pub(super) fn subset(schema: &Value) -> Value {
-    Walk { root: schema }.at(schema, 0)
+pub(super) fn to_gemini_schema(schema: &Value) -> Value {
+    SchemaConverter { root: schema }.convert(schema, 0)
 }
 
-struct Walk<'a> {
+struct SchemaConverter<'a> {
     root: &'a Value,
 }
 
-impl Walk<'_> {
-    fn at(&self, schema: &Value, depth: usize) -> Value {
+impl SchemaConverter<'_> {
+    fn convert(&self, schema: &Value, depth: usize) -> Value {
         let Some(given) = schema.as_object() else {
             return json!({});
         };
-        if depth > DEEPEST {
+        if depth > MAX_CONVERSION_DEPTH {
             return json!({"type": "object"});
         }
         if let Some(reference) = given.get("$ref").and_then(Value::as_str) {
             let target = reference
                 .strip_prefix('#')
                 .and_then(|it| self.root.pointer(it));
-            return target.map_or(json!({}), |it| self.at(it, depth + 1));
+            return target.map_or(json!({}), |it| self.convert(it, depth + 1));
         }
         let mut out = Map::new();
-        for name in KEPT {
+        for name in SUPPORTED_KEYWORDS {
             if let Some(value) = given.get(name) {
                 out.insert(name.to_owned(), value.clone());
             }
@@ -57,16 +57,16 @@ impl Walk<'_> {
         if let Some(members) = given.get("properties").and_then(Value::as_object) {
             let members: Map<String, Value> = members
                 .iter()
-                .map(|(name, inner)| (name.clone(), self.at(inner, depth + 1)))
+                .map(|(name, inner)| (name.clone(), self.convert(inner, depth + 1)))
                 .collect();
             out.insert("properties".to_owned(), members.into());
         }
         if let Some(items) = given.get("items") {
-            out.insert("items".to_owned(), self.at(items, depth + 1));
+            out.insert("items".to_owned(), self.convert(items, depth + 1));
         }
         for name in ["anyOf", "oneOf"] {
             if let Some(forms) = given.get(name).and_then(Value::as_array) {
-                let forms = forms.iter().map(|it| self.at(it, depth + 1));
+                let forms = forms.iter().map(|it| self.convert(it, depth + 1));
                 out.insert("anyOf".to_owned(), forms.collect());
             }
         }
@@ -131,12 +131,12 @@ mod tests {
                 "d": {"anyOf": [{"type": "integer"}]},
             },
         });
-        assert_eq!(subset(&schema), expected);
+        assert_eq!(to_gemini_schema(&schema), expected);
     }
 
     #[test]
     fn a_schema_that_means_itself_ends() {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
-        assert!(subset(&schema).to_string().len() < 4000);
+        assert!(to_gemini_schema(&schema).to_string().len() < 4000);
     }
 }

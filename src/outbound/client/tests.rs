@@ -9,20 +9,20 @@ use tokio::{
 };
 
 use super::*;
-use crate::{outbound::Policy, tasks::Tasks};
+use crate::{outbound::AddressPolicy, tasks::Tasks};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// More than what is on the way between two sockets.
 const LARGE: usize = 20 << 20;
 
-async fn listen() -> (Arc<Client>, TcpListener) {
+async fn listen() -> (Arc<HttpClient>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());
-    let policy = Policy {
-        local: true,
-        ..Policy::default()
+    let policy = AddressPolicy {
+        serves_loopback_only: true,
+        ..AddressPolicy::default()
     };
-    let client = Client::new(policy.judge(&url).unwrap(), Tls::default());
+    let client = HttpClient::new(policy.authorize(&url).unwrap(), ClientTls::default());
     (client, listener)
 }
 
@@ -30,7 +30,7 @@ async fn listen() -> (Arc<Client>, TcpListener) {
 /// script says; tells the number of the connection for each.
 async fn server(
     script: &'static [&'static [&'static str]],
-) -> (Arc<Client>, mpsc::Receiver<usize>) {
+) -> (Arc<HttpClient>, mpsc::Receiver<usize>) {
     let (client, listener) = listen().await;
     let (told, asked) = mpsc::channel(16);
     Tasks::default().spawn(async move {
@@ -54,7 +54,7 @@ async fn read_request(stream: &mut TcpStream) {
     }
 }
 
-async fn ask(client: &Arc<Client>, body: &Bytes) -> Result<Reply, Error> {
+async fn ask(client: &Arc<HttpClient>, body: &Bytes) -> Result<HttpResponse, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(HOST, HeaderValue::from_static("localhost"));
     let request = Request {
@@ -71,7 +71,7 @@ fn large() -> Bytes {
     vec![b'x'; LARGE].into()
 }
 
-async fn text(client: &Arc<Client>) -> Result<Bytes, Error> {
+async fn text(client: &Arc<HttpClient>) -> Result<Bytes, Error> {
     let mut reply = ask(client, &Bytes::from_static(b"{}")).await?;
     reply.text().await
 }

@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::{Collection, Document, Error, document::Entry};
+use super::super::{CollectionInfo, Error, FoundDocument, document::IndexedDocument};
 
 /// Where a collection of ours says what made its vectors.
-const MODEL: &str = "maru_model";
+const MODEL_METADATA_KEY: &str = "maru_model";
 
 /// What the server says of a collection.
 #[derive(Debug, Deserialize)]
-pub(super) struct Known {
+pub(super) struct ChromaCollection {
     pub(super) id: String,
     name: String,
     pub(super) dimension: Option<usize>,
@@ -21,45 +21,45 @@ pub(super) struct Known {
 
 /// The answer to a query.
 #[derive(Debug, Deserialize)]
-pub(super) struct Found {
+pub(super) struct ChromaQueryResponse {
     ids: Vec<Vec<String>>,
-    documents: Grid<String>,
-    metadatas: Grid<Map<String, Value>>,
-    distances: Grid<f32>,
+    documents: ListPerQuery<String>,
+    metadatas: ListPerQuery<Map<String, Value>>,
+    distances: ListPerQuery<f32>,
 }
 
 /// For each query and document something, if there is.
-type Grid<T> = Option<Vec<Vec<Option<T>>>>;
+type ListPerQuery<T> = Option<Vec<Vec<Option<T>>>>;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Ids {
+pub(super) struct ChromaIdsResponse {
     pub(super) ids: Vec<String>,
 }
 
 /// Asks for a collection.
-pub(super) fn make(name: &str, model: &str) -> Value {
+pub(super) fn create_collection_body(name: &str, model: &str) -> Value {
     json!({
         "name": name,
         "get_or_create": true,
         "configuration": {"hnsw": {"space": "cosine"}},
-        "metadata": {MODEL: model},
+        "metadata": {MODEL_METADATA_KEY: model},
     })
 }
 
 /// Adds documents, or puts them in the place of those with their ids.
-pub(super) fn upsert(entries: Vec<Entry>) -> Value {
+pub(super) fn upsert_body(entries: Vec<IndexedDocument>) -> Value {
     let (mut ids, mut vectors, mut texts, mut metadatas) = (vec![], vec![], vec![], vec![]);
     for entry in entries {
         ids.push(entry.id);
         vectors.push(entry.vector);
         texts.push(entry.text);
-        metadatas.push(flat(entry.metadata));
+        metadatas.push(flatten_metadata(entry.metadata));
     }
     json!({"ids": ids, "embeddings": vectors, "documents": texts, "metadatas": metadatas})
 }
 
 /// ChromaDB takes texts, numbers and truths; the rest becomes JSON in a text.
-fn flat(metadata: Map<String, Value>) -> Option<Map<String, Value>> {
+fn flatten_metadata(metadata: Map<String, Value>) -> Option<Map<String, Value>> {
     if metadata.is_empty() {
         return None;
     }
@@ -73,10 +73,15 @@ fn flat(metadata: Map<String, Value>) -> Option<Map<String, Value>> {
     Some(flat.collect())
 }
 
-impl Known {
+impl ChromaCollection {
     /// Refuses vectors that cannot be compared with those of the collection, as
     /// far as it says what they are.
-    pub(super) fn check(&self, name: &str, model: &str, dimension: usize) -> Result<(), Error> {
+    pub(super) fn check_compatible(
+        &self,
+        name: &str,
+        model: &str,
+        dimension: usize,
+    ) -> Result<(), Error> {
         let is_model = self.model().is_none_or(|it| it == model);
         if is_model && self.dimension.is_none_or(|it| it == dimension) {
             return Ok(());
@@ -86,15 +91,15 @@ impl Known {
             Some(dimension) => format!("{kept_model} ({dimension} numbers)"),
             None => kept_model.to_owned(),
         };
-        Err(Error::Mixed {
+        Err(Error::IncompatibleVectors {
             collection: name.to_owned(),
             kept,
             given: format!("{model} ({dimension} numbers)"),
         })
     }
 
-    pub(super) fn into_collection(self, count: usize) -> Collection {
-        Collection {
+    pub(super) fn into_collection(self, count: usize) -> CollectionInfo {
+        CollectionInfo {
             model: self.model().map(str::to_owned),
             name: self.name,
             count,
@@ -103,7 +108,7 @@ impl Known {
     }
 
     fn model(&self) -> Option<&str> {
-        self.metadata.as_ref()?.get(MODEL)?.as_str()
+        self.metadata.as_ref()?.get(MODEL_METADATA_KEY)?.as_str()
     }
 
     /// Up to one; more is more similar.
@@ -115,9 +120,9 @@ impl Known {
     }
 }
 
-impl Found {
+impl ChromaQueryResponse {
     /// The documents of each query. What is not there is left out, or empty.
-    pub(super) fn into_documents(self, known: &Known) -> Vec<Vec<Document>> {
+    pub(super) fn into_documents(self, known: &ChromaCollection) -> Vec<Vec<FoundDocument>> {
         let mut texts = self.documents.unwrap_or_default().into_iter();
         let mut metadatas = self.metadatas.unwrap_or_default().into_iter();
         let mut distances = self.distances.unwrap_or_default().into_iter();
@@ -125,7 +130,7 @@ impl Found {
             let mut texts = texts.next().unwrap_or_default().into_iter();
             let mut metadatas = metadatas.next().unwrap_or_default().into_iter();
             let mut distances = distances.next().unwrap_or_default().into_iter();
-            let found = ids.into_iter().map(|id| Document {
+            let found = ids.into_iter().map(|id| FoundDocument {
                 id,
                 text: texts.next().flatten(),
                 metadata: metadatas.next().flatten().unwrap_or_default(),
@@ -141,7 +146,7 @@ impl Found {
 mod tests {
     use super::*;
 
-    fn known(extra: &Value) -> Known {
+    fn known(extra: &Value) -> ChromaCollection {
         let mut known = json!({"id": "1", "name": "a", "dimension": 2, "metadata": null});
         known
             .as_object_mut()
@@ -154,7 +159,7 @@ mod tests {
     fn documents_may_be_null() {
         let answer = json!({"ids": [["a", "b"], []], "documents": [["x", null], []],
             "metadatas": [[null, {"k": 1}], []], "distances": [[0.25, 1.0], []]});
-        let found: Found = serde_json::from_value(answer).unwrap();
+        let found: ChromaQueryResponse = serde_json::from_value(answer).unwrap();
         let cosine = known(&json!({"configuration_json": {"hnsw": {"space": "cosine"}}}));
         let rows = found.into_documents(&cosine);
         assert_eq!(rows[0][0].text.as_deref(), Some("x"));
@@ -166,17 +171,20 @@ mod tests {
 
     #[test]
     fn only_what_a_collection_says_is_compared() {
-        let ours = known(&json!({"metadata": {MODEL: "m"}}));
-        assert!(ours.check("a", "m", 2).is_ok());
-        assert!(ours.check("a", "other", 2).is_err());
-        assert!(ours.check("a", "m", 3).is_err());
+        let ours = known(&json!({"metadata": {MODEL_METADATA_KEY: "m"}}));
+        assert!(ours.check_compatible("a", "m", 2).is_ok());
+        assert!(ours.check_compatible("a", "other", 2).is_err());
+        assert!(ours.check_compatible("a", "m", 3).is_err());
         let theirs = known(&json!({}));
-        assert!(theirs.check("a", "any", 2).is_ok());
-        let error = theirs.check("a", "any", 3).unwrap_err().to_string();
+        assert!(theirs.check_compatible("a", "any", 2).is_ok());
+        let error = theirs
+            .check_compatible("a", "any", 3)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("an unnamed model (2 numbers)"), "{error}");
         assert!(
             known(&json!({"dimension": null}))
-                .check("a", "m", 9)
+                .check_compatible("a", "m", 9)
                 .is_ok()
         );
     }
@@ -184,9 +192,9 @@ mod tests {
     #[test]
     fn metadata_is_made_flat() {
         let nested = json!({"a": 1, "b": [1], "c": {"d": null}});
-        let flat = flat(nested.as_object().unwrap().clone());
+        let flat = flatten_metadata(nested.as_object().unwrap().clone());
         let expected = json!({"a": 1, "b": "[1]", "c": "{\"d\":null}"});
         assert_eq!(Value::from(flat.unwrap()), expected);
-        assert_eq!(super::flat(Map::new()), None);
+        assert_eq!(flatten_metadata(Map::new()), None);
     }
 }

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, params};
 
-use super::super::{Error, glossary::Words};
+use super::super::{Error, glossary::SearchTerms};
 
 /// So many words of a query are looked for.
-const MAX_WORDS: usize = 100;
+const MAX_QUERY_WORDS: usize = 100;
 /// About so many documents are scored: each costs a microsecond or more.
-const SCORED: u32 = 4000;
+const MAX_SCORED_DOCUMENTS: u32 = 4000;
 
-pub(super) struct FullText<'a> {
+pub(super) struct FullTextTable<'a> {
     connection: &'a Connection,
     table: String,
 }
 
-impl<'a> FullText<'a> {
+impl<'a> FullTextTable<'a> {
     pub(super) fn new(connection: &'a Connection, collection: i64) -> Self {
         Self {
             connection,
@@ -24,7 +24,7 @@ impl<'a> FullText<'a> {
         }
     }
 
-    pub(super) fn make(&self) -> Result<(), Error> {
+    pub(super) fn create(&self) -> Result<(), Error> {
         let sql = format!(
             "CREATE VIRTUAL TABLE {} USING fts5
              (tokens, content='', contentless_delete=1, tokenize='unicode61')",
@@ -33,7 +33,7 @@ impl<'a> FullText<'a> {
         Ok(self.connection.execute_batch(&sql)?)
     }
 
-    pub(super) fn put(&self, number: i64, words: &Words) -> Result<(), Error> {
+    pub(super) fn upsert(&self, number: i64, words: &SearchTerms) -> Result<(), Error> {
         let table = &self.table;
         let sql = format!("INSERT OR REPLACE INTO {table} (rowid, tokens) VALUES (?1, ?2)");
         let tokens: Vec<String> = tokens(words).collect();
@@ -42,13 +42,13 @@ impl<'a> FullText<'a> {
         Ok(())
     }
 
-    pub(super) fn forget(&self, number: i64) -> Result<(), Error> {
+    pub(super) fn delete(&self, number: i64) -> Result<(), Error> {
         let sql = format!("DELETE FROM {} WHERE rowid = ?1", self.table);
         self.connection.prepare_cached(&sql)?.execute([number])?;
         Ok(())
     }
 
-    pub(super) fn remove(&self) -> Result<(), Error> {
+    pub(super) fn drop_table(&self) -> Result<(), Error> {
         let sql = format!("DROP TABLE {}", self.table);
         Ok(self.connection.execute_batch(&sql)?)
     }
@@ -57,17 +57,17 @@ impl<'a> FullText<'a> {
     /// documents only some thousands are scored: those with the rarest words.
     pub(super) fn matching(
         &self,
-        words: &Words,
+        words: &SearchTerms,
         size: usize,
         count: u32,
     ) -> Result<Vec<i64>, Error> {
         let mut seen = HashSet::new();
         let asked = tokens(words).filter(|it| seen.insert(it.clone()));
         let mut asked: Vec<String> = asked
-            .take(MAX_WORDS)
+            .take(MAX_QUERY_WORDS)
             .map(|it| format!("\"{it}\""))
             .collect();
-        if size > SCORED as usize {
+        if size > MAX_SCORED_DOCUMENTS as usize {
             asked = self.rarest(asked)?;
         }
         if asked.is_empty() {
@@ -80,7 +80,7 @@ impl<'a> FullText<'a> {
              ORDER BY rank LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let values = params![asked.join(" OR "), 2 * SCORED, count];
+        let values = params![asked.join(" OR "), 2 * MAX_SCORED_DOCUMENTS, count];
         let rows = statement.query_map(values, |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -89,7 +89,7 @@ impl<'a> FullText<'a> {
     fn rarest(&self, words: Vec<String>) -> Result<Vec<String>, Error> {
         let table = &self.table;
         let sql = format!(
-            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ?1 LIMIT {SCORED})"
+            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ?1 LIMIT {MAX_SCORED_DOCUMENTS})"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut counted = Vec::with_capacity(words.len());
@@ -97,26 +97,26 @@ impl<'a> FullText<'a> {
             let count: u32 = statement.query_row([&word], |row| row.get(0))?;
             counted.push((count, word));
         }
-        Ok(few(counted))
+        Ok(rarest_within_limit(counted))
     }
 }
 
 /// The rarest words, of which at least one, as long as they are few together.
-fn few(mut counted: Vec<(u32, String)>) -> Vec<String> {
+fn rarest_within_limit(mut counted: Vec<(u32, String)>) -> Vec<String> {
     counted.retain(|(count, _)| *count > 0);
     counted.sort_by_key(|(count, _)| *count);
     let mut sum = 0;
     let few = counted.into_iter().enumerate().take_while(|(at, it)| {
         sum += it.0;
-        *at == 0 || sum <= SCORED
+        *at == 0 || sum <= MAX_SCORED_DOCUMENTS
     });
     few.map(|(_, (_, word))| word).collect()
 }
 
 /// The words of a text as the full-text index sees them; there is no `"` in them.
-fn tokens(words: &Words) -> impl Iterator<Item = String> {
+fn tokens(words: &SearchTerms) -> impl Iterator<Item = String> {
     let concepts = words.concepts.iter().map(|it| format!("zz{it}"));
-    words.plain.iter().cloned().chain(concepts)
+    words.words.iter().cloned().chain(concepts)
 }
 
 #[cfg(test)]
@@ -125,7 +125,11 @@ mod tests {
 
     fn check(counts: &[u32], expected: &[&str]) {
         let counted = counts.iter().map(|it| (*it, it.to_string()));
-        assert_eq!(few(counted.collect()), expected, "{counts:?}");
+        assert_eq!(
+            rarest_within_limit(counted.collect()),
+            expected,
+            "{counts:?}"
+        );
     }
 
     #[test]

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use tokio_postgres::{Config, config::SslMode};
 
-use super::session::deadlines;
-use crate::{config::Secret, source::Error};
+use super::read_transaction::timeout_settings;
+use crate::{config::SecretString, source::Error};
 
-const NO_TLS: &str = "it asks for TLS, which maru does not speak to PostgreSQL yet; \
+const TLS_NOT_SUPPORTED: &str = "it asks for TLS, which maru does not speak to PostgreSQL yet; \
     use sslmode=disable on a network that you trust";
 
 /// The address of a PostgreSQL database.
 #[derive(Clone, Debug)]
-pub enum Address {
+pub enum PostgresAddress {
     /// `postgres://user:password@host:port/database`
-    Url(Secret),
+    Url(SecretString),
     /// The same in parts.
-    Server(Server),
+    Server(PostgresServer),
 }
 
 /// A database in parts.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct PostgresServer {
     /// Name or address, or the directory of a socket.
     pub host: String,
     /// The port, mostly 5432.
@@ -29,25 +29,25 @@ pub struct Server {
     /// The role that maru has there; best one that may only read.
     pub user: String,
     /// Its password.
-    pub password: Secret,
+    pub password: SecretString,
     /// The database.
     pub database: String,
 }
 
-impl Address {
+impl PostgresAddress {
     /// What connects there, read-only before anybody asks, with deadlines for queries
     /// that may take so long. The errors quote nothing, because the password could be
     /// anywhere in what cannot be read.
     pub(super) fn config(&self, timeout: Duration) -> Result<Config, Error> {
         let mut config = match self {
-            Self::Url(url) => parse(url.reveal())?,
+            Self::Url(url) => parse_url(url.reveal())?,
             Self::Server(server) => server.config(),
         };
         if config.get_ssl_mode() == SslMode::Require {
-            return wrong(NO_TLS);
+            return invalid_settings(TLS_NOT_SUPPORTED);
         }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return wrong("its address names no host");
+            return invalid_settings("its address names no host");
         }
         // No query can change these, and each use ends by going back to them.
         let ours = "-c default_transaction_read_only=on -c standard_conforming_strings=on \
@@ -55,7 +55,7 @@ impl Address {
             -c extra_float_digits=1 -c jit=off";
         let given = config.get_options().unwrap_or_default();
         let mut options = format!("{given} {ours}");
-        for (name, milliseconds) in deadlines(timeout) {
+        for (name, milliseconds) in timeout_settings(timeout) {
             options.push_str(&format!(" -c {name}={milliseconds}"));
         }
         config.options(options.trim()).application_name("maru");
@@ -63,7 +63,7 @@ impl Address {
     }
 }
 
-impl Server {
+impl PostgresServer {
     fn config(&self) -> Config {
         let mut config = Config::new();
         config
@@ -76,20 +76,20 @@ impl Server {
     }
 }
 
-fn parse(url: &str) -> Result<Config, Error> {
+fn parse_url(url: &str) -> Result<Config, Error> {
     let schemes = ["postgres://", "postgresql://"];
     if !schemes.iter().any(|it| url.starts_with(it)) {
-        return wrong("its address does not start with postgres://");
+        return invalid_settings("its address does not start with postgres://");
     }
     if url.contains("sslmode=verify") {
-        return wrong(NO_TLS);
+        return invalid_settings(TLS_NOT_SUPPORTED);
     }
     url.parse()
-        .or_else(|_| wrong("its address cannot be read; %40 stands for @ in a password"))
+        .or_else(|_| invalid_settings("its address cannot be read; %40 stands for @ in a password"))
 }
 
-fn wrong<T>(why: &str) -> Result<T, Error> {
-    Err(Error::Settings(why.to_owned()))
+fn invalid_settings<T>(why: &str) -> Result<T, Error> {
+    Err(Error::InvalidSettings(why.to_owned()))
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
             "postgres://u:hush@a/m?sslmode=verify-full",
         ];
         for url in cases {
-            let address = Address::Url(url.to_owned().into());
+            let address = PostgresAddress::Url(url.to_owned().into());
             let why = address.config(Duration::MAX).unwrap_err().to_string();
             assert!(!why.contains("hush"), "{why}");
         }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn sessions_are_read_only_whatever_the_address_says() {
         let url = "postgres://a/m?options=-c%20default_transaction_read_only=off";
-        let config = Address::Url(url.to_owned().into())
+        let config = PostgresAddress::Url(url.to_owned().into())
             .config(Duration::from_secs(5))
             .unwrap();
         assert!(

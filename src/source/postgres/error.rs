@@ -7,10 +7,10 @@ use crate::source::Error;
 
 /// While a statement is prepared nothing is read, so the server's words can
 /// quote no data.
-pub(super) fn prepared(error: tokio_postgres::Error) -> Error {
+pub(super) fn from_prepare(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
-        Some(told) if is_stopped(told) => Error::TooSlow,
-        Some(told) => placed(
+        Some(told) if is_canceled(told) => Error::TimedOut,
+        Some(told) => with_position(
             told,
             Error::Database(match told.hint() {
                 Some(hint) => format!("{} ({hint})", told.message()),
@@ -22,10 +22,10 @@ pub(super) fn prepared(error: tokio_postgres::Error) -> Error {
 }
 
 /// The server counts characters, from 1.
-fn placed(told: &DbError, error: Error) -> Error {
+fn with_position(told: &DbError, error: Error) -> Error {
     match told.position() {
-        Some(ErrorPosition::Original(from_one)) => Error::At {
-            place: usize::try_from(from_one.saturating_sub(1)).unwrap_or(usize::MAX),
+        Some(ErrorPosition::Original(from_one)) => Error::AtPosition {
+            position: usize::try_from(from_one.saturating_sub(1)).unwrap_or(usize::MAX),
             error: Box::new(error),
         },
         _ => error,
@@ -33,13 +33,13 @@ fn placed(told: &DbError, error: Error) -> Error {
 }
 
 /// While it runs, a message may quote what was read; only its kind is told.
-pub(super) fn run(error: tokio_postgres::Error) -> Error {
+pub(super) fn from_execution(error: tokio_postgres::Error) -> Error {
     let Some(told) = error.as_db_error() else {
         // Some mistakes in parameters are found on this side.
         return Error::Unreachable(Box::new(error));
     };
-    if is_stopped(told) {
-        return Error::TooSlow;
+    if is_canceled(told) {
+        return Error::TimedOut;
     }
     let code = told.code();
     let known = match *code {
@@ -53,12 +53,12 @@ pub(super) fn run(error: tokio_postgres::Error) -> Error {
         SqlState::INSUFFICIENT_PRIVILEGE => "the role may not read this",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the statement would write",
         SqlState::LOCK_NOT_AVAILABLE => "a table is locked",
-        _ => class(code.code()),
+        _ => describe_class(code.code()),
     };
     Error::Database(format!("{known} (SQLSTATE {})", code.code()))
 }
 
-fn class(code: &str) -> &'static str {
+fn describe_class(code: &str) -> &'static str {
     match code.get(..2) {
         Some("22") => "a value cannot be used as it is",
         Some("42") => "the statement is not valid",
@@ -67,24 +67,24 @@ fn class(code: &str) -> &'static str {
     }
 }
 
-fn is_stopped(told: &DbError) -> bool {
+fn is_canceled(told: &DbError) -> bool {
     *told.code() == SqlState::QUERY_CANCELED
 }
 
 /// No connection could be had.
-pub(super) fn pool(error: PoolError) -> Error {
+pub(super) fn from_pool(error: PoolError) -> Error {
     match error {
-        PoolError::Timeout(_) => Error::TooSlow,
+        PoolError::Timeout(_) => Error::TimedOut,
         other => Error::Unreachable(Box::new(other)),
     }
 }
 
 /// Something failed that nobody wrote SQL for.
-pub(super) fn own(error: tokio_postgres::Error) -> Error {
+pub(super) fn from_internal_query(error: tokio_postgres::Error) -> Error {
     Error::Unreachable(Box::new(error))
 }
 
 /// The server sent a value in a form that it should not have.
-pub(super) fn unread() -> Error {
+pub(super) fn unexpected_value() -> Error {
     Error::Database("a value has a form that is not known".to_owned())
 }

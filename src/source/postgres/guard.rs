@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use super::catalogue::{Catalogue, Oid};
-use crate::source::{Error, lexer::Kind, statement::Statement};
+use super::system_catalog::{Oid, SystemCatalog};
+use crate::source::{Error, lexer::SqlTokenKind, statement::SqlStatement};
 
 /// Keywords that tell about the connection.
-const TELLING: &[&str] = &[
+const SESSION_KEYWORDS: &[&str] = &[
     "current_catalog",
     "current_role",
     "current_schema",
@@ -21,40 +21,44 @@ const TELLING: &[&str] = &[
 ];
 
 /// Refuses a statement that names what it may not use.
-pub(super) fn names(statement: &Statement, catalogue: &Catalogue) -> Result<(), Error> {
-    let hidden = hidden(statement, catalogue);
-    let local = local(statement);
+pub(super) fn check_names(
+    statement: &SqlStatement,
+    catalogue: &SystemCatalog,
+) -> Result<(), Error> {
+    let hidden = view_only_names(statement, catalogue);
+    let local = locally_defined_names(statement);
     for (at, token) in statement.tokens().iter().enumerate() {
-        let place = Place { statement, at };
-        let refused = match statement.name(at) {
-            Some(name) => place.refused(&name, catalogue, &local, &hidden),
+        let place = TokenPosition { statement, at };
+        let refused = match statement.identifier_at(at) {
+            Some(name) => place.check_name(&name, catalogue, &local, &hidden),
             None => {
-                let text = statement.text(token);
-                let is_bad = token.kind == Kind::Operator && catalogue.operators.contains(text);
+                let text = statement.token_text(token);
+                let is_bad = token.kind == SqlTokenKind::Operator
+                    && catalogue.forbidden_operators.contains(text);
                 is_bad.then(|| refusal("the operator", text, "may not be used"))
             }
         };
         if let Some(error) = refused {
-            return Err(statement.at_token(error, at));
+            return Err(statement.error_at_token(error, at));
         }
     }
     Ok(())
 }
 
 /// Whether the server knows relations that the catalogue does not: they are new.
-pub(super) fn is_outdated(catalogue: &Catalogue, locked: &[Oid]) -> bool {
+pub(super) fn is_catalog_outdated(catalogue: &SystemCatalog, locked: &[Oid]) -> bool {
     let known = |it: &Oid| catalogue.relations.contains_key(it);
     !locked.iter().all(known)
 }
 
 /// Refuses a statement that reads what it may not. `locked` is what the server
 /// locked for it: all that it means, and what is behind views.
-pub(super) fn means(
-    statement: &Statement,
-    catalogue: &Catalogue,
+pub(super) fn check_relations(
+    statement: &SqlStatement,
+    catalogue: &SystemCatalog,
     locked: &[Oid],
 ) -> Result<(), Error> {
-    let behind = behind_views(statement, catalogue);
+    let behind = relations_behind_views(statement, catalogue);
     for oid in locked {
         let known = catalogue.relations.get(oid);
         let fine = known.is_some_and(|it| it.is_system || it.is_allowed) || behind.contains(oid);
@@ -75,16 +79,16 @@ fn refusal(what: &str, name: &str, why: &str) -> Error {
 }
 
 /// What the allowed relations that the statement names read on their own.
-fn behind_views(statement: &Statement, catalogue: &Catalogue) -> HashSet<Oid> {
-    let names = (0..statement.tokens().len()).filter_map(|at| statement.name(at));
+fn relations_behind_views(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<Oid> {
+    let names = (0..statement.tokens().len()).filter_map(|at| statement.identifier_at(at));
     let named = names.flat_map(|it| catalogue.by_name.get(&it).cloned().unwrap_or_default());
     let read = named.filter_map(|it| catalogue.dependencies.get(&it));
     read.flatten().copied().collect()
 }
 
 /// The names of those that may be read through a view only.
-fn hidden(statement: &Statement, catalogue: &Catalogue) -> HashSet<String> {
-    let behind = behind_views(statement, catalogue);
+fn view_only_names(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<String> {
+    let behind = relations_behind_views(statement, catalogue);
     let behind = behind.iter().filter_map(|it| catalogue.relations.get(it));
     behind
         .filter(|it| !it.is_allowed)
@@ -93,27 +97,34 @@ fn hidden(statement: &Statement, catalogue: &Catalogue) -> HashSet<String> {
 }
 
 /// The names that the statement itself gives to something.
-fn local(statement: &Statement) -> HashSet<String> {
+fn locally_defined_names(statement: &SqlStatement) -> HashSet<String> {
     let gives = |at: &usize| {
         let before = at.checked_sub(1).is_some_and(|before| {
             ["AS", "WITH", "RECURSIVE"]
                 .iter()
                 .any(|it| statement.is_word(before, it))
         });
-        let body = statement.kind(at + 2) == Some(Kind::Open)
+        let body = statement.token_kind(at + 2) == Some(SqlTokenKind::OpenParenthesis)
             || ["MATERIALIZED", "NOT"]
                 .iter()
                 .any(|it| statement.is_word(at + 2, it));
         before || (body && statement.is_word(at + 1, "AS"))
     };
     let places = (0..statement.tokens().len()).filter(gives);
-    places.filter_map(|at| statement.name(at)).collect()
+    places
+        .filter_map(|at| statement.identifier_at(at))
+        .collect()
 }
 
-impl Catalogue {
+impl SystemCatalog {
     /// Whether a name can only mean a relation that may not be read. Names that
     /// also mean something else are left to [`means`].
-    fn is_refused(&self, name: &str, local: &HashSet<String>, hidden: &HashSet<String>) -> bool {
+    fn is_forbidden_relation(
+        &self,
+        name: &str,
+        local: &HashSet<String>,
+        hidden: &HashSet<String>,
+    ) -> bool {
         let Some(oids) = self.by_name.get(name) else {
             return false;
         };
@@ -121,33 +132,33 @@ impl Catalogue {
         if relations().any(|it| it.is_system) || hidden.contains(name) {
             return true;
         }
-        let in_reach = |it: &super::catalogue::Relation| it.schema != "information_schema";
+        let in_reach = |it: &super::system_catalog::Relation| it.schema != "information_schema";
         let other = self.columns.contains(name) || local.contains(name);
         relations().any(in_reach) && !other && !relations().any(|it| it.is_allowed)
     }
 }
 
-struct Place<'a> {
-    statement: &'a Statement,
+struct TokenPosition<'a> {
+    statement: &'a SqlStatement,
     at: usize,
 }
 
-impl Place<'_> {
+impl TokenPosition<'_> {
     /// Why this name may not stand here.
-    fn refused(
+    fn check_name(
         &self,
         name: &str,
-        catalogue: &Catalogue,
+        catalogue: &SystemCatalog,
         local: &HashSet<String>,
         hidden: &HashSet<String>,
     ) -> Option<Error> {
-        let (what, why) = if self.tells(name) || self.is_foreign_schema(name) {
+        let (what, why) = if self.reveals_session(name) || self.is_internal_schema(name) {
             ("the name", "tells about the server")
-        } else if self.calls(name, catalogue) {
+        } else if self.calls_forbidden_function(name, catalogue) {
             ("the function", "may not be called")
-        } else if catalogue.is_refused(name, local, hidden) {
+        } else if catalogue.is_forbidden_relation(name, local, hidden) {
             ("the relation", "is not one that this source offers")
-        } else if self.is_type() && catalogue.types.contains(name) {
+        } else if self.is_type_position() && catalogue.forbidden_types.contains(name) {
             ("the type", "may not be used")
         } else {
             return None;
@@ -155,14 +166,14 @@ impl Place<'_> {
         Some(refusal(what, name, why))
     }
 
-    fn before(&self) -> Option<Kind> {
+    fn kind_before(&self) -> Option<SqlTokenKind> {
         self.at
             .checked_sub(1)
-            .and_then(|it| self.statement.kind(it))
+            .and_then(|it| self.statement.token_kind(it))
     }
 
-    fn after(&self) -> Option<Kind> {
-        self.statement.kind(self.at + 1)
+    fn kind_after(&self) -> Option<SqlTokenKind> {
+        self.statement.token_kind(self.at + 1)
     }
 
     fn is_after_word(&self, word: &str) -> bool {
@@ -171,25 +182,26 @@ impl Place<'_> {
             .is_some_and(|it| self.statement.is_word(it, word))
     }
 
-    fn tells(&self, name: &str) -> bool {
-        self.statement.kind(self.at) == Some(Kind::Word)
-            && TELLING.contains(&name)
-            && self.before() != Some(Kind::Dot)
+    fn reveals_session(&self, name: &str) -> bool {
+        self.statement.token_kind(self.at) == Some(SqlTokenKind::Word)
+            && SESSION_KEYWORDS.contains(&name)
+            && self.kind_before() != Some(SqlTokenKind::Dot)
             && !self.is_after_word("AS")
     }
 
-    fn is_foreign_schema(&self, name: &str) -> bool {
+    fn is_internal_schema(&self, name: &str) -> bool {
         let foreign =
             name == "information_schema" || name == "pg_toast" || name.starts_with("pg_temp");
-        foreign && self.after() == Some(Kind::Dot)
+        foreign && self.kind_after() == Some(SqlTokenKind::Dot)
     }
 
-    fn calls(&self, name: &str, catalogue: &Catalogue) -> bool {
-        let Some(single) = catalogue.functions.get(name) else {
+    fn calls_forbidden_function(&self, name: &str, catalogue: &SystemCatalog) -> bool {
+        let Some(single) = catalogue.forbidden_functions.get(name) else {
             return false;
         };
-        let called = self.after() == Some(Kind::Open) && !self.is_column_list();
-        called || (*single && self.before() == Some(Kind::Dot))
+        let called =
+            self.kind_after() == Some(SqlTokenKind::OpenParenthesis) && !self.is_column_list();
+        called || (*single && self.kind_before() == Some(SqlTokenKind::Dot))
     }
 
     /// `WITH name(…) AS` and `AS name(…)` name columns and call nothing.
@@ -199,9 +211,13 @@ impl Place<'_> {
             .any(|it| self.is_after_word(it))
     }
 
-    fn is_type(&self) -> bool {
-        matches!(self.before(), Some(Kind::Cast | Kind::Dot))
-            || matches!(self.after(), Some(Kind::Text | Kind::Open))
-            || self.is_after_word("AS")
+    fn is_type_position(&self) -> bool {
+        matches!(
+            self.kind_before(),
+            Some(SqlTokenKind::Cast | SqlTokenKind::Dot)
+        ) || matches!(
+            self.kind_after(),
+            Some(SqlTokenKind::StringLiteral | SqlTokenKind::OpenParenthesis)
+        ) || self.is_after_word("AS")
     }
 }

@@ -11,51 +11,52 @@ use hyper::{
 use serde_json::json;
 use tokio::time;
 
-use super::{Link, SESSION};
+use super::{HttpLink, SESSION_ID_HEADER};
 use crate::{
-    mcp::{Event, Id, Message, Reader, notification},
-    outbound::Reply,
+    mcp::{RpcId, RpcMessage, SseEvent, SseReader, write_notification},
+    outbound::HttpResponse,
     tasks::WorkSlice,
     upstream::{
-        Error, budget::TrafficBudget, channel::UNREADABLE, in_flight::CallGuard, link::Received,
+        Error, channel::UNREADABLE_RESPONSE, in_flight::CallGuard, link::CallEvent,
+        traffic_budget::TrafficBudget,
     },
 };
 
 /// Bytes of a stream that are looked at before other tasks go on.
-const PIECE: usize = 16 << 10;
+const YIELD_CHUNK_BYTES: usize = 16 << 10;
 /// How often a stream that was cut is resumed.
-const RESUMED: usize = 5;
+const MAX_RESUMES: usize = 5;
 
 /// A request in progress; dropping it cancels it.
 #[derive(Debug)]
-pub(in crate::upstream) struct Call {
-    own: Own,
+pub(in crate::upstream) struct HttpCall {
+    response: ResponseReader,
     /// Messages that come on another stream, if a client is behind the call.
-    pub(in crate::upstream) client: Option<CallGuard>,
+    pub(in crate::upstream) guard: Option<CallGuard>,
 }
 
 /// What comes back on the request itself.
 #[derive(Debug)]
-struct Own {
-    pending: Pending,
-    reply: Reply,
+struct ResponseReader {
+    cancel_guard: CancelGuard,
+    reply: HttpResponse,
     /// Reads events, if that is how the answer comes.
     /// Boxed: most answers come without, and all are moved about.
-    events: Option<Box<Events>>,
-    resumed: usize,
+    events: Option<Box<ResumableEvents>>,
+    resume_count: usize,
 }
 
 /// A request that the server has to do with; it is told when nobody waits any more.
 #[derive(Debug)]
-pub(super) struct Pending {
-    link: Arc<Link>,
+pub(super) struct CancelGuard {
+    link: Arc<HttpLink>,
     id: i64,
     method: &'static str,
     pub(super) done: bool,
 }
 
-impl Pending {
-    pub(super) fn new(link: &Arc<Link>, id: i64, method: &'static str) -> Self {
+impl CancelGuard {
+    pub(super) fn new(link: &Arc<HttpLink>, id: i64, method: &'static str) -> Self {
         Self {
             link: Arc::clone(link),
             id,
@@ -66,63 +67,66 @@ impl Pending {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    reader: Reader,
-    read: Vec<Event>,
-    ready: VecDeque<Event>,
+pub(super) struct ResumableEvents {
+    reader: SseReader,
+    parsed: Vec<SseEvent>,
+    ready: VecDeque<SseEvent>,
     /// What was received and not looked at yet.
-    rest: Bytes,
+    unparsed: Bytes,
     slice: WorkSlice,
     /// Where to resume.
-    pub(super) last: Option<String>,
+    pub(super) last_event_id: Option<String>,
     /// How long to wait before that.
-    pub(super) retry: Option<Duration>,
+    pub(super) retry_delay: Option<Duration>,
 }
 
-impl Call {
+impl HttpCall {
     pub(super) async fn new(
-        pending: Pending,
-        reply: Reply,
+        pending: CancelGuard,
+        reply: HttpResponse,
         client: Option<CallGuard>,
     ) -> Result<Self, Error> {
-        let mut own = Own {
-            pending,
+        let mut own = ResponseReader {
+            cancel_guard: pending,
             reply,
             events: None,
-            resumed: 0,
+            resume_count: 0,
         };
-        let opened = own.open().await;
-        own.pending.done |= opened.is_err();
+        let opened = own.check_response().await;
+        own.cancel_guard.done |= opened.is_err();
         if opened.is_err() {
             // Its status is the answer.
             client.iter().for_each(CallGuard::end);
         }
-        opened.map(|()| Self { own, client })
+        opened.map(|()| Self {
+            response: own,
+            guard: client,
+        })
     }
 
     /// The session that the server opened with this answer.
-    pub(in crate::upstream) fn session(&self) -> Option<HeaderValue> {
-        HeaderValue::from_str(self.own.reply.header(&SESSION)?).ok()
+    pub(in crate::upstream) fn session_id(&self) -> Option<HeaderValue> {
+        HeaderValue::from_str(self.response.reply.header(&SESSION_ID_HEADER)?).ok()
     }
 
     /// The link it runs on.
-    pub(in crate::upstream) fn link(&self) -> &Arc<Link> {
-        &self.own.pending.link
+    pub(in crate::upstream) fn link(&self) -> &Arc<HttpLink> {
+        &self.response.cancel_guard.link
     }
 
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
-    pub(in crate::upstream) async fn next(&mut self) -> Result<Received, Error> {
-        let Some(client) = &mut self.client else {
-            return self.own.next().await;
+    pub(in crate::upstream) async fn next_event(&mut self) -> Result<CallEvent, Error> {
+        let Some(client) = &mut self.guard else {
+            return self.response.next_call_event().await;
         };
         tokio::select! {
             biased;
             Some(text) = client.messages.recv() => {
-                self.own.pending.link.log.received(&text);
-                Ok(Received::Message(text))
+                self.response.cancel_guard.link.log.record_received(&text);
+                Ok(CallEvent::Message(text))
             }
-            next = self.own.next() => {
-                if matches!(&next, Ok(Received::Answer(_)) | Err(Error::Garbage(_))) {
+            next = self.response.next_call_event() => {
+                if matches!(&next, Ok(CallEvent::Answer(_)) | Err(Error::InvalidMessage(_))) {
                     client.end();
                 }
                 next
@@ -131,15 +135,15 @@ impl Call {
     }
 
     /// Answers a question of the server.
-    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Error> {
-        self.own.pending.link.send(text).await
+    pub(in crate::upstream) async fn respond(&self, text: String) -> Result<(), Error> {
+        self.response.cancel_guard.link.send(text).await
     }
 }
 
-impl Own {
+impl ResponseReader {
     /// Looks at status and kind of the answer.
-    async fn open(&mut self) -> Result<(), Error> {
-        let garbage = |why: &str| Err(Error::Garbage(why.to_owned()));
+    async fn check_response(&mut self) -> Result<(), Error> {
+        let garbage = |why: &str| Err(Error::InvalidMessage(why.to_owned()));
         if self.reply.header(&CONTENT_ENCODING).is_some() {
             return garbage("the server sent a compressed answer, which nobody asked for");
         }
@@ -147,16 +151,17 @@ impl Own {
         let is_json = kind.starts_with("application/json");
         let is_stream = kind.starts_with("text/event-stream");
         if !self.reply.status.is_success() {
-            let link = &self.pending.link;
+            let link = &self.cancel_guard.link;
             let is_doubtful = self.reply.status == StatusCode::BAD_REQUEST;
             if is_doubtful && Box::pin(link.is_session_unknown()).await {
-                return Err(Error::SessionOver);
+                return Err(Error::SessionExpired);
             }
-            let refused = link.refusal(&self.reply);
+            let refused = link.check_session_status(&self.reply);
             // Since 2026-07-28 an error of the protocol has a status of its own.
-            return match is_json && Box::pin(self.peek_error()).await {
-                true => Ok(()),
-                false => refused,
+            return if is_json && Box::pin(self.take_rpc_error()).await {
+                Ok(())
+            } else {
+                refused
             };
         }
         match (is_json, is_stream) {
@@ -170,41 +175,40 @@ impl Own {
     }
 
     /// Whether the body is a JSON-RPC error that answers us; keeps it if so.
-    async fn peek_error(&mut self) -> bool {
+    async fn take_rpc_error(&mut self) -> bool {
         let Ok(body) = self.reply.text().await else {
             return false;
         };
-        let Ok((text, message)) = Message::take(&body) else {
+        let Ok((text, message)) = RpcMessage::parse_bytes(&body) else {
             return false;
         };
-        let is_ours =
-            matches!(message, Ok(Message::Response(it)) if it.id == Id::Number(self.pending.id));
+        let is_ours = matches!(message, Ok(RpcMessage::Response(it)) if it.id == RpcId::Number(self.cancel_guard.id));
         if is_ours {
-            let event = Event {
+            let event = SseEvent {
                 data: text.to_owned(),
-                ..Event::default()
+                ..SseEvent::default()
             };
-            self.events = Some(Box::new(Events {
+            self.events = Some(Box::new(ResumableEvents {
                 ready: VecDeque::from([event]),
-                ..Events::default()
+                ..ResumableEvents::default()
             }));
         }
         is_ours
     }
 
     /// The next message on its own stream. Cancel-safe.
-    async fn next(&mut self) -> Result<Received, Error> {
+    async fn next_call_event(&mut self) -> Result<CallEvent, Error> {
         if self.events.is_none() {
-            return self.whole().await;
+            return self.read_json_body().await;
         }
         loop {
-            let Some(event) = self.event().await? else {
+            let Some(event) = self.next_sse_event().await? else {
                 Box::pin(self.resume()).await?;
                 continue;
             };
-            let received = self.read(event.data.as_bytes())?;
-            if let Some(Received::Answer(_)) = &received {
-                self.pending.done = true;
+            let received = self.parse_message(event.data.as_bytes())?;
+            if let Some(CallEvent::Answer(_)) = &received {
+                self.cancel_guard.done = true;
                 // Most streams end with the answer; then the connection is kept.
                 let _end = self.reply.chunk().now_or_never();
             }
@@ -214,73 +218,83 @@ impl Own {
         }
     }
 
-    async fn whole(&mut self) -> Result<Received, Error> {
+    async fn read_json_body(&mut self) -> Result<CallEvent, Error> {
         let body = self.reply.text().await;
-        self.pending.done = true;
-        match self.read(&body?)? {
-            Some(answer @ Received::Answer(_)) => Ok(answer),
-            Some(Received::Message(_)) | None => Err(Error::Garbage(UNREADABLE.to_owned())),
+        self.cancel_guard.done = true;
+        match self.parse_message(&body?)? {
+            Some(answer @ CallEvent::Answer(_)) => Ok(answer),
+            Some(CallEvent::Message(_)) | None => {
+                Err(Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned()))
+            }
         }
     }
 
-    async fn event(&mut self) -> Result<Option<Event>, Error> {
+    async fn next_sse_event(&mut self) -> Result<Option<SseEvent>, Error> {
         let events = self.events.get_or_insert_default();
-        let link = &self.pending.link;
+        let link = &self.cancel_guard.link;
         let next = events.next(&mut self.reply, &link.budget).await;
-        next.inspect_err(|why| link.lose(why.clone()))
+        next.inspect_err(|why| link.mark_lost(why.clone()))
     }
 
     /// A message; none if it answers somebody else.
-    fn read(&self, bytes: &[u8]) -> Result<Option<Received>, Error> {
-        let garbage = || Error::Garbage(UNREADABLE.to_owned());
-        let (text, message) = Message::take(bytes).map_err(|_| garbage())?;
+    fn parse_message(&self, bytes: &[u8]) -> Result<Option<CallEvent>, Error> {
+        let garbage = || Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned());
+        let (text, message) = RpcMessage::parse_bytes(bytes).map_err(|_| garbage())?;
         let received = match message.map_err(|_| garbage())? {
-            Message::Response(response) if response.id == Id::Number(self.pending.id) => {
-                Received::Answer(response.owned_outcome())
+            RpcMessage::Response(response)
+                if response.id == RpcId::Number(self.cancel_guard.id) =>
+            {
+                CallEvent::Answer(response.owned_outcome())
             }
-            Message::Response(_) => {
-                self.spend(text)?;
+            RpcMessage::Response(_) => {
+                self.charge_budget(text)?;
                 return Ok(None);
             }
-            Message::Request(_) | Message::Notification { .. } => {
-                self.spend(text)?;
-                Received::Message(text.to_owned())
+            RpcMessage::Request(_) | RpcMessage::Notification { .. } => {
+                self.charge_budget(text)?;
+                CallEvent::Message(text.to_owned())
             }
         };
-        self.pending.link.log.received(text);
+        self.cancel_guard.link.log.record_received(text);
         Ok(Some(received))
     }
 
     /// Counts a message that nobody asked for; one too many ends the connection.
-    fn spend(&self, text: &str) -> Result<(), Error> {
-        let link = &self.pending.link;
+    fn charge_budget(&self, text: &str) -> Result<(), Error> {
+        let link = &self.cancel_guard.link;
         let spent = link.budget.spend_message(text.len());
-        spent.inspect_err(|why| link.lose(why.clone()))
+        spent.inspect_err(|why| link.mark_lost(why.clone()))
     }
 
     /// Opens the stream again where it was cut.
     async fn resume(&mut self) -> Result<(), Error> {
         let cut = || Error::Lost("the server ended its stream before it answered".to_owned());
         let events = self.events.as_ref().ok_or_else(cut)?;
-        let last = events.last.clone();
+        let last = events.last_event_id.clone();
         let last = last
-            .filter(|_| !self.pending.link.version().is_modern() && self.resumed < RESUMED)
+            .filter(|_| {
+                !self.cancel_guard.link.version().is_modern() && self.resume_count < MAX_RESUMES
+            })
             .ok_or_else(cut)?;
-        self.resumed += 1;
-        let wait = events.retry.unwrap_or(Duration::from_secs(1));
+        self.resume_count += 1;
+        let wait = events.retry_delay.unwrap_or(Duration::from_secs(1));
         time::sleep(wait.clamp(Duration::from_millis(10), Duration::from_secs(30))).await;
-        let reply = self.pending.link.listen_after(Some(&last)).await?;
-        self.pending.link.refusal(&reply)?;
+        let reply = self
+            .cancel_guard
+            .link
+            .open_event_stream(Some(&last))
+            .await?;
+        self.cancel_guard.link.check_session_status(&reply)?;
         self.reply = reply;
         Ok(())
     }
 }
 
-impl Events {
+impl ResumableEvents {
     /// Events of a stream that goes on behind the one of this id.
-    pub(super) fn after(last: Option<String>) -> Self {
+    pub(super) fn resuming_after(last_event_id: Option<String>) -> Self {
         Self {
-            last,
+            last_event_id,
             ..Self::default()
         }
     }
@@ -288,40 +302,44 @@ impl Events {
     /// The next event with data; `None` at the end of the stream. Cancel-safe.
     pub(super) async fn next(
         &mut self,
-        reply: &mut Reply,
+        reply: &mut HttpResponse,
         budget: &TrafficBudget,
-    ) -> Result<Option<Event>, Error> {
+    ) -> Result<Option<SseEvent>, Error> {
         loop {
             while let Some(event) = self.ready.pop_front() {
                 if event.id.is_some() {
-                    self.last.clone_from(&event.id);
+                    self.last_event_id.clone_from(&event.id);
                 }
                 if let Some(retry) = event.retry {
-                    self.retry = Some(Duration::from_millis(retry));
+                    self.retry_delay = Some(Duration::from_millis(retry));
                 }
                 if !event.data.is_empty() {
                     return Ok(Some(event));
                 }
                 budget.spend(1, 0)?;
             }
-            if self.rest.is_empty() {
+            if self.unparsed.is_empty() {
                 let Some(Ok(bytes)) = reply.chunk().await else {
                     return Ok(None);
                 };
-                self.rest = bytes;
+                self.unparsed = bytes;
             }
             // In pieces, because other tasks wait while one is looked at. The wait
             // comes first, so that nothing is lost if it is not waited for.
-            self.slice.spend(PIECE.min(self.rest.len())).await;
-            let piece = self.rest.split_to(PIECE.min(self.rest.len()));
-            let ignored = self.reader.feed(&piece, &mut self.read)?;
-            self.ready.extend(self.read.drain(..));
+            self.slice
+                .spend(YIELD_CHUNK_BYTES.min(self.unparsed.len()))
+                .await;
+            let piece = self
+                .unparsed
+                .split_to(YIELD_CHUNK_BYTES.min(self.unparsed.len()));
+            let ignored = self.reader.feed(&piece, &mut self.parsed)?;
+            self.ready.extend(self.parsed.drain(..));
             budget.spend(ignored.lines, ignored.bytes)?;
         }
     }
 }
 
-impl Drop for Pending {
+impl Drop for CancelGuard {
     fn drop(&mut self) {
         // Since 2026-07-28 leaving is cancelling.
         if self.done
@@ -332,8 +350,8 @@ impl Drop for Pending {
             return;
         }
         let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
-        let text = notification("notifications/cancelled", &params);
+        let text = write_notification("notifications/cancelled", &params);
         // A server that takes nothing finds out by itself.
-        let _sent = self.link.send_soon(text);
+        let _sent = self.link.send_detached(text);
     }
 }

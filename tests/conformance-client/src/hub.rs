@@ -5,14 +5,19 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Result, bail, ensure};
 use futures_util::future::try_join_all;
 use maru::{
-    access::Principal,
-    config::Mcp,
-    mcp::{RpcError, Version},
-    outbound::Policy,
+    auth::Principal,
+    config::McpSettings,
+    mcp::{ProtocolVersion, RpcError},
+    outbound::AddressPolicy,
     store::Store,
     tasks::Tasks,
-    tool::{Answer, Caller, Catalog, Inputs, Peer, ResultSizes, Scope},
-    upstream::{Draft, Manager, Origin, Rules, Settings, Start, State},
+    tools::{
+        Caller, Catalog, CatalogScope, EntryResponse, InputResponses, RequestContext, ResultLimits,
+    },
+    upstream::{
+        ConnectionSettings, ManagerOptions, RegistrationRules, ServerDraft, ServerManager,
+        ServerOrigin, ServerState,
+    },
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,9 +31,9 @@ const ROUNDS: usize = 10;
 pub(crate) struct Hub {
     catalog: Arc<Catalog>,
     caller: Caller,
-    version: Version,
+    version: ProtocolVersion,
     tasks: Tasks,
-    _manager: Arc<Manager>,
+    _manager: Arc<ServerManager>,
     _directory: TempDir,
 }
 
@@ -40,26 +45,26 @@ enum Ask {
 }
 
 impl Hub {
-    pub(crate) async fn connect(url: &str, version: Version) -> Result<Self> {
+    pub(crate) async fn connect(url: &str, version: ProtocolVersion) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let catalog = Arc::new(Catalog::new(
             Duration::from_secs(20),
-            ResultSizes::of_bytes(1 << 20),
+            ResultLimits::from_max_bytes(1 << 20),
         ));
         let tasks = Tasks::default();
-        let policy = Policy {
-            local: true,
-            ..Policy::default()
+        let policy = AddressPolicy {
+            serves_loopback_only: true,
+            ..AddressPolicy::default()
         };
         let store = Store::in_memory().await?;
-        let manager = Manager::start(Start {
+        let manager = ServerManager::start(ManagerOptions {
             store: store.clone(),
-            rules: Rules {
-                policy: policy.clone(),
-                ..Rules::default()
+            rules: RegistrationRules {
+                address_policy: policy.clone(),
+                ..RegistrationRules::default()
             },
-            settings: Settings::new(
-                &Mcp::default(),
+            settings: ConnectionSettings::new(
+                &McpSettings::default(),
                 (Arc::clone(&catalog), store.clone()),
                 policy,
                 [],
@@ -71,16 +76,16 @@ impl Hub {
             writes_registry: true,
         })
         .await?;
-        let draft = Draft {
+        let draft = ServerDraft {
             kind: "HTTP".to_owned(),
-            ..Draft::at(SERVER, url)
+            ..ServerDraft::from_url(SERVER, url)
         };
-        let view = manager.register(&draft, Origin::Api).await?;
+        let view = manager.register(&draft, ServerOrigin::Api).await?;
         let cause = view.status.cause.unwrap_or_default();
-        ensure!(view.status.state == State::Connected, "{cause}");
+        ensure!(view.status.state == ServerState::Connected, "{cause}");
         Ok(Self {
             catalog,
-            caller: Caller::new(Principal::local(), Scope::Server(SERVER.into())),
+            caller: Caller::new(Principal::local(), CatalogScope::Server(SERVER.into())),
             version,
             tasks,
             _manager: manager,
@@ -97,7 +102,7 @@ impl Hub {
     }
 
     pub(crate) async fn close(self) {
-        self.tasks.close().await;
+        self.tasks.shutdown().await;
     }
 
     fn asks(&self, context: &Value) -> Result<Vec<Ask>> {
@@ -112,8 +117,8 @@ impl Hub {
         let view = snapshot.view(&self.caller.scope).map_err(shown)?;
         let tools: Vec<Value> = serde_json::from_str(view.tools.json())?;
         let calls = plan::calls(&tools).into_iter();
-        let prompts = view.prompts.offers().iter();
-        let resources = view.resources.offers().iter();
+        let prompts = view.prompts.entries().iter();
+        let resources = view.resources.entries().iter();
         Ok(calls
             .map(|(name, arguments)| Ask::Call(name, arguments))
             .chain(prompts.map(|it| Ask::Get(it.key().to_owned(), json!({}))))
@@ -123,15 +128,15 @@ impl Hub {
 
     /// Asks until the answer is complete.
     async fn ask(&self, ask: &Ask) -> Result<()> {
-        let mut inputs = Inputs::default();
+        let mut inputs = InputResponses::default();
         for _ in 0..ROUNDS {
             let result = match self.ask_once(ask, inputs).await.map_err(shown)? {
-                Answer::Complete(result) => result,
-                Answer::InputRequired(asked) => {
-                    inputs = Inputs {
+                EntryResponse::Complete(result) => result,
+                EntryResponse::InputRequired(asked) => {
+                    inputs = InputResponses {
                         responses: asked.requests.iter().map(answers::to).collect(),
                         state: asked.state,
-                        failed: None,
+                        failure: None,
                     };
                     continue;
                 }
@@ -143,17 +148,21 @@ impl Hub {
         bail!("asked for input {ROUNDS} times")
     }
 
-    async fn ask_once(&self, ask: &Ask, inputs: Inputs) -> Result<Answer, RpcError> {
-        let peer = Arc::new(Peer {
+    async fn ask_once(&self, ask: &Ask, inputs: InputResponses) -> Result<EntryResponse, RpcError> {
+        let peer = Arc::new(RequestContext {
             version: self.version,
             capabilities: Arc::new(answers::capabilities()),
             inputs,
-            ..Peer::default()
+            ..RequestContext::default()
         });
         let (catalog, caller) = (&self.catalog, &self.caller);
         let input = |arguments: &Value| Arc::new(arguments.clone().into());
         match ask {
-            Ask::Call(name, arguments) => catalog.call(caller, name, input(arguments), peer).await,
+            Ask::Call(name, arguments) => {
+                catalog
+                    .call_tool(caller, name, input(arguments), peer)
+                    .await
+            }
             Ask::Get(name, arguments) => {
                 catalog
                     .get_prompt(caller, name, input(arguments), peer)

@@ -11,7 +11,7 @@ mod plan;
 use std::env;
 
 use anyhow::{Context as _, Result};
-use maru::mcp::Version;
+use maru::mcp::ProtocolVersion;
 use serde_json::Value;
 
 use hub::Hub;
@@ -24,7 +24,8 @@ async fn main() -> Result<()> {
         Ok(text) => serde_json::from_str(&text).context("the context is not JSON")?,
         Err(_) => Value::Null,
     };
-    let version = Version::parse(&version).unwrap_or(Version::LATEST_LEGACY);
+    let version =
+        ProtocolVersion::parse(&version).unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
     let hub = Hub::connect(&url, version).await?;
     let done = hub.try_all(&context).await;
     hub.close().await;

@@ -9,7 +9,7 @@ use hyper::{
     client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
-use maru::{config::Tls, tasks::Tasks};
+use maru::{config::TlsSettings, tasks::Tasks};
 use serde_json::json;
 use tokio::{net::TcpStream, time::sleep};
 use tokio_rustls::{
@@ -22,23 +22,24 @@ use tokio_rustls::{
 };
 
 use crate::{
-    hub::TestHub,
-    wire::{Ask, within},
+    http_client::{TestRequest, within_test_timeout},
+    test_hub::TestHub,
 };
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
+const TLS_FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
-fn tls() -> Tls {
-    Tls {
-        certificate: Some(format!("{FOLDER}/certificate.pem").into()),
-        key: Some(format!("{FOLDER}/key.pem").into()),
+fn tls_settings() -> TlsSettings {
+    TlsSettings {
+        certificate: Some(format!("{TLS_FIXTURES}/certificate.pem").into()),
+        key: Some(format!("{TLS_FIXTURES}/key.pem").into()),
     }
 }
 
 /// A connection to a hub that shows this certificate.
 async fn connect(hub: &TestHub, certificate: &str) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_file(format!("{FOLDER}/{certificate}")).unwrap();
+    let certificate =
+        CertificateDer::from_pem_file(format!("{TLS_FIXTURES}/{certificate}")).unwrap();
     roots.add(certificate).unwrap();
     let config = ClientConfig::builder()
         .with_root_certificates(roots)
@@ -46,7 +47,7 @@ async fn connect(hub: &TestHub, certificate: &str) -> std::io::Result<TlsStream<
     let stream = TcpStream::connect(&hub.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
-    within(connector.connect(name, stream)).await
+    within_test_timeout(connector.connect(name, stream)).await
 }
 
 async fn send(hub: &TestHub, request: Request<Full<Bytes>>) -> Response<Incoming> {
@@ -55,12 +56,14 @@ async fn send(hub: &TestHub, request: Request<Full<Bytes>>) -> Response<Incoming
     Tasks::default().spawn(async move {
         let _ = connection.await;
     });
-    within(sender.send_request(request)).await.unwrap()
+    within_test_timeout(sender.send_request(request))
+        .await
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn encrypted_hub_answers_over_tls_only() {
-    let hub = TestHub::with(|config| config.tls = tls()).await;
+    let hub = TestHub::with_config(|config| config.tls = tls_settings()).await;
     let request = Request::get("/healthz").header("host", "localhost");
     let reply = send(&hub, request.body(Full::default()).unwrap()).await;
     assert_eq!(reply.status(), 200);
@@ -79,7 +82,7 @@ async fn encrypted_hub_answers_over_tls_only() {
     assert!(plain.is_err());
     // The command line still finds its way.
     let directory = hub.directory.path().to_owned();
-    let listed = tokio::task::spawn_blocking(move || maru(&directory, &["token", "list"]));
+    let listed = tokio::task::spawn_blocking(move || run_maru(&directory, &["token", "list"]));
     let (code, shown) = listed.await.unwrap();
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("admin"), "{shown}");
@@ -87,12 +90,12 @@ async fn encrypted_hub_answers_over_tls_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn browsers_are_kept_on_encrypted_connections() {
-    let hub = TestHub::with(|config| {
-        config.tls = tls();
+    let hub = TestHub::with_config(|config| {
+        config.tls = tls_settings();
         config.http.allowed_hosts = vec!["maru.example".to_owned()];
     })
     .await;
-    let token = json!({"token": hub.running.admin.reveal()}).to_string();
+    let token = json!({"token": hub.running.admin_token.reveal()}).to_string();
     let sign_in = |host: &str| {
         let request = Request::post("/api/session")
             .header("host", host)
@@ -114,9 +117,11 @@ async fn browsers_are_kept_on_encrypted_connections() {
     assert!(!reply.headers().contains_key(hsts));
 
     // A proxy that encrypts says the second itself.
-    let hub = TestHub::with(|config| config.behind_tls_proxy = true).await;
-    let body = json!({"token": hub.running.admin.reveal()});
-    let reply = Ask::post(&hub.address, "/api/session", &body).send().await;
+    let hub = TestHub::with_config(|config| config.behind_tls_proxy = true).await;
+    let body = json!({"token": hub.running.admin_token.reveal()});
+    let reply = TestRequest::post(&hub.address, "/api/session", &body)
+        .send()
+        .await;
     assert!(reply.headers["set-cookie"].ends_with("; Secure"));
     assert!(!reply.headers.contains_key(hsts));
 }
@@ -127,13 +132,13 @@ async fn renewed_certificate_is_shown_to_new_connections() {
     let copy = |from: &str, to: &str| {
         // As certbot does: the file is replaced, never half written.
         let (new, path) = (directory.path().join("new"), directory.path().join(to));
-        fs::copy(format!("{FOLDER}/{from}"), &new).unwrap();
+        fs::copy(format!("{TLS_FIXTURES}/{from}"), &new).unwrap();
         fs::rename(new, path).unwrap();
     };
     copy("certificate.pem", "c.pem");
     copy("key.pem", "k.pem");
-    let hub = TestHub::with(|config| {
-        config.tls = Tls {
+    let hub = TestHub::with_config(|config| {
+        config.tls = TlsSettings {
             certificate: Some(directory.path().join("c.pem")),
             key: Some(directory.path().join("k.pem")),
         };
@@ -144,7 +149,7 @@ async fn renewed_certificate_is_shown_to_new_connections() {
     copy("renewed.pem", "c.pem");
     assert!(connect(&hub, "certificate.pem").await.is_ok());
     copy("renewed_key.pem", "k.pem");
-    within(async {
+    within_test_timeout(async {
         while connect(&hub, "renewed.pem").await.is_err() {
             sleep(Duration::from_millis(50)).await;
         }
@@ -158,26 +163,30 @@ async fn renewed_certificate_is_shown_to_new_connections() {
     });
     let request = Request::get("/healthz").header("host", "localhost");
     let request = request.body(Full::<Bytes>::default()).unwrap();
-    let reply = within(sender.send_request(request)).await.unwrap();
+    let reply = within_test_timeout(sender.send_request(request))
+        .await
+        .unwrap();
     assert_eq!(reply.status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxied_hub_wants_tokens_and_starts_no_program_for_strangers() {
-    let hub = TestHub::with(|config| config.behind_tls_proxy = true).await;
-    let anonymous = hub.modern("tools/list", json!({})).send().await;
+    let hub = TestHub::with_config(|config| config.behind_tls_proxy = true).await;
+    let anonymous = hub.stateless_request("tools/list", json!({})).send().await;
     assert_eq!(anonymous.status, 401);
     let program = json!({"name": "fx", "transportType": "STDIO", "config": {"command": "python3"}});
-    let refused = hub.admin("POST", "/api/mcp/servers", program.clone()).await;
+    let refused = hub
+        .send_as_admin("POST", "/api/mcp/servers", program.clone())
+        .await;
     assert_eq!(refused.status, 403);
     let entry = json!({"mcpServers": {"fx": {"command": "python3"}}});
     let imported = hub
-        .admin("POST", "/api/mcp/import", entry)
+        .send_as_admin("POST", "/api/mcp/import", entry)
         .await
         .text()
         .await;
     assert!(imported.contains("not registered over HTTP"), "{imported}");
-    let open = TestHub::with(|config| {
+    let open = TestHub::with_config(|config| {
         config.behind_tls_proxy = true;
         config.allow_stdio_over_http = true;
         config.mcp.security.allowed_commands = vec!["python3 server.py".to_owned()];
@@ -185,10 +194,12 @@ async fn proxied_hub_wants_tokens_and_starts_no_program_for_strangers() {
     .await;
     let mut program = program;
     program["autoConnect"] = false.into();
-    let unlisted = open.admin("POST", "/api/mcp/servers", program.clone());
+    let unlisted = open.send_as_admin("POST", "/api/mcp/servers", program.clone());
     assert_eq!(unlisted.await.status, 400);
     program["config"]["args"] = json!(["server.py"]);
-    let allowed = open.admin("POST", "/api/mcp/servers", program).await;
+    let allowed = open
+        .send_as_admin("POST", "/api/mcp/servers", program)
+        .await;
     assert_eq!(allowed.status, 201);
 }
 
@@ -212,13 +223,13 @@ fn open_bind_without_encryption_does_not_start() {
         ),
     ] {
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
-        let (code, shown) = maru(directory.path(), &["serve"]);
+        let (code, shown) = run_maru(directory.path(), &["serve"]);
         assert_eq!(code, Some(2), "{shown}");
         assert!(shown.contains(expected), "{shown}");
     }
 }
 
-fn maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+fn run_maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_maru"))
         .args(arguments)
         .arg("--data-dir")

@@ -3,37 +3,47 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use maru::tool::{Answer, Handler, Kind, Offer, output};
+use maru::tools::{CatalogEntry, CatalogEntryKind, EntryHandler, EntryResponse, result};
 use serde_json::{Value, json};
 
-use crate::{hub::TestHub, wire::Ask};
+use crate::{http_client::TestRequest, test_hub::TestHub};
 
 /// A hub with its own tools, and a server `fx` with two tools and a prompt.
-async fn hub() -> TestHub {
+async fn hub_with_fixture_server() -> TestHub {
     let hub = TestHub::start().await;
-    let offer = |kind: Kind, name: &str| {
-        let handler: Handler = Arc::new(|_| {
-            async { Ok(Answer::Complete(output::structured(&json!({"ok": true})))) }.boxed()
+    let offer = |kind: CatalogEntryKind, name: &str| {
+        let handler: EntryHandler = Arc::new(|_| {
+            async {
+                Ok(EntryResponse::Complete(result::structured(
+                    &json!({"ok": true}),
+                )))
+            }
+            .boxed()
         });
         let described = json!({"inputSchema": {"type": "object"}});
-        let offer = Offer::of_server(&"fx".into(), kind, name.to_owned(), &described, handler);
+        let offer =
+            CatalogEntry::from_server(&"fx".into(), kind, name.to_owned(), &described, handler);
         Arc::new(offer)
     };
     let offers = [
-        offer(Kind::Tool, "test_simple_text"),
-        offer(Kind::Tool, "test_image_content"),
-        offer(Kind::Prompt, "ask"),
+        offer(CatalogEntryKind::Tool, "test_simple_text"),
+        offer(CatalogEntryKind::Tool, "test_image_content"),
+        offer(CatalogEntryKind::Prompt, "ask"),
     ];
     hub.running.catalog().publish("fx", &offers);
     hub
 }
 
-async fn names(hub: &TestHub, token: &str, method: &str, path: &str) -> Vec<String> {
-    let asked = Ask::post(&hub.address, path, &crate::hub::modern(method, json!({})))
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", method)
-        .header("authorization", &format!("Bearer {token}"));
-    let answer = asked.send().await.answer().await;
+async fn listed_names(hub: &TestHub, token: &str, method: &str, path: &str) -> Vec<String> {
+    let asked = TestRequest::post(
+        &hub.address,
+        path,
+        &crate::test_hub::modern(method, json!({})),
+    )
+    .header("mcp-protocol-version", "2026-07-28")
+    .header("mcp-method", method)
+    .header("authorization", &format!("Bearer {token}"));
+    let answer = asked.send().await.rpc_response().await;
     let lists = ["tools", "prompts", "resources"];
     let list = lists.iter().find_map(|it| answer["result"][it].as_array());
     list.cloned()
@@ -44,20 +54,20 @@ async fn names(hub: &TestHub, token: &str, method: &str, path: &str) -> Vec<Stri
 }
 
 async fn call(hub: &TestHub, token: &str, name: &str) -> Value {
-    let asked = hub.modern("tools/call", json!({"name": name, "arguments": {}}));
+    let asked = hub.stateless_request("tools/call", json!({"name": name, "arguments": {}}));
     let asked = asked.header("authorization", &format!("Bearer {token}"));
-    asked.send().await.answer().await
+    asked.send().await.rpc_response().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_listed_cannot_be_called_by_any_name() {
-    let hub = hub().await;
+    let hub = hub_with_fixture_server().await;
     let body = json!({"name": "one", "role": "agent", "servers": ["fx"], "tools": ["fx__test_simple_text"]});
-    let token = hub.token(body).await;
-    let listed = names(&hub, &token, "tools/list", "/mcp").await;
+    let token = hub.create_token(body).await;
+    let listed = listed_names(&hub, &token, "tools/list", "/mcp").await;
     assert_eq!(listed, ["fx__test_simple_text"]);
     assert_eq!(
-        names(&hub, &token, "tools/list", "/mcp/s/fx").await,
+        listed_names(&hub, &token, "tools/list", "/mcp/s/fx").await,
         ["test_simple_text"]
     );
     let allowed = call(&hub, &token, "fx__test_simple_text").await;
@@ -82,31 +92,33 @@ async fn what_is_not_listed_cannot_be_called_by_any_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_list_means_nothing_and_an_absent_one_everything() {
-    let hub = hub().await;
+    let hub = hub_with_fixture_server().await;
     let nothing = json!({"name": "nothing", "role": "agent", "tools": []});
-    let nothing = hub.token(nothing).await;
+    let nothing = hub.create_token(nothing).await;
     for method in ["tools/list", "prompts/list", "resources/list"] {
-        let listed = names(&hub, &nothing, method, "/mcp").await;
+        let listed = listed_names(&hub, &nothing, method, "/mcp").await;
         assert_eq!(listed, [""; 0], "{method}");
     }
     let own = json!({"name": "own", "role": "reader", "servers": ["maru"]});
-    let own = hub.token(own).await;
-    let listed = names(&hub, &own, "tools/list", "/mcp").await;
+    let own = hub.create_token(own).await;
+    let listed = listed_names(&hub, &own, "tools/list", "/mcp").await;
     assert!(listed.contains(&"get_all_employees".to_owned()));
     assert!(!listed.iter().any(|it| it.starts_with("fx__")));
-    let all = hub.token(json!({"name": "all", "role": "reader"})).await;
-    let listed = names(&hub, &all, "tools/list", "/mcp").await;
+    let all = hub
+        .create_token(json!({"name": "all", "role": "reader"}))
+        .await;
+    let listed = listed_names(&hub, &all, "tools/list", "/mcp").await;
     assert!(listed.contains(&"fx__test_simple_text".to_owned()));
 }
 
 /// Routes that do not know the lists are closed to tokens that have some.
 #[tokio::test(flavor = "multi_thread")]
 async fn restricted_token_learns_nothing_beside_its_lists() {
-    let hub = hub().await;
+    let hub = hub_with_fixture_server().await;
     let body = json!({"name": "some", "role": "admin", "servers": ["gx"]});
-    let bearer = format!("Bearer {}", hub.token(body).await);
+    let bearer = format!("Bearer {}", hub.create_token(body).await);
     let ask = async |method, path: &str| {
-        let asked = Ask::new(&hub.address, method, path).header("authorization", &bearer);
+        let asked = TestRequest::new(&hub.address, method, path).header("authorization", &bearer);
         asked.send().await
     };
     for path in [
@@ -125,23 +137,27 @@ async fn restricted_token_learns_nothing_beside_its_lists() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_token_and_its_sessions_end_at_once() {
-    let hub = hub().await;
-    let token = hub.token(json!({"name": "gone", "role": "agent"})).await;
+    let hub = hub_with_fixture_server().await;
+    let token = hub
+        .create_token(json!({"name": "gone", "role": "agent"}))
+        .await;
     let bearer = format!("Bearer {token}");
-    let mut stream = Ask::new(&hub.address, "GET", "/sse")
+    let mut stream = TestRequest::new(&hub.address, "GET", "/sse")
         .header("accept", "text/event-stream")
         .header("authorization", &bearer)
         .send()
         .await;
-    let path = stream.event().await.unwrap().data;
-    let gone = hub.admin("DELETE", "/api/tokens/gone", Value::Null).await;
+    let path = stream.next_event().await.unwrap().data;
+    let gone = hub
+        .send_as_admin("DELETE", "/api/tokens/gone", Value::Null)
+        .await;
     assert_eq!(gone.status, 204);
-    assert!(stream.event().await.is_none());
-    let refused = Ask::post(&hub.address, &path, &json!({}));
+    assert!(stream.next_event().await.is_none());
+    let refused = TestRequest::post(&hub.address, &path, &json!({}));
     let refused = refused.header("authorization", &bearer).send().await;
     assert_eq!(refused.status, 401);
     let listed = hub
-        .admin("GET", "/api/tokens", Value::Null)
+        .send_as_admin("GET", "/api/tokens", Value::Null)
         .await
         .text()
         .await;

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    hub::TestHub,
-    wire::{Ask, Reply, within},
+    http_client::{TestRequest, TestResponse, within_test_timeout},
+    test_hub::TestHub,
 };
 
 const ISSUER: &str = "https://login.example";
 const RESOURCE: &str = "https://maru.example/mcp";
 
-fn pair(seed: u8) -> Ed25519KeyPair {
+fn signing_key(seed: u8) -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
 }
 
@@ -23,14 +23,14 @@ fn key_set(seeds: &[u8]) -> String {
     let keys: Vec<Value> = seeds
         .iter()
         .map(|seed| {
-            let x = BASE64_URL_SAFE_NO_PAD.encode(pair(*seed).public_key());
+            let x = BASE64_URL_SAFE_NO_PAD.encode(signing_key(*seed).public_key());
             json!({"kty": "OKP", "crv": "Ed25519", "kid": seed.to_string(), "x": x})
         })
         .collect();
     json!({"keys": keys}).to_string()
 }
 
-fn signed(seed: u8, scope: &str, changes: Value) -> String {
+fn signed_jwt(seed: u8, scope: &str, changes: Value) -> String {
     let mut claims = json!({"iss": ISSUER, "aud": RESOURCE, "sub": "kim", "exp": 4_000_000_000_i64, "scope": scope});
     for (name, value) in changes.as_object().unwrap() {
         claims[name] = value.clone();
@@ -38,14 +38,14 @@ fn signed(seed: u8, scope: &str, changes: Value) -> String {
     let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let header = json!({"alg": "EdDSA", "kid": seed.to_string()});
     let text = format!("{}.{}", part(&header), part(&claims));
-    let signature = pair(seed).sign(text.as_bytes());
+    let signature = signing_key(seed).sign(text.as_bytes());
     format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
-async fn hub() -> TestHub {
+async fn oauth_hub() -> TestHub {
     let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
     fs::write(&keys, key_set(&[1, 2])).unwrap();
-    TestHub::with(|config| {
+    TestHub::with_config(|config| {
         config.require_token = true;
         config.oauth.issuer = Some(ISSUER.to_owned());
         config.oauth.resource = Some(RESOURCE.to_owned());
@@ -54,8 +54,13 @@ async fn hub() -> TestHub {
     .await
 }
 
-async fn ask(hub: &TestHub, token: &str, method: &'static str, path: &str) -> Reply {
-    let asked = Ask::new(&hub.address, method, path)
+async fn send_with_token(
+    hub: &TestHub,
+    token: &str,
+    method: &'static str,
+    path: &str,
+) -> TestResponse {
+    let asked = TestRequest::new(&hub.address, method, path)
         .header("content-type", "application/json")
         .header("authorization", &format!("Bearer {token}"));
     asked.body("{}").send().await
@@ -63,14 +68,16 @@ async fn ask(hub: &TestHub, token: &str, method: &'static str, path: &str) -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scopes_become_roles_and_clients_learn_where_tokens_are() {
-    let hub = hub().await;
-    let anonymous = Ask::post(&hub.address, "/mcp", &json!({})).send().await;
+    let hub = oauth_hub().await;
+    let anonymous = TestRequest::post(&hub.address, "/mcp", &json!({}))
+        .send()
+        .await;
     assert_eq!(anonymous.status, 401);
     let expected = "Bearer realm=\"maru\", resource_metadata=\"https://maru.example/.well-known/oauth-protected-resource/mcp\"";
     assert_eq!(anonymous.headers["www-authenticate"], expected);
     for path in ["", "/mcp"] {
         let path = format!("/.well-known/oauth-protected-resource{path}");
-        let told = Ask::new(&hub.address, "GET", &path)
+        let told = TestRequest::new(&hub.address, "GET", &path)
             .send()
             .await
             .json()
@@ -78,41 +85,51 @@ async fn scopes_become_roles_and_clients_learn_where_tokens_are() {
         assert_eq!(told["resource"], RESOURCE);
         assert_eq!(told["authorization_servers"], json!([ISSUER]));
     }
-    let reader = signed(1, "maru:read", json!({}));
-    assert_eq!(ask(&hub, &reader, "GET", "/readyz").await.status, 200);
-    let refused = ask(&hub, &reader, "GET", "/api/tokens").await;
+    let reader = signed_jwt(1, "maru:read", json!({}));
+    assert_eq!(
+        send_with_token(&hub, &reader, "GET", "/readyz")
+            .await
+            .status,
+        200
+    );
+    let refused = send_with_token(&hub, &reader, "GET", "/api/tokens").await;
     assert_eq!(refused.status, 403);
     let challenge = &refused.headers["www-authenticate"];
     assert!(challenge.contains("insufficient_scope") && challenge.contains("maru:admin"));
-    let admin = signed(2, "openid maru:admin", json!({}));
-    assert_eq!(ask(&hub, &admin, "GET", "/api/tokens").await.status, 200);
+    let admin = signed_jwt(2, "openid maru:admin", json!({}));
+    assert_eq!(
+        send_with_token(&hub, &admin, "GET", "/api/tokens")
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_for_others_or_of_others_are_refused() {
-    let hub = hub().await;
+    let hub = oauth_hub().await;
     for (name, token) in [
         (
             "audience",
-            signed(1, "maru:admin", json!({"aud": "https://other/mcp"})),
+            signed_jwt(1, "maru:admin", json!({"aud": "https://other/mcp"})),
         ),
         (
             "issuer",
-            signed(1, "maru:admin", json!({"iss": "https://evil"})),
+            signed_jwt(1, "maru:admin", json!({"iss": "https://evil"})),
         ),
         (
             "expired",
-            signed(1, "maru:admin", json!({"exp": 1_000_000_000})),
+            signed_jwt(1, "maru:admin", json!({"exp": 1_000_000_000})),
         ),
         (
             "early",
-            signed(1, "maru:admin", json!({"nbf": 4_000_000_000_i64})),
+            signed_jwt(1, "maru:admin", json!({"nbf": 4_000_000_000_i64})),
         ),
-        ("key", signed(9, "maru:admin", json!({}))),
-        ("scope", signed(1, "openid", json!({}))),
+        ("key", signed_jwt(9, "maru:admin", json!({}))),
+        ("scope", signed_jwt(1, "openid", json!({}))),
         ("garbage", "a.b.c".to_owned()),
     ] {
-        let refused = ask(&hub, &token, "GET", "/readyz").await;
+        let refused = send_with_token(&hub, &token, "GET", "/readyz").await;
         assert_eq!(refused.status, 401, "{name}");
         let challenge = &refused.headers["www-authenticate"];
         assert!(challenge.contains("invalid_token"), "{name}: {challenge}");
@@ -131,22 +148,32 @@ async fn keys_come_over_http_through_the_policy() {
     maru::tasks::Tasks::default().spawn(async move {
         let _ = served.await;
     });
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.oauth.issuer = Some(ISSUER.to_owned());
         config.oauth.resource = Some(RESOURCE.to_owned());
         config.oauth.jwks_url = Some(format!("http://{address}/keys"));
     })
     .await;
-    let admin = signed(3, "maru:admin", json!({}));
-    assert_eq!(ask(&hub, &admin, "GET", "/api/tokens").await.status, 200);
-    let unknown = signed(4, "maru:admin", json!({}));
-    assert_eq!(ask(&hub, &unknown, "GET", "/api/tokens").await.status, 401);
+    let admin = signed_jwt(3, "maru:admin", json!({}));
+    assert_eq!(
+        send_with_token(&hub, &admin, "GET", "/api/tokens")
+            .await
+            .status,
+        200
+    );
+    let unknown = signed_jwt(4, "maru:admin", json!({}));
+    assert_eq!(
+        send_with_token(&hub, &unknown, "GET", "/api/tokens")
+            .await
+            .status,
+        401
+    );
 }
 
 /// Asks until the answer has this status.
-async fn becomes(hub: &TestHub, token: &str, status: u16) {
-    within(async {
-        while ask(hub, token, "GET", "/readyz").await.status != status {
+async fn wait_for_status(hub: &TestHub, token: &str, status: u16) {
+    within_test_timeout(async {
+        while send_with_token(hub, token, "GET", "/readyz").await.status != status {
             sleep(Duration::from_millis(50)).await;
         }
     })
@@ -157,7 +184,7 @@ async fn becomes(hub: &TestHub, token: &str, status: u16) {
 async fn withdrawn_key_is_not_trusted_after_the_next_refresh() {
     let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
     fs::write(&keys, key_set(&[1, 2])).unwrap();
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.oauth.issuer = Some(ISSUER.to_owned());
         config.oauth.resource = Some(RESOURCE.to_owned());
@@ -166,25 +193,28 @@ async fn withdrawn_key_is_not_trusted_after_the_next_refresh() {
     })
     .await;
     let (kept, withdrawn) = (
-        signed(1, "maru:read", json!({})),
-        signed(2, "maru:read", json!({})),
+        signed_jwt(1, "maru:read", json!({})),
+        signed_jwt(2, "maru:read", json!({})),
     );
-    becomes(&hub, &withdrawn, 200).await;
+    wait_for_status(&hub, &withdrawn, 200).await;
     fs::write(&keys, key_set(&[1])).unwrap();
-    becomes(&hub, &withdrawn, 401).await;
-    assert_eq!(ask(&hub, &kept, "GET", "/readyz").await.status, 200);
+    wait_for_status(&hub, &withdrawn, 401).await;
+    assert_eq!(
+        send_with_token(&hub, &kept, "GET", "/readyz").await.status,
+        200
+    );
     // The last one, too.
     fs::write(&keys, key_set(&[])).unwrap();
-    becomes(&hub, &kept, 401).await;
+    wait_for_status(&hub, &kept, 401).await;
     fs::write(&keys, key_set(&[1])).unwrap();
-    becomes(&hub, &kept, 200).await;
+    wait_for_status(&hub, &kept, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_cannot_be_read_again_are_trusted_for_a_bounded_time() {
     let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
     fs::write(&keys, key_set(&[1])).unwrap();
-    let hub = TestHub::with(|config| {
+    let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.oauth.issuer = Some(ISSUER.to_owned());
         config.oauth.resource = Some(RESOURCE.to_owned());
@@ -193,8 +223,8 @@ async fn keys_that_cannot_be_read_again_are_trusted_for_a_bounded_time() {
         config.oauth.jwks_max_age_ms = 2000;
     })
     .await;
-    let token = signed(1, "maru:read", json!({}));
-    becomes(&hub, &token, 200).await;
+    let token = signed_jwt(1, "maru:read", json!({}));
+    wait_for_status(&hub, &token, 200).await;
     fs::remove_file(&keys).unwrap();
-    becomes(&hub, &token, 401).await;
+    wait_for_status(&hub, &token, 401).await;
 }

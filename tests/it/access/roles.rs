@@ -1,36 +1,39 @@
 //! The authorisation table, walked from outside.
 
 use maru::{
-    access::Role,
-    api::{Rule, rules},
+    auth::AccessRole,
+    http::{RouteRule, route_rules},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    hub::{TestHub, call},
-    wire::Ask,
+    http_client::TestRequest,
+    test_hub::{TestHub, call_message},
 };
 
-const ROLES: [(&str, Option<Role>); 4] = [
+const ROLES: [(&str, Option<AccessRole>); 4] = [
     ("none", None),
-    ("reader", Some(Role::Reader)),
-    ("agent", Some(Role::Agent)),
-    ("admin", Some(Role::Admin)),
+    ("reader", Some(AccessRole::Reader)),
+    ("agent", Some(AccessRole::Agent)),
+    ("admin", Some(AccessRole::Admin)),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_lets_in_whom_the_table_names_and_nobody_else() {
-    let hub = TestHub::with(|config| config.require_token = true).await;
+    let hub = TestHub::with_config(|config| config.require_token = true).await;
     let mut walked = 0;
     for (name, role) in ROLES {
         let token = match role {
             None => None,
-            Some(Role::Admin) => Some(hub.running.admin.reveal().to_owned()),
-            Some(role) => Some(hub.token(json!({"name": name, "role": role.name()})).await),
+            Some(AccessRole::Admin) => Some(hub.running.admin_token.reveal().to_owned()),
+            Some(role) => Some(
+                hub.create_token(json!({"name": name, "role": role.as_str()}))
+                    .await,
+            ),
         };
-        for rule in rules() {
-            let status = ask(&hub, &rule, token.as_deref()).await;
-            let expected = match (rule.needs, role) {
+        for rule in route_rules() {
+            let status = status_for(&hub, &rule, token.as_deref()).await;
+            let expected = match (rule.min_role, role) {
                 (None, _) => None,
                 (Some(_), None) => Some(401),
                 (Some(needed), Some(role)) if role < needed => Some(403),
@@ -44,23 +47,23 @@ async fn every_route_lets_in_whom_the_table_names_and_nobody_else() {
             walked += 1;
         }
     }
-    assert_eq!(walked, rules().len() * 4);
+    assert_eq!(walked, route_rules().len() * 4);
 }
 
 /// What is not in the table is not there, and who is not known does not learn it.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_reachable_beside_the_table() {
-    let hub = TestHub::with(|config| config.require_token = true).await;
+    let hub = TestHub::with_config(|config| config.require_token = true).await;
     for path in ["/api", "/api/secret", "/api/mcp/servers/", "//healthz"] {
-        let anonymous = Ask::new(&hub.address, "GET", path).send().await;
+        let anonymous = TestRequest::new(&hub.address, "GET", path).send().await;
         assert_eq!(anonymous.status, 401, "{path}");
         assert_eq!(
-            hub.admin("GET", path, Value::Null).await.status,
+            hub.send_as_admin("GET", path, Value::Null).await.status,
             404,
             "{path}"
         );
     }
-    let patched = hub.admin("PATCH", "/api/tokens", Value::Null).await;
+    let patched = hub.send_as_admin("PATCH", "/api/tokens", Value::Null).await;
     assert_eq!(patched.status, 405);
     assert_eq!(patched.headers["allow"], "GET, POST");
 }
@@ -70,10 +73,10 @@ async fn nothing_is_reachable_beside_the_table() {
 fn every_route_is_documented() {
     let text = include_str!("../../../docs/openapi.json");
     let document: Value = serde_json::from_str(text).unwrap();
-    let missing: Vec<String> = rules()
+    let missing: Vec<String> = route_rules()
         .iter()
         // The page of the console has many addresses and is no part of the API.
-        .filter(|rule| rule.needs.is_some() || !is_page(rule.path))
+        .filter(|rule| rule.min_role.is_some() || !is_page(rule.path))
         .filter(|rule| {
             let path = rule.path.replace("{*", "{");
             document["paths"][path][rule.method.as_str().to_lowercase()].is_null()
@@ -92,11 +95,13 @@ fn is_page(path: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_lists_and_does_not_call() {
     let hub = TestHub::start().await;
-    let token = hub.token(json!({"name": "r", "role": "reader"})).await;
+    let token = hub
+        .create_token(json!({"name": "r", "role": "reader"}))
+        .await;
     let bearer = format!("Bearer {token}");
-    let listed = hub.modern("tools/list", json!({}));
+    let listed = hub.stateless_request("tools/list", json!({}));
     let listed = listed.header("authorization", &bearer).send().await;
-    assert!(listed.answer().await["result"]["tools"][0].is_object());
+    assert!(listed.rpc_response().await["result"]["tools"][0].is_object());
     for (method, params) in [
         (
             "tools/call",
@@ -105,30 +110,40 @@ async fn reader_lists_and_does_not_call() {
         ("prompts/get", json!({"name": "x"})),
         ("resources/read", json!({"uri": "x://y"})),
     ] {
-        let asked = hub.modern(method, params).header("authorization", &bearer);
+        let asked = hub
+            .stateless_request(method, params)
+            .header("authorization", &bearer);
         let refused = asked.send().await;
         assert_eq!(refused.status, 403, "{method}");
         assert_eq!(refused.json().await["error"]["code"], -32003, "{method}");
     }
     // The same in a session, and over SSE.
-    let asked = hub.post(&crate::hub::initialize("2025-06-18", &json!({})));
+    let asked = hub.post(&crate::test_hub::initialize_message(
+        "2025-06-18",
+        &json!({}),
+    ));
     let opened = asked.header("authorization", &bearer).send().await;
     let session = opened.headers["mcp-session-id"].clone();
-    let body = call(1, "get_all_employees", json!({}));
-    let refused = hub.ask(&session, &body).header("authorization", &bearer);
+    let body = call_message(1, "get_all_employees", json!({}));
+    let refused = hub
+        .session_request(&session, &body)
+        .header("authorization", &bearer);
     assert_eq!(refused.send().await.status, 403);
-    let mut stream = Ask::new(&hub.address, "GET", "/sse")
+    let mut stream = TestRequest::new(&hub.address, "GET", "/sse")
         .header("accept", "text/event-stream")
         .header("authorization", &bearer)
         .send()
         .await;
-    let path = stream.event().await.unwrap().data;
-    let posted = Ask::post(&hub.address, &path, &body).header("authorization", &bearer);
+    let path = stream.next_event().await.unwrap().data;
+    let posted = TestRequest::post(&hub.address, &path, &body).header("authorization", &bearer);
     assert_eq!(posted.send().await.status, 202);
-    assert_eq!(stream.message().await.unwrap()["error"]["code"], -32003);
+    assert_eq!(
+        stream.next_message().await.unwrap()["error"]["code"],
+        -32003
+    );
 }
 
-async fn ask(hub: &TestHub, rule: &Rule, token: Option<&str>) -> u16 {
+async fn status_for(hub: &TestHub, rule: &RouteRule, token: Option<&str>) -> u16 {
     // Nothing of that name exists, so nothing is changed.
     let path: Vec<&str> = rule
         .path
@@ -145,7 +160,7 @@ async fn ask(hub: &TestHub, rule: &Rule, token: Option<&str>) -> u16 {
         .into_iter()
         .find(|it| rule.method == *it)
         .unwrap();
-    let mut ask = Ask::new(&hub.address, method, &path.join("/"))
+    let mut ask = TestRequest::new(&hub.address, method, &path.join("/"))
         .header("content-type", "application/json")
         .header("accept", "application/json")
         .body("[]");

@@ -8,14 +8,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::bench::{Bench, PYTHON, zombies};
-use crate::wire::Ask;
+use super::harness::{FaultHarness, PYTHON, zombies};
+use crate::http_client::TestRequest;
 
-const STUBBORN: [&str; 4] = ["ignore-term", "orphan", "stdin-ignore", "good"];
+const STUBBORN_MODES: [&str; 4] = ["ignore-term", "orphan", "stdin-ignore", "good"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_program_leaves_nothing_behind() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let one = async |mode: &str| {
         bench.add_program(mode, mode).await;
         if mode != "stdin-ignore" {
@@ -26,14 +26,14 @@ async fn removed_program_leaves_nothing_behind() {
         bench.remove(mode).await;
         assert!(asked.elapsed() < Duration::from_secs(6), "{mode}");
     };
-    let all = futures_util::future::join_all(STUBBORN.map(one));
-    bench.while_healthy(all).await;
+    let all = futures_util::future::join_all(STUBBORN_MODES.map(one));
+    bench.while_healthy_server_answers(all).await;
     assert_eq!(zombies(), [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_is_being_connected_is_gone_when_it_is_removed() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let servers = bench.hub.running.servers();
     let connecting = bench.add_program("evil", "stdin-ignore");
     let removing = async {
@@ -41,7 +41,7 @@ async fn program_that_is_being_connected_is_gone_when_it_is_removed() {
             sleep(Duration::from_millis(10)).await;
         }
         servers.remove("evil").await.unwrap();
-        bench.is_gone("evil").await;
+        bench.wait_until_gone("evil").await;
     };
     // Whoever waits for the connection learns that it will not be.
     let (_, ()) = futures_util::future::join(connecting, removing).await;
@@ -49,15 +49,15 @@ async fn program_that_is_being_connected_is_gone_when_it_is_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_hub_leaves_nothing_behind() {
-    let bench = Bench::start().await;
-    futures_util::future::join_all(STUBBORN.map(|mode| bench.add_program(mode, mode))).await;
-    let marks = STUBBORN.map(|mode| bench.arguments(mode, mode).pop().unwrap());
-    let Bench { hub, .. } = bench;
+    let bench = FaultHarness::start().await;
+    futures_util::future::join_all(STUBBORN_MODES.map(|mode| bench.add_program(mode, mode))).await;
+    let marks = STUBBORN_MODES.map(|mode| bench.arguments(mode, mode).pop().unwrap());
+    let FaultHarness { hub, .. } = bench;
     let asked = Instant::now();
     hub.running.stop().await;
     assert!(asked.elapsed() < Duration::from_secs(7));
     for mark in marks {
-        assert_eq!(super::bench::running(&mark), [0; 0], "{mark}");
+        assert_eq!(super::harness::processes_with_mark(&mark), [0; 0], "{mark}");
     }
     assert_eq!(zombies(), [0; 0]);
 }
@@ -66,7 +66,7 @@ async fn stopped_hub_leaves_nothing_behind() {
 /// must not hold up the hub.
 #[tokio::test(flavor = "multi_thread")]
 async fn runaway_child_holds_nobody_up() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     bench.add_program("evil", "orphan setsid").await;
     assert!(bench.echo("evil", "x").await.is_ok());
     let servers = bench.hub.running.servers();
@@ -89,12 +89,12 @@ async fn runaway_child_holds_nobody_up() {
 /// Whoever asks for a change and leaves does not leave it half made.
 #[tokio::test(flavor = "multi_thread")]
 async fn change_is_finished_when_its_client_has_left() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     bench.add_program("evil", "ignore-term").await;
-    let token = format!("Bearer {}", bench.hub.running.admin.reveal());
+    let token = format!("Bearer {}", bench.hub.running.admin_token.reveal());
     let config = json!({"command": *PYTHON, "args": bench.arguments("evil", "good")});
     let path = "/api/mcp/servers/evil";
-    let mut body = Ask::new(&bench.hub.address, "PUT", path);
+    let mut body = TestRequest::new(&bench.hub.address, "PUT", path);
     for (name, value) in [
         ("authorization", token.as_str()),
         ("content-type", "application/json"),
@@ -106,12 +106,12 @@ async fn change_is_finished_when_its_client_has_left() {
     let left = tokio::time::timeout(Duration::from_millis(500), asking).await;
     assert!(left.is_err());
     let view = bench
-        .until("evil", |it| {
-            it.server.transport.shown()["args"][1] == "good"
+        .wait_for("evil", |it| {
+            it.server.transport.masked_config()["args"][1] == "good"
         })
         .await;
     assert_eq!(view.server.name.as_str(), "evil");
     let view = bench.hub.running.servers().connect("evil").await.unwrap();
-    assert_eq!(view.status.state.name(), "CONNECTED");
+    assert_eq!(view.status.state.as_str(), "CONNECTED");
     assert_eq!(bench.echo("evil", "x").await, Ok("x".to_owned()));
 }

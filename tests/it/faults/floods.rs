@@ -7,34 +7,34 @@ use tokio::{
 };
 
 use super::{
-    bench::{
-        Bench,
-        Expected::{self, Echo, Fails},
-        LATE, resident,
+    evil_http::EvilHttpServer,
+    harness::{
+        CALL_TIMES_OUT,
+        ExpectedOutcome::{self, Echo, Fails},
+        FaultHarness, resident_mib,
     },
-    evil::Evil,
 };
 
 /// What the hub may grow by in MiB: an answer is taken up to 16 MiB, and some
 /// copies of it exist at the same time.
-const GROWTH: usize = 128;
+const MAX_GROWTH_MIB: usize = 128;
 
-async fn check(bench: &Bench, name: &str, mode: &str, expected: Expected) {
-    let before = resident();
+async fn check_memory(bench: &FaultHarness, name: &str, mode: &str, expected: ExpectedOutcome) {
+    let before = resident_mib();
     let flood = async {
-        bench.judge(name, mode, expected).await;
-        let grown = resident().saturating_sub(before);
-        assert!(grown < GROWTH, "{mode}: {grown} MiB");
+        bench.check_server(name, mode, expected).await;
+        let grown = resident_mib().saturating_sub(before);
+        assert!(grown < MAX_GROWTH_MIB, "{mode}: {grown} MiB");
         bench.remove(name).await;
     };
-    bench.while_healthy(flood).await;
+    bench.while_healthy_server_answers(flood).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_floods_is_bounded() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for (mode, expected) in [
-        ("huge-line:64", LATE),
+        ("huge-line:64", CALL_TIMES_OUT),
         ("huge-result:20", Fails("a line of more than 16 MiB")),
         ("huge-result:9", Echo),
         ("stderr-flood:32", Echo),
@@ -48,7 +48,7 @@ async fn program_that_floods_is_bounded() {
             // Passed on, but not as it was sent.
             continue;
         }
-        check(&bench, name, mode, expected).await;
+        check_memory(&bench, name, mode, expected).await;
     }
     let cut = bench.echo("huge-result", "x").await.unwrap();
     assert!(cut.len() <= 8 << 20 && cut.ends_with("ask for less]"));
@@ -58,15 +58,15 @@ async fn program_that_floods_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_lists_too_much_is_bounded() {
-    let bench = Bench::start().await;
-    let before = resident();
+    let bench = FaultHarness::start().await;
+    let before = resident_mib();
     let view = bench
-        .while_healthy(bench.add_program("evil", "many-tools:10000"))
+        .while_healthy_server_answers(bench.add_program("evil", "many-tools:10000"))
         .await;
-    assert_eq!(view.status.state.name(), "CONNECTED");
+    assert_eq!(view.status.state.as_str(), "CONNECTED");
     assert_eq!(view.status.tools.len(), 2000);
-    let grown = resident().saturating_sub(before);
-    assert!(grown < GROWTH, "{grown} MiB");
+    let grown = resident_mib().saturating_sub(before);
+    assert!(grown < MAX_GROWTH_MIB, "{grown} MiB");
     let text = bench
         .call("evil__t0", serde_json::json!({"text": "x"}))
         .await;
@@ -76,12 +76,12 @@ async fn program_that_lists_too_much_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_that_floods_is_bounded() {
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for (at, (kind, mode, expected)) in [
         ("HTTP", "hugeevent:64", Fails("more than 16 MiB")),
-        ("HTTP", "gzipbomb:32", Expected::Down("compressed")),
-        ("HTTP", "bigheaders", Expected::Down("broke")),
-        ("HTTP", "endless", LATE),
+        ("HTTP", "gzipbomb:32", ExpectedOutcome::Down("compressed")),
+        ("HTTP", "bigheaders", ExpectedOutcome::Down("broke")),
+        ("HTTP", "endless", CALL_TIMES_OUT),
         ("SSE", "hugeevent:64", Fails("more than 16 MiB")),
         ("SSE", "noeol:64", Fails("more than 16 MiB")),
     ]
@@ -89,23 +89,25 @@ async fn address_that_floods_is_bounded() {
     .enumerate()
     {
         let name = format!("evil{at}");
-        bench.add(&name, kind, evil.config(kind, mode)).await;
-        check(&bench, &name, mode, expected).await;
+        bench
+            .add_server(&name, kind, evil.registration(kind, mode))
+            .await;
+        check_memory(&bench, &name, mode, expected).await;
     }
 }
 
 /// A server at full speed: an HTTP one that serves until it is dropped.
-struct Flood {
+struct FloodServer {
     _child: Child,
     port: String,
 }
 
 fn flood_program() -> String {
-    let program = crate::fixture_server::program();
+    let program = crate::fixture_server::fixture_program();
     program.with_file_name("flood-server").display().to_string()
 }
 
-impl Flood {
+impl FloodServer {
     async fn start(mode: &str) -> Self {
         let mut child = Command::new(flood_program())
             .args(["http", mode])
@@ -128,68 +130,68 @@ impl Flood {
 
 /// The server `name` floods from the call of its tool on. It is disconnected and the
 /// cause says why; memory stays bounded and others are served meanwhile.
-async fn is_disconnected(bench: &Bench, name: &str, cause: &str) {
-    let before = resident();
+async fn assert_disconnected(bench: &FaultHarness, name: &str, cause: &str) {
+    let before = resident_mib();
     let flooding = async {
         let failed = bench.call(&format!("{name}__flood"), json!({})).await;
         assert!(failed.is_err(), "{name}: {failed:?}");
         bench
-            .until(name, |it| it.status.state.name() != "CONNECTED")
+            .wait_for(name, |it| it.status.state.as_str() != "CONNECTED")
             .await
     };
-    let view = bench.while_healthy(flooding).await;
+    let view = bench.while_healthy_server_answers(flooding).await;
     let why = view.status.cause.unwrap_or_default();
     assert!(why.contains(cause), "{name}: {why}");
-    let grown = resident().saturating_sub(before);
-    assert!(grown < GROWTH, "{name}: {grown} MiB");
+    let grown = resident_mib().saturating_sub(before);
+    assert!(grown < MAX_GROWTH_MIB, "{name}: {grown} MiB");
     bench.remove(name).await;
 }
 
-const MESSAGES: &str = "messages that nobody asked for";
-const BYTES: &str = "bytes that nobody asked for";
-const UNREAD: &str = "sends requests and does not";
+const MESSAGES_CAUSE: &str = "messages that nobody asked for";
+const BYTES_CAUSE: &str = "bytes that nobody asked for";
+const UNREAD_CAUSE: &str = "sends requests and does not";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_floods_at_full_speed_is_disconnected() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for (mode, cause) in [
-        ("yes", MESSAGES),
-        ("ping", UNREAD),
-        ("unknown", UNREAD),
-        ("ask", UNREAD),
-        ("notify", MESSAGES),
-        ("progress", MESSAGES),
-        ("changed", MESSAGES),
-        ("updated", MESSAGES),
-        ("answer", MESSAGES),
-        ("large", BYTES),
-        ("stderr", MESSAGES),
+        ("yes", MESSAGES_CAUSE),
+        ("ping", UNREAD_CAUSE),
+        ("unknown", UNREAD_CAUSE),
+        ("ask", UNREAD_CAUSE),
+        ("notify", MESSAGES_CAUSE),
+        ("progress", MESSAGES_CAUSE),
+        ("changed", MESSAGES_CAUSE),
+        ("updated", MESSAGES_CAUSE),
+        ("answer", MESSAGES_CAUSE),
+        ("large", BYTES_CAUSE),
+        ("stderr", MESSAGES_CAUSE),
     ] {
         let config = json!({"command": flood_program(), "args": ["stdio", mode, mode]});
-        bench.add(mode, "STDIO", config).await;
-        is_disconnected(&bench, mode, cause).await;
+        bench.add_server(mode, "STDIO", config).await;
+        assert_disconnected(&bench, mode, cause).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_that_floods_at_full_speed_is_disconnected() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let modes = [
-        ("comment", MESSAGES),
-        ("field", MESSAGES),
-        ("blank", MESSAGES),
-        ("ping", UNREAD),
-        ("ask", UNREAD),
-        ("notify", MESSAGES),
-        ("answer", MESSAGES),
-        ("large", BYTES),
+        ("comment", MESSAGES_CAUSE),
+        ("field", MESSAGES_CAUSE),
+        ("blank", MESSAGES_CAUSE),
+        ("ping", UNREAD_CAUSE),
+        ("ask", UNREAD_CAUSE),
+        ("notify", MESSAGES_CAUSE),
+        ("answer", MESSAGES_CAUSE),
+        ("large", BYTES_CAUSE),
     ];
     for (kind, path) in [("SSE", "/sse"), ("HTTP", "/mcp")] {
         for (mode, cause) in modes {
-            let flood = Flood::start(mode).await;
+            let flood = FloodServer::start(mode).await;
             let name = format!("{mode}-{}", kind.to_lowercase());
-            bench.add(&name, kind, flood.url(path)).await;
-            is_disconnected(&bench, &name, cause).await;
+            bench.add_server(&name, kind, flood.url(path)).await;
+            assert_disconnected(&bench, &name, cause).await;
         }
     }
 }
@@ -198,15 +200,15 @@ async fn address_that_floods_at_full_speed_is_disconnected() {
 /// after the other and nothing is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_that_floods_its_own_stream_is_ended() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for (mode, cause) in [
-        ("comment", MESSAGES),
-        ("notify", MESSAGES),
-        ("answer", MESSAGES),
-        ("large", BYTES),
+        ("comment", MESSAGES_CAUSE),
+        ("notify", MESSAGES_CAUSE),
+        ("answer", MESSAGES_CAUSE),
+        ("large", BYTES_CAUSE),
     ] {
-        let flood = Flood::start(mode).await;
-        bench.add(mode, "HTTP", flood.url("/call")).await;
-        is_disconnected(&bench, mode, cause).await;
+        let flood = FloodServer::start(mode).await;
+        bench.add_server(mode, "HTTP", flood.url("/call")).await;
+        assert_disconnected(&bench, mode, cause).await;
     }
 }

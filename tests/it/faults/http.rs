@@ -8,55 +8,57 @@ use std::{
 use futures_util::future::join_all;
 
 use super::{
-    bench::{
-        Bench,
-        Expected::{self, Down, Echo, Fails},
-        LATE, harmless,
+    evil_http::EvilHttpServer,
+    harness::{
+        CALL_TIMES_OUT,
+        ExpectedOutcome::{self, Down, Echo, Fails},
+        FaultHarness, assert_no_secret,
     },
-    evil::Evil,
 };
-use crate::wire::Ask;
+use crate::http_client::TestRequest;
 
-const UNREADABLE: &str = "something that is no answer";
+const UNREADABLE_CAUSE: &str = "something that is no answer";
 
 /// Registers every server of the table at once and calls it, while the healthy
 /// one is asked all the time. Nothing goes to the other port, and no secret
 /// comes out.
-async fn check(kind: &str, table: &[(&str, Expected)]) {
-    let log = Log::install();
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
-    let one = async |(at, (mode, expected)): (usize, &(&str, Expected))| {
+async fn check_table(kind: &str, table: &[(&str, ExpectedOutcome)]) {
+    let log = LogCapture::install();
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
+    let one = async |(at, (mode, expected)): (usize, &(&str, ExpectedOutcome))| {
         let name = format!("evil{at}");
-        bench.add(&name, kind, evil.config(kind, mode)).await;
-        bench.judge(&name, mode, *expected).await;
+        bench
+            .add_server(&name, kind, evil.registration(kind, mode))
+            .await;
+        bench.check_server(&name, mode, *expected).await;
     };
     let all = join_all(table.iter().enumerate().map(one));
-    bench.while_healthy(all).await;
+    bench.while_healthy_server_answers(all).await;
 
     let received = evil.received().await;
     let has_header = |it: &&serde_json::Value| it["h"]["authorization"] == "Bearer canary-5ecret";
     assert_eq!(received.iter().filter(has_header).count(), received.len());
     assert_eq!(
-        evil.stolen().await,
+        evil.received_by_neighbour().await,
         [(); 0].map(|()| serde_json::Value::Null)
     );
-    let token = format!("Bearer {}", bench.hub.running.admin.reveal());
-    let shown = Ask::new(&bench.hub.address, "GET", "/api/mcp/servers")
+    let token = format!("Bearer {}", bench.hub.running.admin_token.reveal());
+    let shown = TestRequest::new(&bench.hub.address, "GET", "/api/mcp/servers")
         .header("authorization", &token)
         .send()
         .await;
-    harmless(&shown.text().await);
+    assert_no_secret(&shown.text().await);
     bench.hub.running.stop().await;
-    harmless(&log.text());
+    assert_no_secret(&log.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streamable_address_that_misbehaves() {
-    check(
+    check_table(
         "HTTP",
         &[
             ("good", Echo),
-            ("hang", LATE),
+            ("hang", CALL_TIMES_OUT),
             ("reset", Fails("broke")),
             ("half", Fails("broke")),
             ("slow:300", Echo),
@@ -69,8 +71,8 @@ async fn streamable_address_that_misbehaves() {
             ("cut", Fails("broke")),
             ("notype", Down("neither JSON nor an event stream")),
             ("noeol", Echo),
-            ("badjson", Fails(UNREADABLE)),
-            ("wrongid", Fails(UNREADABLE)),
+            ("badjson", Fails(UNREADABLE_CAUSE)),
+            ("wrongid", Fails(UNREADABLE_CAUSE)),
             ("session404", Down("status 404")),
             ("endpoint-evil", Echo),
             ("endpoint-abs", Echo),
@@ -84,11 +86,11 @@ async fn streamable_address_that_misbehaves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_the_old_kind_that_misbehaves() {
-    check(
+    check_table(
         "SSE",
         &[
             ("good", Echo),
-            ("hang", LATE),
+            ("hang", CALL_TIMES_OUT),
             ("reset", Fails("ended its event stream")),
             ("half", Echo),
             ("slow:300", Echo),
@@ -100,8 +102,8 @@ async fn address_of_the_old_kind_that_misbehaves() {
             ("redirect:PORT", Echo),
             ("cut", Fails("ended its event stream")),
             ("notype", Echo),
-            ("badjson", LATE),
-            ("wrongid", LATE),
+            ("badjson", CALL_TIMES_OUT),
+            ("wrongid", CALL_TIMES_OUT),
             ("endless", Down("did not connect within 4s")),
             ("gzipbomb", Echo),
             ("session404", Echo),
@@ -117,9 +119,11 @@ async fn address_of_the_old_kind_that_misbehaves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_is_told_that_nobody_waits_any_more() {
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
-    bench.add("evil", "HTTP", evil.config("HTTP", "hang")).await;
-    bench.judge("evil", "hang", LATE).await;
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
+    bench
+        .add_server("evil", "HTTP", evil.registration("HTTP", "hang"))
+        .await;
+    bench.check_server("evil", "hang", CALL_TIMES_OUT).await;
     let began = tokio::time::Instant::now();
     loop {
         let received = evil.received().await;
@@ -137,10 +141,12 @@ async fn address_is_told_that_nobody_waits_any_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_that_names_no_address_is_left() {
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
-    bench.add("evil", "SSE", evil.config("SSE", "mute")).await;
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     bench
-        .judge("evil", "mute", Down("did not connect within 4s"))
+        .add_server("evil", "SSE", evil.registration("SSE", "mute"))
+        .await;
+    bench
+        .check_server("evil", "mute", Down("did not connect within 4s"))
         .await;
     bench.remove("evil").await;
     let received = evil.received().await;
@@ -150,9 +156,9 @@ async fn stream_that_names_no_address_is_left() {
 
 /// What the hub logs.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
+impl LogCapture {
     /// Collects everything that this process logs from now on.
     fn install() -> Self {
         let log = Self::default();
@@ -170,7 +176,7 @@ impl Log {
     }
 }
 
-impl Write for Log {
+impl Write for LogCapture {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

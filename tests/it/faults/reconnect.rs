@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use maru::{config::Config, tasks::Tasks, tool::Scope, upstream::State};
+use maru::{config::Config, tasks::Tasks, tools::CatalogScope, upstream::ServerState};
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -20,16 +20,16 @@ use tokio::{
 };
 
 use super::{
-    bench::Bench,
-    evil::{Evil, free_port},
+    evil_http::{EvilHttpServer, free_port},
+    harness::FaultHarness,
 };
 use crate::{
-    clients::{node, tools},
-    wire::within,
+    clients::{client_tools_dir, node_program},
+    http_client::within_test_timeout,
 };
 
 /// Waits of about `first` milliseconds, and this many attempts.
-fn waits(first: u64, attempts: u32) -> impl FnOnce(&mut Config) {
+fn reconnect_policy(first: u64, attempts: u32) -> impl FnOnce(&mut Config) {
     move |config| {
         config.mcp.reconnection.initial_delay_ms = first;
         config.mcp.reconnection.multiplier = 1.5;
@@ -43,27 +43,27 @@ async fn kill(id: u32) {
     assert!(killed.unwrap().success());
 }
 
-fn offers(bench: &Bench, tool: &str) -> bool {
+fn has_tool(bench: &FaultHarness, tool: &str) -> bool {
     let snapshot = bench.hub.running.catalog().snapshot();
-    let view = snapshot.view(&Scope::All).unwrap();
+    let view = snapshot.view(&CatalogScope::All).unwrap();
     view.tools.keys().any(|key| key == tool)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_died_is_started_again_and_its_tools_stay_listed() {
-    let bench = Bench::with(waits(300, 5)).await;
+    let bench = FaultHarness::start_with(reconnect_policy(300, 5)).await;
     let [first] = bench.processes("fx")[..] else {
         panic!("one process")
     };
     kill(first).await;
     let lost = bench
-        .until("fx", |it| it.status.state != State::Connected)
+        .wait_for("fx", |it| it.status.state != ServerState::Connected)
         .await;
-    assert_eq!(lost.status.state, State::Waiting { attempt: 1 });
+    assert_eq!(lost.status.state, ServerState::Waiting { attempt: 1 });
     assert!(lost.status.cause.unwrap().contains("SIGKILL"));
-    assert!(offers(&bench, "fx__echo"));
+    assert!(has_tool(&bench, "fx__echo"));
     let back = bench
-        .until("fx", |it| it.status.state == State::Connected)
+        .wait_for("fx", |it| it.status.state == ServerState::Connected)
         .await;
     assert_eq!(back.status.cause, None);
     let [second] = bench.processes("fx")[..] else {
@@ -75,14 +75,14 @@ async fn program_that_died_is_started_again_and_its_tools_stay_listed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_starts_a_program_that_is_down_once_for_everyone() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for id in bench.processes("fx") {
         kill(id).await;
     }
     bench
-        .until("fx", |it| it.status.state != State::Connected)
+        .wait_for("fx", |it| it.status.state != ServerState::Connected)
         .await;
-    let most = most_processes(&bench, "fx", async {
+    let most = max_processes_during(&bench, "fx", async {
         let calls = join_all((0..20).map(|_| bench.echo("fx", "x"))).await;
         assert!(
             calls.iter().all(|it| *it == Ok("x".to_owned())),
@@ -95,13 +95,13 @@ async fn call_starts_a_program_that_is_down_once_for_everyone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_right_after_a_crash_is_not_lost() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for round in 0..5 {
         for id in bench.processes("fx") {
             kill(id).await;
         }
         bench
-            .until("fx", |it| it.status.state != State::Connected)
+            .wait_for("fx", |it| it.status.state != ServerState::Connected)
             .await;
         let text = format!("round {round}");
         assert_eq!(bench.echo("fx", &text).await, Ok(text));
@@ -111,8 +111,10 @@ async fn call_right_after_a_crash_is_not_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_finds_an_address_that_is_back() {
     for kind in ["HTTP", "SSE"] {
-        let (bench, mut evil) = (Bench::start().await, Evil::start().await);
-        bench.add("evil", kind, evil.config(kind, "good")).await;
+        let (bench, mut evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
+        bench
+            .add_server("evil", kind, evil.registration(kind, "good"))
+            .await;
         assert_eq!(bench.echo("evil", "x").await, Ok("x".to_owned()), "{kind}");
 
         evil.kill().await;
@@ -121,11 +123,11 @@ async fn call_finds_an_address_that_is_back() {
             assert!(down.is_err(), "{kind}: {down:?}");
         }
         let lost = bench
-            .until("evil", |it| it.status.state.name() == "FAILED")
+            .wait_for("evil", |it| it.status.state.as_str() == "FAILED")
             .await;
         let cause = lost.status.cause.unwrap();
         assert!(cause.contains("cannot connect"), "{kind}: {cause}");
-        assert!(offers(&bench, "evil__echo"));
+        assert!(has_tool(&bench, "evil__echo"));
 
         evil.restart().await;
         assert_eq!(bench.echo("evil", "y").await, Ok("y".to_owned()), "{kind}");
@@ -134,8 +136,10 @@ async fn call_finds_an_address_that_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_does_not_notice_that_an_idle_address_was_restarted() {
-    let (bench, mut evil) = (Bench::start().await, Evil::start().await);
-    bench.add("evil", "HTTP", evil.config("HTTP", "good")).await;
+    let (bench, mut evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
+    bench
+        .add_server("evil", "HTTP", evil.registration("HTTP", "good"))
+        .await;
     for round in 0..3 {
         let text = format!("round {round}");
         assert_eq!(bench.echo("evil", &text).await, Ok(text));
@@ -146,11 +150,11 @@ async fn call_does_not_notice_that_an_idle_address_was_restarted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_the_address_forgot_is_opened_anew() {
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for status in [404, 400, 410] {
         let name = format!("evil-{status}");
-        let config = evil.config("HTTP", &format!("forget:{status}"));
-        bench.add(&name, "HTTP", config).await;
+        let config = evil.registration("HTTP", &format!("forget:{status}"));
+        bench.add_server(&name, "HTTP", config).await;
         for round in 0..20 {
             let text = format!("{status} round {round}");
             assert_eq!(bench.echo(&name, &text).await, Ok(text));
@@ -161,24 +165,25 @@ async fn session_that_the_address_forgot_is_opened_anew() {
 /// The reference server answers 400 to a session that it does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_that_was_restarted_is_used_on() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let port = free_port();
-    let mut server = everything(port).await;
+    let mut server = start_reference_server(port).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
-    bench.add("every", "HTTP", json!({"url": url})).await;
+    bench.add_server("every", "HTTP", json!({"url": url})).await;
     for round in 0..3 {
         let text = format!("round {round}");
         let said = bench.call("every__echo", json!({"message": text})).await;
         assert_eq!(said, Ok(format!("Echo: {text}")));
         server.kill().await.unwrap();
-        server = everything(port).await;
+        server = start_reference_server(port).await;
     }
 }
 
 /// The reference server on Streamable HTTP.
-async fn everything(port: u16) -> Child {
-    let script = tools().join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let child = Command::new(node())
+async fn start_reference_server(port: u16) -> Child {
+    let script = client_tools_dir()
+        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let child = Command::new(node_program())
         .arg(script)
         .arg("streamableHttp")
         .env("PORT", port.to_string())
@@ -192,19 +197,21 @@ async fn everything(port: u16) -> Child {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    within(listening).await;
+    within_test_timeout(listening).await;
     child
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_answer_leaves_the_other_calls_alone() {
-    let (bench, evil) = (Bench::start().await, Evil::start().await);
+    let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for mode in ["reset", "cut"] {
-        bench.add(mode, "HTTP", evil.config("HTTP", mode)).await;
+        bench
+            .add_server(mode, "HTTP", evil.registration("HTTP", mode))
+            .await;
         assert!(bench.echo(mode, "x").await.is_err());
         // A report would have been heard before this answer.
         let view = bench.hub.running.servers().connect(mode).await.unwrap();
-        assert_eq!(view.status.state, State::Connected, "{mode}");
+        assert_eq!(view.status.state, ServerState::Connected, "{mode}");
     }
     let received = evil.received().await;
     let is_handshake = |it: &&serde_json::Value| {
@@ -217,57 +224,71 @@ async fn broken_answer_leaves_the_other_calls_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_end_and_a_person_may_try_again() {
-    let (bench, door) = (Bench::with(waits(50, 3)).await, Door::open().await);
-    bench.add("evil", "SSE", door.config()).await;
+    let (bench, door) = (
+        FaultHarness::start_with(reconnect_policy(50, 3)).await,
+        HangUpListener::open().await,
+    );
+    bench.add_server("evil", "SSE", door.config()).await;
     bench
-        .until("evil", |it| it.status.state == State::Failed)
+        .wait_for("evil", |it| it.status.state == ServerState::Failed)
         .await;
-    assert_eq!(door.knocks(), 4);
+    assert_eq!(door.connection_count(), 4);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(door.knocks(), 4);
+    assert_eq!(door.connection_count(), 4);
     bench.hub.running.servers().connect("evil").await.unwrap();
     bench
-        .until("evil", |it| it.status.state == State::Failed)
+        .wait_for("evil", |it| it.status.state == ServerState::Failed)
         .await;
-    assert_eq!(door.knocks(), 8);
+    assert_eq!(door.connection_count(), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_server_is_not_tried_again() {
-    let (bench, door) = (Bench::with(waits(100, 50)).await, Door::open().await);
-    bench.add("evil", "SSE", door.config()).await;
+    let (bench, door) = (
+        FaultHarness::start_with(reconnect_policy(100, 50)).await,
+        HangUpListener::open().await,
+    );
+    bench.add_server("evil", "SSE", door.config()).await;
     bench.remove("evil").await;
-    let knocks = door.knocks();
+    let knocks = door.connection_count();
     sleep(Duration::from_millis(600)).await;
-    assert_eq!(door.knocks(), knocks);
+    assert_eq!(door.connection_count(), knocks);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_is_switched_off_is_never_connected() {
-    let (bench, door) = (Bench::with(waits(50, 50)).await, Door::open().await);
-    bench.add("evil", "SSE", door.config()).await;
+    let (bench, door) = (
+        FaultHarness::start_with(reconnect_policy(50, 50)).await,
+        HangUpListener::open().await,
+    );
+    bench.add_server("evil", "SSE", door.config()).await;
     let servers = bench.hub.running.servers();
     let off = servers.set_enabled("evil", false).await.unwrap();
-    assert_eq!(off.status.state, State::Disabled);
-    let knocks = door.knocks();
+    assert_eq!(off.status.state, ServerState::Disabled);
+    let knocks = door.connection_count();
     let still = servers.connect("evil").await.unwrap();
-    assert_eq!(still.status.state, State::Disabled);
+    assert_eq!(still.status.state, ServerState::Disabled);
     sleep(Duration::from_millis(400)).await;
-    assert_eq!(door.knocks(), knocks);
+    assert_eq!(door.connection_count(), knocks);
     servers.set_enabled("evil", true).await.unwrap();
-    assert!(door.knocks() > knocks);
+    assert!(door.connection_count() > knocks);
 
     servers.set_enabled("fx", false).await.unwrap();
-    assert!(!offers(&bench, "fx__echo"));
+    assert!(!has_tool(&bench, "fx__echo"));
     assert!(bench.echo("fx", "x").await.is_err());
-    bench.is_gone("fx").await;
+    bench.wait_until_gone("fx").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_are_not_tried_again() {
-    let (bench, evil) = (Bench::with(waits(50, 50)).await, Evil::start().await);
-    let view = bench.add("evil", "HTTP", evil.config("HTTP", "h401")).await;
-    assert_eq!(view.status.state, State::Failed);
+    let (bench, evil) = (
+        FaultHarness::start_with(reconnect_policy(50, 50)).await,
+        EvilHttpServer::start().await,
+    );
+    let view = bench
+        .add_server("evil", "HTTP", evil.registration("HTTP", "h401"))
+        .await;
+    assert_eq!(view.status.state, ServerState::Failed);
     let asked = evil.received().await.len();
     sleep(Duration::from_millis(400)).await;
     assert_eq!(evil.received().await.len(), asked);
@@ -275,12 +296,12 @@ async fn wrong_credentials_are_not_tried_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_end_of_an_attempt_is_waited_for() {
-    let bench = Bench::with(|config| {
-        waits(50, 50)(config);
+    let bench = FaultHarness::start_with(|config| {
+        reconnect_policy(50, 50)(config);
         config.mcp.connect_timeout_ms = 300;
     })
     .await;
-    let most = most_processes(&bench, "evil", async {
+    let most = max_processes_during(&bench, "evil", async {
         bench.add_program("evil", "stdin-ignore").await;
         sleep(Duration::from_secs(3)).await;
     })
@@ -289,7 +310,11 @@ async fn slow_end_of_an_attempt_is_waited_for() {
 }
 
 /// The most processes that a server has at once while `work` is done.
-async fn most_processes(bench: &Bench, name: &str, work: impl Future<Output = ()>) -> usize {
+async fn max_processes_during(
+    bench: &FaultHarness,
+    name: &str,
+    work: impl Future<Output = ()>,
+) -> usize {
     let most = AtomicUsize::new(0);
     let looking = async {
         loop {
@@ -305,12 +330,12 @@ async fn most_processes(bench: &Bench, name: &str, work: impl Future<Output = ()
 }
 
 /// An address that hangs up on everyone, and counts them.
-struct Door {
+struct HangUpListener {
     address: SocketAddr,
     knocks: Arc<AtomicUsize>,
 }
 
-impl Door {
+impl HangUpListener {
     async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -329,7 +354,7 @@ impl Door {
         json!({"url": format!("http://{}/sse", self.address)})
     }
 
-    fn knocks(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.knocks.load(Relaxed)
     }
 }

@@ -3,32 +3,32 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::bench::Expected;
-use super::bench::{
-    Bench,
-    Expected::{Down, Echo, Fails},
-    LATE, zombies,
+use super::harness::ExpectedOutcome;
+use super::harness::{
+    CALL_TIMES_OUT,
+    ExpectedOutcome::{Down, Echo, Fails},
+    FaultHarness, zombies,
 };
 
 /// Registers every server of the table at once, calls it and removes it, while
 /// the healthy one is asked all the time.
-async fn check(table: &[(&str, Expected)]) {
-    let bench = Bench::start().await;
-    let one = async |(at, (mode, expected)): (usize, &(&str, Expected))| {
+async fn check_table(table: &[(&str, ExpectedOutcome)]) {
+    let bench = FaultHarness::start().await;
+    let one = async |(at, (mode, expected)): (usize, &(&str, ExpectedOutcome))| {
         let name = format!("evil{at}");
         bench.add_program(&name, mode).await;
-        bench.judge(&name, mode, *expected).await;
+        bench.check_server(&name, mode, *expected).await;
         bench.remove(&name).await;
     };
     let all = join_all(table.iter().enumerate().map(one));
-    bench.while_healthy(all).await;
+    bench.while_healthy_server_answers(all).await;
     bench.hub.running.stop().await;
     assert_eq!(zombies(), [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_cannot_be_used_is_down_and_says_why() {
-    check(&[
+    check_table(&[
         ("exit-now", Down("exit code 1")),
         ("hang-init", Down("did not connect within 4s")),
         ("hang-list", Down("did not connect within 4s")),
@@ -39,10 +39,10 @@ async fn program_that_cannot_be_used_is_down_and_says_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_program_is_said_to_be_missing() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let config = json!({"command": "no-such-program-here"});
-    let view = bench.add("evil", "STDIO", config).await;
-    assert_eq!(view.status.state.name(), "FAILED");
+    let view = bench.add_server("evil", "STDIO", config).await;
+    assert_eq!(view.status.state.as_str(), "FAILED");
     assert_eq!(
         view.status.cause.as_deref(),
         Some("cannot start no-such-program-here: not found")
@@ -51,7 +51,7 @@ async fn missing_program_is_said_to_be_missing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_but_honest_programs_are_understood() {
-    check(&[
+    check_table(&[
         ("good", Echo),
         ("slow:300", Echo),
         ("garbage-first", Echo),
@@ -73,30 +73,30 @@ async fn odd_but_honest_programs_are_understood() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_that_is_answered_badly_ends_in_time() {
-    const UNREADABLE: &str = "something that is no answer";
-    check(&[
-        ("hang-call", LATE),
+    const UNREADABLE_CAUSE: &str = "something that is no answer";
+    check_table(&[
+        ("hang-call", CALL_TIMES_OUT),
         ("exit-on-call", Fails("exit code 3")),
         ("kill-on-call", Fails("SIGKILL")),
-        ("binary", LATE),
-        ("bad-utf8", Fails(UNREADABLE)),
+        ("binary", CALL_TIMES_OUT),
+        ("bad-utf8", Fails(UNREADABLE_CAUSE)),
         ("half-json-exit", Fails("exit code 0")),
-        ("half-json-hang", LATE),
-        ("deep:100000", Fails(UNREADABLE)),
-        ("drip:50", LATE),
+        ("half-json-hang", CALL_TIMES_OUT),
+        ("deep:100000", Fails(UNREADABLE_CAUSE)),
+        ("drip:50", CALL_TIMES_OUT),
         ("stdout-close", Fails("closed its output")),
-        ("wrong-id", LATE),
-        ("string-id", LATE),
-        ("both", Fails(UNREADABLE)),
-        ("error-null", LATE),
-        ("late-after-cancel", LATE),
+        ("wrong-id", CALL_TIMES_OUT),
+        ("string-id", CALL_TIMES_OUT),
+        ("both", Fails(UNREADABLE_CAUSE)),
+        ("error-null", CALL_TIMES_OUT),
+        ("late-after-cancel", CALL_TIMES_OUT),
     ])
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_reaches_only_the_call_that_asked() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     bench.add_program("late", "late-after-cancel").await;
     bench.add_program("twice", "dup-response").await;
     bench.add_program("other", "wrong-id").await;
@@ -115,17 +115,19 @@ async fn answer_reaches_only_the_call_that_asked() {
             );
         }
     };
-    bench.while_healthy(join_all((0..8).map(ask))).await;
+    bench
+        .while_healthy_server_answers(join_all((0..8).map(ask)))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_words_of_a_program_are_for_its_owner_only() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     bench.add_program("evil", "complain").await;
     for how in ["exit code 4", "exit code 1"] {
         let said = bench.echo("evil", "x").await.unwrap_err();
         assert!(said.contains(how), "{said}");
-        let lost = bench.until("evil", |it| it.status.cause.is_some()).await;
+        let lost = bench.wait_for("evil", |it| it.status.cause.is_some()).await;
         let cause = lost.status.cause.unwrap();
         assert!(cause.ends_with("secret-internal-host is down"), "{cause}");
     }
@@ -133,7 +135,7 @@ async fn last_words_of_a_program_are_for_its_owner_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_are_cleaned_before_anyone_sees_them() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     for mode in ["shadow", "ref-schema", "poison"] {
         bench.add_program(mode, mode).await;
     }
@@ -150,7 +152,11 @@ async fn lists_are_cleaned_before_anyone_sees_them() {
     let add = json!({"a": 1, "b": 2});
     assert_eq!(bench.call("ref-schema__add", add).await, Ok("3".to_owned()));
 
-    let listed = bench.hub.modern("tools/list", json!({})).send().await;
+    let listed = bench
+        .hub
+        .stateless_request("tools/list", json!({}))
+        .send()
+        .await;
     let listed = listed.json().await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().filter_map(|it| it["name"].as_str()).collect();
@@ -173,7 +179,7 @@ async fn lists_are_cleaned_before_anyone_sees_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_sees_no_variable_that_it_was_not_given() {
-    let bench = Bench::start().await;
+    let bench = FaultHarness::start().await;
     let seen = bench.call("fx__env", json!({})).await.unwrap();
     let harmless = [
         "HOME",

@@ -8,11 +8,11 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::bench::{Bench, PYTHON, running};
+use super::harness::{FaultHarness, PYTHON, processes_with_mark};
 use crate::faults::free_port;
 
-const MARU: &str = env!("CARGO_BIN_EXE_maru");
-const MODES: [&str; 5] = [
+const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
+const WARDEN_MODES: [&str; 5] = [
     "good",
     "ignore-term",
     "orphan",
@@ -22,7 +22,7 @@ const MODES: [&str; 5] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_behind_its_warden_works_and_leaves_nothing_behind() {
-    let bench = Bench::with(|config| config.warden = Some(MARU.into())).await;
+    let bench = FaultHarness::start_with(|config| config.warden = Some(MARU_PROGRAM.into())).await;
     let one = async |mode: &str| {
         let name = mode.replace(' ', "-");
         bench.add_program(&name, mode).await;
@@ -34,12 +34,12 @@ async fn program_behind_its_warden_works_and_leaves_nothing_behind() {
         bench.remove(&name).await;
         assert!(asked.elapsed() < Duration::from_secs(6), "{mode}");
     };
-    futures_util::future::join_all(MODES.map(one)).await;
+    futures_util::future::join_all(WARDEN_MODES.map(one)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_has_fewer_rights_than_the_hub() {
-    let bench = Bench::with(|config| config.warden = Some(MARU.into())).await;
+    let bench = FaultHarness::start_with(|config| config.warden = Some(MARU_PROGRAM.into())).await;
     bench.add_program("evil", "good").await;
     for id in bench.processes("evil") {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -56,11 +56,11 @@ async fn program_has_fewer_rights_than_the_hub() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn program_that_is_not_there_is_refused_at_once() {
-    let bench = Bench::with(|config| config.warden = Some(MARU.into())).await;
+    let bench = FaultHarness::start_with(|config| config.warden = Some(MARU_PROGRAM.into())).await;
     for command in ["no-such-program", "/no/such/program"] {
         let config = serde_json::json!({"command": command});
         let name = format!("evil{}", command.len());
-        let view = bench.add(&name, "STDIO", config).await;
+        let view = bench.add_server(&name, "STDIO", config).await;
         let cause = view.status.cause.unwrap_or_default();
         assert_eq!(cause, format!("cannot start {command}: not found"));
     }
@@ -76,8 +76,8 @@ async fn killed_hub_leaves_no_program_behind() {
     );
     let mark = |name: &str| directory.path().join(name).display().to_string();
     let mut yaml = "mcp:\n  servers:\n".to_owned();
-    let names = MODES.map(|mode| mode.replace(' ', "-"));
-    for (mode, name) in MODES.iter().zip(&names) {
+    let names = WARDEN_MODES.map(|mode| mode.replace(' ', "-"));
+    for (mode, name) in WARDEN_MODES.iter().zip(&names) {
         let (mode, second) = mode.split_once(' ').unwrap_or((mode, "-"));
         let (python, mark) = (&*PYTHON, mark(name));
         yaml += &format!(
@@ -86,7 +86,7 @@ async fn killed_hub_leaves_no_program_behind() {
     }
     fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
     let listen = format!("127.0.0.1:{}", free_port());
-    let mut hub = Command::new(MARU)
+    let mut hub = Command::new(MARU_PROGRAM)
         .args(["serve", "--listen", &listen, "--data-dir"])
         .arg(directory.path().join("data"))
         .current_dir(directory.path())
@@ -95,7 +95,7 @@ async fn killed_hub_leaves_no_program_behind() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let count = |name: &String| running(&mark(name)).len();
+    let count = |name: &String| processes_with_mark(&mark(name)).len();
     // The warden, the program, and the children of some.
     let wanted = |name: &String| count(name) >= if name.starts_with("orphan") { 3 } else { 2 };
     wait_until("all to run", || names.iter().all(wanted)).await;

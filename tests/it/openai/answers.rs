@@ -5,25 +5,31 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    backend::{Backend, Step, delta, document, event, letters, stream_head, streamed, text, whole},
-    client::{self, Gathered},
+    chat_client::{self, StreamedAnswer},
+    fake_model::{
+        FakeModelServer, ScriptStep, completion_response, delta_step, event_step, json_response,
+        stream_head, streamed_by_byte, streamed_response, text_response,
+    },
 };
-use crate::hub::TestHub;
+use crate::test_hub::TestHub;
 
-async fn behind(backend: &Backend) -> TestHub {
-    TestHub::with(|config| backend.behind(config)).await
+async fn hub_before(backend: &FakeModelServer) -> TestHub {
+    TestHub::with_config(|config| backend.configure(config)).await
 }
 
 /// The same model text, whole and letter by letter, gives the same.
-async fn check(text: &'static str, expected: &str, calls: &[(&str, Value)]) {
-    let backend = Backend::start(move |_, seen| match seen.body["stream"] == true {
-        true => letters(text, "stop"),
-        false => self::text(text),
+async fn check_both_ways(text: &'static str, expected: &str, calls: &[(&str, Value)]) {
+    let backend = FakeModelServer::start(move |_, seen| {
+        if seen.body["stream"] == true {
+            streamed_by_byte(text, "stop")
+        } else {
+            text_response(text)
+        }
     })
     .await;
-    let hub = behind(&backend).await;
-    let (message, finish) = client::whole(&hub, json!({})).await;
-    let gathered = client::streamed(&hub, json!({})).await;
+    let hub = hub_before(&backend).await;
+    let (message, finish) = chat_client::complete(&hub, json!({})).await;
+    let gathered = chat_client::complete_streamed(&hub, json!({})).await;
     let content = message["content"].as_str().unwrap_or_default();
     assert_eq!(content.trim(), expected);
     assert_eq!(gathered.text.trim(), expected);
@@ -54,7 +60,7 @@ async fn check(text: &'static str, expected: &str, calls: &[(&str, Value)]) {
 
 #[tokio::test]
 async fn text_stays_text_and_calls_in_text_become_calls() {
-    check(
+    check_both_ways(
         "It is sunny. 맑음 \"quoted\" \\ \n",
         "It is sunny. 맑음 \"quoted\" \\",
         &[],
@@ -62,18 +68,18 @@ async fn text_stays_text_and_calls_in_text_become_calls() {
     .await;
     let seoul = ("get_weather", json!({"city": "Seoul"}));
     let call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
-    check(call, "", std::slice::from_ref(&seoul)).await;
-    check(
+    check_both_ways(call, "", std::slice::from_ref(&seoul)).await;
+    check_both_ways(
         "One moment.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>",
         "One moment.",
         &[seoul],
     )
     .await;
     let unknown = "<tool_call>\n{\"name\": \"rm_rf\", \"arguments\": {}}\n</tool_call>";
-    check(unknown, unknown, &[]).await;
+    check_both_ways(unknown, unknown, &[]).await;
 }
 
-fn native(pieces: &[Value]) -> Vec<Value> {
+fn native_deltas(pieces: &[Value]) -> Vec<Value> {
     pieces
         .iter()
         .map(|it| json!({"tool_calls": [it]}))
@@ -86,7 +92,7 @@ async fn native_calls_are_gathered_and_repaired() {
     let cases: [(Vec<Value>, Vec<Value>); 4] = [
         // Usual.
         (
-            native(&[
+            native_deltas(&[
                 json!({"index": 0, "id": "c1", "type": "function", "function": function("get_weather", "")}),
                 json!({"index": 0, "function": {"arguments": "{\"city\":"}}),
                 json!({"index": 0, "function": {"arguments": "\"Seoul\"}"}}),
@@ -95,7 +101,7 @@ async fn native_calls_are_gathered_and_repaired() {
         ),
         // Two, with the name in every piece and no id.
         (
-            native(&[
+            native_deltas(&[
                 json!({"index": 0, "function": function("get_weather", "{\"city\":\"a")}),
                 json!({"index": 0, "function": function("get_weather", "\"}")}),
                 json!({"index": 1, "function": function("get_weather", "{\"city\":\"b\"}")}),
@@ -104,7 +110,7 @@ async fn native_calls_are_gathered_and_repaired() {
         ),
         // The same index and id for both, as some servers do.
         (
-            native(&[
+            native_deltas(&[
                 json!({"index": 0, "id": "x", "function": function("get_weather", "{\"city\":\"a\"}")}),
                 json!({"index": 0, "id": "y", "function": function("get_weather", "{\"city\":\"b\"}")}),
             ]),
@@ -112,7 +118,7 @@ async fn native_calls_are_gathered_and_repaired() {
         ),
         // Arguments as an object, and broken ones.
         (
-            native(&[
+            native_deltas(&[
                 json!({"index": 0, "function": {"name": "get_weather", "arguments": {"city": "a"}}}),
                 json!({"index": 1, "function": function("get_weather", "{'city': 'b', 'days': '3',}")}),
             ]),
@@ -120,9 +126,10 @@ async fn native_calls_are_gathered_and_repaired() {
         ),
     ];
     for (deltas, expected) in cases {
-        let backend = Backend::always(streamed(deltas, "tool_calls")).await;
-        let hub = behind(&backend).await;
-        let gathered = client::streamed(&hub, json!({})).await;
+        let backend =
+            FakeModelServer::start_with_steps(streamed_response(deltas, "tool_calls")).await;
+        let hub = hub_before(&backend).await;
+        let gathered = chat_client::complete_streamed(&hub, json!({})).await;
         let found: Vec<Value> = gathered.calls.into_iter().map(|it| it.1).collect();
         assert_eq!(found, expected);
         assert_eq!(gathered.finish, "tool_calls");
@@ -133,8 +140,9 @@ async fn native_calls_are_gathered_and_repaired() {
 async fn a_call_that_cannot_be_made_is_text() {
     let cut = json!({"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{\"city\": \"Se"}}]});
     for finish in ["tool_calls", "length"] {
-        let backend = Backend::always(streamed(vec![cut.clone()], finish)).await;
-        let gathered = client::streamed(&behind(&backend).await, json!({})).await;
+        let backend =
+            FakeModelServer::start_with_steps(streamed_response(vec![cut.clone()], finish)).await;
+        let gathered = chat_client::complete_streamed(&hub_before(&backend).await, json!({})).await;
         assert!(gathered.calls.is_empty());
         assert!(
             gathered.text.contains("{\"city\": \"Se"),
@@ -147,8 +155,9 @@ async fn a_call_that_cannot_be_made_is_text() {
         );
     }
     let unknown = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "rm_rf", "arguments": "{}"}}]});
-    let backend = Backend::always(whole(unknown, "tool_calls")).await;
-    let (message, finish) = client::whole(&behind(&backend).await, json!({})).await;
+    let backend =
+        FakeModelServer::start_with_steps(completion_response(unknown, "tool_calls")).await;
+    let (message, finish) = chat_client::complete(&hub_before(&backend).await, json!({})).await;
     assert_eq!(
         (message["content"].as_str(), finish.as_str()),
         (Some("rm_rf({})"), "stop")
@@ -160,48 +169,56 @@ async fn a_call_that_cannot_be_made_is_text() {
 async fn reasoning_usage_and_refusals_pass() {
     let mut steps = vec![
         stream_head(),
-        delta(
+        delta_step(
             json!({"role": "assistant", "reasoning_content": "hm"}),
             None,
         ),
-        delta(json!({"reasoning": "m"}), None),
-        delta(json!({"content": "hi"}), None),
-        delta(json!({}), Some("stop")),
-        event(
+        delta_step(json!({"reasoning": "m"}), None),
+        delta_step(json!({"content": "hi"}), None),
+        delta_step(json!({}), Some("stop")),
+        event_step(
             &json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}),
         ),
-        Step::Send("data: [DONE]\n\n".to_owned()),
+        ScriptStep::Send("data: [DONE]\n\n".to_owned()),
     ];
-    let backend = Backend::always(steps.clone()).await;
-    let hub = behind(&backend).await;
-    let gathered = client::streamed(&hub, json!({"stream_options": {"include_usage": true}})).await;
+    let backend = FakeModelServer::start_with_steps(steps.clone()).await;
+    let hub = hub_before(&backend).await;
+    let gathered =
+        chat_client::complete_streamed(&hub, json!({"stream_options": {"include_usage": true}}))
+            .await;
     assert_eq!(gathered.reasoning, "hmm");
     assert_eq!(gathered.usage.unwrap()["total_tokens"], 3);
-    assert_eq!(client::streamed(&hub, json!({})).await.usage, None);
+    assert_eq!(
+        chat_client::complete_streamed(&hub, json!({})).await.usage,
+        None
+    );
     // A stream for somebody who wants it whole, and the other way round.
-    let (message, _) = client::whole(&hub, json!({})).await;
+    let (message, _) = chat_client::complete(&hub, json!({})).await;
     assert_eq!(message["content"], "hi");
     assert_eq!(message["reasoning_content"], "hmm");
     steps.pop();
-    let backend = Backend::always(steps).await;
+    let backend = FakeModelServer::start_with_steps(steps).await;
     assert_eq!(
-        client::streamed(&behind(&backend).await, json!({}))
+        chat_client::complete_streamed(&hub_before(&backend).await, json!({}))
             .await
             .text,
         "hi"
     );
-    let refusal = whole(
+    let refusal = completion_response(
         json!({"role": "assistant", "content": null, "refusal": "no"}),
         "stop",
     );
-    let (message, finish) =
-        client::whole(&behind(&Backend::always(refusal).await).await, json!({})).await;
+    let (message, finish) = chat_client::complete(
+        &hub_before(&FakeModelServer::start_with_steps(refusal).await).await,
+        json!({}),
+    )
+    .await;
     assert_eq!(
         (message["refusal"].as_str(), finish.as_str()),
         (Some("no"), "stop")
     );
-    let gathered = client::streamed(
-        &behind(&Backend::always(text("whole")).await).await,
+    let gathered = chat_client::complete_streamed(
+        &hub_before(&FakeModelServer::start_with_steps(text_response("whole")).await).await,
         json!({}),
     )
     .await;
@@ -213,19 +230,19 @@ async fn a_stream_that_breaks_ends_in_an_error() {
     let begun = || {
         vec![
             stream_head(),
-            delta(json!({"content": "half an <ans"}), None),
+            delta_step(json!({"content": "half an <ans"}), None),
         ]
     };
-    let broken: [Vec<Step>; 4] = [
+    let broken: [Vec<ScriptStep>; 4] = [
         vec![],
-        vec![Step::Send("data: {nope\n\n".to_owned())],
-        vec![event(&json!({"error": {"message": "sk-live-SECRET"}}))],
-        vec![Step::Send(format!("data: {}", "a".repeat(5 << 20)))],
+        vec![ScriptStep::Send("data: {nope\n\n".to_owned())],
+        vec![event_step(&json!({"error": {"message": "sk-live-SECRET"}}))],
+        vec![ScriptStep::Send(format!("data: {}", "a".repeat(5 << 20)))],
     ];
     for rest in broken {
-        let backend = Backend::always([begun(), rest].concat()).await;
-        let Gathered { text, error, .. } =
-            client::streamed(&behind(&backend).await, json!({})).await;
+        let backend = FakeModelServer::start_with_steps([begun(), rest].concat()).await;
+        let StreamedAnswer { text, error, .. } =
+            chat_client::complete_streamed(&hub_before(&backend).await, json!({})).await;
         assert_eq!(text, "half an <ans", "what was held back is not lost");
         let error = error.expect("an error event");
         assert!(
@@ -239,16 +256,16 @@ async fn a_stream_that_breaks_ends_in_an_error() {
 #[tokio::test]
 async fn busy_backends_are_asked_again_before_the_stream_begins() {
     for status in [429, 500, 503] {
-        let backend = Backend::start(move |number, _| match number {
-            0 => document(
+        let backend = FakeModelServer::start(move |number, _| match number {
+            0 => json_response(
                 status,
                 "retry-after: 0\r\n",
                 &json!({"error": {"message": "sk-live-SECRET"}}),
             ),
-            _ => text("at last"),
+            _ => text_response("at last"),
         })
         .await;
-        let (message, _) = client::whole(&behind(&backend).await, json!({})).await;
+        let (message, _) = chat_client::complete(&hub_before(&backend).await, json!({})).await;
         assert_eq!(message["content"], "at last");
         assert_eq!(backend.seen().len(), 2);
     }
@@ -265,9 +282,11 @@ async fn what_a_backend_refuses_is_told_without_its_words() {
     for (status, expected, code) in cases {
         let words =
             json!({"error": {"message": "key sk-live-SECRET", "code": "context_length_exceeded"}});
-        let backend = Backend::always(document(status, "", &words)).await;
-        let hub = behind(&backend).await;
-        let reply = client::ask(&hub, &client::question(json!({}))).send().await;
+        let backend = FakeModelServer::start_with_steps(json_response(status, "", &words)).await;
+        let hub = hub_before(&backend).await;
+        let reply = chat_client::chat_request(&hub, &chat_client::chat_body(json!({})))
+            .send()
+            .await;
         assert_eq!(reply.status, expected);
         let error = reply.json().await;
         assert_eq!(error["error"]["code"], code);
@@ -284,28 +303,31 @@ async fn what_a_backend_refuses_is_told_without_its_words() {
 
 #[tokio::test]
 async fn a_slow_backend_is_given_up_and_so_is_one_that_is_not_there() {
-    let backend = Backend::always(vec![Step::Pause(Duration::from_secs(30))]).await;
-    let hub = TestHub::with(|config| {
-        backend.behind(config);
+    let backend =
+        FakeModelServer::start_with_steps(vec![ScriptStep::Pause(Duration::from_secs(30))]).await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
         config.models[0].timeout_ms = 300;
     })
     .await;
-    let reply = client::ask(&hub, &client::question(json!({}))).send().await;
+    let reply = chat_client::chat_request(&hub, &chat_client::chat_body(json!({})))
+        .send()
+        .await;
     assert_eq!(reply.status, 504);
     assert_eq!(reply.json().await["error"]["code"], "timeout");
-    backend.left(1).await;
-    let silent = Backend::always(vec![
+    backend.wait_for_disconnects(1).await;
+    let silent = FakeModelServer::start_with_steps(vec![
         stream_head(),
-        delta(json!({"content": "a"}), None),
-        Step::Hang,
+        delta_step(json!({"content": "a"}), None),
+        ScriptStep::WaitForClose,
     ])
     .await;
-    let hub = TestHub::with(|config| {
-        silent.behind(config);
+    let hub = TestHub::with_config(|config| {
+        silent.configure(config);
         config.models[0].timeout_ms = 300;
     })
     .await;
-    let gathered = client::streamed(&hub, json!({})).await;
+    let gathered = chat_client::complete_streamed(&hub, json!({})).await;
     assert_eq!(gathered.error.unwrap()["code"], "timeout");
-    silent.left(1).await;
+    silent.wait_for_disconnects(1).await;
 }

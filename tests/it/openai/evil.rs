@@ -6,19 +6,19 @@ use maru::config::ModelDefinition;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::client::{Gathered, ask, gather, question};
+use super::chat_client::{StreamedAnswer, chat_body, chat_request, read_stream};
 use crate::{
-    hub::TestHub,
-    wire::{Ask, within},
+    http_client::{TestRequest, within_test_timeout},
+    test_hub::TestHub,
 };
 
-struct Evil {
+struct EvilModelServer {
     _child: Child,
     place: String,
     hub: TestHub,
 }
 
-impl Evil {
+impl EvilModelServer {
     async fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -35,14 +35,14 @@ impl Evil {
             .spawn()
             .unwrap();
         let place = format!("127.0.0.1:{port}");
-        within(async {
+        within_test_timeout(async {
             while tokio::net::TcpStream::connect(&place).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         })
         .await;
         let base_url = Some(format!("http://{place}/v1"));
-        let hub = TestHub::with(|config| {
+        let hub = TestHub::with_config(|config| {
             config.models = vec![ModelDefinition {
                 base_url,
                 timeout_ms: 6000,
@@ -59,18 +59,22 @@ impl Evil {
 
     /// Status and answer to a whole question.
     async fn whole(&self, model: &str) -> (u16, Value) {
-        let reply = ask(&self.hub, &asked(model, false)).send().await;
+        let reply = chat_request(&self.hub, &chat_body_for(model, false))
+            .send()
+            .await;
         (reply.status.as_u16(), reply.json().await)
     }
 
-    async fn stream(&self, model: &str) -> Gathered {
-        let reply = ask(&self.hub, &asked(model, true)).send().await;
+    async fn stream(&self, model: &str) -> StreamedAnswer {
+        let reply = chat_request(&self.hub, &chat_body_for(model, true))
+            .send()
+            .await;
         assert_eq!(reply.status, 200, "{model}");
-        gather(reply).await
+        read_stream(reply).await
     }
 
     async fn stats(&self) -> Value {
-        Ask::new(&self.place, "GET", "/stats")
+        TestRequest::new(&self.place, "GET", "/stats")
             .send()
             .await
             .json()
@@ -78,17 +82,17 @@ impl Evil {
     }
 }
 
-fn asked(model: &str, stream: bool) -> Value {
+fn chat_body_for(model: &str, stream: bool) -> Value {
     let parameters =
         json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let tools =
         json!([{"type": "function", "function": {"name": "fx_echo", "parameters": parameters}}]);
-    question(json!({"model": model, "stream": stream, "tools": tools}))
+    chat_body(json!({"model": model, "stream": stream, "tools": tools}))
 }
 
 #[tokio::test]
 async fn faults_of_a_backend_end_in_an_error_that_quotes_nothing() {
-    let evil = Evil::start().await;
+    let evil = EvilModelServer::start().await;
     for (model, status) in [
         ("h500", 502),
         ("h503", 502),
@@ -117,7 +121,7 @@ async fn faults_of_a_backend_end_in_an_error_that_quotes_nothing() {
 
 #[tokio::test]
 async fn faults_of_a_stream_end_it_with_an_error_event() {
-    let evil = Evil::start().await;
+    let evil = EvilModelServer::start().await;
     for model in ["cut", "nodone", "badchunk", "hugechunk:8"] {
         let found = evil.stream(model).await;
         assert!(
@@ -137,13 +141,15 @@ async fn faults_of_a_stream_end_it_with_an_error_event() {
 
 #[tokio::test]
 async fn an_endless_stream_is_closed_when_its_reader_leaves() {
-    let evil = Evil::start().await;
-    let mut reply = ask(&evil.hub, &asked("endless", true)).send().await;
+    let evil = EvilModelServer::start().await;
+    let mut reply = chat_request(&evil.hub, &chat_body_for("endless", true))
+        .send()
+        .await;
     for _ in 0..10 {
-        assert!(reply.event().await.is_some());
+        assert!(reply.next_event().await.is_some());
     }
     drop(reply);
-    within(async {
+    within_test_timeout(async {
         while evil.stats().await["cuts"] != 1 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -153,7 +159,7 @@ async fn an_endless_stream_is_closed_when_its_reader_leaves() {
 
 #[tokio::test]
 async fn calls_of_every_kind_come_out_strict() {
-    let evil = Evil::start().await;
+    let evil = EvilModelServer::start().await;
     let calls = async |model: &str| {
         let (status, answer) = evil.whole(model).await;
         assert_eq!(status, 200, "{model}: {answer}");

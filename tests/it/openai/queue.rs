@@ -5,36 +5,40 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    backend::{Backend, Step, delta, stream_head, text},
-    client::{ask, gather, question, whole},
+    chat_client::{chat_body, chat_request, complete, read_stream},
+    fake_model::{FakeModelServer, ScriptStep, delta_step, stream_head, text_response},
 };
-use crate::{hub::TestHub, wire::Ask};
+use crate::{http_client::TestRequest, test_hub::TestHub};
 
 /// A hub with one turn, which somebody has.
-async fn taken(waiting: u32) -> (Backend, TestHub, crate::wire::Reply) {
-    let backend = Backend::start(|number, seen| match number {
+async fn hub_with_busy_model(
+    waiting: u32,
+) -> (FakeModelServer, TestHub, crate::http_client::TestResponse) {
+    let backend = FakeModelServer::start(|number, seen| match number {
         0 => vec![
             stream_head(),
-            delta(json!({"content": "Hello, "}), None),
-            Step::Hang,
+            delta_step(json!({"content": "Hello, "}), None),
+            ScriptStep::WaitForClose,
         ],
-        _ if seen.body["stream"] == true => super::backend::letters("next", "stop"),
-        _ => text("next"),
+        _ if seen.body["stream"] == true => super::fake_model::streamed_by_byte("next", "stop"),
+        _ => text_response("next"),
     })
     .await;
-    let hub = TestHub::with(|config| {
-        backend.behind(config);
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
         config.models[0].max_concurrent = Some(1);
         config.models[0].max_waiting = waiting;
     })
     .await;
-    let mut first = ask(&hub, &question(json!({"stream": true}))).send().await;
-    assert!(first.event().await.is_some());
+    let mut first = chat_request(&hub, &chat_body(json!({"stream": true})))
+        .send()
+        .await;
+    assert!(first.next_event().await.is_some());
     (backend, hub, first)
 }
 
-async fn load(hub: &TestHub) -> (u64, u64) {
-    let status = Ask::new(&hub.address, "GET", "/api/models")
+async fn queue_load(hub: &TestHub) -> (u64, u64) {
+    let status = TestRequest::new(&hub.address, "GET", "/api/models")
         .send()
         .await
         .json()
@@ -47,19 +51,19 @@ async fn load(hub: &TestHub) -> (u64, u64) {
 
 #[tokio::test]
 async fn a_client_that_leaves_closes_the_backends_stream_and_frees_its_place() {
-    let (backend, hub, first) = taken(1).await;
-    assert_eq!(load(&hub).await, (1, 0));
+    let (backend, hub, first) = hub_with_busy_model(1).await;
+    assert_eq!(queue_load(&hub).await, (1, 0));
     drop(first);
-    backend.left(1).await;
-    let (message, _) = whole(&hub, json!({})).await;
+    backend.wait_for_disconnects(1).await;
+    let (message, _) = complete(&hub, json!({})).await;
     assert_eq!(message["content"], "next");
-    assert_eq!(load(&hub).await, (0, 0));
+    assert_eq!(queue_load(&hub).await, (0, 0));
 }
 
 #[tokio::test]
 async fn a_full_queue_is_429_with_a_time_to_come_back() {
-    let (_backend, hub, _first) = taken(0).await;
-    let reply = ask(&hub, &question(json!({}))).send().await;
+    let (_backend, hub, _first) = hub_with_busy_model(0).await;
+    let reply = chat_request(&hub, &chat_body(json!({}))).send().await;
     assert_eq!(reply.status, 429);
     assert!(reply.headers["retry-after"].parse::<u64>().unwrap() >= 1);
     let error = reply.json().await;
@@ -69,30 +73,32 @@ async fn a_full_queue_is_429_with_a_time_to_come_back() {
 
 #[tokio::test]
 async fn who_waits_is_told_the_place() {
-    let (_backend, hub, first) = taken(5).await;
-    let body = question(json!({"stream": true}));
-    let waiting = ask(&hub, &body).send().await;
+    let (_backend, hub, first) = hub_with_busy_model(5).await;
+    let body = chat_body(json!({"stream": true}));
+    let waiting = chat_request(&hub, &body).send().await;
     // It begins before its turn, to tell the place.
     assert_eq!(waiting.status, 200);
-    assert_eq!(load(&hub).await, (1, 1));
-    let quick = ask(&hub, &question(json!({}))).send();
+    assert_eq!(queue_load(&hub).await, (1, 1));
+    let quick = chat_request(&hub, &chat_body(json!({}))).send();
     let free = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         drop(first);
     };
     let (quick, ()) = tokio::join!(quick, free);
     assert_eq!(quick.headers["x-maru-queue-place"], "2");
-    assert_eq!(gather(waiting).await.text, "next");
+    assert_eq!(read_stream(waiting).await.text, "next");
 }
 
 #[tokio::test]
 async fn who_stops_waiting_leaves_the_queue() {
-    let (_backend, hub, _first) = taken(5).await;
-    let waiting = ask(&hub, &question(json!({"stream": true}))).send().await;
-    assert_eq!(load(&hub).await.1, 1);
+    let (_backend, hub, _first) = hub_with_busy_model(5).await;
+    let waiting = chat_request(&hub, &chat_body(json!({"stream": true})))
+        .send()
+        .await;
+    assert_eq!(queue_load(&hub).await.1, 1);
     drop(waiting);
     for _ in 0..100 {
-        if load(&hub).await.1 == 0 {
+        if queue_load(&hub).await.1 == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -102,16 +108,16 @@ async fn who_stops_waiting_leaves_the_queue() {
 
 #[tokio::test]
 async fn requests_of_a_minute_are_bounded() {
-    let backend = Backend::always(text("hi")).await;
-    let hub = TestHub::with(|config| {
-        backend.behind(config);
+    let backend = FakeModelServer::start_with_steps(text_response("hi")).await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
         config.models[0].requests_per_minute = Some(2);
         config.models[0].max_waiting = 0;
     })
     .await;
-    whole(&hub, json!({})).await;
-    whole(&hub, json!({})).await;
-    let reply = ask(&hub, &question(json!({}))).send().await;
+    complete(&hub, json!({})).await;
+    complete(&hub, json!({})).await;
+    let reply = chat_request(&hub, &chat_body(json!({}))).send().await;
     assert_eq!(reply.status, 429);
     let wait: u64 = reply.headers["retry-after"].parse().unwrap();
     assert!((50..=60).contains(&wait), "{wait}");

@@ -1,18 +1,18 @@
 //! What reaches a backend, and what never does.
 
-use maru::config::{Backend as Kind, ModelDefinition, Secret};
+use maru::config::{BackendApi as Kind, ModelDefinition, SecretString};
 use serde_json::{Value, json};
 
 use super::{
-    backend::{Backend, document, text},
-    client::{ask, question, streamed, whole},
+    chat_client::{chat_body, chat_request, complete, complete_streamed},
+    fake_model::{FakeModelServer, json_response, text_response},
 };
-use crate::{hub::TestHub, wire::Ask};
+use crate::{http_client::TestRequest, test_hub::TestHub};
 
 #[tokio::test]
 async fn unknown_members_are_passed_on_and_names_are_mapped() {
-    let backend = Backend::always(text("hi")).await;
-    let hub = TestHub::with(|config| {
+    let backend = FakeModelServer::start_with_steps(text_response("hi")).await;
+    let hub = TestHub::with_config(|config| {
         config.models = vec![
             ModelDefinition {
                 name: "void/*".to_owned(),
@@ -23,7 +23,7 @@ async fn unknown_members_are_passed_on_and_names_are_mapped() {
                 name: "small".to_owned(),
                 aliases: vec!["gpt-4o".to_owned()],
                 model: Some("qwen3:8b".to_owned()),
-                api_key: Some(Secret::from("sk-canary".to_owned())),
+                api_key: Some(SecretString::from("sk-canary".to_owned())),
                 ..backend.model()
             },
         ];
@@ -34,10 +34,10 @@ async fn unknown_members_are_passed_on_and_names_are_mapped() {
         ("small", "qwen3:8b"),
         ("gpt-4o", "qwen3:8b"),
     ] {
-        let body = question(
+        let body = chat_body(
             json!({"model": asked, "min_p": 0.25, "chat_template_kwargs": {"enable_thinking": false}, "max_tokens": 9}),
         );
-        let reply = ask(&hub, &body).send().await;
+        let reply = chat_request(&hub, &body).send().await;
         assert_eq!(reply.status, 200);
         assert_eq!(
             reply.json().await["model"],
@@ -57,15 +57,17 @@ async fn unknown_members_are_passed_on_and_names_are_mapped() {
             .contains("authorization: bearer sk-canary");
         assert_eq!(keyed, asked != "void/gemma3");
     }
-    let reply = ask(&hub, &question(json!({"model": "other"}))).send().await;
+    let reply = chat_request(&hub, &chat_body(json!({"model": "other"})))
+        .send()
+        .await;
     assert_eq!(reply.status, 404);
     assert_eq!(reply.json().await["error"]["code"], "model_not_found");
 }
 
 #[tokio::test]
 async fn history_is_cleaned() {
-    let backend = Backend::always(text("hi")).await;
-    let hub = TestHub::with(|config| backend.behind(config)).await;
+    let backend = FakeModelServer::start_with_steps(text_response("hi")).await;
+    let hub = TestHub::with_config(|config| backend.configure(config)).await;
     let call = |id: &str, arguments: &str| {
         json!({"role": "assistant", "content": null, "tool_calls": [
         {"id": id, "type": "function", "function": {"name": "get_weather", "arguments": arguments}}]})
@@ -79,7 +81,7 @@ async fn history_is_cleaned() {
         {"role": "assistant", "content": null, "tool_calls": []},
         {"role": "user", "content": "And?"},
     ]);
-    whole(&hub, json!({"messages": messages})).await;
+    complete(&hub, json!({"messages": messages})).await;
     let sent = backend.seen()[0].body["messages"].clone();
     assert_eq!(sent[0]["role"], "system");
     let arguments = sent[1]["tool_calls"][0]["function"]["arguments"]
@@ -92,9 +94,9 @@ async fn history_is_cleaned() {
     assert_eq!(sent[2]["content"], "sunny");
     assert_eq!(sent[3]["tool_calls"][0]["function"]["arguments"], "{}");
     assert_eq!(sent[5], json!({"role": "assistant", "content": ""}));
-    let reply = ask(
+    let reply = chat_request(
         &hub,
-        &question(json!({"model": "mistral-small", "messages": messages})),
+        &chat_body(json!({"model": "mistral-small", "messages": messages})),
     )
     .send()
     .await;
@@ -106,17 +108,17 @@ async fn history_is_cleaned() {
 
 #[tokio::test]
 async fn nobody_chooses_a_backend_or_goes_without_a_token() {
-    let backend = Backend::always(text("hi")).await;
-    let hub = TestHub::with(|config| {
-        backend.behind(config);
+    let backend = FakeModelServer::start_with_steps(text_response("hi")).await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
         config.require_token = true;
     })
     .await;
-    let reply = ask(&hub, &question(json!({}))).send().await;
+    let reply = chat_request(&hub, &chat_body(json!({}))).send().await;
     assert_eq!(reply.status, 401);
     assert!(reply.headers.contains_key("www-authenticate"));
     assert_eq!(reply.json().await["error"]["code"], "invalid_api_key");
-    let reply = ask(&hub, &question(json!({})))
+    let reply = chat_request(&hub, &chat_body(json!({})))
         .header("authorization", "Bearer local")
         .send()
         .await;
@@ -124,24 +126,24 @@ async fn nobody_chooses_a_backend_or_goes_without_a_token() {
         reply.status, 401,
         "it stands for no token, where one is needed"
     );
-    let token = format!("Bearer {}", hub.running.admin.reveal());
+    let token = format!("Bearer {}", hub.running.admin_token.reveal());
     for name in ["api_base", "base_url", "api_key"] {
-        let body = question(json!({name: "http://169.254.169.254/"}));
-        let reply = ask(&hub, &body)
+        let body = chat_body(json!({name: "http://169.254.169.254/"}));
+        let reply = chat_request(&hub, &body)
             .header("authorization", &token)
             .send()
             .await;
         assert_eq!(reply.status, 400, "{name}");
         assert_eq!(reply.json().await["error"]["param"], name);
     }
-    let reply = ask(&hub, &question(json!({})))
+    let reply = chat_request(&hub, &chat_body(json!({})))
         .body("{")
         .header("authorization", &token)
         .send()
         .await;
     assert_eq!(reply.status, 400);
     assert_eq!(reply.json().await["error"]["type"], "invalid_request_error");
-    let reply = Ask::post(&hub.address, "/v1/responses", &json!({}))
+    let reply = TestRequest::post(&hub.address, "/v1/responses", &json!({}))
         .header("authorization", &token)
         .send()
         .await;
@@ -152,8 +154,10 @@ async fn nobody_chooses_a_backend_or_goes_without_a_token() {
 
 #[tokio::test]
 async fn without_models_an_ollama_is_used_if_it_answers() {
-    let hub = TestHub::with(|config| config.ollama = "http://127.0.0.1:1".to_owned()).await;
-    let reply = ask(&hub, &question(json!({"model": "qwen3"}))).send().await;
+    let hub = TestHub::with_config(|config| config.ollama = "http://127.0.0.1:1".to_owned()).await;
+    let reply = chat_request(&hub, &chat_body(json!({"model": "qwen3"})))
+        .send()
+        .await;
     assert_eq!(reply.status, 404);
     let message = reply.json().await["error"]["message"]
         .as_str()
@@ -163,35 +167,35 @@ async fn without_models_an_ollama_is_used_if_it_answers() {
         message.contains("maru.yaml") && message.contains("Ollama"),
         "{message}"
     );
-    let backend = Backend::start(|_, seen| match seen.path.as_str() {
-        "/v1/models" => document(
+    let backend = FakeModelServer::start(|_, seen| match seen.path.as_str() {
+        "/v1/models" => json_response(
             200,
             "",
             &json!({"object": "list", "data": [{"id": "qwen3:8b"}]}),
         ),
-        _ => text("hi"),
+        _ => text_response("hi"),
     })
     .await;
     let place = backend.url().replace("/v1", "");
-    let hub = TestHub::with(|config| config.ollama = place).await;
-    let reply = ask(&hub, &question(json!({"model": "qwen3:8b"})))
+    let hub = TestHub::with_config(|config| config.ollama = place).await;
+    let reply = chat_request(&hub, &chat_body(json!({"model": "qwen3:8b"})))
         .send()
         .await;
     assert_eq!(reply.status, 200);
-    let listed = Ask::new(&hub.address, "GET", "/v1/models")
+    let listed = TestRequest::new(&hub.address, "GET", "/v1/models")
         .send()
         .await
         .json()
         .await;
     assert_eq!(listed["data"][0]["id"], "qwen3:8b");
     assert_eq!(listed["data"][0]["object"], "model");
-    let one = Ask::new(&hub.address, "GET", "/v1/models/qwen3:8b")
+    let one = TestRequest::new(&hub.address, "GET", "/v1/models/qwen3:8b")
         .send()
         .await
         .json()
         .await;
     assert_eq!(one["id"], "qwen3:8b");
-    let none = Ask::new(&hub.address, "GET", "/v1/models/other")
+    let none = TestRequest::new(&hub.address, "GET", "/v1/models/other")
         .send()
         .await;
     assert_eq!(none.status, 404);
@@ -200,7 +204,7 @@ async fn without_models_an_ollama_is_used_if_it_answers() {
 #[tokio::test]
 async fn embeddings_come_from_the_configured_embedder() {
     let hub = TestHub::start().await;
-    let embed = |body: Value| Ask::post(&hub.address, "/v1/embeddings", &body).send();
+    let embed = |body: Value| TestRequest::post(&hub.address, "/v1/embeddings", &body).send();
     let floats = embed(json!({"model": "any", "input": ["휴가", "vacation"]}))
         .await
         .json()
@@ -226,24 +230,24 @@ async fn embeddings_come_from_the_configured_embedder() {
     }
 }
 
-fn gemini(backend: &Backend, name: &str) -> ModelDefinition {
+fn gemini_model(backend: &FakeModelServer, name: &str) -> ModelDefinition {
     ModelDefinition {
         name: name.to_owned(),
         backend: Kind::Gemini,
         base_url: Some(backend.url().replace("/v1", "/v1beta")),
-        api_key: Some(Secret::from("g-canary".to_owned())),
+        api_key: Some(SecretString::from("g-canary".to_owned())),
         ..ModelDefinition::default()
     }
 }
 
 #[tokio::test]
 async fn gemini_is_spoken_natively() {
-    let backend = Backend::start(|_, seen| {
+    let backend = FakeModelServer::start(|_, seen| {
         let reply = |parts: Value, finish: Option<&str>| json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}],
             "usageMetadata": {"promptTokenCount": 4, "candidatesTokenCount": 2, "totalTokenCount": 6}});
         let call = json!([{"functionCall": {"name": "get_weather", "args": {"city": "Seoul"}}}]);
         if !seen.path.contains("stream") {
-            return document(200, "", &reply(call, Some("STOP")));
+            return json_response(200, "", &reply(call, Some("STOP")));
         }
         let body = format!(
             "data: {}\r\n\r\ndata: {}\r\n\r\ndata: {}\r\n\r\n",
@@ -251,20 +255,21 @@ async fn gemini_is_spoken_natively() {
             reply(json!([{"text": "Look: "}]), None),
             reply(call, Some("STOP")),
         );
-        vec![super::backend::Step::Send(format!(
+        vec![super::fake_model::ScriptStep::Send(format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         ))]
     })
     .await;
-    let hub = TestHub::with(|config| config.models = vec![gemini(&backend, "*")]).await;
+    let hub =
+        TestHub::with_config(|config| config.models = vec![gemini_model(&backend, "*")]).await;
     let history = json!([
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]},
         {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Busan\"}"}}]},
         {"role": "tool", "tool_call_id": "c1", "content": "rain"},
     ]);
-    let (message, finish) = whole(&hub, json!({"messages": history, "temperature": 0.5, "max_tokens": 7, "stop": "x", "tool_choice": "required"})).await;
+    let (message, finish) = complete(&hub, json!({"messages": history, "temperature": 0.5, "max_tokens": 7, "stop": "x", "tool_choice": "required"})).await;
     assert_eq!(
         message["tool_calls"][0]["function"]["arguments"],
         r#"{"city":"Seoul"}"#
@@ -300,7 +305,8 @@ async fn gemini_is_spoken_natively() {
         body["generationConfig"],
         json!({"temperature": 0.5, "maxOutputTokens": 7, "stopSequences": ["x"]})
     );
-    let gathered = streamed(&hub, json!({"stream_options": {"include_usage": true}})).await;
+    let gathered =
+        complete_streamed(&hub, json!({"stream_options": {"include_usage": true}})).await;
     assert_eq!(
         (gathered.text.as_str(), gathered.reasoning.as_str()),
         ("Look: ", "hm")
@@ -318,18 +324,19 @@ async fn gemini_is_spoken_natively() {
 
 #[tokio::test]
 async fn gemma_gets_instructions_and_tools_in_its_first_turn() {
-    let backend = Backend::always(document(200, "", &json!({"candidates": [{"content": {"parts": [
+    let backend = FakeModelServer::start_with_steps(json_response(200, "", &json!({"candidates": [{"content": {"parts": [
         {"text": "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>"}]}, "finishReason": "STOP"}]}))).await;
-    let hub = TestHub::with(|config| config.models = vec![gemini(&backend, "gemma*")]).await;
+    let hub =
+        TestHub::with_config(|config| config.models = vec![gemini_model(&backend, "gemma*")]).await;
     let messages =
         json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Weather?"}]);
-    let body = question(json!({"model": "gemma-3-27b-it", "messages": messages}));
-    let answer = ask(&hub, &body).send().await.json().await;
+    let body = chat_body(json!({"model": "gemma-3-27b-it", "messages": messages}));
+    let answer = chat_request(&hub, &body).send().await.json().await;
     assert_eq!(
         answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"],
         "get_weather"
     );
-    let sent = backend.only();
+    let sent = backend.only_body();
     assert!(
         sent.get("systemInstruction").is_none() && sent.get("tools").is_none(),
         "{sent}"

@@ -4,33 +4,34 @@ use maru::config::ModelDefinition;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::backend::{Backend, Step, delta, document, letters, stream_head, text};
+use super::fake_model::{
+    FakeModelServer, ScriptStep, delta_step, json_response, stream_head, streamed_by_byte,
+    text_response,
+};
 use crate::{
-    clients::{node, run, tools},
-    hub::TestHub,
+    clients::{client_tools_dir, node_program, run_successfully},
+    test_hub::TestHub,
 };
 
-const CALL: &str =
+const TOOL_CALL_TEXT: &str =
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
-const TEXT: &str = "안녕, \"world\".";
+const ANSWER_TEXT: &str = "안녕, \"world\".";
 
 /// Models named after what they do; the dialect is one that no client knows.
-async fn hub() -> (Backend, TestHub) {
-    let backend = Backend::start(|_, seen| {
+async fn sdk_hub() -> (FakeModelServer, TestHub) {
+    let backend = FakeModelServer::start(|_, seen| {
         let said = match seen.body["model"].as_str() {
-            Some("text") => TEXT,
-            Some("call") => CALL,
+            Some("text") => ANSWER_TEXT,
+            Some("call") => TOOL_CALL_TEXT,
             Some("broken") => {
-                return vec![stream_head(), delta(json!({"content": "half"}), None), Step::Send("data: {".to_owned())];
+                return vec![stream_head(), delta_step(json!({"content": "half"}), None), ScriptStep::Send("data: {".to_owned())];
             }
-            _ => return document(404, "", &json!({"error": {"message": "no"}})),
+            _ => return json_response(404, "", &json!({"error": {"message": "no"}})),
         };
-        match seen.body["stream"] == true {
-            false => text(said),
-            true => {
-                let mut steps = letters(said, "stop");
+        if seen.body["stream"] == true {
+                let mut steps = streamed_by_byte(said, "stop");
                 if !seen.body["stream_options"].is_null() {
-                    let Step::Send(whole) = &mut steps[0] else { unreachable!() };
+                    let ScriptStep::Send(whole) = &mut steps[0] else { unreachable!() };
                     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2,\"total_tokens\":3}}\n\ndata: [DONE]";
                     *whole = whole.replace("data: [DONE]", usage);
                     let (head, body) = whole.split_once("\r\n\r\n").unwrap();
@@ -39,37 +40,40 @@ async fn hub() -> (Backend, TestHub) {
                     *whole = format!("{head}\r\n\r\n{body}");
                 }
                 steps
-            }
-        }
+            } else {
+text_response(said)
+}
     })
     .await;
     let models = ["text", "call", "broken", "missing"].map(|name| ModelDefinition {
         name: name.to_owned(),
         ..backend.model()
     });
-    let hub = TestHub::with(|config| config.models = models.to_vec()).await;
+    let hub = TestHub::with_config(|config| config.models = models.to_vec()).await;
     (backend, hub)
 }
 
-fn check(client: &str, seen: &Value) {
+fn check_client(client: &str, seen: &Value) {
     let call = json!([["get_weather", {"city": "Seoul"}]]);
-    assert_eq!(seen["text"], TEXT, "{client}");
-    assert_eq!(seen["streamed_text"], TEXT, "{client}");
+    assert_eq!(seen["text"], ANSWER_TEXT, "{client}");
+    assert_eq!(seen["streamed_text"], ANSWER_TEXT, "{client}");
     assert_eq!(seen["call"], call, "{client}");
     assert_eq!(seen["streamed_call"], call, "{client}");
 }
 
 #[tokio::test]
 async fn openai_python_and_langchain() {
-    let (_backend, hub) = hub().await;
+    let (_backend, hub) = sdk_hub().await;
     let base = format!("http://{}/v1", hub.address);
-    let seen = run(Command::new(tools().join("openai/bin/python"))
-        .arg(tools().join("openai_client.py"))
-        .arg(&base))
+    let seen = run_successfully(
+        Command::new(client_tools_dir().join("openai/bin/python"))
+            .arg(client_tools_dir().join("openai_client.py"))
+            .arg(&base),
+    )
     .await;
     let seen: Value = serde_json::from_str(&seen).unwrap();
-    check("openai-python", &seen["openai"]);
-    check("LangChain", &seen["langchain"]);
+    check_client("openai-python", &seen["openai"]);
+    check_client("LangChain", &seen["langchain"]);
     let openai = &seen["openai"];
     assert_eq!(
         openai["finish"],
@@ -97,15 +101,17 @@ async fn openai_python_and_langchain() {
 
 #[tokio::test]
 async fn openai_node_and_the_vercel_ai_sdk() {
-    let (_backend, hub) = hub().await;
+    let (_backend, hub) = sdk_hub().await;
     let base = format!("http://{}/v1", hub.address);
-    let seen = run(Command::new(node())
-        .arg(tools().join("openai_client.mjs"))
-        .arg(&base))
+    let seen = run_successfully(
+        Command::new(node_program())
+            .arg(client_tools_dir().join("openai_client.mjs"))
+            .arg(&base),
+    )
     .await;
     let seen: Value = serde_json::from_str(&seen).unwrap();
     for client in ["openai", "compatible", "vercel"] {
-        check(client, &seen[client]);
+        check_client(client, &seen[client]);
     }
     assert_eq!(
         seen["openai"]["finish"],

@@ -1,33 +1,38 @@
 //! The index in a file of its own.
 
-use maru::retrieval::{Embedder, Error, Glossary, Index, NewDocument, Ranking};
+use maru::retrieval::{DocumentIndex, Embedder, Error, Glossary, NewDocument, Ranking};
 
-use super::{document, hits, ids, keeps_its_promises, services::Embeddings, set, texts};
+use super::{check_index, document, hit_rate, ids, load_set, services::EmbeddingServer, texts};
 
-async fn open(directory: &tempfile::TempDir) -> Index {
+async fn open(directory: &tempfile::TempDir) -> DocumentIndex {
     let path = directory.path().join("index.db");
-    Index::embedded(&path, Embedder::builtin()).await.unwrap()
+    DocumentIndex::embedded(&path, Embedder::builtin())
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
 async fn embedded_index_keeps_its_promises() {
     let directory = tempfile::tempdir().unwrap();
-    keeps_its_promises(&open(&directory).await).await;
+    check_index(&open(&directory).await).await;
 }
 
 #[tokio::test]
 async fn questions_find_their_columns() {
     let directory = tempfile::tempdir().unwrap();
     let index = open(&directory).await;
-    let set = set();
+    let set = load_set();
     index.add("columns", &set.documents()).await.unwrap();
     for ranking in [Ranking::Hybrid, Ranking::Vectors, Ranking::Words] {
-        let index = index.clone().ranked_by(ranking);
-        let (asked, held) = (hits(&index, &set.q).await, hits(&index, &set.held).await);
+        let index = index.clone().with_ranking(ranking);
+        let (asked, held) = (
+            hit_rate(&index, &set.q).await,
+            hit_rate(&index, &set.held).await,
+        );
         println!("hit@3 {ranking:?}: {asked:.3}, of those written later {held:.3}");
         assert!(asked >= 0.9 && held >= 0.8);
     }
-    assert!(hits(&index, &set.held).await >= 0.9);
+    assert!(hit_rate(&index, &set.held).await >= 0.9);
 }
 
 #[tokio::test]
@@ -50,13 +55,13 @@ async fn documents_outlive_the_process_and_are_seen_by_others() {
 
 #[tokio::test]
 async fn models_are_not_mixed() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index.db");
     let index = open(&directory).await;
     index.add("c", &[document("a", "주문")]).await.unwrap();
     let words = Embedder::endpoint(&server.settings("embeddings")).unwrap();
-    let other = Index::embedded(&path, words).await.unwrap();
+    let other = DocumentIndex::embedded(&path, words).await.unwrap();
     let expected = "the collection \"c\" holds vectors of builtin-hash-1024 (1024 numbers), \
         and the embedder makes vectors of wordllama (256 numbers); \
         use the embedder it was filled with, or fill a new collection";
@@ -67,7 +72,7 @@ async fn models_are_not_mixed() {
     other.add("d", &[document("b", "직원")]).await.unwrap();
     assert!(matches!(
         index.search("d", &texts(&["주문"]), 1).await,
-        Err(Error::Mixed { .. })
+        Err(Error::IncompatibleVectors { .. })
     ));
     let known = index.collections().await.unwrap();
     let models: Vec<_> = known.iter().map(|it| (it.dimension, it.count)).collect();
@@ -80,17 +85,17 @@ async fn a_new_glossary_reads_old_documents_again() {
     let path = directory.path().join("index.db");
     let index = open(&directory).await;
     let all = [
-        NewDocument::of("lots.reflow_temp"),
-        NewDocument::of("lots.xray"),
+        NewDocument::from_text("lots.reflow_temp"),
+        NewDocument::from_text("lots.xray"),
     ];
     index.add("c", &all).await.unwrap();
-    let glossary = Glossary::default().with("xray 엑스선 투시");
+    let glossary = Glossary::default().with_groups("xray 엑스선 투시");
     let embedder = Embedder::builtin().with_glossary(glossary);
-    let index = Index::embedded(&path, embedder).await.unwrap();
+    let index = DocumentIndex::embedded(&path, embedder).await.unwrap();
     for ranking in [Ranking::Hybrid, Ranking::Vectors, Ranking::Words] {
-        let index = index.clone().ranked_by(ranking);
+        let index = index.clone().with_ranking(ranking);
         let found = index.search("c", &texts(&["투시로 본"]), 1).await.unwrap();
-        assert_eq!(ids(&found[0]), [all[1].id()], "{ranking:?}");
+        assert_eq!(ids(&found[0]), [all[1].id_or_digest()], "{ranking:?}");
     }
 }
 
@@ -100,7 +105,7 @@ async fn searches_go_on_while_documents_are_added() {
     let index = open(&directory).await;
     index.add("c", &[document("a", "주문 날짜")]).await.unwrap();
     let many: Vec<NewDocument> = (0..1500)
-        .map(|at| NewDocument::of(format!("칼럼 {at}")))
+        .map(|at| NewDocument::from_text(format!("칼럼 {at}")))
         .collect();
     let query = texts(&["주문 날짜"]);
     let searches = async {
@@ -158,6 +163,6 @@ async fn a_file_that_is_no_index_is_refused() {
         "not a database, but long enough to be one ".repeat(100),
     )
     .unwrap();
-    let opened = Index::embedded(&path, Embedder::builtin()).await;
-    assert!(matches!(opened, Err(Error::File(_))));
+    let opened = DocumentIndex::embedded(&path, Embedder::builtin()).await;
+    assert!(matches!(opened, Err(Error::IndexFile(_))));
 }

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use maru::{
-    config::Secret,
-    outbound::Policy,
-    retrieval::{Embedder, Endpoint, Index, Ranking},
+    config::SecretString,
+    outbound::AddressPolicy,
+    retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, Ranking},
 };
 use tokio::time::Instant;
 
-use super::{hits, keeps_its_promises, services::Embeddings, set, texts};
+use super::{check_index, hit_rate, load_set, services::EmbeddingServer, texts};
 
 #[tokio::test]
 async fn vectors_come_in_the_order_of_the_texts() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let asked: Vec<String> = (0..300).map(|at| format!("칼럼 number {at}")).collect();
     let plain = Embedder::endpoint(&server.settings("embeddings")).unwrap();
     let vectors = plain.embed(&asked).await.unwrap();
@@ -38,11 +38,11 @@ async fn vectors_come_in_the_order_of_the_texts() {
 
 #[tokio::test]
 async fn bad_answers_are_named_without_their_words() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let check = async |mode: &str, expected: &str| {
         let mut settings = server.settings(mode);
         settings.url += "?token=hush-hush";
-        settings.key = Some(Secret::from("hush-hush-2".to_owned()));
+        settings.key = Some(SecretString::from("hush-hush-2".to_owned()));
         let embedder = Embedder::endpoint(&settings).unwrap();
         let error = embedder.embed(&texts(&["주문", "직원"])).await.unwrap_err();
         let shown = error.to_string();
@@ -70,12 +70,12 @@ async fn bad_answers_are_named_without_their_words() {
 
 #[tokio::test]
 async fn a_short_trouble_is_waited_out_and_a_long_one_is_not() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let hiccup = Embedder::endpoint(&server.settings("hiccup")).unwrap();
     let vectors = hiccup.embed(&texts(&["주문"])).await.unwrap();
     assert_eq!(vectors.len(), 1);
-    let slow = Endpoint {
-        limit: Duration::from_millis(500),
+    let slow = EmbeddingEndpoint {
+        timeout: Duration::from_millis(500),
         ..server.settings("slow")
     };
     let begin = Instant::now();
@@ -93,32 +93,32 @@ async fn a_short_trouble_is_waited_out_and_a_long_one_is_not() {
 
 #[tokio::test]
 async fn keys_are_sent_and_addresses_are_judged() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let mut settings = server.settings("key");
-    settings.key = Some(Secret::from("hush-hush".to_owned()));
+    settings.key = Some(SecretString::from("hush-hush".to_owned()));
     let embedder = Embedder::endpoint(&settings).unwrap();
     assert_eq!(embedder.embed(&texts(&["a"])).await.unwrap().len(), 1);
-    settings.policy = Policy::default();
+    settings.policy = AddressPolicy::default();
     settings.url += "?token=hush-hush";
     let error = Embedder::endpoint(&settings).unwrap_err();
     assert!(!format!("{error:?}").contains("hush"), "{error:?}");
-    settings.policy.local = true;
-    settings.key = Some(Secret::from("a\nb".to_owned()));
+    settings.policy.serves_loopback_only = true;
+    settings.key = Some(SecretString::from("a\nb".to_owned()));
     assert!(Embedder::endpoint(&settings).is_err());
 }
 
 #[tokio::test]
 async fn a_real_model_fills_an_embedded_index() {
-    let server = Embeddings::start().await;
+    let server = EmbeddingServer::start().await;
     let embedder = Embedder::endpoint(&server.settings("embeddings")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index.db");
-    let index = Index::embedded(&path, embedder).await.unwrap();
-    keeps_its_promises(&index).await;
-    let set = set();
+    let index = DocumentIndex::embedded(&path, embedder).await.unwrap();
+    check_index(&index).await;
+    let set = load_set();
     index.add("columns", &set.documents()).await.unwrap();
-    let hybrid = hits(&index, &set.q).await;
-    let vectors = hits(&index.ranked_by(Ranking::Vectors), &set.q).await;
+    let hybrid = hit_rate(&index, &set.q).await;
+    let vectors = hit_rate(&index.with_ranking(Ranking::Vectors), &set.q).await;
     println!("hit@3 of wordllama: {vectors:.3}, with words {hybrid:.3}");
     // A small English model; words make up for what it does not know.
     assert!(vectors >= 0.5 && hybrid >= 0.8);

@@ -3,8 +3,8 @@
 use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
 
 use maru::{
-    outbound::{Policy, Tls},
-    retrieval::{Chroma, Endpoint},
+    outbound::{AddressPolicy, ClientTls},
+    retrieval::{ChromaEndpoint, EmbeddingEndpoint},
 };
 use serde_json::Value;
 use tokio::{
@@ -13,12 +13,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{clients::tools, wire::Ask};
+use crate::{clients::client_tools_dir, http_client::TestRequest};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An embeddings endpoint with a real model.
-pub(crate) struct Embeddings {
+pub(crate) struct EmbeddingServer {
     _child: Child,
     port: u16,
 }
@@ -30,15 +30,15 @@ pub(crate) struct ChromaServer {
     _directory: tempfile::TempDir,
 }
 
-impl Embeddings {
+impl EmbeddingServer {
     pub(crate) async fn start() -> Self {
-        let mut child = ending(tools().join("words/bin/python"))
-            .arg(tools().join("embeddings.py"))
+        let mut child = command_ending_with_test(client_tools_dir().join("words/bin/python"))
+            .arg(client_tools_dir().join("embeddings.py"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line()).await.unwrap();
+        let line = timeout(START_TIMEOUT, lines.next_line()).await.unwrap();
         let line = line.unwrap().expect("the server says its port");
         Self {
             _child: child,
@@ -47,21 +47,25 @@ impl Embeddings {
     }
 
     /// An endpoint that answers in the way of `mode`.
-    pub(crate) fn settings(&self, mode: &str) -> Endpoint {
-        Endpoint {
+    pub(crate) fn settings(&self, mode: &str) -> EmbeddingEndpoint {
+        EmbeddingEndpoint {
             url: format!("http://127.0.0.1:{}/v1/{mode}", self.port),
             model: "wordllama".to_owned(),
             key: None,
-            limit: PATIENCE,
-            policy: local(),
-            tls: Tls::default(),
+            timeout: START_TIMEOUT,
+            policy: local_policy(),
+            tls: ClientTls::default(),
         }
     }
 
     /// What it has counted.
     pub(crate) async fn counts(&self) -> Value {
         let address = format!("127.0.0.1:{}", self.port);
-        Ask::new(&address, "GET", "/").send().await.json().await
+        TestRequest::new(&address, "GET", "/")
+            .send()
+            .await
+            .json()
+            .await
     }
 }
 
@@ -69,8 +73,8 @@ impl ChromaServer {
     pub(crate) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
-        let child = ending(tools().join("chroma/bin/python"))
-            .arg(tools().join("chroma/bin/chroma"))
+        let child = command_ending_with_test(client_tools_dir().join("chroma/bin/python"))
+            .arg(client_tools_dir().join("chroma/bin/chroma"))
             .args(["run", "--host", "127.0.0.1", "--port", &port.to_string()])
             .arg("--path")
             .arg(directory.path())
@@ -82,20 +86,22 @@ impl ChromaServer {
             port,
             _directory: directory,
         };
-        timeout(PATIENCE, server.listening()).await.unwrap();
+        timeout(START_TIMEOUT, server.wait_until_listening())
+            .await
+            .unwrap();
         server
     }
 
-    pub(crate) fn settings(&self) -> Chroma {
-        Chroma {
+    pub(crate) fn settings(&self) -> ChromaEndpoint {
+        ChromaEndpoint {
             host: "127.0.0.1".to_owned(),
             port: self.port,
-            policy: local(),
-            ..Chroma::default()
+            policy: local_policy(),
+            ..ChromaEndpoint::default()
         }
     }
 
-    async fn listening(&self) {
+    async fn wait_until_listening(&self) {
         let address = ("127.0.0.1", self.port);
         while tokio::net::TcpStream::connect(address).await.is_err() {
             sleep(Duration::from_millis(50)).await;
@@ -103,15 +109,15 @@ impl ChromaServer {
     }
 }
 
-pub(crate) fn local() -> Policy {
-    Policy {
-        local: true,
-        ..Policy::default()
+pub(crate) fn local_policy() -> AddressPolicy {
+    AddressPolicy {
+        serves_loopback_only: true,
+        ..AddressPolicy::default()
     }
 }
 
 /// A program that ends with the test, however that ends.
-pub(crate) fn ending(program: PathBuf) -> Command {
+pub(crate) fn command_ending_with_test(program: PathBuf) -> Command {
     let mut command = Command::new("setpriv");
     command
         .arg("--pdeathsig=KILL")

@@ -2,45 +2,48 @@
 
 use std::{error::Error, time::Duration};
 
-use maru::source::{Kind, Limits, Parameters, Rows, Source, Value};
+use maru::source::{
+    DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryRows, QueryValue,
+};
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::fixture::{CANARY, file, rows};
+use super::databases::{CANARY, query_rows, security_file};
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct HostileTally {
     pub(super) hostile: usize,
     pub(super) legitimate: usize,
 }
 
 /// Sends every statement of a dialect; `check` looks at the database after each
 /// hostile one.
-pub(super) async fn statements(source: &Source, dialect: &str, check: impl AsyncFn(&str)) -> Tally {
-    let mut tally = Tally::default();
+pub(super) async fn run_statements(
+    source: &DataSource,
+    dialect: &str,
+    check: impl AsyncFn(&str),
+) -> HostileTally {
+    let mut tally = HostileTally::default();
     let mut wrong = Vec::new();
-    for line in file("hostile_sql.jsonl").lines() {
+    for line in security_file("hostile_sql.jsonl").lines() {
         let case: Json = serde_json::from_str(line).unwrap();
         if case["dialect"] != dialect || case["tier"] == "ext" {
             continue;
         }
-        let sql = text(&case);
+        let sql = case_text(&case);
         let start = Instant::now();
         let answer = source
-            .query(&sql, &Parameters::default(), limits(&case))
+            .query(&sql, &QueryParameters::default(), case_limits(&case))
             .await;
         let took = start.elapsed().as_millis();
         let id = case["id"].as_str().unwrap();
-        let problem = match case["kind"] == "hostile" {
-            true => {
-                tally.hostile += 1;
-                check(id).await;
-                hostile(&case, &answer, took)
-            }
-            false => {
-                tally.legitimate += 1;
-                legitimate(&case, &answer)
-            }
+        let problem = if case["kind"] == "hostile" {
+            tally.hostile += 1;
+            check(id).await;
+            hostile_failure(&case, &answer, took)
+        } else {
+            tally.legitimate += 1;
+            legitimate_failure(&case, &answer)
         };
         if let Some(problem) = problem {
             wrong.push(format!("{id} {}: {problem}", sql.get(..80).unwrap_or(&sql)));
@@ -50,7 +53,7 @@ pub(super) async fn statements(source: &Source, dialect: &str, check: impl Async
     tally
 }
 
-fn text(case: &Json) -> String {
+fn case_text(case: &Json) -> String {
     let Some(parts) = case["parts"].as_array() else {
         return case["sql"].as_str().unwrap().to_owned();
     };
@@ -64,20 +67,21 @@ fn text(case: &Json) -> String {
 }
 
 /// What is endless need not be waited for as long as it may be.
-fn limits(case: &Json) -> Limits {
-    let timeout = match case["class"] == "dos" {
-        true => Duration::from_secs(1),
-        false => Limits::default().timeout,
+fn case_limits(case: &Json) -> QueryLimits {
+    let timeout = if case["class"] == "dos" {
+        Duration::from_secs(1)
+    } else {
+        QueryLimits::default().timeout
     };
-    Limits {
+    QueryLimits {
         timeout,
-        ..Limits::default()
+        ..QueryLimits::default()
     }
 }
 
-type Answer = Result<Rows, maru::source::Error>;
+type QueryResult = Result<QueryRows, maru::source::Error>;
 
-fn hostile(case: &Json, answer: &Answer, took: u128) -> Option<String> {
+fn hostile_failure(case: &Json, answer: &QueryResult, took: u128) -> Option<String> {
     let accepted = |what: &str| {
         case["accept"]
             .as_array()
@@ -88,7 +92,7 @@ fn hostile(case: &Json, answer: &Answer, took: u128) -> Option<String> {
     if took > u128::from(case["max_ms"].as_u64().unwrap()) {
         return Some(format!("took {took} ms"));
     }
-    let said = said(answer);
+    let said = visible_text(answer);
     if [CANARY, "/var/", "/tmp/", "root:x", "127.0.0.1"]
         .iter()
         .any(|it| said.contains(it))
@@ -104,14 +108,14 @@ fn hostile(case: &Json, answer: &Answer, took: u128) -> Option<String> {
 }
 
 /// All that a caller sees.
-fn said(answer: &Answer) -> String {
+fn visible_text(answer: &QueryResult) -> String {
     match answer {
         Ok(rows) => format!("{:?} {}", rows.columns, rows.json),
         Err(error) => error.to_string(),
     }
 }
 
-fn legitimate(case: &Json, answer: &Answer) -> Option<String> {
+fn legitimate_failure(case: &Json, answer: &QueryResult) -> Option<String> {
     let rows = match answer {
         Ok(rows) => rows,
         Err(error) => return Some(format!("{error} {:?}", error.source())),
@@ -126,28 +130,34 @@ fn legitimate(case: &Json, answer: &Answer) -> Option<String> {
 }
 
 /// Sends our own cases: `P` for PostgreSQL, `S` for SQLite.
-pub(super) async fn names(source: &Source, dialect: char) {
-    for line in file("sql_names.txt").lines() {
+pub(super) async fn run_name_cases(source: &DataSource, dialect: char) {
+    for line in security_file("sql_names.txt").lines() {
         let Some((kind, sql)) = line.split_once(' ') else {
             continue;
         };
         if !kind.eq_ignore_ascii_case(&dialect.to_string()) {
             continue;
         }
-        let answer = rows(source, sql).await;
-        let is_wrong = match kind.starts_with(dialect) {
-            true => answer.is_ok() || said(&answer).contains(CANARY),
-            false => answer.is_err(),
+        let answer = query_rows(source, sql).await;
+        let is_wrong = if kind.starts_with(dialect) {
+            answer.is_ok() || visible_text(&answer).contains(CANARY)
+        } else {
+            answer.is_err()
         };
-        assert!(!is_wrong, "{}: {line}: {}", source.name(), said(&answer));
+        assert!(
+            !is_wrong,
+            "{}: {line}: {}",
+            source.name(),
+            visible_text(&answer)
+        );
     }
 }
 
 /// Calls the tools of the set with every set of arguments.
-pub(super) async fn arguments(source: &Source) -> usize {
-    let tools: Json = serde_json::from_str(&file("param_tools.json")).unwrap();
+pub(super) async fn run_argument_cases(source: &DataSource) -> usize {
+    let tools: Json = serde_json::from_str(&security_file("param_tools.json")).unwrap();
     let mut count = 0;
-    for line in file("hostile_params.jsonl").lines() {
+    for line in security_file("hostile_params.jsonl").lines() {
         let case: Json = serde_json::from_str(line).unwrap();
         let Some(name) = case["tool"].as_str() else {
             continue;
@@ -158,14 +168,14 @@ pub(super) async fn arguments(source: &Source) -> usize {
             .iter()
             .find(|it| it["name"] == name)
             .unwrap();
-        let answer = call(source, tool, &case["args"]).await;
+        let answer = call_tool(source, tool, &case["args"]).await;
         let problem = match case["expect"].as_str().unwrap() {
             "error" => answer.is_ok().then(|| "no error".to_owned()),
             "error_or_zero" => answer
                 .is_ok_and(|it| it.count > 0)
                 .then(|| "a row".to_owned()),
             _ => match answer {
-                Ok(rows) => legitimate(&case, &Ok(rows)),
+                Ok(rows) => legitimate_failure(&case, &Ok(rows)),
                 Err(error) => Some(error),
             },
         };
@@ -176,27 +186,31 @@ pub(super) async fn arguments(source: &Source) -> usize {
 }
 
 /// Reads arguments as a tool would, by their declared kinds.
-async fn call(source: &Source, tool: &Json, arguments: &Json) -> Result<Rows, String> {
-    let mut parameters = Parameters::default();
+async fn call_tool(
+    source: &DataSource,
+    tool: &Json,
+    arguments: &Json,
+) -> Result<QueryRows, String> {
+    let mut parameters = QueryParameters::default();
     let mut given = arguments.as_object().unwrap().clone();
     for declared in tool["params"].as_array().unwrap() {
         let name = declared["name"].as_str().unwrap();
         let kind = match declared["type"].as_str().unwrap() {
-            "STRING" => Kind::Text,
-            "NUMBER" => Kind::Number,
-            _ => Kind::Boolean,
+            "STRING" => QueryParameterKind::Text,
+            "NUMBER" => QueryParameterKind::Number,
+            _ => QueryParameterKind::Boolean,
         };
         let json = given.shift_remove(name).unwrap_or_default();
-        let value = Value::read(kind, &json).ok_or("wrong kind")?;
-        if value == Value::Null && declared["required"] == true {
+        let value = QueryValue::from_json(kind, &json).ok_or("wrong kind")?;
+        if value == QueryValue::Null && declared["required"] == true {
             return Err("no value".into());
         }
         parameters.set(name, value);
     }
     for (name, _) in given {
-        parameters.set(name, Value::Null);
+        parameters.set(name, QueryValue::Null);
     }
     let sql = tool["sql"].as_str().unwrap();
-    let answer = source.query(sql, &parameters, Limits::default()).await;
+    let answer = source.query(sql, &parameters, QueryLimits::default()).await;
     answer.map_err(|it| it.to_string())
 }

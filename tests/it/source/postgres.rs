@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use maru::{
-    source::{Address, Limits, Parameters, Settings, Source, TableKind, Value},
+    source::{
+        DataSource, PostgresAddress, QueryLimits, QueryParameters, QueryValue, SourceSettings,
+        TableKind,
+    },
     tasks::Tasks,
 };
 
 use super::{
-    fixture::{as_role, json, postgres_fixture, rows, settings},
+    databases::{postgres_fixture, query_json, query_rows, source_settings, url_as_role},
     hostile,
 };
-use crate::postgres::Cluster;
+use crate::postgres_cluster::PostgresCluster;
 
 /// Everything that a statement could have changed.
-const STATE: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
+const STATE_DIGEST_SQL: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
     SELECT h::text FROM h_user h UNION ALL SELECT e::text FROM employees e
     UNION ALL SELECT v::text FROM vacations v UNION ALL SELECT l::text FROM h_mcp_tool_limit l
     UNION ALL SELECT d::text FROM documents d UNION ALL SELECT s::text FROM maru_secrets s
@@ -24,50 +27,59 @@ const STATE: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
     UNION ALL SELECT count(*)::text FROM pg_largeobject_metadata
     UNION ALL SELECT count(*)::text FROM pg_prepared_xacts) t";
 /// What the next user of a connection would find.
-const LEFT_BEHIND: &str = "SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
+const SESSION_LEFTOVERS_SQL: &str =
+    "SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
     + (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'maru' AND state <> 'idle')";
 
 #[tokio::test]
 async fn postgres_keeps_what_is_hostile_out() {
-    let cluster = Cluster::start().await;
+    let cluster = PostgresCluster::start().await;
     let database = postgres_fixture(&cluster);
-    let before = cluster.sql(&database, STATE);
+    let before = cluster.run_sql(&database, STATE_DIGEST_SQL);
     let tasks = Tasks::default();
-    let address = Address::Url(cluster.url(&database).into());
-    let superuser = Source::postgres("superuser", &address, settings(), &tasks).unwrap();
-    hostile::names(&superuser, 'P').await;
+    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let superuser = DataSource::postgres("superuser", &address, source_settings(), &tasks).unwrap();
+    hostile::run_name_cases(&superuser, 'P').await;
     for role in ["fx_owner", "fx_agent"] {
         let tasks = Tasks::default();
-        let source = as_role(&cluster, &database, role, settings(), &tasks);
-        let tally = hostile::statements(&source, "postgres", async |id| {
-            clean(&source, id).await;
+        let source = url_as_role(&cluster, &database, role, source_settings(), &tasks);
+        let tally = hostile::run_statements(&source, "postgres", async |id| {
+            assert_clean_session(&source, id).await;
         })
         .await;
         assert_eq!(
             tally,
-            hostile::Tally {
+            hostile::HostileTally {
                 hostile: 134,
                 legitimate: 22
             }
         );
-        assert_eq!(hostile::arguments(&source).await, 47, "{role}");
-        hostile::names(&source, 'P').await;
+        assert_eq!(hostile::run_argument_cases(&source).await, 47, "{role}");
+        hostile::run_name_cases(&source, 'P').await;
         // Connections are cleaned up behind the answers.
         for _ in 0..100 {
-            if cluster.sql(&database, LEFT_BEHIND) == "0" {
+            if cluster.run_sql(&database, SESSION_LEFTOVERS_SQL) == "0" {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(cluster.sql(&database, LEFT_BEHIND), "0", "{role}");
-        assert_eq!(cluster.sql(&database, STATE), before, "{role}");
-        tasks.close().await;
+        assert_eq!(
+            cluster.run_sql(&database, SESSION_LEFTOVERS_SQL),
+            "0",
+            "{role}"
+        );
+        assert_eq!(
+            cluster.run_sql(&database, STATE_DIGEST_SQL),
+            before,
+            "{role}"
+        );
+        tasks.shutdown().await;
     }
 }
 
 /// The next user sees a session that is as new.
-async fn clean(source: &Source, id: &str) {
-    let now = json(
+async fn assert_clean_session(source: &DataSource, id: &str) {
+    let now = query_json(
         source,
         "SELECT count(*) AS n, interval '1 month' AS i FROM h_user",
     )
@@ -75,7 +87,7 @@ async fn clean(source: &Source, id: &str) {
     assert_eq!(now, r#"[{"n":200,"i":"P1M"}]"#, "{id}");
 }
 
-const TYPES: &str = "
+const CREATE_TYPES_SQL: &str = "
     CREATE TYPE mood AS ENUM ('ok', 'sad');
     CREATE TYPE pair AS (a int, b text);
     CREATE TABLE kinds (id serial PRIMARY KEY, parent int REFERENCES kinds, m mood DEFAULT 'ok');
@@ -89,7 +101,7 @@ const TYPES: &str = "
     ANALYZE";
 
 /// One exact JSON form for each type.
-const VALUES: &[(&str, &str)] = &[
+const TYPE_VALUES: &[(&str, &str)] = &[
     ("9007199254740993::int8", "9007199254740993"),
     (
         "1234567890123456789012345678901234567890.5::numeric",
@@ -139,65 +151,65 @@ const VALUES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn postgres_gives_values_exactly_and_stops_when_nobody_waits() {
-    let cluster = Cluster::start().await;
-    let database = cluster.database();
-    cluster.sql(&database, TYPES);
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    cluster.run_sql(&database, CREATE_TYPES_SQL);
     let tasks = Tasks::default();
-    let address = Address::Url(cluster.url(&database).into());
+    let address = PostgresAddress::Url(cluster.url(&database).into());
     let relations = ["kinds", "public.through", "many"]
         .map(str::to_owned)
         .to_vec();
-    let settings = Settings {
+    let settings = SourceSettings {
         relations,
-        ..Settings::default()
+        ..SourceSettings::default()
     };
-    let source = Source::postgres("kinds", &address, settings, &tasks).unwrap();
-    values(&source).await;
-    parameters(&source).await;
-    refusals(&source).await;
-    explore(&source).await;
-    leave(&source, &cluster, &database).await;
-    tasks.close().await;
+    let source = DataSource::postgres("kinds", &address, settings, &tasks).unwrap();
+    check_values(&source).await;
+    check_parameters(&source).await;
+    check_refusals(&source).await;
+    check_explore(&source).await;
+    check_dropped_query(&source, &cluster, &database).await;
+    tasks.shutdown().await;
 }
 
-async fn values(source: &Source) {
-    for (expression, expected) in VALUES {
+async fn check_values(source: &DataSource) {
+    for (expression, expected) in TYPE_VALUES {
         // The server makes the JSON of the first run; maru makes that of the next if it can.
         for _ in 0..2 {
-            let got = json(source, &format!("SELECT {expression} AS v")).await;
+            let got = query_json(source, &format!("SELECT {expression} AS v")).await;
             assert_eq!(got, format!("[{{\"v\":{expected}}}]"), "{expression}");
         }
     }
-    let twice = rows(source, "SELECT 1 AS id, 2 AS id, 3 AS _q, 4 AS \"a\"\"b\"")
+    let twice = query_rows(source, "SELECT 1 AS id, 2 AS id, 3 AS _q, 4 AS \"a\"\"b\"")
         .await
         .unwrap();
     assert_eq!(twice.columns, ["id", "id_2", "_q", "a\"b"]);
     assert_eq!(twice.json, r#"[{"id":1,"id_2":2,"_q":3,"a\"b":4}]"#);
-    let cut = rows(source, "SELECT i FROM many ORDER BY i DESC")
+    let cut = query_rows(source, "SELECT i FROM many ORDER BY i DESC")
         .await
         .unwrap();
     assert_eq!((cut.count, cut.truncated), (1000, true));
     assert!(cut.json.starts_with(r#"[{"i":5000},{"i":4999}"#));
-    let bytes = Limits {
-        bytes: 10_000,
-        ..Limits::default()
+    let bytes = QueryLimits {
+        max_bytes: 10_000,
+        ..QueryLimits::default()
     };
     let long = "SELECT repeat('x', 20000) AS t, 1 AS n";
     let blank = "SELECT ''::char(20000) AS t";
     for sql in ["SELECT * FROM many", long, blank].repeat(2) {
         let cut = source
-            .query(sql, &Parameters::default(), bytes)
+            .query(sql, &QueryParameters::default(), bytes)
             .await
             .unwrap();
         assert!(cut.truncated && cut.json.len() <= 10_000, "{sql}");
     }
     for _ in 0..2 {
-        assert_eq!(rows(source, long).await.unwrap().json.len(), 20_016);
+        assert_eq!(query_rows(source, long).await.unwrap().json.len(), 20_016);
     }
 }
 
 /// Values of all types that become JSON here, odd ones and many at random.
-const ODD: &str = "
+const ODD_VALUES_SQL: &str = "
     CREATE TABLE odd (b bool, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, n numeric,
         t text, v varchar, c char(5), j json, u uuid, d date, m time, ts timestamp, tz timestamptz);
     INSERT INTO odd (f4) SELECT unnest('{0,-0,1,1e5,99999,999999,1e6,3059796.25,1e-4,1e-5,0.00012345,
@@ -227,28 +239,28 @@ const ODD: &str = "
 
 #[tokio::test]
 async fn rows_made_here_are_those_that_the_server_makes() {
-    let cluster = Cluster::start().await;
-    let database = cluster.database();
-    cluster.sql(&database, ODD);
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    cluster.run_sql(&database, ODD_VALUES_SQL);
     let tasks = Tasks::default();
-    let address = Address::Url(cluster.url(&database).into());
-    let limits = Limits {
+    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let limits = QueryLimits {
         rows: 100_000,
-        bytes: 100_000_000,
+        max_bytes: 100_000_000,
         timeout: Duration::from_secs(60),
-        ..Limits::default()
+        ..QueryLimits::default()
     };
-    let settings = Settings {
+    let settings = SourceSettings {
         limits,
-        ..Settings::default()
+        ..SourceSettings::default()
     };
     for zone in ["UTC", "Asia/Seoul"] {
-        cluster.sql(
+        cluster.run_sql(
             &database,
             &format!("ALTER ROLE maru SET TimeZone = '{zone}'"),
         );
-        let source = Source::postgres("odd", &address, settings.clone(), &tasks).unwrap();
-        let none = Parameters::default();
+        let source = DataSource::postgres("odd", &address, settings.clone(), &tasks).unwrap();
+        let none = QueryParameters::default();
         let ask = |sql| source.query(sql, &none, limits);
         let odd = "SELECT * FROM odd";
         let (theirs, ours) = (ask(odd).await.unwrap(), ask(odd).await.unwrap());
@@ -261,33 +273,33 @@ async fn rows_made_here_are_those_that_the_server_makes() {
         let large = "SELECT * FROM large";
         assert_eq!(ask(large).await.unwrap(), ask(large).await.unwrap());
     }
-    tasks.close().await;
+    tasks.shutdown().await;
 }
 
-async fn parameters(source: &Source) {
-    let text = |it: &str| Value::Text(it.into());
+async fn check_parameters(source: &DataSource) {
+    let text = |it: &str| QueryValue::Text(it.into());
     let cases = [
         ("SELECT :a AS v", text("x'; --"), r#""x'; --""#),
-        ("SELECT :a + :a AS v", Value::Integer(2), "4"),
-        ("SELECT :a IS NULL AS v", Value::Null, "true"),
+        ("SELECT :a + :a AS v", QueryValue::Integer(2), "4"),
+        ("SELECT :a IS NULL AS v", QueryValue::Null, "true"),
         (
             "SELECT count(*) AS v FROM many WHERE (:a IS NULL OR i = :a)",
-            Value::Null,
+            QueryValue::Null,
             "5000",
         ),
         (
             "SELECT count(*) AS v FROM many WHERE (:a IS NULL OR i = :a)",
-            Value::Integer(7),
+            QueryValue::Integer(7),
             "1",
         ),
         (
             "SELECT count(*) AS v FROM many WHERE i < :a",
-            Value::Number(2.5),
+            QueryValue::Number(2.5),
             "2",
         ),
         (
             "SELECT i AS v FROM many ORDER BY i LIMIT :a",
-            Value::Integer(1),
+            QueryValue::Integer(1),
             "1",
         ),
         (
@@ -295,7 +307,7 @@ async fn parameters(source: &Source) {
             text("sad"),
             "0",
         ),
-        ("SELECT NOT :a AS v", Value::Boolean(false), "true"),
+        ("SELECT NOT :a AS v", QueryValue::Boolean(false), "true"),
         (
             "SELECT ':a' || $$:a$$ || :a::text AS v",
             text("!"),
@@ -303,27 +315,27 @@ async fn parameters(source: &Source) {
         ),
         (
             "SELECT (ARRAY[1,2,3])[1:2] AS v WHERE :a = 1",
-            Value::Integer(1),
+            QueryValue::Integer(1),
             "[1,2]",
         ),
         (
             "SELECT jsonb_build_object('k', :a) AS v",
-            Value::Boolean(true),
+            QueryValue::Boolean(true),
             r#"{"k": true}"#,
         ),
     ];
     for (sql, value, expected) in cases {
-        let parameters: Parameters = [("a", value)].into_iter().collect();
-        let got = source.query(sql, &parameters, Limits::default()).await;
+        let parameters: QueryParameters = [("a", value)].into_iter().collect();
+        let got = source.query(sql, &parameters, QueryLimits::default()).await;
         assert_eq!(
             got.unwrap().json,
             format!("[{{\"v\":{expected}}}]"),
             "{sql}"
         );
     }
-    let given: Parameters = [("b", Value::Null)].into_iter().collect();
+    let given: QueryParameters = [("b", QueryValue::Null)].into_iter().collect();
     let why = source
-        .query("SELECT 1", &given, Limits::default())
+        .query("SELECT 1", &given, QueryLimits::default())
         .await
         .unwrap_err();
     assert!(why.to_string().contains(":b"));
@@ -336,7 +348,7 @@ async fn parameters(source: &Source) {
 }
 
 /// A superuser asks; what it may not read or call stays so.
-async fn refusals(source: &Source) {
+async fn check_refusals(source: &DataSource) {
     let cases = [
         ("SELECT nope FROM many", "column \"nope\" does not exist"),
         ("SELECT id FROM hidden", "hidden is not one"),
@@ -367,18 +379,18 @@ async fn refusals(source: &Source) {
         ("SELECT 1; SELECT 2", "more than one"),
     ];
     for (sql, expected) in cases {
-        let why = rows(source, sql).await.unwrap_err().to_string();
+        let why = query_rows(source, sql).await.unwrap_err().to_string();
         assert!(why.contains(expected), "{sql}: {why}");
     }
     assert_eq!(
-        json(source, "SELECT id FROM through").await,
+        query_json(source, "SELECT id FROM through").await,
         r#"[{"id":7}]"#
     );
     let local = "WITH hidden AS (SELECT 1 AS id) SELECT id FROM hidden";
-    assert_eq!(json(source, local).await, r#"[{"id":1}]"#);
+    assert_eq!(query_json(source, local).await, r#"[{"id":1}]"#);
 }
 
-async fn explore(source: &Source) {
+async fn check_explore(source: &DataSource) {
     let tables = source.tables().await.unwrap();
     let names: Vec<&str> = tables.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["kinds", "many", "through"]);
@@ -392,7 +404,7 @@ async fn explore(source: &Source) {
     assert!(id.primary_key && !id.nullable && parent.nullable);
     assert_eq!(parent.references[0].table, "kinds");
     assert_eq!(
-        (m.kind.as_str(), m.comment.as_deref()),
+        (m.data_type.as_str(), m.comment.as_deref()),
         ("mood", Some("how it is"))
     );
     assert_eq!(m.default.as_deref(), Some("'ok'::mood"));
@@ -401,13 +413,13 @@ async fn explore(source: &Source) {
 }
 
 /// Dropping the future ends the query on the server, and the pool goes on.
-async fn leave(source: &Source, cluster: &Cluster, database: &str) {
+async fn check_dropped_query(source: &DataSource, cluster: &PostgresCluster, database: &str) {
     let endless = "SELECT count(*) FROM many a, many b, many c, many d";
-    let limits = Limits {
+    let limits = QueryLimits {
         request: Some([0, 0xfeed]),
         ..source.limits()
     };
-    let none = Parameters::default();
+    let none = QueryParameters::default();
     let (left, named) = tokio::join!(
         tokio::time::timeout(
             Duration::from_millis(600),
@@ -417,7 +429,7 @@ async fn leave(source: &Source, cluster: &Cluster, database: &str) {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let running = "SELECT application_name FROM pg_stat_activity
                 WHERE query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
-            cluster.sql(database, running)
+            cluster.run_sql(database, running)
         }
     );
     assert!(left.is_err());
@@ -426,69 +438,72 @@ async fn leave(source: &Source, cluster: &Cluster, database: &str) {
     tokio::time::sleep(Duration::from_millis(700)).await;
     let running = "SELECT count(*) FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
-    assert_eq!(cluster.sql(database, running), "0");
+    assert_eq!(cluster.run_sql(database, running), "0");
     assert_eq!(
-        json(source, "SELECT i FROM many WHERE i = 3").await,
+        query_json(source, "SELECT i FROM many WHERE i = 3").await,
         r#"[{"i":3}]"#
     );
 }
 
 #[tokio::test]
 async fn statement_that_ran_before_is_read_as_it_is_now() {
-    let cluster = Cluster::start().await;
-    let database = cluster.database();
-    let change = |sql: &str| cluster.sql(&database, sql);
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    let change = |sql: &str| cluster.run_sql(&database, sql);
     change("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE hidden AS SELECT 'CANARY' AS b");
     change("CREATE VIEW v AS SELECT a FROM t");
     let tasks = Tasks::default();
-    let address = Address::Url(cluster.url(&database).into());
-    let settings = Settings {
+    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let settings = SourceSettings {
         relations: vec!["t".to_owned(), "v".to_owned()],
-        ..Settings::default()
+        ..SourceSettings::default()
     };
-    let source = Source::postgres("now", &address, settings, &tasks).unwrap();
+    let source = DataSource::postgres("now", &address, settings, &tasks).unwrap();
     for _ in 0..3 {
-        assert_eq!(json(&source, "SELECT * FROM t").await, "[{\"a\":1}]");
-        assert_eq!(json(&source, "SELECT * FROM v").await, "[{\"a\":1}]");
+        assert_eq!(query_json(&source, "SELECT * FROM t").await, "[{\"a\":1}]");
+        assert_eq!(query_json(&source, "SELECT * FROM v").await, "[{\"a\":1}]");
     }
     change("ALTER TABLE t ADD COLUMN c text DEFAULT 'new'");
     for _ in 0..2 {
         assert_eq!(
-            json(&source, "SELECT * FROM t").await,
+            query_json(&source, "SELECT * FROM t").await,
             "[{\"a\":1,\"c\":\"new\"}]"
         );
     }
     change("ALTER TABLE t RENAME COLUMN c TO d");
-    let none = Parameters::default();
+    let none = QueryParameters::default();
     let checked = source.check("SELECT * FROM t", &none);
     assert_eq!(checked.await.unwrap(), ["a", "d"]);
-    let renamed = rows(&source, "SELECT * FROM t").await.unwrap();
+    let renamed = query_rows(&source, "SELECT * FROM t").await.unwrap();
     assert_eq!(renamed.columns, ["a", "d"]);
     // The same words mean something else now, and what they mean is not offered.
     change(
         "CREATE SCHEMA maru AUTHORIZATION maru; CREATE VIEW maru.t AS SELECT * FROM public.hidden",
     );
     change("ALTER ROLE maru SET search_path = maru, public");
-    let moved = Source::postgres(
+    let moved = DataSource::postgres(
         "moved",
         &address,
-        Settings {
+        SourceSettings {
             relations: vec!["public.t".to_owned()],
-            ..Settings::default()
+            ..SourceSettings::default()
         },
         &tasks,
     )
     .unwrap();
     for _ in 0..2 {
-        let refused = rows(&moved, "SELECT * FROM t").await;
+        let refused = query_rows(&moved, "SELECT * FROM t").await;
         assert!(refused.is_err(), "{refused:?}");
-        assert_eq!(json(&moved, "SELECT a FROM public.t").await, "[{\"a\":1}]");
+        assert_eq!(
+            query_json(&moved, "SELECT a FROM public.t").await,
+            "[{\"a\":1}]"
+        );
     }
     change("DROP SCHEMA maru CASCADE; DROP VIEW v; DROP TABLE public.t");
-    let none = Parameters::default();
+    let none = QueryParameters::default();
     let checked = source.check("SELECT * FROM t", &none);
     assert!(checked.await.is_err());
-    let gone = rows(&source, "SELECT * FROM t").await;
+    let gone = query_rows(&source, "SELECT * FROM t").await;
     assert!(gone.is_err(), "{gone:?}");
-    tasks.close().await;
+    tasks.shutdown().await;
 }

@@ -3,30 +3,33 @@
 use std::time::Duration;
 
 use maru::{
-    source::{Kind, Limits, Parameters, Settings, Source, TableKind, Value},
+    source::{
+        DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryValue, SourceSettings,
+        TableKind,
+    },
     tasks::Tasks,
 };
 
 use super::{
-    fixture::{json, rows, settings, sqlite_fixture},
+    databases::{query_json, query_rows, source_settings, sqlite_fixture},
     hostile,
 };
 
-fn open(settings: Settings) -> (tempfile::TempDir, Source) {
+fn open_fixture(settings: SourceSettings) -> (tempfile::TempDir, DataSource) {
     let directory = tempfile::tempdir().unwrap();
     let path = sqlite_fixture(directory.path());
-    let source = Source::sqlite("file", &path, settings, &Tasks::default()).unwrap();
+    let source = DataSource::sqlite("file", &path, settings, &Tasks::default()).unwrap();
     (directory, source)
 }
 
 #[tokio::test]
 async fn sqlite_keeps_what_is_hostile_out() {
-    let (directory, source) = open(settings());
+    let (directory, source) = open_fixture(source_settings());
     let path = directory.path().join("fixture.db");
     let before = std::fs::read(&path).unwrap();
-    let tally = hostile::statements(&source, "sqlite", async |id| {
+    let tally = hostile::run_statements(&source, "sqlite", async |id| {
         assert_eq!(
-            json(&source, "SELECT count(*) AS n FROM h_user").await,
+            query_json(&source, "SELECT count(*) AS n FROM h_user").await,
             r#"[{"n":200}]"#,
             "{id}"
         );
@@ -34,20 +37,20 @@ async fn sqlite_keeps_what_is_hostile_out() {
     .await;
     assert_eq!(
         tally,
-        hostile::Tally {
+        hostile::HostileTally {
             hostile: 75,
             legitimate: 16
         }
     );
-    hostile::names(&source, 'S').await;
-    assert_eq!(hostile::arguments(&source).await, 47);
+    hostile::run_name_cases(&source, 'S').await;
+    assert_eq!(hostile::run_argument_cases(&source).await, 47);
     assert!(before == std::fs::read(&path).unwrap());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[tokio::test]
 async fn sqlite_values_are_exact() {
-    let (_directory, source) = open(Settings::default());
+    let (_directory, source) = open_fixture(SourceSettings::default());
     let cases = [
         ("9007199254740993", "9007199254740993"),
         ("0.1 + 0.2", "0.30000000000000004"),
@@ -61,10 +64,12 @@ async fn sqlite_values_are_exact() {
         ("trim('xxaxx', 'x')", "\"a\""),
     ];
     for (expression, expected) in cases {
-        let got = json(&source, &format!("SELECT {expression} AS v")).await;
+        let got = query_json(&source, &format!("SELECT {expression} AS v")).await;
         assert_eq!(got, format!("[{{\"v\":{expected}}}]"), "{expression}");
     }
-    let twice = rows(&source, "SELECT 1 AS id, 2 AS id").await.unwrap();
+    let twice = query_rows(&source, "SELECT 1 AS id, 2 AS id")
+        .await
+        .unwrap();
     assert_eq!(
         (twice.columns, twice.json.as_str()),
         (vec!["id".into(), "id_2".into()], r#"[{"id":1,"id_2":2}]"#)
@@ -73,8 +78,8 @@ async fn sqlite_values_are_exact() {
 
 #[tokio::test]
 async fn sqlite_says_what_is_wrong_and_offers_its_own_tables() {
-    let (_directory, source) = open(settings());
-    let said = async |sql: &str| rows(&source, sql).await.unwrap_err().to_string();
+    let (_directory, source) = open_fixture(source_settings());
+    let said = async |sql: &str| query_rows(&source, sql).await.unwrap_err().to_string();
     assert_eq!(
         said("SELECT nope FROM h_user").await,
         "the database says: no such column: nope"
@@ -96,13 +101,18 @@ async fn sqlite_says_what_is_wrong_and_offers_its_own_tables() {
     );
     assert!(said("SELECT :a").await.contains(":a has no value"));
     let both = "SELECT count(*) AS n FROM h_user WHERE (:d IS NULL OR dept = :d)";
-    let parameters: Parameters = [("d", Value::Text("dev".into()))].into_iter().collect();
+    let parameters: QueryParameters = [("d", QueryValue::Text("dev".into()))]
+        .into_iter()
+        .collect();
     let found = source
-        .query(both, &parameters, Limits::default())
+        .query(both, &parameters, QueryLimits::default())
         .await
         .unwrap();
     assert_eq!(found.json, r#"[{"n":50}]"#);
-    assert_eq!(Value::read(Kind::Text, &serde_json::json!(1)), None);
+    assert_eq!(
+        QueryValue::from_json(QueryParameterKind::Text, &serde_json::json!(1)),
+        None
+    );
     let tables = source.tables().await.unwrap();
     assert_eq!(tables.len(), 7);
     let view = tables.iter().find(|it| it.name == "v_user_limits").unwrap();
@@ -114,11 +124,11 @@ async fn sqlite_says_what_is_wrong_and_offers_its_own_tables() {
 
 #[tokio::test]
 async fn view_over_a_hidden_table_opens_only_itself() {
-    let mut settings = settings();
+    let mut settings = source_settings();
     settings.relations.push("v_leaky".into());
-    let (_directory, source) = open(settings);
+    let (_directory, source) = open_fixture(settings);
     assert!(
-        json(&source, "SELECT nickname FROM v_leaky")
+        query_json(&source, "SELECT nickname FROM v_leaky")
             .await
             .contains("second")
     );
@@ -129,7 +139,7 @@ async fn view_over_a_hidden_table_opens_only_itself() {
         "WITH v_user_limits AS (SELECT key FROM maru_secrets) SELECT * FROM v_user_limits",
     ];
     for sql in hidden {
-        assert!(rows(&source, sql).await.is_err(), "{sql}");
+        assert!(query_rows(&source, sql).await.is_err(), "{sql}");
     }
 }
 
@@ -138,12 +148,12 @@ async fn sqlite_query_of_a_caller_who_left_ends() {
     let directory = tempfile::tempdir().unwrap();
     let path = sqlite_fixture(directory.path());
     let tasks = Tasks::default();
-    let source = Source::sqlite("file", &path, Settings::default(), &tasks).unwrap();
+    let source = DataSource::sqlite("file", &path, SourceSettings::default(), &tasks).unwrap();
     let endless =
         "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM r) SELECT count(*) FROM r";
-    let left = tokio::time::timeout(Duration::from_millis(100), rows(&source, endless)).await;
+    let left = tokio::time::timeout(Duration::from_millis(100), query_rows(&source, endless)).await;
     assert!(left.is_err(), "{left:?}");
-    let closed = tokio::time::timeout(Duration::from_secs(1), tasks.close()).await;
+    let closed = tokio::time::timeout(Duration::from_secs(1), tasks.shutdown()).await;
     assert!(closed.is_ok());
 }
 
@@ -151,18 +161,18 @@ async fn sqlite_query_of_a_caller_who_left_ends() {
 /// any more, or that another program holds the file, changes no answer.
 #[tokio::test]
 async fn quick_sqlite_query_may_become_slow() {
-    let (directory, source) = open(Settings::default());
+    let (directory, source) = open_fixture(SourceSettings::default());
     let counting = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < :n) \
         SELECT count(*) AS n, (SELECT count(*) FROM h_user) AS u FROM c";
     for most in [1, 2, 3, 1_000_000, 4, 5, 6] {
-        let parameters = [("n", Value::Integer(most))].into_iter().collect();
+        let parameters = [("n", QueryValue::Integer(most))].into_iter().collect();
         let found = source.query(counting, &parameters, source.limits()).await;
         let expected = format!("[{{\"n\":{most},\"u\":200}}]");
         assert_eq!(found.unwrap().json, expected);
     }
     let users = "SELECT count(*) AS u FROM h_user WHERE user_nm <> ''";
     for _ in 0..3 {
-        assert_eq!(json(&source, users).await, r#"[{"u":200}]"#);
+        assert_eq!(query_json(&source, users).await, r#"[{"u":200}]"#);
     }
     let other = rusqlite::Connection::open(directory.path().join("fixture.db")).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -170,6 +180,6 @@ async fn quick_sqlite_query_may_become_slow() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         other.execute_batch("ROLLBACK").unwrap();
     };
-    let (found, ()) = tokio::join!(json(&source, users), release);
+    let (found, ()) = tokio::join!(query_json(&source, users), release);
     assert_eq!(found, r#"[{"u":200}]"#);
 }

@@ -1,0 +1,105 @@
+//! The loop as a tool of its own.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+
+use super::{Agent, AgentRequest, CutReason};
+use crate::{
+    auth::Principal,
+    llm::{ChatMessage, ChatRole},
+    mcp::RpcError,
+    tools::{
+        CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
+        result,
+    },
+};
+
+/// Where the agent goes once it is there: its tools are made before it.
+#[derive(Clone, Debug, Default)]
+pub struct AgentSlot(Arc<OnceLock<Weak<Agent>>>);
+
+impl AgentSlot {
+    /// Puts the agent there.
+    pub fn set(&self, agent: &Arc<Agent>) {
+        // Filled once, when everything is built.
+        let _ = self.0.set(Arc::downgrade(agent));
+    }
+
+    fn agent(&self) -> Option<Arc<Agent>> {
+        self.0.get()?.upgrade()
+    }
+}
+
+/// The tool `ask_agent`, and where the agent has to be put.
+pub fn ask_agent() -> (Arc<CatalogEntry>, AgentSlot) {
+    let slot = AgentSlot::default();
+    let filled = slot.clone();
+    let handler: EntryHandler = Arc::new(move |ask: EntryRequest| {
+        let slot = filled.clone();
+        async move {
+            let EntryAction::CallTool(input) = ask.action else {
+                return Err(RpcError::invalid_params("a tool is called"));
+            };
+            Ok(EntryResponse::Complete(
+                run_agent(&slot, ask.principal, &input).await,
+            ))
+        }
+        .boxed()
+    });
+    let described = json!({
+        "name": "ask_agent",
+        "description": "Asks a language model that can use all other tools here. Give it a whole task in plain words; it returns the answer.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "question": {"type": "string", "description": "The task, with all that is needed to do it"},
+                "model": {"type": "string", "description": "The model; the hub's own choice if none is named"},
+                "mcp_servers": {"type": "array", "items": {"type": "string"}, "description": "Only tools of these servers"},
+            },
+            "required": ["question"],
+            "additionalProperties": false,
+        },
+    });
+    (
+        CatalogEntry::builtin(CatalogEntryKind::Tool, described, handler),
+        slot,
+    )
+}
+
+async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> String {
+    let Some(agent) = slot.agent() else {
+        return result::failure("the hub is stopping");
+    };
+    let text = |name: &str| input[name].as_str().map(str::to_owned);
+    let servers = input["mcp_servers"].as_array().map(|names| {
+        let names = names.iter().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    });
+    let question = AgentRequest {
+        principal,
+        model: text("model"),
+        messages: vec![ChatMessage::text(
+            ChatRole::User,
+            text("question").unwrap_or_default(),
+        )],
+        backend_options: Map::new(),
+        servers,
+        max_rounds: None,
+        tool_timeout: None,
+        allows_approval: false,
+    };
+    let done = match agent.start(question) {
+        Ok(live) => live.into_outcome().await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(outcome) => result::structured(&json!({
+            "answer": outcome.answer.text,
+            "cut": outcome.answer.cut.map(CutReason::name),
+            "run_id": &*outcome.run,
+        })),
+        Err(error) => result::failure(&error.to_string()),
+    }
+}

@@ -1,0 +1,72 @@
+//! Which tools a run is offered when there are more than fit.
+
+use std::collections::HashMap;
+
+use super::toolbox::{AgentTool, Toolbox};
+use crate::retrieval::Embedder;
+
+/// Ranks differ little behind the first few.
+const RANK_FUSION_K: f32 = 60.0;
+
+/// The places in the toolbox of the tools nearest to `text`, nearest first; only
+/// those that `may` be used.
+pub(super) async fn rank_tools(
+    toolbox: &Toolbox,
+    embedder: &Embedder,
+    text: &str,
+    may: impl Fn(&AgentTool) -> bool,
+) -> Vec<usize> {
+    let lexical = Embedder::builtin();
+    let about = || {
+        toolbox
+            .tools
+            .iter()
+            .map(AgentTool::search_text)
+            .collect::<Vec<_>>()
+    };
+    let kept = toolbox
+        .vectors
+        .get_or_try_init(|| async { lexical.embed(&about()).await })
+        .await;
+    let mut ranks: HashMap<usize, f32> = HashMap::new();
+    if let (Ok(tools), Ok(asked)) = (kept, lexical.embed(&[text.to_owned()]).await) {
+        add_ranks(&mut ranks, tools, &asked);
+    }
+    if !embedder.is_lexical() {
+        let mut texts = about();
+        texts.push(text.to_owned());
+        // Words alone must do when the endpoint does not answer.
+        if let Ok(mut vectors) = embedder.embed(&texts).await {
+            let asked = vectors.split_off(toolbox.tools.len());
+            add_ranks(&mut ranks, &vectors, &asked);
+        }
+    }
+    let mut found: Vec<(usize, f32)> = ranks
+        .into_iter()
+        .filter(|(at, _)| toolbox.tools.get(*at).is_some_and(&may))
+        .collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    found.into_iter().map(|(at, _)| at).collect()
+}
+
+/// Adds the ranks by one kind of vectors to those by others.
+fn add_ranks(ranks: &mut HashMap<usize, f32>, tools: &[Vec<f32>], asked: &[Vec<f32>]) {
+    let Some(asked) = asked.first() else {
+        return;
+    };
+    let mut likeness: Vec<(usize, f32)> = tools
+        .iter()
+        .map(|it| cosine(it, asked))
+        .enumerate()
+        .collect();
+    likeness.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    for (rank, (at, _)) in (0_u16..).zip(likeness) {
+        *ranks.entry(at).or_default() += 1.0 / (RANK_FUSION_K + f32::from(rank));
+    }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+    let length = |it: &[f32]| it.iter().map(|it| it * it).sum::<f32>().sqrt();
+    dot / (length(a) * length(b)).max(f32::MIN_POSITIVE)
+}

@@ -1,0 +1,201 @@
+//! The data directory: for its owner alone, and left as it was found by a hub that
+//! keeps nothing.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tracing::warn;
+
+use super::{HTTP_SOCKET, HUB_FILE, STORE_FILE, data::INDEX_FILE, local_socket::STDIO_SOCKET};
+use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
+
+/// Begins the name of a directory that lives as long as its process.
+const SCRATCH_PREFIX: &str = "unkept-";
+static NEXT_SCRATCH_NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the data directory, or checks the one that is there: whoever may enter it may
+/// use the hub, and whoever may write there decides what it does.
+pub(super) fn prepare_data_dir(path: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    let probe = path.join(".writable");
+    made.and_then(|()| fs::write(&probe, ""))
+        .and_then(|()| fs::remove_file(&probe))
+        .map_err(|error| {
+            anyhow!(
+                "cannot write to the data directory {}: {}; choose another with --data-dir DIR",
+                path.display(),
+                match error.kind() {
+                    ErrorKind::AlreadyExists | ErrorKind::NotADirectory =>
+                        "it is a file".to_owned(),
+                    kind => kind.to_string(),
+                }
+            )
+        })?;
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o002 != 0 {
+        bail!(
+            "every user of this machine may write to the data directory {0}; choose another with --data-dir DIR, or run: chmod 700 {0}",
+            path.display()
+        );
+    }
+    make_private(path, "the data directory")?;
+    for name in [STORE_FILE, INDEX_FILE] {
+        for name in [
+            name.to_owned(),
+            format!("{name}-wal"),
+            format!("{name}-shm"),
+        ] {
+            make_private(&path.join(name), "the database")?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the rights of others away; says so where they had any.
+fn make_private(path: &Path, what: &str) -> Result<()> {
+    let permissions = match fs::metadata(path) {
+        Ok(found) => found.permissions(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let mode = permissions.mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let private = fs::Permissions::from_mode(mode & 0o700);
+    fs::set_permissions(path, private).with_context(|| {
+        format!(
+            "others may read {what} {0}, and that cannot be changed; run: chmod go-rwx {0}",
+            path.display()
+        )
+    })?;
+    warn!(
+        "others could read {what} {}; now only its owner can",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Makes an empty file that only its owner may read, if there is none.
+pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
+}
+
+/// Where files of data are: in the data directory, or in a directory that is removed
+/// when this is dropped, if nothing is to be kept.
+#[derive(Debug)]
+pub(super) struct DataFiles {
+    data_dir: PathBuf,
+    scratch: Option<PathBuf>,
+}
+
+impl DataFiles {
+    /// Files that are kept.
+    pub(super) fn persistent(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            scratch: None,
+        }
+    }
+
+    /// Files as the settings want them.
+    pub(super) fn from_config(config: &Config) -> Result<Self> {
+        let mut files = Self::persistent(&config.data_dir);
+        if config.is_ephemeral() {
+            remove_abandoned(&config.data_dir);
+            let number = NEXT_SCRATCH_NUMBER.fetch_add(1, Relaxed);
+            let name = format!("{SCRATCH_PREFIX}{}-{number}", process::id());
+            let path = config.data_dir.join(name);
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&path)
+                .with_context(|| format!("cannot make {}", path.display()))?;
+            files.scratch = Some(path);
+        }
+        Ok(files)
+    }
+
+    /// The path of a file. One that was kept by an earlier hub is used.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        let kept = self.data_dir.join(name);
+        match &self.scratch {
+            Some(scratch) if !kept.exists() => scratch.join(name),
+            _ => kept,
+        }
+    }
+}
+
+impl Drop for DataFiles {
+    fn drop(&mut self) {
+        if let Some(scratch) = &self.scratch {
+            // What cannot be removed is removed by the next hub.
+            let _ = fs::remove_dir_all(scratch);
+        }
+    }
+}
+
+/// Removes what hubs that were killed had no time to remove.
+fn remove_abandoned(data_dir: &Path) {
+    let found = fs::read_dir(data_dir).into_iter().flatten().flatten();
+    for entry in found {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|it| it.strip_prefix(SCRATCH_PREFIX));
+        let owner = owner.and_then(|it| it.split('-').next());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Removes what a hub that keeps nothing made in its data directory, and the directory
+/// itself if it was not there before.
+#[derive(Debug)]
+pub(super) struct DataDirCleanup {
+    files: Vec<PathBuf>,
+    /// Innermost first.
+    directories: Vec<PathBuf>,
+}
+
+impl DataDirCleanup {
+    /// Notes what is not there yet.
+    pub(super) fn record_missing(data_dir: &Path) -> Self {
+        let names = [HUB_FILE, ADMIN_TOKEN_FILE, HTTP_SOCKET, STDIO_SOCKET];
+        let missing = |it: &PathBuf| !it.exists();
+        let files = names.map(|it| data_dir.join(it)).into_iter();
+        let directories = data_dir.ancestors().map(Path::to_owned);
+        Self {
+            files: files.filter(missing).collect(),
+            directories: directories
+                .take_while(|it| !it.as_os_str().is_empty() && missing(it))
+                .collect(),
+        }
+    }
+}
+
+impl Drop for DataDirCleanup {
+    fn drop(&mut self) {
+        for file in &self.files {
+            // It may not have been made.
+            let _ = fs::remove_file(file);
+        }
+        for directory in &self.directories {
+            // Somebody else may have put something there.
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}

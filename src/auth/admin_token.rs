@@ -1,0 +1,83 @@
+//! The admin token of a data directory: in a file for its owner, hashed in the store.
+
+use std::{
+    collections::HashSet,
+    fs::{self, OpenOptions, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use tracing::warn;
+
+use super::BearerToken;
+use crate::store::{Store, TokenRow};
+
+/// The name of the admin's own token.
+pub const ADMIN_TOKEN_NAME: &str = "admin";
+/// The file of the data directory that holds it.
+pub const ADMIN_TOKEN_FILE: &str = "admin-token";
+/// Characters of a token that somebody chose.
+const MIN_TOKEN_CHARS: usize = 20;
+/// Different characters of a token that somebody chose.
+const MIN_DISTINCT_CHARS: usize = 8;
+
+/// The token in `directory`, made on first use, and known to `store`.
+pub async fn load_or_create_admin_token(
+    directory: &Path,
+    store: &Store,
+) -> io::Result<BearerToken> {
+    let path = directory.join(ADMIN_TOKEN_FILE);
+    let token = match fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => {
+            check_strength(text.trim())?;
+            make_private(&path)?;
+            BearerToken::from(text.trim())
+        }
+        Ok(_empty) => create_token_file(&path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create_token_file(&path)?,
+        Err(error) => return Err(error),
+    };
+    let row = TokenRow::new(ADMIN_TOKEN_NAME, ADMIN_TOKEN_NAME, token.hash());
+    store.put_token(&row).await.map_err(io::Error::other)?;
+    Ok(token)
+}
+
+fn check_strength(token: &str) -> io::Result<()> {
+    let different: HashSet<char> = token.chars().collect();
+    if token.chars().count() >= MIN_TOKEN_CHARS && different.len() >= MIN_DISTINCT_CHARS {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the token in {ADMIN_TOKEN_FILE} could be guessed; write one of {MIN_TOKEN_CHARS} random characters or more there, or remove the file and maru makes one"
+    )))
+}
+
+/// Takes the rights of others away; says so where they had any.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
+    warn!(
+        "others could read the admin token in {}; now only its owner can. If somebody may have read it, remove the file and start again: maru makes a new one",
+        path.display()
+    );
+    Ok(())
+}
+
+fn create_token_file(path: &Path) -> io::Result<BearerToken> {
+    let token = BearerToken::random();
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    writeln!(file, "{}", token.reveal())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    Ok(token)
+}

@@ -1,0 +1,292 @@
+//! Callers who come with a token of somebody else's authorisation server.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use hyper::{
+    HeaderMap, Method,
+    body::Bytes,
+    header::{self, HeaderValue},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    AccessRole, BearerToken, Error, Principal,
+    jwt::{self, Claims, Expected},
+    keys::Keys,
+};
+use crate::{
+    clock, config,
+    outbound::{AddressPolicy, ClientTls, HttpClient, Request},
+};
+
+/// How long the issuer may take to send its keys.
+const JWKS_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// An unknown key makes us look for new ones, but not more often than this.
+const MIN_JWKS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+/// Tokens whose signature was checked are remembered.
+const MAX_VERIFIED_TOKENS: usize = 1024;
+
+/// What is believed of the authorisation server.
+#[derive(Debug)]
+pub struct OAuthVerifier {
+    issuer: String,
+    resource: String,
+    scopes: [(AccessRole, Vec<String>); 3],
+    jwks_source: JwksSource,
+    keys: RwLock<Arc<Keys>>,
+    /// When the keys were read; absent, there are none.
+    keys_read_at: Mutex<Option<Instant>>,
+    refresh_interval: Duration,
+    max_key_age: Duration,
+    verified: Mutex<HashMap<[u8; 32], (Principal, i64)>>,
+    /// One look for new keys at a time.
+    refresh_permit: Semaphore,
+    last_attempt: Mutex<Option<Instant>>,
+}
+
+/// Where the issuer's keys are.
+#[derive(Debug)]
+enum JwksSource {
+    File(PathBuf),
+    Url(Arc<HttpClient>, String),
+}
+
+impl OAuthVerifier {
+    /// What the settings ask for, if they do.
+    pub fn new(
+        settings: &config::OAuthSettings,
+        policy: &AddressPolicy,
+    ) -> Result<Option<Self>, String> {
+        let (Some(issuer), Some(resource)) = (&settings.issuer, &settings.resource) else {
+            return Ok(None);
+        };
+        let place = match (&settings.jwks_file, &settings.jwks_url) {
+            (Some(path), _) => JwksSource::File(path.clone()),
+            (None, Some(url)) => {
+                let judged = policy.authorize(url);
+                let target = judged.map_err(|why| format!("oauth.jwks_url: {why}"))?;
+                let path = target.path.clone();
+                JwksSource::Url(HttpClient::new(target, ClientTls::default()), path)
+            }
+            (None, None) => return Err("oauth.jwks_url is missing".to_owned()),
+        };
+        Ok(Some(Self {
+            issuer: issuer.clone(),
+            resource: resource.clone(),
+            scopes: [
+                (AccessRole::Admin, settings.admin_scopes.clone()),
+                (AccessRole::Agent, settings.agent_scopes.clone()),
+                (AccessRole::Reader, settings.reader_scopes.clone()),
+            ],
+            jwks_source: place,
+            keys: RwLock::default(),
+            keys_read_at: Mutex::default(),
+            refresh_interval: Duration::from_millis(settings.jwks_refresh_ms),
+            max_key_age: Duration::from_millis(settings.jwks_max_age_ms),
+            verified: Mutex::default(),
+            refresh_permit: Semaphore::new(1),
+            last_attempt: Mutex::default(),
+        }))
+    }
+
+    /// What clients are told of where to get a token (RFC 9728).
+    pub fn metadata(&self) -> Value {
+        let scopes = self.scopes.iter().rev().flat_map(|(_, scopes)| scopes);
+        json!({
+            "resource": self.resource,
+            "authorization_servers": [self.issuer],
+            "scopes_supported": scopes.collect::<Vec<_>>(),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "maru",
+        })
+    }
+
+    /// Where that is told.
+    pub fn metadata_url(&self) -> String {
+        let (scheme, rest) = self.resource.split_once("://").unwrap_or_default();
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = path.trim_end_matches('/');
+        let gap = if path.is_empty() { "" } else { "/" };
+        format!("{scheme}://{host}/.well-known/oauth-protected-resource{gap}{path}")
+    }
+
+    /// Scopes that make someone a `role`.
+    pub fn scopes_of(&self, role: AccessRole) -> &[String] {
+        let found = self.scopes.iter().find(|(it, _)| *it == role);
+        found.map_or(&[], |(_, scopes)| scopes.as_slice())
+    }
+
+    /// Whose token this is. The error `UnknownKey` may pass after [`refresh`](Self::refresh).
+    pub(super) fn identify(&self, token: &BearerToken, hash: [u8; 32]) -> Result<Principal, Error> {
+        let now = clock::now_ms() / 1000;
+        // Nobody knows any more whether they were withdrawn.
+        if lock(&self.keys_read_at).is_none_or(|it| it.elapsed() > self.max_key_age) {
+            return Err(Error::UnknownKey);
+        }
+        if let Some((principal, until)) = self.lock_verified().get(&hash)
+            && *until > now
+        {
+            return Ok(principal.clone());
+        }
+        if !jwt::looks_signed(token.reveal()) {
+            return Err(Error::UnknownToken);
+        }
+        let keys = Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner));
+        let expected = Expected {
+            issuer: &self.issuer,
+            audience: &self.resource,
+            now,
+        };
+        let claims = jwt::read(token.reveal(), &keys, &expected)?;
+        let principal = self.principal_from_claims(&claims)?;
+        self.cache_verified(hash, &keys, (principal.clone(), claims.expires));
+        Ok(principal)
+    }
+
+    /// Reads the keys again and again, so that one which was withdrawn is not trusted
+    /// for longer than the interval, until `stop`.
+    pub async fn refresh_periodically(self: Arc<Self>, stop: CancellationToken) {
+        while timeout(self.refresh_interval, stop.cancelled())
+            .await
+            .is_err()
+        {
+            self.read_keys(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads the keys again now.
+    pub async fn reload(&self) {
+        self.read_keys(Duration::ZERO).await;
+    }
+
+    /// Looks for new keys, unless somebody just did.
+    pub async fn refresh(&self) {
+        self.read_keys(MIN_JWKS_REFRESH_INTERVAL).await;
+    }
+
+    /// Reads the keys, unless that was tried less than `recent` ago.
+    async fn read_keys(&self, recent: Duration) {
+        let Ok(_turn) = self.refresh_permit.acquire().await else {
+            return;
+        };
+        if lock(&self.last_attempt).is_some_and(|it| it.elapsed() < recent) {
+            return;
+        }
+        *lock(&self.last_attempt) = Some(Instant::now());
+        let text = match &self.jwks_source {
+            JwksSource::File(path) => fs::read(path).map_err(|error| error.kind().to_string()),
+            JwksSource::Url(client, path) => {
+                let fetched = timeout(JWKS_FETCH_TIMEOUT, fetch_jwks(client, path)).await;
+                fetched.unwrap_or_else(|_| Err(format!("no answer within {JWKS_FETCH_TIMEOUT:?}")))
+            }
+        };
+        match text.and_then(|it| Keys::read(&it)) {
+            Ok(keys) => self.replace_keys(keys),
+            Err(why) => {
+                let age = lock(&self.keys_read_at).map(|it| it.elapsed().as_secs());
+                let kept = match age {
+                    Some(age) if age <= self.max_key_age.as_secs() => {
+                        format!("those read {age} s ago are kept until oauth.jwks_max_age_ms")
+                    }
+                    _ => "no token of the issuer is accepted".to_owned(),
+                };
+                warn!("the keys of oauth.issuer could not be read: {why}; {kept}");
+            }
+        }
+    }
+
+    fn replace_keys(&self, keys: Keys) {
+        if keys.is_empty() {
+            warn!(
+                "oauth.issuer lists no key for RS256, ES256 or EdDSA; no token of it is accepted"
+            );
+        }
+        *lock(&self.keys_read_at) = Some(Instant::now());
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if **current != keys {
+            info!("the issuer's keys are read");
+            *current = Arc::new(keys);
+            drop(current);
+            // A key that is gone must not live on in what it signed.
+            self.lock_verified().clear();
+        }
+    }
+
+    fn principal_from_claims(&self, claims: &Claims) -> Result<Principal, Error> {
+        let has = |scopes: &[String]| scopes.iter().any(|it| claims.scopes.contains(it));
+        let role = self.scopes.iter().find(|(_, scopes)| has(scopes));
+        let (role, _) = role.ok_or(Error::RejectedToken(
+            "it has none of the scopes that maru knows",
+        ))?;
+        // Names of maru's own tokens have no colon.
+        Ok(Principal::new(
+            &format!("oauth:{}", claims.subject),
+            *role,
+            None,
+        ))
+    }
+
+    fn cache_verified(&self, hash: [u8; 32], checked_by: &Arc<Keys>, entry: (Principal, i64)) {
+        let now = clock::now_ms() / 1000;
+        let mut checked = self.lock_verified();
+        let current = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        // They were replaced meanwhile, and what they checked was just forgotten.
+        if !Arc::ptr_eq(&current, checked_by) {
+            return;
+        }
+        let (principal, expires) = entry;
+        if checked.len() >= MAX_VERIFIED_TOKENS {
+            checked.retain(|_, (_, until)| *until > now);
+        }
+        if checked.len() < MAX_VERIFIED_TOKENS {
+            // Not longer than a new key takes to be seen.
+            let until = expires.min(now + 300);
+            checked.insert(hash, (principal, until));
+        }
+    }
+
+    fn lock_verified(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Principal, i64)>> {
+        lock(&self.verified)
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn fetch_jwks(client: &Arc<HttpClient>, path: &str) -> Result<Vec<u8>, String> {
+    let unusable = || "the address of the issuer cannot be asked for".to_owned();
+    let host = HeaderValue::try_from(client.target().authority());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, host.map_err(|_| unusable())?);
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    let request = Request {
+        method: &Method::GET,
+        uri: &path.parse().map_err(|_| unusable())?,
+        headers: &headers,
+        more: &[],
+        body: &Bytes::new(),
+    };
+    let sent = client.send(&request).await;
+    let mut reply = sent.map_err(|error| error.to_string())?;
+    match reply.status.as_u16() {
+        200 => reply
+            .text()
+            .await
+            .map(Into::into)
+            .map_err(|error| error.to_string()),
+        status => Err(format!("the issuer answered with status {status}")),
+    }
+}

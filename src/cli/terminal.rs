@@ -1,0 +1,60 @@
+//! Printing for people and programs.
+
+use std::io::{self, Write as _};
+
+use super::logging::escape_control;
+
+/// Prints to stdout; a reader who has seen enough is no error.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// Prints one line of complaint to stderr.
+pub(super) fn print_error(text: &str) {
+    // Without stderr there is nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "maru: {}", escape_control(text, ""));
+}
+
+/// Writes over the current line of stderr.
+pub(super) fn overwrite_line(text: &str) {
+    // Without stderr there is nobody to tell.
+    let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
+}
+
+/// Columns padded to their widest entry; wide letters count twice.
+///
+/// A cell is one line: what a server said of itself could look like a row of its own.
+pub(super) fn format_table(rows: &[Vec<String>]) -> String {
+    let one_line = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|at| {
+            rows.iter()
+                .filter_map(|row| row.get(at))
+                .map(|it| display_width(it))
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, widest)| format!("{cell}{}", " ".repeat(widest - display_width(cell))))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn display_width(text: &str) -> usize {
+    let wide = |c: char| matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}');
+    text.chars().map(|c| if wide(c) { 2 } else { 1 }).sum()
+}

@@ -1,0 +1,307 @@
+//! Puts events together: joins text, leaves out white space and control
+//! tokens beside frames, and keeps apart what may turn out to be a draft.
+
+use std::mem;
+
+use super::DialectEvent;
+
+/// How much of the visible text is remembered.
+const MAX_TAIL_BYTES: usize = 160;
+
+/// What came last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LastEvent {
+    #[default]
+    Nothing,
+    Text,
+    Reasoning,
+    Call,
+    InvalidCall,
+}
+
+/// The events so far that were not handed out yet.
+#[derive(Debug, Default)]
+pub(super) struct EventBuffer {
+    ready: Vec<DialectEvent>,
+    /// Events that count only if the reasoning around them never ends.
+    draft_events: Option<DraftEvents>,
+    /// White space and tokens that wait for what follows them.
+    held_text: String,
+    /// The same without the tokens.
+    held_whitespace: String,
+    /// A token that only structures the message is among what is held.
+    holds_structural_token: bool,
+    reasoning_whitespace: String,
+    /// The next reasoning is the first of its frame.
+    at_reasoning_start: bool,
+    /// There was reasoning that was not empty.
+    has_reasoning_text: bool,
+    /// Space was left out since the last text.
+    dropped_whitespace: bool,
+    pub(super) last: LastEvent,
+    /// The end of the visible text.
+    tail: String,
+    /// Whether there was text, reasoning, a call.
+    pub(super) has_text: bool,
+    pub(super) has_reasoning: bool,
+    pub(super) has_call: bool,
+}
+
+#[derive(Debug)]
+struct DraftEvents {
+    events: Vec<DialectEvent>,
+    has_call: bool,
+    /// What was so before it.
+    had_text: bool,
+    dropped_whitespace: bool,
+}
+
+impl EventBuffer {
+    pub(super) fn push_text(&mut self, text: &str) {
+        let solid = text.trim_end();
+        if solid.is_empty() {
+            self.hold(text);
+            return;
+        }
+        let text_only = match self.last {
+            LastEvent::Call | LastEvent::Reasoning => solid.trim_start(),
+            LastEvent::Nothing if self.holds_structural_token => solid.trim_start(),
+            _ => solid,
+        };
+        self.flush_held(solid.len() > text_only.len());
+        self.append(text_only);
+        self.last = LastEvent::Text;
+        self.has_text = true;
+        self.hold(&text[solid.len()..]);
+    }
+
+    /// A token that means nothing beside a frame and at the end.
+    pub(super) fn push_control_token(&mut self, token: &str) {
+        self.held_text.push_str(token);
+    }
+
+    /// A token that never is text.
+    pub(super) fn push_structural_token(&mut self, token: &str) {
+        self.held_text.push_str(token);
+        self.holds_structural_token = true;
+    }
+
+    pub(super) fn push_reasoning(&mut self, text: &str) {
+        let solid = text.trim_end();
+        let start = self.last != LastEvent::Reasoning || self.at_reasoning_start;
+        if solid.is_empty() {
+            if !start {
+                self.reasoning_whitespace.push_str(text);
+            }
+            return;
+        }
+        self.clear_held();
+        let mut piece = mem::take(&mut self.reasoning_whitespace);
+        if start && self.has_reasoning_text {
+            piece.push('\n');
+        }
+        self.at_reasoning_start = false;
+        self.has_reasoning_text = true;
+        piece.push_str(if start { solid.trim_start() } else { solid });
+        self.reasoning_whitespace.push_str(&text[solid.len()..]);
+        self.last = LastEvent::Reasoning;
+        self.has_reasoning = true;
+        self.push(DialectEvent::Reasoning(piece));
+    }
+
+    /// Reasoning ended: what follows is something else, more of it included.
+    pub(super) fn end_reasoning(&mut self) {
+        self.clear_held();
+        self.reasoning_whitespace.clear();
+        self.last = LastEvent::Reasoning;
+        self.has_reasoning = true;
+        self.at_reasoning_start = true;
+    }
+
+    /// Its end came without a beginning.
+    pub(super) fn reclassify_text_as_reasoning(&mut self) {
+        if self.has_text {
+            self.push(DialectEvent::TextWasReasoning);
+            self.has_text = false;
+        }
+        self.end_reasoning();
+    }
+
+    pub(super) fn push_hallucination(&mut self, text: &str) {
+        self.push(DialectEvent::Hallucination(text.to_owned()));
+    }
+
+    pub(super) fn push_event(&mut self, event: DialectEvent) {
+        match &event {
+            DialectEvent::Text(text) => return self.push_text(text),
+            DialectEvent::Call(_) => {
+                self.clear_held();
+                self.last = LastEvent::Call;
+                match &mut self.draft_events {
+                    Some(draft) => draft.has_call = true,
+                    None => self.has_call = true,
+                }
+            }
+            DialectEvent::InvalidCall(_) => {
+                match self.last {
+                    LastEvent::Call | LastEvent::Reasoning
+                        if self.held_whitespace.len() == self.held_text.len() =>
+                    {
+                        self.clear_held();
+                    }
+                    _ => {
+                        let held = mem::take(&mut self.held_text);
+                        self.clear_held();
+                        self.append(&held);
+                    }
+                }
+                self.last = LastEvent::InvalidCall;
+            }
+            _ => (),
+        }
+        self.push(event);
+    }
+
+    /// From here on, events wait for [`Self::keep_draft`] or [`Self::drop_draft`].
+    pub(super) fn begin_draft(&mut self) {
+        self.draft_events = Some(DraftEvents {
+            events: Vec::new(),
+            has_call: false,
+            had_text: self.has_text,
+            dropped_whitespace: self.dropped_whitespace,
+        });
+    }
+
+    /// Whether the draft ends with a call.
+    pub(super) fn draft_ends_with_call(&self) -> bool {
+        let last = self
+            .draft_events
+            .as_ref()
+            .and_then(|draft| draft.events.last());
+        matches!(last, Some(DialectEvent::Call(_)))
+            && self.held_text.len() == self.held_whitespace.len()
+    }
+
+    pub(super) fn commit_draft(&mut self) {
+        if let Some(draft) = self.draft_events.take() {
+            self.reasoning_whitespace.clear();
+            self.has_call |= draft.has_call;
+            for event in draft.events {
+                self.push(event);
+            }
+        }
+    }
+
+    pub(super) fn discard_draft(&mut self) {
+        if let Some(draft) = self.draft_events.take() {
+            self.clear_held();
+            self.last = LastEvent::Reasoning;
+            self.at_reasoning_start = false;
+            self.has_text = draft.had_text;
+            self.dropped_whitespace = draft.dropped_whitespace;
+        }
+    }
+
+    /// The message is over.
+    pub(super) fn finish(&mut self) {
+        let rest = match self.last {
+            LastEvent::InvalidCall => mem::take(&mut self.held_text),
+            LastEvent::Call | LastEvent::Reasoning => String::new(),
+            LastEvent::Text | LastEvent::Nothing => mem::take(&mut self.held_whitespace),
+        };
+        self.clear_held();
+        self.append(&rest);
+        self.commit_draft();
+    }
+
+    /// Hands out what cannot change any more.
+    pub(super) fn drain_to(&mut self, events: &mut Vec<DialectEvent>) {
+        for event in self.ready.drain(..) {
+            join(events, event);
+        }
+    }
+
+    /// The end of the visible text, and whether that is all of it.
+    pub(super) fn text_tail(&self) -> &str {
+        let mut from = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
+        while !self.tail.is_char_boundary(from) {
+            from += 1;
+        }
+        &self.tail[from..]
+    }
+
+    fn hold(&mut self, space: &str) {
+        self.held_text.push_str(space);
+        self.held_whitespace.push_str(space);
+    }
+
+    fn clear_held(&mut self) {
+        self.dropped_whitespace |= !self.held_whitespace.is_empty();
+        self.held_text.clear();
+        self.held_whitespace.clear();
+        self.holds_structural_token = false;
+    }
+
+    /// Writes what was held back before text; `gap` says that space before
+    /// that text was left out.
+    fn flush_held(&mut self, gap: bool) {
+        let gap = self.dropped_whitespace || gap || !self.held_whitespace.is_empty();
+        // Given back below: between lines something is held each time.
+        let (held, space) = (
+            mem::take(&mut self.held_text),
+            mem::take(&mut self.held_whitespace),
+        );
+        self.append(match (self.last, self.holds_structural_token) {
+            // Text on both sides of a frame does not run together.
+            (LastEvent::Call | LastEvent::Reasoning, _) if gap && self.has_text => "\n",
+            (LastEvent::Call | LastEvent::Reasoning, _) | (LastEvent::Nothing, true) => "",
+            (_, true) => &space,
+            (_, false) => &held,
+        });
+        (self.held_text, self.held_whitespace) = (held, space);
+        self.clear_held();
+        self.dropped_whitespace = false;
+    }
+
+    fn append(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let mut from = text.len().saturating_sub(MAX_TAIL_BYTES + 4);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        self.tail.push_str(&text[from..]);
+        if self.tail.len() > 8 * MAX_TAIL_BYTES {
+            let kept = self.text_tail().to_owned();
+            self.tail = kept;
+        }
+        let list = match &mut self.draft_events {
+            Some(draft) => &mut draft.events,
+            None => &mut self.ready,
+        };
+        match list.last_mut() {
+            Some(DialectEvent::Text(last)) => last.push_str(text),
+            _ => list.push(DialectEvent::Text(text.to_owned())),
+        }
+    }
+
+    fn push(&mut self, event: DialectEvent) {
+        match &mut self.draft_events {
+            Some(draft) => join(&mut draft.events, event),
+            None => join(&mut self.ready, event),
+        }
+    }
+}
+
+/// Appends an event; text that continues is joined.
+fn join(events: &mut Vec<DialectEvent>, event: DialectEvent) {
+    match (events.last_mut(), event) {
+        (Some(DialectEvent::Text(last)), DialectEvent::Text(text))
+        | (Some(DialectEvent::Reasoning(last)), DialectEvent::Reasoning(text))
+        | (Some(DialectEvent::Hallucination(last)), DialectEvent::Hallucination(text)) => {
+            last.push_str(&text);
+        }
+        (_, event) => events.push(event),
+    }
+}

@@ -1,0 +1,309 @@
+//! Which calls a JSON value stands for.
+
+use super::{
+    arguments::{as_object, coerce_arguments, looks_like_schema},
+    json::{JsonObject, JsonValue, get_member},
+    repair::JsonRepair,
+    schema::JsonTypes,
+    tool_set::{ToolSet, ToolSignature},
+};
+
+const NAME_KEYS: [&str; 6] = [
+    "name",
+    "tool",
+    "tool_name",
+    "function",
+    "action",
+    "recipient_name",
+];
+const ARGUMENT_KEYS: [&str; 8] = [
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "tool_input",
+    "action_input",
+    "params",
+    "kwargs",
+];
+const WRAPPER_KEYS: [&str; 7] = [
+    "tool_calls",
+    "tool_call",
+    "function_call",
+    "functionCall",
+    "tool_uses",
+    "calls",
+    "message",
+];
+const ID_KEYS: [&str; 3] = ["id", "tool_call_id", "call_id"];
+/// Members that say nothing about the call.
+const IGNORED_KEYS: [&str; 7] = [
+    "type", "role", "content", "index", "object", "thought", "thoughts",
+];
+/// How deep wrappers are opened.
+const MAX_WRAPPER_DEPTH: usize = 6;
+
+/// What one candidate turned out to be.
+pub(super) enum CandidateOutcome {
+    Call(MatchedCall),
+    /// Shaped like a call, of a tool that is not offered.
+    UnknownTool(String),
+    /// The model answers in the form of a call.
+    Answer(String),
+    /// Shaped like a call, which it is not for this reason.
+    NotACall(&'static str),
+}
+
+/// A call of an offered tool.
+pub(super) struct MatchedCall {
+    pub(super) name: String,
+    pub(super) arguments: JsonObject,
+    pub(super) id: Option<String>,
+    pub(super) repairs: Vec<JsonRepair>,
+}
+
+impl MatchedCall {
+    pub(super) fn new(tool: &ToolSignature, arguments: JsonObject) -> Self {
+        Self {
+            name: tool.name.clone(),
+            arguments: coerce_arguments(arguments, tool),
+            id: None,
+            repairs: Vec::new(),
+        }
+    }
+}
+
+/// Whether `key` can open an object that is call-shaped.
+pub(super) fn is_call_key(key: &str, tools: &ToolSet) -> bool {
+    let known = [
+        &NAME_KEYS[..],
+        &ARGUMENT_KEYS,
+        &WRAPPER_KEYS,
+        &ID_KEYS,
+        &IGNORED_KEYS,
+        &["choices"],
+    ];
+    known.iter().any(|keys| keys.contains(&key)) || tools.find(key).is_some()
+}
+
+/// Whether `key` says which tool is called.
+pub(super) fn is_name_key(key: &str) -> bool {
+    NAME_KEYS.contains(&key)
+}
+
+/// The names that stand for an answer rather than a tool.
+pub(super) fn is_answer_name(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase().replace(['_', '-'], " ");
+    name == "final answer" || name == "directly answer"
+}
+
+/// Every call in `value`; empty when it is not call-shaped at all.
+///
+/// `marked` says that a frame announced a call. Without one, arguments that
+/// are left out make a call only of a tool that needs none.
+pub(super) fn extract_calls(
+    value: &JsonValue,
+    tools: &ToolSet,
+    marked: bool,
+) -> Vec<CandidateOutcome> {
+    let mut found = Vec::new();
+    collect_calls(
+        value,
+        &CallExtraction {
+            tools,
+            in_frame: marked,
+        },
+        0,
+        &mut found,
+    );
+    found
+}
+
+struct CallExtraction<'a> {
+    tools: &'a ToolSet,
+    in_frame: bool,
+}
+
+fn collect_calls(
+    value: &JsonValue,
+    reading: &CallExtraction<'_>,
+    depth: usize,
+    found: &mut Vec<CandidateOutcome>,
+) {
+    if depth > MAX_WRAPPER_DEPTH {
+        return;
+    }
+    match value {
+        JsonValue::Array(items) => {
+            for item in items {
+                collect_calls(item, reading, depth + 1, found);
+            }
+        }
+        JsonValue::Object(members) => collect_from_object(members, reading, depth, found),
+        JsonValue::String(text) if text.trim_start().starts_with(['{', '[']) => {
+            if let Ok((inner, _)) = super::repair::parse_lenient(text) {
+                collect_calls(&inner, reading, depth + 1, found);
+            }
+        }
+        _ => (),
+    }
+}
+
+fn collect_from_object(
+    members: &JsonObject,
+    reading: &CallExtraction<'_>,
+    depth: usize,
+    found: &mut Vec<CandidateOutcome>,
+) {
+    let inner = WRAPPER_KEYS.iter().find_map(|key| {
+        let inner = get_member(members, key)?;
+        matches!(inner, JsonValue::Array(_) | JsonValue::Object(_)).then_some(inner)
+    });
+    let choice = get_member(members, "choices").and_then(|it| match it {
+        JsonValue::Array(items) => items.first(),
+        _ => None,
+    });
+    if let Some(inner) = inner.or(choice) {
+        return collect_calls(inner, reading, depth + 1, found);
+    }
+    for key in ["function", "tool"] {
+        if let Some(inner @ JsonValue::Object(_)) = get_member(members, key) {
+            let before = found.len();
+            collect_calls(inner, reading, depth + 1, found);
+            if let Some(CandidateOutcome::Call(call)) = found.get_mut(before) {
+                call.id = call.id.take().or_else(|| id(members));
+            }
+            return;
+        }
+    }
+    match NAME_KEYS
+        .iter()
+        .find_map(|key| Some((*key, get_member(members, key)?.as_str()?)))
+    {
+        Some((key, name)) => found.push(named_call(members, key, name, reading)),
+        None => collect_keyed_calls(members, reading, found),
+    }
+}
+
+/// `{"name": …, "arguments": …}` in all its spellings.
+fn named_call(
+    members: &JsonObject,
+    name_key: &str,
+    name: &str,
+    reading: &CallExtraction<'_>,
+) -> CandidateOutcome {
+    let given = ARGUMENT_KEYS
+        .iter()
+        .find_map(|key| get_member(members, key));
+    let Some(tool) = reading.tools.find(name) else {
+        return if is_answer_name(name) {
+            CandidateOutcome::Answer(answer(given))
+        } else {
+            CandidateOutcome::UnknownTool(name.to_owned())
+        };
+    };
+    let mut repairs = Vec::new();
+    let arguments = match given {
+        Some(value) => match as_object(value, &mut repairs) {
+            Some(arguments) if looks_like_schema(&arguments, tool) => {
+                return CandidateOutcome::NotACall("it declares a tool");
+            }
+            Some(arguments) => arguments,
+            // Only there, any value may stand for the one argument.
+            None => match single_argument(value, tool)
+                .filter(|_| get_member(members, "action_input").is_some())
+            {
+                Some(arguments) => arguments,
+                None => return CandidateOutcome::NotACall("its arguments are no object"),
+            },
+        },
+        None => match flat(members, name_key, tool) {
+            Some(arguments) => arguments,
+            None => return CandidateOutcome::NotACall("it has members that are no arguments"),
+        },
+    };
+    let absent = !matches!(given, Some(JsonValue::Object(_)));
+    if !reading.in_frame && absent && arguments.is_empty() && !tool.schema.required.is_empty() {
+        return CandidateOutcome::NotACall("it has no arguments");
+    }
+    let mut call = MatchedCall::new(tool, arguments);
+    call.id = id(members);
+    call.repairs = repairs;
+    CandidateOutcome::Call(call)
+}
+
+/// `{"⟨tool⟩": {…}}`.
+fn collect_keyed_calls(
+    members: &JsonObject,
+    reading: &CallExtraction<'_>,
+    found: &mut Vec<CandidateOutcome>,
+) {
+    let read = |(key, value): &(String, JsonValue)| {
+        let tool = reading.tools.find(key)?;
+        let arguments = as_object(value, &mut Vec::new())?;
+        (!looks_like_schema(&arguments, tool)).then(|| MatchedCall::new(tool, arguments))
+    };
+    let calls: Option<Vec<MatchedCall>> = members.iter().map(read).collect();
+    match (calls, members.as_slice()) {
+        (Some(calls), _) => found.extend(calls.into_iter().map(CandidateOutcome::Call)),
+        (None, [(name, JsonValue::Object(_))]) => {
+            found.push(CandidateOutcome::UnknownTool(name.clone()));
+        }
+        (None, _) => found.push(CandidateOutcome::NotACall("it names no tool")),
+    }
+}
+
+/// Arguments that stand beside the name.
+fn flat(members: &JsonObject, name_key: &str, tool: &ToolSignature) -> Option<JsonObject> {
+    let mut arguments = JsonObject::new();
+    for (key, value) in members {
+        if tool.schema.property(key).is_some() && key != name_key {
+            arguments.push((key.clone(), value.clone()));
+        } else if key != name_key
+            && !ID_KEYS.contains(&key.as_str())
+            && !IGNORED_KEYS.contains(&key.as_str())
+        {
+            return None;
+        }
+    }
+    Some(arguments)
+}
+
+/// A plain value for a tool that takes one.
+pub(super) fn single_argument(value: &JsonValue, tool: &ToolSignature) -> Option<JsonObject> {
+    let key = match (
+        tool.schema.required.as_slice(),
+        tool.schema.properties.as_slice(),
+    ) {
+        ([key], _) => key,
+        ([], [(key, _)]) => key,
+        _ => return None,
+    };
+    let kinds = tool.schema.property(key)?.types;
+    let fits = match value {
+        JsonValue::Array(_) => kinds.has(JsonTypes::ARRAY),
+        JsonValue::Object(_) => kinds.has(JsonTypes::OBJECT),
+        _ => true,
+    };
+    fits.then(|| vec![(key.clone(), value.clone())])
+}
+
+fn answer(given: Option<&JsonValue>) -> String {
+    match given {
+        Some(JsonValue::String(text)) => text.clone(),
+        Some(JsonValue::Object(members)) => match members.as_slice() {
+            [] => String::new(),
+            [(_, JsonValue::String(text))] => text.clone(),
+            _ => JsonValue::Object(members.clone()).to_strict_json(),
+        },
+        Some(value) => value.to_strict_json(),
+        None => String::new(),
+    }
+}
+
+fn id(members: &JsonObject) -> Option<String> {
+    let id = ID_KEYS
+        .iter()
+        .find_map(|key| get_member(members, key)?.as_str())?;
+    (!id.trim().is_empty()).then(|| id.to_owned())
+}

@@ -1,0 +1,166 @@
+//! `subscriptions/listen`: news of the catalog on a stream of its own.
+
+use axum::{
+    body::{Body, Bytes},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    catalog_changes::{CatalogChanges, ClientSubscriptions},
+    describe,
+    dispatch::OwnedRequest,
+    http::{StreamableRequest, reply},
+};
+use crate::{
+    mcp::{RequestParams, RpcError, RpcId, key, write_event, write_notification, write_result},
+    tools::{Caller, Catalog},
+};
+
+const KEEP_ALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// Lists that a listener can ask for, and the notifications of each.
+const LIST_NOTIFICATIONS: [(&str, &str); 3] = [
+    ("toolsListChanged", "notifications/tools/list_changed"),
+    ("promptsListChanged", "notifications/prompts/list_changed"),
+    (
+        "resourcesListChanged",
+        "notifications/resources/list_changed",
+    ),
+];
+
+/// Someone who listens, and what for.
+#[derive(Debug)]
+pub(super) struct SubscriptionListener {
+    id: RpcId,
+    granted: Map<String, Value>,
+    methods: Vec<&'static str>,
+    changes: CatalogChanges,
+}
+
+impl SubscriptionListener {
+    pub(super) fn new(
+        catalog: &Catalog,
+        caller: &Caller,
+        request: &OwnedRequest,
+    ) -> Result<Self, RpcError> {
+        let params = RequestParams::parse(request.params.as_deref())?;
+        let asked = RequestParams::object_or_empty(params.notifications, "notifications")?;
+        let mut honoured = Map::new();
+        let mut methods = vec!["notifications/resources/updated"];
+        for (name, method) in LIST_NOTIFICATIONS {
+            if asked.get(name) == Some(&Value::Bool(true)) {
+                honoured.insert(name.to_owned(), true.into());
+                methods.push(method);
+            }
+        }
+        let wanted = ClientSubscriptions::default();
+        let uris = asked.get("resourceSubscriptions").and_then(Value::as_array);
+        let snapshot = catalog.snapshot();
+        // What is not there yet may come; it is heard of then.
+        let watch = |uri: &str| {
+            snapshot
+                .subscribe_resource(caller, uri)
+                .unwrap_or_else(|| Box::new(()))
+        };
+        let uris: Vec<&str> = uris
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .filter(|uri| wanted.add(uri, watch(uri)))
+            .collect();
+        if !uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), uris.into());
+        }
+        let news = CatalogChanges::new(catalog, caller.clone(), wanted);
+        let id = request.id.clone();
+        Ok(Self {
+            id,
+            granted: honoured,
+            methods,
+            changes: news,
+        })
+    }
+
+    /// The first message: what will be told.
+    pub(super) fn acknowledgement(&self) -> String {
+        let params = json!({"notifications": self.granted, "_meta": self.meta()});
+        write_notification("notifications/subscriptions/acknowledged", &params)
+    }
+
+    /// The next messages. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        for (method, mut params) in self.changes.next().await {
+            if self.methods.contains(&method) {
+                params["_meta"] = self.meta();
+                told.push(write_notification(method, &params));
+            }
+        }
+        told
+    }
+
+    /// The last message, when we end the stream.
+    pub(super) fn final_result(&self) -> String {
+        let done = json!({"_meta": self.meta()}).to_string();
+        write_result(
+            &self.id,
+            &describe::with_modern_members("subscriptions/listen", &done),
+        )
+    }
+
+    fn meta(&self) -> Value {
+        json!({key::SUBSCRIPTION_ID: self.id})
+    }
+}
+
+/// A stream that tells until the client leaves or maru stops.
+pub(super) fn http_response(
+    arrival: &StreamableRequest,
+    takes_events: bool,
+    request: &OwnedRequest,
+) -> Response {
+    if !takes_events {
+        return reply::reject(
+            StatusCode::NOT_ACCEPTABLE,
+            "Accept must allow text/event-stream",
+        );
+    }
+    let engine = &arrival.engine;
+    let listener = match SubscriptionListener::new(&engine.catalog, &arrival.caller, request) {
+        Ok(listener) => listener,
+        Err(why) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
+    };
+    let first = listener.acknowledgement();
+    let stop: CancellationToken = engine.tasks.stop_token();
+    let state = (listener, stop, Some(vec![first]));
+    let events = stream::unfold(state, |(mut listener, stop, first)| async move {
+        if stop.is_cancelled() {
+            return None;
+        }
+        let messages = match first {
+            Some(messages) => messages,
+            None => tokio::select! {
+                biased;
+                () = stop.cancelled() => vec![listener.final_result()],
+                messages = listener.next() => messages,
+                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Vec::new(),
+            },
+        };
+        let mut text: String = messages
+            .iter()
+            .map(|it| write_event(Some("message"), None, it))
+            .collect();
+        if text.is_empty() {
+            text.push_str(": keep-alive\n\n");
+        }
+        Some((
+            Ok::<_, std::convert::Infallible>(Bytes::from(text)),
+            (listener, stop, None),
+        ))
+    });
+    super::http::event_stream(Body::from_stream(events))
+}

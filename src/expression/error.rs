@@ -1,0 +1,156 @@
+//! What can be wrong with an expression, and where.
+
+use std::fmt;
+
+/// Why an expression was refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// In the words of Python where it has some: `ZeroDivisionError: division by zero`.
+    pub message: String,
+    /// From 1; 0 when no place can be named.
+    pub line: usize,
+    /// In characters, from 1; 0 when no place can be named.
+    pub column: usize,
+    /// What went wrong.
+    pub kind: ErrorKind,
+}
+
+/// The exception that Python would raise, or one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Not an expression of this language.
+    Syntax,
+    /// A name that nobody declared.
+    Name,
+    /// A value of the wrong type.
+    Type,
+    /// A value of the right type that does not fit.
+    Value,
+    /// A method or field that the type does not have.
+    Attribute,
+    /// A position outside a sequence.
+    Index,
+    /// A key that a dict does not have.
+    Key,
+    /// Division by zero.
+    ZeroDivision,
+    /// A number that does not fit.
+    Overflow,
+    /// `next()` of nothing.
+    StopIteration,
+    /// More time, memory, depth or size than an expression may take.
+    Limit,
+}
+
+/// A fault on its way up; the place is filled in by the first node it passes.
+#[derive(Debug)]
+pub(super) struct UnlocatedError(Box<UnlocatedErrorInner>);
+
+#[derive(Debug)]
+struct UnlocatedErrorInner {
+    kind: ErrorKind,
+    message: String,
+    at: Option<u32>,
+}
+
+pub(super) type Result<T> = std::result::Result<T, UnlocatedError>;
+
+impl ErrorKind {
+    /// The name of the exception.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Syntax => "SyntaxError",
+            Self::Name => "NameError",
+            Self::Type => "TypeError",
+            Self::Value => "ValueError",
+            Self::Attribute => "AttributeError",
+            Self::Index => "IndexError",
+            Self::Key => "KeyError",
+            Self::ZeroDivision => "ZeroDivisionError",
+            Self::Overflow => "OverflowError",
+            Self::StopIteration => "StopIteration",
+            Self::Limit => "LimitError",
+        }
+    }
+}
+
+impl UnlocatedError {
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self(Box::new(UnlocatedErrorInner {
+            kind,
+            message,
+            at: None,
+        }))
+    }
+
+    pub(super) fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Names the place, unless a deeper one is named already.
+    #[must_use]
+    pub(super) fn at(mut self, at: u32) -> Self {
+        self.0.at.get_or_insert(at);
+        self
+    }
+
+    /// With line and column of the place in `source`.
+    pub(super) fn into_error(self, source: &str) -> Error {
+        let (line, column) = match self.0.at {
+            Some(at) => line_and_column(source, at as usize),
+            None => (0, 0),
+        };
+        Error {
+            message: match self.0.message.as_str() {
+                "" => self.0.kind.name().to_owned(),
+                message => format!("{}: {message}", self.0.kind.name()),
+            },
+            line,
+            column,
+            kind: self.0.kind,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.message),
+            line => write!(f, "line {line}, column {}: {}", self.column, self.message),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+pub(super) fn syntax_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::Syntax, message)
+}
+
+pub(super) fn type_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::Type, message)
+}
+
+pub(super) fn value_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::Value, message)
+}
+
+pub(super) fn overflow_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::Overflow, message)
+}
+
+pub(super) fn zero_division_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::ZeroDivision, message)
+}
+
+pub(super) fn limit_error(message: impl Into<String>) -> UnlocatedError {
+    UnlocatedError::new(ErrorKind::Limit, message)
+}
+
+fn line_and_column(source: &str, at: usize) -> (usize, usize) {
+    let before = source.get(..at).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.matches('\n').count() + 1;
+    (line, before[line_start..].chars().count() + 1)
+}

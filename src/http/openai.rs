@@ -1,0 +1,20 @@
+//! The OpenAI door: `/v1/chat/completions`, `/v1/models`, `/v1/embeddings`.
+//!
+//! What goes out is strict whatever came in: section by section what real
+//! clients need, see `chunk`.
+
+mod agent_models;
+mod call_text;
+mod chat;
+mod chat_request;
+mod chunk;
+mod embeddings;
+mod error;
+mod models;
+mod prompt_tools;
+
+pub(super) use chat::{post, post_identified};
+pub(super) use chat_request::parse_conversation as messages;
+pub(super) use embeddings::create as embed;
+pub(super) use error::rejection_response;
+pub(super) use models::{list, queue_status, show};

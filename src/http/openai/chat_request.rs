@@ -1,0 +1,304 @@
+//! A request as clients write it: what maru must understand is checked, the
+//! rest is passed on.
+
+use serde_json::{Map, Value};
+
+use super::error::OpenAiError;
+use crate::llm::{ChatMessage, ChatRequest, ChatRole, ChatTool, ToolChoice};
+
+const MAX_TOOLS: usize = 1024;
+const MAX_MESSAGES: usize = 10_000;
+/// Members that would choose a backend or its key, which no caller may.
+const FORBIDDEN_MEMBERS: [&str; 9] = [
+    "api_base",
+    "base_url",
+    "api_key",
+    "api_version",
+    "api_type",
+    "organization",
+    "extra_headers",
+    "custom_llm_provider",
+    "fallbacks",
+];
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) struct ChatCompletionRequest {
+    pub(super) request: ChatRequest,
+    pub(super) stream: bool,
+    /// Whether the stream is to end with its usage.
+    pub(super) include_usage: bool,
+}
+
+/// Reads the body of `/v1/chat/completions`.
+pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
+    let Value::Object(mut body) = body else {
+        return Err(OpenAiError::new("body", "the body must be a JSON object"));
+    };
+    if let Some(name) = FORBIDDEN_MEMBERS.iter().find(|it| body.contains_key(**it)) {
+        return Err(OpenAiError::new(
+            name,
+            format!("{name} cannot be chosen by the caller"),
+        ));
+    }
+    let model = parse_model(body.remove("model"))?;
+    let messages = parse_messages(body.remove("messages"))?;
+    let tools = parse_tools(body.remove("tools"))?;
+    let choice = parse_tool_choice(body.remove("tool_choice"), &tools)?;
+    let stream = match body.remove("stream") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(stream)) => stream,
+        Some(_) => return Err(OpenAiError::new("stream", "stream must be true or false")),
+    };
+    check_numbers(&body)?;
+    let usage = body
+        .get("stream_options")
+        .is_some_and(|it| it["include_usage"] == true);
+    Ok(ChatCompletionRequest {
+        request: ChatRequest {
+            model,
+            messages,
+            tools,
+            described_tools: Vec::new(),
+            tool_choice: choice,
+            other: body,
+        },
+        stream,
+        include_usage: usage,
+    })
+}
+
+fn parse_model(given: Option<Value>) -> Result<String, OpenAiError> {
+    match given {
+        Some(Value::String(name)) if (1..=256).contains(&name.len()) => Ok(name),
+        Some(Value::String(_)) => Err(OpenAiError::new(
+            "model",
+            "model must have 1 to 256 characters",
+        )),
+        Some(_) => Err(OpenAiError::new("model", "model must be text")),
+        None => Err(OpenAiError::new(
+            "model",
+            "model is missing; GET /v1/models lists what there is",
+        )),
+    }
+}
+
+/// The messages of a conversation, or what is wrong with them.
+pub(in super::super) fn parse_conversation(given: Value) -> Result<Vec<ChatMessage>, String> {
+    parse_messages(Some(given)).map_err(|bad| bad.message)
+}
+
+fn parse_messages(given: Option<Value>) -> Result<Vec<ChatMessage>, OpenAiError> {
+    let Some(Value::Array(given)) = given else {
+        return Err(OpenAiError::new("messages", "messages must be a list"));
+    };
+    if given.is_empty() || given.len() > MAX_MESSAGES {
+        let why = format!("messages must have 1 to {MAX_MESSAGES} entries");
+        return Err(OpenAiError::new("messages", why));
+    }
+    let read = given.into_iter().enumerate().map(|(at, it)| {
+        parse_message(it).map_err(|why| OpenAiError::new(&format!("messages[{at}]"), why))
+    });
+    read.collect()
+}
+
+fn parse_message(given: Value) -> Result<ChatMessage, &'static str> {
+    let Value::Object(mut members) = given else {
+        return Err("a message must be an object");
+    };
+    let role = match members.remove("role").as_ref().and_then(Value::as_str) {
+        Some("system") => ChatRole::System,
+        Some("developer") => ChatRole::Developer,
+        Some("user") => ChatRole::User,
+        Some("assistant") => ChatRole::Assistant,
+        Some("tool") => ChatRole::Tool,
+        _ => return Err("role must be system, developer, user, assistant or tool"),
+    };
+    let content = members.get("content").unwrap_or(&Value::Null);
+    match (role, content) {
+        (_, Value::String(_)) => (),
+        (_, Value::Array(parts)) if parts.iter().all(Value::is_object) => (),
+        (ChatRole::Assistant, Value::Null) => (),
+        // Results of other kinds are written out as JSON later.
+        (ChatRole::Tool, _) => (),
+        _ => return Err("content must be text or a list of parts"),
+    }
+    if role == ChatRole::Tool && !members.get("tool_call_id").is_some_and(Value::is_string) {
+        return Err("a message of the role tool needs tool_call_id");
+    }
+    let calls = members.get("tool_calls").unwrap_or(&Value::Null);
+    if calls.is_null() || calls.is_array() {
+        Ok(ChatMessage {
+            role,
+            extra_members: members,
+        })
+    } else {
+        Err("tool_calls must be a list")
+    }
+}
+
+fn parse_tools(given: Option<Value>) -> Result<Vec<ChatTool>, OpenAiError> {
+    let given = match given {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(given)) => given,
+        Some(_) => return Err(OpenAiError::new("tools", "tools must be a list")),
+    };
+    if given.len() > MAX_TOOLS {
+        let why = format!("tools may have {MAX_TOOLS} entries at most");
+        return Err(OpenAiError::new("tools", why));
+    }
+    let mut tools: Vec<ChatTool> = Vec::with_capacity(given.len());
+    for (at, it) in given.into_iter().enumerate() {
+        let param = format!("tools[{at}]");
+        let tool = parse_tool(it).map_err(|why| OpenAiError::new(&param, why))?;
+        if tools.iter().any(|it| it.name == tool.name) {
+            return Err(OpenAiError::new(&param, "two tools have the same name"));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+fn parse_tool(given: Value) -> Result<ChatTool, &'static str> {
+    let Value::Object(mut given) = given else {
+        return Err("a tool must be an object");
+    };
+    let Some(Value::Object(mut function)) = given.remove("function") else {
+        return Err("only tools of the type function are known");
+    };
+    let name = match function.remove("name") {
+        Some(Value::String(name)) if (1..=128).contains(&name.len()) => name,
+        _ => return Err("a function needs a name of 1 to 128 characters"),
+    };
+    let description = match function.remove("description") {
+        Some(Value::String(text)) => text,
+        None | Some(Value::Null) => String::new(),
+        Some(_) => return Err("the description of a function must be text"),
+    };
+    let parameters = match function.remove("parameters") {
+        Some(schema @ Value::Object(_)) => schema,
+        None | Some(Value::Null) => serde_json::json!({"type": "object", "properties": {}}),
+        Some(_) => return Err("the parameters of a function must be a JSON Schema"),
+    };
+    Ok(ChatTool {
+        name,
+        prompt_name: None,
+        description,
+        parameters,
+        other: function,
+    })
+}
+
+fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolChoice, OpenAiError> {
+    let bad = |why: &str| Err(OpenAiError::new("tool_choice", why));
+    let given = match given {
+        None | Some(Value::Null) => return Ok(ToolChoice::Auto),
+        Some(given) => given,
+    };
+    match (given.as_str(), given["function"]["name"].as_str()) {
+        (Some("auto"), _) => Ok(ToolChoice::Auto),
+        (Some("none"), _) => Ok(ToolChoice::None),
+        (Some("required" | "any"), _) if tools.is_empty() => {
+            bad("there are no tools to choose from")
+        }
+        (Some("required" | "any"), _) => Ok(ToolChoice::Required),
+        (None, Some(name)) if tools.iter().any(|it| it.name == name) => {
+            Ok(ToolChoice::Named(name.to_owned()))
+        }
+        (None, Some(_)) => bad("tool_choice names a tool that is not in tools"),
+        _ => bad("tool_choice must be auto, none, required or a function of tools"),
+    }
+}
+
+/// Members that every backend understands, and what they may be.
+fn check_numbers(body: &Map<String, Value>) -> Result<(), OpenAiError> {
+    let given = |name: &str| body.get(name).filter(|it| !it.is_null());
+    for name in ["max_tokens", "max_completion_tokens"] {
+        if given(name).is_some_and(|it| it.as_u64().is_none_or(|it| it == 0)) {
+            return Err(OpenAiError::new(
+                name,
+                format!("{name} must be a positive integer"),
+            ));
+        }
+    }
+    const RANGES: [(&str, f64, f64); 4] = [
+        ("temperature", 0.0, 2.0),
+        ("top_p", 0.0, 1.0),
+        ("presence_penalty", -2.0, 2.0),
+        ("frequency_penalty", -2.0, 2.0),
+    ];
+    for (name, low, high) in RANGES {
+        let fits = |it: &Value| it.as_f64().is_some_and(|it| (low..=high).contains(&it));
+        if given(name).is_some_and(|it| !fits(it)) {
+            let why = format!("{name} must be a number from {low} to {high}");
+            return Err(OpenAiError::new(name, why));
+        }
+    }
+    if given("n").is_none_or(|it| it.as_u64() == Some(1)) {
+        Ok(())
+    } else {
+        Err(OpenAiError::new("n", "n must be 1"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(change: impl Into<Value>, expected: Option<&str>) {
+        let change: Value = change.into();
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
+        for (name, value) in change.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let found = parse(body).err().and_then(|it| it.param);
+        assert_eq!(found.as_deref(), expected, "{change}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check(json!({}), None);
+        check(json!({"model": 5}), Some("model"));
+        check(json!({"messages": []}), Some("messages"));
+        check(
+            json!({"messages": [{"role": "root", "content": "x"}]}),
+            Some("messages[0]"),
+        );
+        check(
+            json!({"messages": [{"role": "tool", "content": "x"}]}),
+            Some("messages[0]"),
+        );
+        check(json!({"messages": [{"role": "user"}]}), Some("messages[0]"));
+        check(
+            json!({"messages": [{"role": "assistant", "content": null}]}),
+            None,
+        );
+        check(json!({"stream": "yes"}), Some("stream"));
+        check(json!({"max_tokens": -1}), Some("max_tokens"));
+        check(json!({"temperature": "hot"}), Some("temperature"));
+        check(json!({"n": 2}), Some("n"));
+        check(
+            json!({"api_base": "http://169.254.169.254/"}),
+            Some("api_base"),
+        );
+        check(
+            json!({"tools": [{"type": "function", "function": {"name": "a"}}]}),
+            None,
+        );
+        check(json!({"tools": [{"type": "custom"}]}), Some("tools[0]"));
+        check(json!({"tool_choice": "required"}), Some("tool_choice"));
+        check(json!({"guided_choice": ["a"], "top_k": 3}), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_kept() {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "x", "name": "n"}],
+            "stream": true, "stream_options": {"include_usage": true}, "min_p": 0.1});
+        let asked = parse(body).unwrap();
+        assert!(asked.stream && asked.include_usage);
+        assert_eq!(asked.request.other["min_p"], 0.1);
+        assert_eq!(asked.request.messages[0].extra_members["name"], "n");
+    }
+}

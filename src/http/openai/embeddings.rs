@@ -1,0 +1,118 @@
+//! `POST /v1/embeddings`: vectors of the configured embedder.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{
+    super::{HubState, body},
+    error::{self, OpenAiError},
+};
+use crate::{
+    downstream::http::{check_content_headers, reply},
+    mcp,
+};
+
+const MAX_INPUTS: usize = 2048;
+
+struct EmbeddingsRequest {
+    texts: Vec<String>,
+    base64: bool,
+    dimensions: Option<u64>,
+}
+
+/// The route.
+pub(in super::super) async fn create(
+    State(hub): State<Arc<HubState>>,
+    request: Request,
+) -> Response {
+    let asked = match read_request(&hub, request).await {
+        Ok(asked) => asked,
+        Err(refusal) => return refusal,
+    };
+    let embedder = hub.data.index.embedder();
+    let vectors = match embedder.embed(&asked.texts).await {
+        Ok(vectors) => vectors,
+        Err(error) => {
+            warn!(%error, "the embedder failed");
+            return error::rejection_response(
+                StatusCode::BAD_GATEWAY,
+                "the embedder cannot be used now",
+            );
+        }
+    };
+    let length = vectors.first().map_or(0, Vec::len);
+    if asked.dimensions.is_some_and(|it| it != length as u64) {
+        let why = format!("dimensions must be {length}, which the embedder makes");
+        return error::invalid_request_response(&OpenAiError::new("dimensions", why));
+    }
+    let data: Vec<Value> = vectors
+        .iter()
+        .enumerate()
+        .map(|(index, it)| json!({"object": "embedding", "index": index, "embedding": vector_json(it, asked.base64)}))
+        .collect();
+    // Embedders count no tokens.
+    let usage = json!({"prompt_tokens": 0, "total_tokens": 0});
+    let answer = json!({"object": "list", "data": data, "model": embedder.model(), "usage": usage});
+    reply::json(StatusCode::OK, answer.to_string())
+}
+
+async fn read_request(hub: &HubState, request: Request) -> Result<EmbeddingsRequest, Response> {
+    let (parts, body) = request.into_parts();
+    check_content_headers(&parts.headers)
+        .map_err(|(status, why)| error::rejection_response(status, why))?;
+    let bytes = body::collect(body, hub.max_body_bytes()).await;
+    let bytes = bytes.map_err(|(status, why)| error::rejection_response(status, &why))?;
+    let bad = |message: String| {
+        error::invalid_request_response(&OpenAiError {
+            message,
+            param: None,
+        })
+    };
+    let text = mcp::validate_json(&bytes).map_err(|why| bad(why.to_string()))?;
+    let body = serde_json::from_str(text).map_err(|why| bad(why.to_string()))?;
+    parse(&body).map_err(|it| error::invalid_request_response(&it))
+}
+
+fn parse(body: &Value) -> Result<EmbeddingsRequest, OpenAiError> {
+    let text = |it: &Value| it.as_str().filter(|it| !it.is_empty()).map(str::to_owned);
+    let texts: Option<Vec<String>> = match &body["input"] {
+        Value::Array(inputs) if (1..=MAX_INPUTS).contains(&inputs.len()) => {
+            inputs.iter().map(text).collect()
+        }
+        one => text(one).map(|it| vec![it]),
+    };
+    let why =
+        format!("input must be a text, or 1 to {MAX_INPUTS} of them; token numbers are not known");
+    let base64 = match body["encoding_format"].as_str() {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => {
+            return Err(OpenAiError::new(
+                "encoding_format",
+                "it must be float or base64",
+            ));
+        }
+    };
+    Ok(EmbeddingsRequest {
+        texts: texts.ok_or_else(|| OpenAiError::new("input", why))?,
+        base64,
+        dimensions: body["dimensions"].as_u64(),
+    })
+}
+
+fn vector_json(vector: &[f32], base64: bool) -> Value {
+    if base64 {
+        let bytes: Vec<u8> = vector.iter().flat_map(|it| it.to_le_bytes()).collect();
+        STANDARD.encode(bytes).into()
+    } else {
+        vector.into()
+    }
+}

@@ -1,0 +1,143 @@
+//! Errors in the form of OpenAI's clients.
+
+use std::time::Duration;
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use crate::{downstream::http::reply, llm};
+
+const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
+const RATE_LIMIT_ERROR: &str = "rate_limit_error";
+const SERVER_ERROR: &str = "server_error";
+
+/// What is wrong with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenAiError {
+    pub(super) message: String,
+    /// The member that it is about.
+    pub(super) param: Option<String>,
+}
+
+impl OpenAiError {
+    pub(super) fn new(param: &str, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            param: Some(param.to_owned()),
+        }
+    }
+}
+
+/// A request that was refused before it was read.
+pub(crate) fn rejection_response(status: StatusCode, message: &str) -> Response {
+    let (kind, code) = match status {
+        StatusCode::UNAUTHORIZED => (INVALID_REQUEST_ERROR, Some("invalid_api_key")),
+        StatusCode::NOT_FOUND => (INVALID_REQUEST_ERROR, Some("unknown_url")),
+        StatusCode::TOO_MANY_REQUESTS => (RATE_LIMIT_ERROR, Some("rate_limit_exceeded")),
+        _ => (INVALID_REQUEST_ERROR, None),
+    };
+    let shown = error_body(message, kind, code, None);
+    reply::json(status, shown.to_string())
+}
+
+/// A request that makes no sense.
+pub(super) fn invalid_request_response(bad: &OpenAiError) -> Response {
+    let shown = error_body(
+        &bad.message,
+        INVALID_REQUEST_ERROR,
+        None,
+        bad.param.as_deref(),
+    );
+    reply::json(StatusCode::BAD_REQUEST, shown.to_string())
+}
+
+/// No answer.
+pub(super) fn model_error_response(error: &llm::Error) -> Response {
+    let (status, kind, code) = classify(error);
+    let shown = error_body(&public_error(error), kind, Some(code), None);
+    let mut response = reply::json(status, shown.to_string());
+    let wait = match error {
+        llm::Error::QueueFull { retry_after, .. } => Some(*retry_after),
+        llm::Error::Status { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    if let Some(wait) = wait.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+        let seconds = HeaderValue::from(whole_seconds(wait));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// The same in a stream that has begun.
+pub(super) fn model_error_event(error: &llm::Error) -> String {
+    let (_, kind, code) = classify(error);
+    format!(
+        "data: {}\n\n",
+        error_body(&public_error(error), kind, Some(code), None)
+    )
+}
+
+fn error_body(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
+    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+}
+
+/// The error and what it comes from; neither holds what a backend said.
+fn public_error(error: &llm::Error) -> String {
+    match error {
+        llm::Error::Unreachable { source, .. } => format!("{error}: {source}"),
+        error => error.to_string(),
+    }
+}
+
+fn classify(error: &llm::Error) -> (StatusCode, &'static str, &'static str) {
+    match error {
+        llm::Error::UnknownModel(_) | llm::Error::NoModels(_) => (
+            StatusCode::NOT_FOUND,
+            INVALID_REQUEST_ERROR,
+            "model_not_found",
+        ),
+        llm::Error::QueueFull { .. } => (
+            StatusCode::TOO_MANY_REQUESTS,
+            RATE_LIMIT_ERROR,
+            "queue_full",
+        ),
+        llm::Error::Status { status, .. } => match status {
+            429 => (
+                StatusCode::TOO_MANY_REQUESTS,
+                RATE_LIMIT_ERROR,
+                "backend_rate_limit",
+            ),
+            401 | 403 => (StatusCode::BAD_GATEWAY, SERVER_ERROR, "backend_refused_key"),
+            404 => (
+                StatusCode::NOT_FOUND,
+                INVALID_REQUEST_ERROR,
+                "model_not_found",
+            ),
+            400..=499 => (
+                StatusCode::BAD_REQUEST,
+                INVALID_REQUEST_ERROR,
+                "backend_refused",
+            ),
+            _ => (StatusCode::BAD_GATEWAY, SERVER_ERROR, "backend_error"),
+        },
+        llm::Error::Unreachable { .. } => {
+            (StatusCode::BAD_GATEWAY, SERVER_ERROR, "backend_unreachable")
+        }
+        llm::Error::InvalidResponse { .. } => {
+            (StatusCode::BAD_GATEWAY, SERVER_ERROR, "backend_answer")
+        }
+        llm::Error::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, SERVER_ERROR, "timeout"),
+        llm::Error::InvalidSetting { .. } => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            SERVER_ERROR,
+            "configuration",
+        ),
+    }
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

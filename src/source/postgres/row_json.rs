@@ -1,0 +1,174 @@
+//! Rows of common types as the server has them, made JSON here: the texts are those
+//! that the server's `row_to_json` would make, for a third of its work.
+
+mod datetime;
+mod number;
+
+use std::error::Error;
+
+use tokio_postgres::{
+    Column, Row,
+    types::{FromSql, Type},
+};
+
+use super::query_request::{QueryRequest, StatementShape, quote_identifier};
+
+/// How a value becomes JSON.
+type ColumnWriter = fn(&[u8], &mut Vec<u8>) -> Option<()>;
+
+/// What is selected beside the columns if texts are: a row that is longer than the
+/// whole answer may be fails.
+const LENGTH_CHECK_COLUMN: &str = "_fits";
+
+/// How the rows of a statement are written, whose columns are all of types that are
+/// known here.
+#[derive(Debug)]
+pub(super) struct RowJsonWriter {
+    /// `{"first":`, `,"second":` and so on.
+    keys: Vec<Vec<u8>>,
+    writers: Vec<ColumnWriter>,
+}
+
+impl RowJsonWriter {
+    /// None if a column is of another type. Moments with a zone are known as the
+    /// server shows them in UTC.
+    pub(super) fn for_shape(shape: &StatementShape, is_utc: bool) -> Option<Self> {
+        let writers = shape.types.iter().map(|it| column_writer(it, is_utc));
+        Some(Self {
+            writers: writers.collect::<Option<_>>()?,
+            keys: json_keys(&shape.columns)?,
+        })
+    }
+
+    /// A row as a JSON object, `made` there; none if the server sent what it should not.
+    pub(super) fn write_row<'a>(&self, row: &Row, made: &'a mut Vec<u8>) -> Option<&'a str> {
+        made.clear();
+        for (at, (key, write)) in self.keys.iter().zip(&self.writers).enumerate() {
+            made.extend_from_slice(key);
+            match row.try_get(at).ok()? {
+                Some(RawColumn(bytes)) => write(bytes, made)?,
+                None => made.extend_from_slice(b"null"),
+            }
+        }
+        made.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
+        str::from_utf8(made).ok()
+    }
+}
+
+/// The query of this shape with what looks at the length of its rows.
+pub(super) fn length_checked_query(shape: &StatementShape, asked: &QueryRequest<'_>) -> String {
+    let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.max_bytes);
+    let name = shape.subquery_alias();
+    let length =
+        |it: String| format!("COALESCE(pg_catalog.octet_length({name}.{it}), 0)::pg_catalog.int8");
+    let lengths: Vec<String> = variable_length_columns(shape).map(length).collect();
+    let length = lengths.join(" OPERATOR(pg_catalog.+) ");
+    let fits = if lengths.is_empty() {
+        String::new()
+    } else {
+        // No query of common sense fails in this way.
+        format!(
+            ", CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
+             pg_catalog.width_bucket({length}, 0, 0, 0) END AS {LENGTH_CHECK_COLUMN}"
+        )
+    };
+    format!("SELECT {name}.*{fits} FROM (\n{sql}\n) AS {name} LIMIT {most}")
+}
+
+/// Whether a statement that was prepared from [`query`] has the columns that the query
+/// had. Once it is prepared, the server sees to that.
+pub(super) fn matches_shape(shape: &StatementShape, columns: &[Column]) -> bool {
+    let Some((own, added)) = columns.split_at_checked(shape.columns.len()) else {
+        return false;
+    };
+    let expected = shape.columns.iter().map(String::as_str).zip(&shape.types);
+    let fits = variable_length_columns(shape)
+        .next()
+        .map(|_| LENGTH_CHECK_COLUMN);
+    own.iter().map(|it| (it.name(), it.type_())).eq(expected)
+        && added.iter().map(Column::name).eq(fits)
+}
+
+/// The columns whose values may be of any length, as something that has one.
+fn variable_length_columns(shape: &StatementShape) -> impl Iterator<Item = String> {
+    let both = shape.columns.iter().zip(&shape.types);
+    both.filter_map(|(name, kind)| match *kind {
+        // As a text, one of fixed length would lose the spaces at its end.
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR => Some(quote_identifier(name)),
+        Type::JSON => Some(format!("{}::pg_catalog.text", quote_identifier(name))),
+        _ => None,
+    })
+}
+
+/// A value as it was sent.
+struct RawColumn<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for RawColumn<'a> {
+    fn from_sql(_kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_kind: &Type) -> bool {
+        true // what it is, is known by its column
+    }
+}
+
+fn json_keys(names: &[String]) -> Option<Vec<Vec<u8>>> {
+    let keys = names.iter().enumerate().map(|(at, name)| {
+        let mut key = vec![if at == 0 { b'{' } else { b',' }];
+        write_text(name.as_bytes(), &mut key)?;
+        key.push(b':');
+        Some(key)
+    });
+    keys.collect()
+}
+
+fn column_writer(kind: &Type, is_utc: bool) -> Option<ColumnWriter> {
+    Some(match *kind {
+        Type::BOOL => write_bool,
+        Type::INT2 => number::write_int2,
+        Type::INT4 => number::write_int4,
+        Type::INT8 => number::write_int8,
+        Type::FLOAT4 => number::write_float4,
+        Type::FLOAT8 => number::write_float8,
+        Type::NUMERIC => number::write_numeric,
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => write_text,
+        Type::JSON => write_json,
+        Type::UUID => write_uuid,
+        Type::DATE => datetime::write_date,
+        Type::TIME => datetime::write_time,
+        Type::TIMESTAMP => datetime::write_timestamp,
+        Type::TIMESTAMPTZ if is_utc => datetime::write_timestamptz,
+        _ => return None,
+    })
+}
+
+fn write_bool(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let word: &[u8] = match *bytes.first()? {
+        0 => b"false",
+        _ => b"true",
+    };
+    write_json(word, out)
+}
+
+fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let stands_as_it_is = |it: &u8| *it >= b' ' && *it != b'"' && *it != b'\\';
+    if bytes.iter().all(stands_as_it_is) {
+        out.push(b'"');
+        out.extend_from_slice(bytes);
+        out.push(b'"');
+        return Some(());
+    }
+    serde_json::to_writer(out, str::from_utf8(bytes).ok()?).ok()
+}
+
+/// The text is JSON already.
+fn write_json(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(bytes);
+    Some(())
+}
+
+fn write_uuid(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let uuid = uuid::Uuid::from_slice(bytes).ok()?;
+    write_text(uuid.hyphenated().encode_lower(&mut [0; 36]).as_bytes(), out)
+}

@@ -1,0 +1,178 @@
+//! What goes into a statement and comes out of it, for both back ends.
+
+use std::{fmt, vec};
+
+use super::{DatabaseError, Error};
+
+/// One SQL text for both back ends. Parameters are `$1`, `$2` and so on, in
+/// order of first appearance, because SQLite counts them so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PortableStatement {
+    /// Completes "the store did not …".
+    pub(super) attempted: &'static str,
+    pub(super) sql: &'static str,
+}
+
+/// A cell. A time is an integer, milliseconds since 1970.
+#[derive(Clone, PartialEq)]
+pub(super) enum CellValue {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+/// The cells of a row, taken from left to right.
+#[derive(Debug)]
+pub(super) struct ResultRow(vec::IntoIter<CellValue>);
+
+impl PortableStatement {
+    pub(super) fn into_error(self, cause: DatabaseError) -> Error {
+        let attempted = self.attempted;
+        Error::Failed { attempted, cause }
+    }
+}
+
+impl ResultRow {
+    pub(super) fn new(cells: Vec<CellValue>) -> Self {
+        Self(cells.into_iter())
+    }
+
+    /// The next cell.
+    pub(super) fn next_cell<T: TryFrom<CellValue, Error = DatabaseError>>(
+        &mut self,
+    ) -> Result<T, DatabaseError> {
+        self.0.next().unwrap_or(CellValue::Null).try_into()
+    }
+}
+
+impl CellValue {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a truth value",
+            Self::Integer(_) => "an integer",
+            Self::Text(_) => "text",
+            Self::Blob(_) => "bytes",
+        }
+    }
+
+    fn unexpected_type(&self, wanted: &'static str) -> DatabaseError {
+        let found = self.type_name();
+        DatabaseError::UnexpectedColumnType { found, wanted }
+    }
+}
+
+/// Says what kind it is; the value may be a secret.
+impl fmt::Debug for CellValue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.type_name())
+    }
+}
+
+impl From<&str> for CellValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for CellValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for CellValue {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl From<bool> for CellValue {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<i64> for CellValue {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<&[u8]> for CellValue {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Blob(bytes.to_owned())
+    }
+}
+
+impl TryFrom<CellValue> for String {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        match value {
+            CellValue::Text(text) => Ok(text),
+            other => Err(other.unexpected_type("text")),
+        }
+    }
+}
+
+impl TryFrom<CellValue> for Option<String> {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        match value {
+            CellValue::Null => Ok(None),
+            some => some.try_into().map(Some),
+        }
+    }
+}
+
+impl TryFrom<CellValue> for bool {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        match value {
+            CellValue::Bool(truth) => Ok(truth),
+            // SQLite has no truth values of its own.
+            CellValue::Integer(number) => Ok(number != 0),
+            other => Err(other.unexpected_type("a truth value")),
+        }
+    }
+}
+
+impl TryFrom<CellValue> for i64 {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        match value {
+            CellValue::Integer(number) => Ok(number),
+            other => Err(other.unexpected_type("an integer")),
+        }
+    }
+}
+
+impl TryFrom<CellValue> for Option<i64> {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        match value {
+            CellValue::Null => Ok(None),
+            some => some.try_into().map(Some),
+        }
+    }
+}
+
+impl TryFrom<CellValue> for [u8; 32] {
+    type Error = DatabaseError;
+
+    fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
+        let wanted = "32 bytes";
+        match value {
+            CellValue::Blob(bytes) => Self::try_from(bytes)
+                .map_err(|other| CellValue::Blob(other).unexpected_type(wanted)),
+            other => Err(other.unexpected_type(wanted)),
+        }
+    }
+}

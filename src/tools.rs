@@ -1,0 +1,34 @@
+//! Everything that can be offered and called: one catalog for every caller.
+
+pub mod builtin;
+mod caller;
+mod catalog;
+mod context;
+pub mod custom;
+mod disabled_tools;
+mod entry;
+mod header_parameter;
+mod input_schema;
+mod name;
+mod not_found;
+mod quota;
+pub mod result;
+mod token_bucket;
+mod view;
+mod visibility;
+
+pub use caller::{Caller, CatalogScope};
+pub use catalog::{Catalog, CatalogSnapshot, ServerConnector};
+pub use context::{ClientConnection, InputResponses, RequestContext};
+pub use disabled_tools::DisabledTools;
+pub use entry::{
+    CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
+    EntryResponse, InputRequired, OWN_SERVER_NAME, ResourceSubscription, SubscribeResource,
+};
+pub use header_parameter::{HeaderParameter, parse_header_parameters};
+pub use name::public_name;
+pub use not_found::resource_not_found;
+pub use quota::{CallQuota, QuotaExceeded, QuotaTarget};
+pub use result::ResultLimits;
+pub use view::{CatalogView, EntryList};
+pub use visibility::{VisibleCatalog, may_use};

@@ -1,0 +1,83 @@
+//! maru's own tools.
+
+mod data;
+mod documents;
+mod employees;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    entry::{CatalogEntry, EntryHandler, EntryRequest, EntryResponse},
+    result,
+};
+use crate::{
+    mcp::{RpcError, code},
+    source::{self, Sqlite},
+};
+
+pub use data::{DataContext, entries as data};
+
+/// How long a sample query may take.
+const SAMPLE_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The sample tools over the sample database.
+pub fn sample_entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
+    [documents::entries(source), employees::entries(source)].concat()
+}
+
+/// A handler from a function of the source and the question.
+fn entry_handler<F, Fut>(source: &Sqlite, answer: F) -> EntryHandler
+where
+    F: Fn(Sqlite, EntryRequest) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
+{
+    let source = source.clone();
+    Arc::new(move |ask| answer(source.clone(), ask).boxed())
+}
+
+/// `{"success": true, "result": …}`, or what went wrong.
+fn to_response(result: Result<impl Serialize, String>) -> Result<EntryResponse, RpcError> {
+    #[derive(Serialize)]
+    struct SuccessBody<T> {
+        success: bool,
+        result: T,
+    }
+    Ok(EntryResponse::Complete(match result {
+        Ok(result) => result::structured(&SuccessBody {
+            success: true,
+            result,
+        }),
+        Err(why) => result::failure(&why),
+    }))
+}
+
+/// For callers: what failed, without the database's own words.
+fn error_text(error: &source::Error) -> String {
+    error.to_string()
+}
+
+fn internal_error(error: &source::Error) -> RpcError {
+    RpcError::new(code::INTERNAL_ERROR, error_text(error))
+}
+
+/// The schema of [`answer`].
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "success": {"type": "boolean"},
+            "result": {"description": "What was asked for, when success is true"},
+            "error": {"type": "string", "description": "What went wrong, when success is false"}
+        },
+        "required": ["success"]
+    })
+}
+
+/// Annotations of a tool that only reads our own data.
+pub(super) fn read_only_annotations() -> Value {
+    json!({"readOnlyHint": true, "openWorldHint": false})
+}

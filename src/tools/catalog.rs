@@ -1,0 +1,535 @@
+//! The one catalog: what there is, and the one way to ask for it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use serde_json::json;
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
+
+use super::{
+    caller::{Caller, CatalogScope},
+    context::RequestContext,
+    disabled_tools::DisabledTools,
+    entry::{
+        CallArguments, CatalogEntry, EntryAction, EntryRequest, EntryResponse, OWN_SERVER_NAME,
+        ResourceSubscription,
+    },
+    name,
+    not_found::{entry_not_found, resource_not_found},
+    quota::CallQuota,
+    result::{self, ResultLimits},
+    view::CatalogView,
+    visibility::{FilteredViews, VisibleCatalog, may_use},
+};
+use crate::{
+    auth::Principal,
+    journal::{CallJournal, CallRequest, ToolCallOutcome},
+    mcp::{LoggingLevel, RpcError, code},
+    tasks::with_timeout,
+};
+
+/// Everything on offer, shared by every door, the agent and the command line.
+#[derive(Debug)]
+pub struct Catalog {
+    current: watch::Sender<Arc<CatalogSnapshot>>,
+    /// Held while the next snapshot is built from the last.
+    building: Mutex<()>,
+    resource_updates: broadcast::Sender<Arc<str>>,
+    limits: RwLock<CallLimits>,
+    /// Tells this hub from every other.
+    hub_id: Arc<str>,
+    connector: OnceLock<ServerConnector>,
+    journal: Arc<CallJournal>,
+    quota: OnceLock<Arc<CallQuota>>,
+}
+
+/// Connects a server by its name; true if its tools are on offer now.
+pub struct ServerConnector(pub Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>);
+
+impl fmt::Debug for ServerConnector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Waker")
+    }
+}
+
+/// How many changed addresses wait for the slowest listener.
+const MAX_PENDING_UPDATES: usize = 1024;
+
+/// What is on offer at one moment.
+#[derive(Debug, Default)]
+pub struct CatalogSnapshot {
+    all: CatalogView,
+    servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
+    filtered_views: FilteredViews,
+    /// The same, with what is switched off.
+    all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
+    disabled_tools: Arc<DisabledTools>,
+}
+
+/// What a call may take.
+#[derive(Clone, Copy, Debug)]
+struct CallLimits {
+    timeout: Duration,
+    result_limits: ResultLimits,
+}
+
+impl Catalog {
+    /// An empty catalog.
+    pub fn new(timeout: Duration, sizes: ResultLimits) -> Self {
+        Self {
+            current: watch::Sender::default(),
+            building: Mutex::default(),
+            resource_updates: broadcast::Sender::new(MAX_PENDING_UPDATES),
+            limits: RwLock::new(CallLimits {
+                timeout,
+                result_limits: sizes,
+            }),
+            hub_id: uuid::Uuid::new_v4().to_string().into(),
+            connector: OnceLock::new(),
+            journal: Arc::default(),
+            quota: OnceLock::new(),
+        }
+    }
+
+    /// Another catalog of the same hub.
+    #[must_use]
+    pub fn with_hub_id(mut self, id: &Arc<str>) -> Self {
+        self.hub_id = Arc::clone(id);
+        self
+    }
+
+    /// The id that tells this hub from every other, new at every start.
+    pub fn hub_id(&self) -> &Arc<str> {
+        &self.hub_id
+    }
+
+    /// Bounds calls that begin from now on.
+    pub fn set_limits(&self, timeout: Duration, sizes: ResultLimits) {
+        let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        *limits = CallLimits {
+            timeout,
+            result_limits: sizes,
+        };
+    }
+
+    fn limits(&self) -> CallLimits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces everything that `server` offers.
+    pub fn publish(&self, server: &str, offers: &[Arc<CatalogEntry>]) {
+        let view = CatalogView::build(offers, |offer| &offer.key);
+        self.rebuild(|servers| {
+            servers.insert(server.into(), Arc::new(view));
+        });
+    }
+
+    /// Takes `server` and everything it offers away.
+    pub fn withdraw(&self, server: &str) {
+        self.rebuild(|servers| {
+            servers.remove(server);
+        });
+    }
+
+    fn rebuild(&self, edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<CatalogView>>)) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.snapshot();
+        let mut servers = now.all_servers.clone();
+        edit(&mut servers);
+        let next = CatalogSnapshot::build(servers, Arc::clone(&now.disabled_tools));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// Says which tools are switched off: nobody sees them, nobody calls them.
+    pub fn set_disabled_tools(&self, switches: DisabledTools) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = self.snapshot().all_servers.clone();
+        let next = CatalogSnapshot::build(full, Arc::new(switches));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// What was called.
+    pub fn journal(&self) -> &Arc<CallJournal> {
+        &self.journal
+    }
+
+    /// What is on offer now.
+    pub fn snapshot(&self) -> Arc<CatalogSnapshot> {
+        Arc::clone(&self.current.borrow())
+    }
+
+    /// What is on offer, now and as it changes.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<CatalogSnapshot>> {
+        self.current.subscribe()
+    }
+
+    /// Says that the resource at `uri` has changed.
+    pub fn notify_resource_updated(&self, uri: &str) {
+        // Nobody may be listening.
+        let _ = self.resource_updates.send(uri.into());
+    }
+
+    /// Addresses of resources as they change.
+    pub fn subscribe_resource_updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.resource_updates.subscribe()
+    }
+
+    /// Lets `waker` bring back the server of a tool that is not on offer now.
+    pub fn set_connector(&self, waker: ServerConnector) {
+        // Set once, when everything is built.
+        let _ = self.connector.set(waker);
+    }
+
+    /// Has calls counted against daily limits.
+    pub fn set_quota(&self, quota: Arc<CallQuota>) {
+        // Set once, when everything is built.
+        let _ = self.quota.set(quota);
+    }
+
+    async fn connect_server_of(&self, principal: &Principal, name: &str) -> bool {
+        let server = name::server_of(name).filter(|it| principal.may_reach(it));
+        match (server, self.connector.get()) {
+            (Some(server), Some(waker)) => (waker.0)(server.to_owned()).await,
+            _ => false,
+        }
+    }
+
+    /// Calls a tool. A call that fails is an answer that says so; an error is
+    /// a question that could not be put.
+    pub async fn call_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Arc<CallArguments>,
+        peer: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        let mut asked = CallRequest {
+            tool: Arc::clone(&NO_NAME),
+            server: Arc::clone(&NO_NAME),
+            principal: caller.principal.shared_name(),
+            client: peer.client.clone(),
+            remote_ip: caller.remote_ip,
+            request_id: peer.request_id,
+            arguments: arguments.shared_text(),
+        };
+        let found = match self.available_tool(caller, name) {
+            // On its own: it would make the future of every call larger.
+            Ok(None) => Box::pin(self.connect_and_find_tool(caller, name)).await,
+            Ok(Some(offer)) => Ok(offer),
+            Err(why) => Err(why),
+        };
+        let offer = match found {
+            Ok(offer) => offer,
+            Err(why) => {
+                asked.tool = name.chars().take(100).collect::<String>().into();
+                self.journal
+                    .begin_call(asked)
+                    .finish(ToolCallOutcome::Refused, &why.message);
+                return Err(why);
+            }
+        };
+        asked.tool = Arc::clone(&offer.public_name);
+        asked.server = Arc::clone(&offer.server);
+        let mut started = self.journal.begin_call(asked);
+        if let Err(why) = self.check_call(caller, &offer, &arguments).await {
+            let answer = result::failure(&why);
+            started.finish(ToolCallOutcome::Refused, &answer);
+            return Ok(EntryResponse::Complete(answer));
+        }
+        let log = peer.log_level.map(|_| (Arc::clone(&peer), Instant::now()));
+        started.mark_forwarded();
+        let answer = self
+            .invoke(caller, &offer, EntryAction::CallTool(arguments), peer)
+            .await;
+        started.mark_answered();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(late) => {
+                let answer = result::failure(&format!("{name} {late}"));
+                started.finish(ToolCallOutcome::TimedOut, &answer);
+                return Ok(EntryResponse::Complete(answer));
+            }
+        };
+        if let Some((log, started)) = log {
+            let took = started.elapsed().as_secs_f64() * 1000.0;
+            let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
+            Box::pin(log.send_log(LoggingLevel::Debug, "maru.tool", &data)).await;
+        }
+        match answer {
+            Ok(EntryResponse::Complete(result)) => {
+                let result = self.limits().result_limits.apply(result);
+                started.finish(call_outcome(&result, &offer.server), &result);
+                Ok(EntryResponse::Complete(result))
+            }
+            Ok(asked @ EntryResponse::InputRequired(_)) => {
+                started.discard();
+                Ok(asked)
+            }
+            Err(why) => {
+                started.finish(ToolCallOutcome::Refused, &why.message);
+                Err(why)
+            }
+        }
+    }
+
+    /// Whether the call may be made as it is; says why not.
+    async fn check_call(
+        &self,
+        caller: &Caller,
+        offer: &CatalogEntry,
+        arguments: &CallArguments,
+    ) -> Result<(), String> {
+        offer
+            .validate_arguments(arguments)
+            .map_err(|why| format!("wrong arguments: {why}"))?;
+        match self.quota.get() {
+            Some(quota) => {
+                let user = caller.principal.name();
+                let counted = quota.count_call(user, offer.public_name()).await;
+                counted.map_err(|it| it.message)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The tool of this name, if it is on offer.
+    fn available_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> Result<Option<Arc<CatalogEntry>>, RpcError> {
+        caller.require_call_role()?;
+        Ok(self.snapshot().find_tool(caller, name)?.cloned())
+    }
+
+    /// A tool that is not on offer, after one attempt to bring back its server.
+    async fn connect_and_find_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> Result<Arc<CatalogEntry>, RpcError> {
+        let woken = self.connect_server_of(&caller.principal, name).await;
+        let offer = woken
+            .then(|| self.available_tool(caller, name))
+            .transpose()?;
+        match offer.flatten() {
+            Some(offer) => Ok(offer),
+            None => Err(entry_not_found(
+                &self.snapshot().visible_to(caller)?.tools,
+                "tool",
+                name,
+            )),
+        }
+    }
+
+    /// Renders a prompt.
+    pub async fn get_prompt(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Arc<CallArguments>,
+        peer: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        caller.require_call_role()?;
+        let snapshot = self.snapshot();
+        let view = snapshot.visible_to(caller)?;
+        let offer = view
+            .prompts
+            .get(name)
+            .ok_or_else(|| entry_not_found(&view.prompts, "prompt", name))?;
+        self.invoke_or_error(caller, offer, EntryAction::GetPrompt(arguments), peer)
+            .await
+    }
+
+    /// Reads a resource.
+    pub async fn read_resource(
+        &self,
+        caller: &Caller,
+        uri: &str,
+        peer: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        caller.require_call_role()?;
+        let snapshot = self.snapshot();
+        let view = snapshot.visible_to(caller)?;
+        let offer = view
+            .find_resource(uri)
+            .ok_or_else(|| resource_not_found(uri))?;
+        self.invoke_or_error(
+            caller,
+            offer,
+            EntryAction::ReadResource(uri.to_owned()),
+            peer,
+        )
+        .await
+    }
+
+    /// Suggests values, as `action` asks, for an argument of the prompt or template `key`.
+    pub async fn complete(
+        &self,
+        caller: &Caller,
+        key: &str,
+        action: EntryAction,
+    ) -> Result<EntryResponse, RpcError> {
+        caller.require_call_role()?;
+        let snapshot = self.snapshot();
+        let view = snapshot.visible_to(caller)?;
+        let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
+        let offer =
+            offer.ok_or_else(|| RpcError::invalid_params("no such prompt or resource template"))?;
+        self.invoke_or_error(caller, offer, action, Arc::default())
+            .await
+    }
+
+    async fn invoke_or_error(
+        &self,
+        caller: &Caller,
+        offer: &CatalogEntry,
+        action: EntryAction,
+        peer: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        let answer = self.invoke(caller, offer, action, peer).await;
+        answer.unwrap_or_else(|late| {
+            Err(RpcError::new(
+                code::INTERNAL_ERROR,
+                format!("the answer {late}"),
+            ))
+        })
+    }
+
+    /// The outer error says that the deadline passed.
+    async fn invoke(
+        &self,
+        caller: &Caller,
+        offer: &CatalogEntry,
+        action: EntryAction,
+        peer: Arc<RequestContext>,
+    ) -> Result<Result<EntryResponse, RpcError>, String> {
+        // A server that waits is told; our own tools do not wait.
+        if let Some(why) = peer
+            .inputs
+            .failure
+            .as_ref()
+            .filter(|_| &*offer.server == OWN_SERVER_NAME)
+        {
+            return Ok(Err(RpcError::new(code::INTERNAL_ERROR, why.clone())));
+        }
+        let answer = (offer.handler)(EntryRequest {
+            action,
+            context: peer,
+            principal: caller.principal.clone(),
+        });
+        let timeout = self.limits().timeout;
+        let answer = with_timeout(timeout, answer).await;
+        answer.ok_or_else(|| format!("did not answer within {timeout:?}"))
+    }
+}
+
+impl CatalogSnapshot {
+    fn build(
+        all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
+        disabled_tools: Arc<DisabledTools>,
+    ) -> Self {
+        let offered = |(name, view): (&Arc<str>, &Arc<CatalogView>)| {
+            (Arc::clone(name), disabled_tools.enabled_part(name, view))
+        };
+        let servers: BTreeMap<_, _> = all_servers.iter().map(offered).collect();
+        let offers: Vec<Arc<CatalogEntry>> = servers
+            .values()
+            .flat_map(|view| view.entries())
+            .cloned()
+            .collect();
+        Self {
+            all: CatalogView::build(&offers, CatalogEntry::public_name),
+            servers,
+            filtered_views: FilteredViews::default(),
+            all_servers,
+            disabled_tools,
+        }
+    }
+
+    /// Every tool, also those that are switched off, and whether it is on.
+    pub fn tools_with_state(&self) -> impl Iterator<Item = (&Arc<CatalogEntry>, bool)> {
+        let tools = self
+            .all_servers
+            .values()
+            .flat_map(|view| view.tools.entries());
+        tools.map(|it| (it, !self.disabled_tools.is_disabled(&it.server, &it.key)))
+    }
+
+    /// Which tools are switched off.
+    pub fn disabled_tools(&self) -> &DisabledTools {
+        &self.disabled_tools
+    }
+
+    /// The part that `scope` names.
+    pub fn view(&self, scope: &CatalogScope) -> Result<&CatalogView, RpcError> {
+        match scope {
+            CatalogScope::All => Ok(&self.all),
+            CatalogScope::Server(name) => {
+                self.servers.get(name).map(Arc::as_ref).ok_or_else(|| {
+                    RpcError::invalid_params(format!("no server named {name:?} is connected"))
+                })
+            }
+        }
+    }
+
+    /// What `caller` sees of the part they look at.
+    pub fn visible_to(&self, caller: &Caller) -> Result<VisibleCatalog<'_>, RpcError> {
+        let whole = self.view(&caller.scope)?;
+        Ok(self.filtered_views.view_for(caller, whole))
+    }
+
+    /// A tool by the name it is listed under, or as `server.tool`, if it is the
+    /// caller's to call.
+    fn find_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> Result<Option<&Arc<CatalogEntry>>, RpcError> {
+        let qualified = || {
+            let (server, tool) = name.split_once('.')?;
+            self.servers.get(server)?.tools.get(tool)
+        };
+        let found = self.view(&caller.scope)?.tools.get(name);
+        let found = found.or_else(|| match caller.scope {
+            CatalogScope::All => qualified(),
+            CatalogScope::Server(_) => None,
+        });
+        Ok(found.filter(|it| may_use(&caller.principal, it)))
+    }
+
+    /// Begins to watch `uri` for someone; `None` if it cannot be read by them.
+    pub fn subscribe_resource(&self, caller: &Caller, uri: &str) -> Option<ResourceSubscription> {
+        caller.require_call_role().ok()?;
+        let view = self.visible_to(caller).ok()?;
+        let offer = view.find_resource(uri)?;
+        let watching = offer.subscribe.as_ref().map(|watch| watch(uri));
+        Some(watching.unwrap_or_else(|| Box::new(())))
+    }
+
+    /// Whether there is a server of this name.
+    pub fn has_server(&self, name: &str) -> bool {
+        self.servers.contains_key(name)
+    }
+}
+
+/// Where nobody was asked.
+static NO_NAME: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+fn call_outcome(result: &str, server: &str) -> ToolCallOutcome {
+    if !result::is_error(result) {
+        ToolCallOutcome::Ok
+    } else if result::is_server_unavailable(result, server) {
+        ToolCallOutcome::Refused
+    } else {
+        ToolCallOutcome::Failed
+    }
+}

@@ -1,0 +1,364 @@
+//! What a tool that people made is.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    ValidationError,
+    parameter::{ToolParameter, parse_flag},
+};
+use crate::store::{CustomParamRow, CustomToolRow};
+
+/// A tool, read and well formed. Whether it can run is known when it is
+/// compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomToolDefinition {
+    /// Its name.
+    pub name: String,
+    /// What it is for, told to models.
+    pub description_agent: String,
+    /// The same, told to people.
+    pub description_user: String,
+    /// What it does.
+    pub logic: ToolLogic,
+    /// The statement or expression.
+    pub text: String,
+    /// How the result is written.
+    pub format: ResultFormat,
+    /// Whether it is offered.
+    pub is_active: bool,
+    /// What it takes.
+    pub params: Vec<ToolParameter>,
+}
+
+/// What a tool does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolLogic {
+    /// Runs a statement on the source of this name, or on the first.
+    Sql(Option<String>),
+    /// Evaluates an expression.
+    Python,
+}
+
+/// How a result is written for those who read text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultFormat {
+    /// One row as an object, any other number as a list; text as it is.
+    Auto,
+    /// The first row, or null.
+    Row,
+    /// A list of rows.
+    Rows,
+    /// A table of text.
+    Table,
+    /// A line of text for every row.
+    Lines,
+}
+
+const RESULT_FORMATS: &[(&str, ResultFormat)] = &[
+    ("auto", ResultFormat::Auto),
+    ("row", ResultFormat::Row),
+    ("rows", ResultFormat::Rows),
+    ("table", ResultFormat::Table),
+    ("lines", ResultFormat::Lines),
+];
+const MAX_DESCRIPTION_CHARS: usize = 4000;
+const MAX_PARAMS: usize = 50;
+/// What a definition has; the rest of what the API shows is not set by people.
+const EDITABLE_FIELDS: &[&str] = &[
+    "name",
+    "description_agent",
+    "description_user",
+    "tool_type",
+    "source",
+    "definition",
+    "result_format",
+    "is_active",
+    "params",
+];
+const READ_ONLY_FIELDS: &[&str] = &["id", "version", "reg_dt", "upd_dt", "created_by", "fault"];
+
+impl CustomToolDefinition {
+    /// Reads one as the API has it.
+    pub fn from_json(json: &Value) -> Result<Self, ValidationError> {
+        let Some(members) = json.as_object() else {
+            return Err(ValidationError::for_field(
+                "tool",
+                "a tool is an object with name, tool_type and definition",
+            ));
+        };
+        check_known_fields(members)?;
+        let text = |field: &str| match members.get(field) {
+            None | Some(Value::Null) => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(_) => Err(ValidationError::for_field(field, "this is a text")),
+        };
+        let definition = Self {
+            name: text("name")?,
+            description_agent: text("description_agent")?,
+            description_user: text("description_user")?,
+            logic: parse_logic(members)?,
+            text: text("definition")?,
+            format: parse_format(members)?,
+            is_active: parse_flag(members.get("is_active"), true)
+                .ok_or_else(|| ValidationError::for_field("is_active", "use true or false"))?,
+            params: parse_params(members.get("params"))?,
+        };
+        definition.validate()?;
+        Ok(definition)
+    }
+
+    fn validate(&self) -> Result<(), ValidationError> {
+        check_name(&self.name)?;
+        for (field, text) in [
+            ("description_agent", &self.description_agent),
+            ("description_user", &self.description_user),
+        ] {
+            check_description(field, text)?;
+        }
+        if self.description_agent.trim().is_empty() {
+            return Err(ValidationError::for_field(
+                "description_agent",
+                "say what the tool is for, so that a model knows when to call it",
+            ));
+        }
+        if self.text.trim().is_empty() {
+            Err(ValidationError::for_field(
+                "definition",
+                "there is nothing to run",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// As the API shows it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "description_agent": self.description_agent,
+            "description_user": self.description_user,
+            "tool_type": self.logic.name(),
+            "source": self.logic.source(),
+            "definition": self.text,
+            "result_format": self.format.name(),
+            "is_active": self.is_active,
+            "params": self.params.iter().map(ToolParameter::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The schema that clients see.
+    pub(super) fn input_schema(&self) -> Value {
+        let properties = self.params.iter().map(|it| (it.name.clone(), it.schema()));
+        let needed = self.params.iter().filter(|it| it.is_required_in_call());
+        let needed: Vec<&str> = needed.map(|it| it.name.as_str()).collect();
+        json!({
+            "type": "object",
+            "properties": properties.collect::<Map<_, _>>(),
+            "required": needed,
+            "additionalProperties": false,
+        })
+    }
+
+    /// As stored, without what the store adds.
+    pub(super) fn to_row(&self) -> CustomToolRow {
+        CustomToolRow {
+            name: self.name.clone(),
+            description_agent: self.description_agent.clone(),
+            description_user: self.description_user.clone(),
+            tool_type: self.logic.name().to_owned(),
+            definition: self.text.clone(),
+            is_active: self.is_active,
+            source: self.logic.source().map(str::to_owned),
+            result_format: self.format.name().to_owned(),
+            params: self.params.iter().map(parameter_row).collect(),
+            ..CustomToolRow::default()
+        }
+    }
+
+    /// From the store, where others may have written too.
+    pub(super) fn from_row(row: &CustomToolRow) -> Result<Self, ValidationError> {
+        let json = |text: &Option<String>| -> Value {
+            let read = text.as_deref().map(serde_json::from_str);
+            read.and_then(Result::ok).unwrap_or_default()
+        };
+        let params = row.params.iter().map(|it| {
+            json!({
+                "param_name": it.param_name,
+                "param_type": it.param_type,
+                "is_required": it.is_required,
+                "description": it.description,
+                "default": json(&it.default_value),
+                "enum": json(&it.choices),
+            })
+        });
+        Self::from_json(&json!({
+            "name": row.name,
+            "description_agent": row.description_agent,
+            "description_user": row.description_user,
+            "tool_type": row.tool_type,
+            "source": row.source,
+            "definition": row.definition,
+            "result_format": row.result_format,
+            "is_active": row.is_active,
+            "params": params.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+impl ToolLogic {
+    /// Its name in the API and the store.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Sql(_) => "SQL",
+            Self::Python => "PYTHON",
+        }
+    }
+
+    fn source(&self) -> Option<&str> {
+        match self {
+            Self::Sql(source) => source.as_deref(),
+            Self::Python => None,
+        }
+    }
+}
+
+impl ResultFormat {
+    fn name(self) -> &'static str {
+        let found = RESULT_FORMATS.iter().find(|(_, it)| *it == self);
+        found.map_or("auto", |(name, _)| *name)
+    }
+}
+
+fn parameter_row(parameter: &ToolParameter) -> CustomParamRow {
+    let choices = &parameter.choices;
+    CustomParamRow {
+        param_name: parameter.name.clone(),
+        param_type: parameter.kind.parse_name().to_owned(),
+        is_required: parameter.required,
+        description: parameter.description.clone(),
+        default_value: parameter.default.as_ref().map(Value::to_string),
+        choices: (!choices.is_empty()).then(|| Value::from(choices.clone()).to_string()),
+    }
+}
+
+fn check_known_fields(members: &Map<String, Value>) -> Result<(), ValidationError> {
+    let is_known = |it: &&String| {
+        EDITABLE_FIELDS.contains(&it.as_str()) || READ_ONLY_FIELDS.contains(&it.as_str())
+    };
+    match members.keys().find(|it| !is_known(it)) {
+        None => Ok(()),
+        Some(other) => Err(ValidationError::for_field(
+            other,
+            format!(
+                "a tool has no member {other:?}; known are {}",
+                EDITABLE_FIELDS.join(", ")
+            ),
+        )),
+    }
+}
+
+/// Names that every client takes. Two underscores or a dot stand between a
+/// server and its tool.
+fn check_name(name: &str) -> Result<(), ValidationError> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    let begins = name.starts_with(|it: char| it.is_ascii_alphabetic());
+    if begins && name.len() <= 64 && name.chars().all(plain) && !name.contains("__") {
+        Ok(())
+    } else {
+        Err(ValidationError::for_field(
+            "name",
+            "a name begins with a letter and has at most 64 of a-z, A-Z, 0-9, - and _, but not __",
+        ))
+    }
+}
+
+fn check_description(field: &str, text: &str) -> Result<(), ValidationError> {
+    let strange = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
+    if text.chars().count() <= MAX_DESCRIPTION_CHARS && !text.contains(strange) {
+        Ok(())
+    } else {
+        Err(ValidationError::for_field(
+            field,
+            format!(
+                "a description has at most {MAX_DESCRIPTION_CHARS} characters and no control characters"
+            ),
+        ))
+    }
+}
+
+fn parse_logic(members: &Map<String, Value>) -> Result<ToolLogic, ValidationError> {
+    let kind = members
+        .get("tool_type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let source = members
+        .get("source")
+        .and_then(Value::as_str)
+        .filter(|it| !it.is_empty());
+    match kind.to_ascii_uppercase().as_str() {
+        "SQL" => Ok(ToolLogic::Sql(source.map(str::to_owned))),
+        "PYTHON" => Ok(ToolLogic::Python),
+        _ => Err(ValidationError::for_field("tool_type", "use SQL or PYTHON")),
+    }
+}
+
+fn parse_format(members: &Map<String, Value>) -> Result<ResultFormat, ValidationError> {
+    let given = match members.get("result_format") {
+        None | Some(Value::Null) => return Ok(ResultFormat::Auto),
+        Some(given) => given.as_str().unwrap_or_default(),
+    };
+    let found = RESULT_FORMATS.iter().find(|(name, _)| *name == given);
+    found.map(|(_, format)| *format).ok_or_else(|| {
+        ValidationError::for_field("result_format", "use auto, row, rows, table or lines")
+    })
+}
+
+fn parse_params(given: Option<&Value>) -> Result<Vec<ToolParameter>, ValidationError> {
+    let list = match given {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(ValidationError::for_field("params", "params is a list")),
+    };
+    if list.len() > MAX_PARAMS {
+        return Err(ValidationError::for_field(
+            "params",
+            format!("a tool has at most {MAX_PARAMS} parameters"),
+        ));
+    }
+    let mut names = HashSet::new();
+    let mut params = Vec::with_capacity(list.len());
+    for (at, json) in list.iter().enumerate() {
+        let field = format!("params.{at}");
+        let parameter = ToolParameter::from_json(json, &field)?;
+        if !names.insert(parameter.name.clone()) {
+            return Err(ValidationError::for_field(
+                &field,
+                format!("there are two parameters named {}", parameter.name),
+            ));
+        }
+        params.push(parameter);
+    }
+    Ok(params)
+}
+
+impl CustomToolDefinition {
+    /// Whether a statement can bind all its parameters.
+    pub(super) fn check_bindable(&self) -> Result<(), ValidationError> {
+        let unbound = self
+            .params
+            .iter()
+            .position(|it| it.kind.sql_kind().is_none());
+        match unbound {
+            None => Ok(()),
+            Some(at) => Err(ValidationError::for_field(
+                &format!("params.{at}.param_type"),
+                format!(
+                    "{} cannot be a parameter of a statement; use STRING, NUMBER, INTEGER or BOOLEAN",
+                    self.params[at].kind.parse_name()
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a tool that people made gives back.
+
+use serde_json::Value;
+
+use super::definition::ResultFormat;
+use crate::source::QueryRows;
+
+/// A result: a value as JSON, and what those get who read text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomToolResult {
+    /// The value.
+    pub json: String,
+    /// The text.
+    pub text: String,
+}
+
+const TRUNCATION_NOTE: &str =
+    "more rows were found than may be returned; ask for fewer, or count and group them";
+
+impl CustomToolResult {
+    /// The rows of a query.
+    pub(super) fn from_rows(rows: &QueryRows, format: ResultFormat) -> Self {
+        let inside = rows.json.trim_start_matches('[').trim_end_matches(']');
+        let json = match (format, rows.count) {
+            (ResultFormat::Row, 0) => "null".to_owned(),
+            (ResultFormat::Row, _) => return Self::with_plain_text(inside.to_owned()),
+            (ResultFormat::Auto, 1) if !rows.truncated => inside.to_owned(),
+            _ if rows.truncated && matches!(format, ResultFormat::Auto | ResultFormat::Rows) => {
+                format!(
+                    "{{\"rows\":{},\"truncated\":true,\"note\":\"{TRUNCATION_NOTE}\"}}",
+                    rows.json
+                )
+            }
+            _ => rows.json.clone(),
+        };
+        let mut done = Self::from_value(json, format);
+        if rows.truncated && matches!(format, ResultFormat::Table | ResultFormat::Lines) {
+            done.text.push_str(&format!("\n[{TRUNCATION_NOTE}]"));
+        }
+        done
+    }
+
+    /// Any value, written as `format` says as far as that applies.
+    pub(super) fn from_value(json: String, format: ResultFormat) -> Self {
+        let text = match format {
+            ResultFormat::Table => parse_records(&json).map(|it| format_table(&it)),
+            ResultFormat::Lines => parse_records(&json).map(|it| format_lines(&it)),
+            ResultFormat::Auto | ResultFormat::Row | ResultFormat::Rows => None,
+        };
+        match text {
+            Some(text) => Self { json, text },
+            None => Self::with_plain_text(json),
+        }
+    }
+
+    fn with_plain_text(json: String) -> Self {
+        let text = if json.starts_with('"') {
+            serde_json::from_str(&json).unwrap_or_else(|_| json.clone())
+        } else {
+            json.clone()
+        };
+        Self { json, text }
+    }
+}
+
+/// Columns and rows of a list of objects; `None` if it is something else.
+struct TableRecords {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+fn parse_records(json: &str) -> Option<TableRecords> {
+    let Ok(Value::Array(list)) = serde_json::from_str(json) else {
+        return None;
+    };
+    let mut columns: Vec<String> = Vec::new();
+    for row in &list {
+        let new = row.as_object()?.keys().filter(|it| !columns.contains(it));
+        let new: Vec<String> = new.cloned().collect();
+        columns.extend(new);
+    }
+    let cells = |row: &Value| columns.iter().map(|it| format_cell(&row[it])).collect();
+    let rows = list.iter().map(cells).collect();
+    Some(TableRecords { columns, rows })
+}
+
+/// A value on one line.
+fn format_cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.replace(['\n', '\r', '\t'], " "),
+        other => other.to_string(),
+    }
+}
+
+/// As Markdown, which models and people read alike.
+fn format_table(records: &TableRecords) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|it| it.replace('|', "\\|")).collect();
+        format!("| {} |", cells.join(" | "))
+    };
+    let rule: Vec<String> = records.columns.iter().map(|_| "---".to_owned()).collect();
+    let mut lines = vec![line(&records.columns), line(&rule)];
+    lines.extend(records.rows.iter().map(|it| line(it)));
+    lines.join("\n")
+}
+
+/// `name: value, name: value`, for each row.
+fn format_lines(records: &TableRecords) -> String {
+    let line = |cells: &Vec<String>| {
+        let named = records.columns.iter().zip(cells);
+        let named: Vec<String> = named
+            .map(|(name, cell)| format!("{name}: {cell}"))
+            .collect();
+        named.join(", ")
+    };
+    let lines: Vec<String> = records.rows.iter().map(line).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(json: &str, count: usize, truncated: bool) -> QueryRows {
+        QueryRows {
+            columns: Vec::new(),
+            json: json.to_owned(),
+            count,
+            truncated,
+        }
+    }
+
+    #[test]
+    fn rows_are_written_as_the_definition_says() {
+        let none = rows("[]", 0, false);
+        let one = rows(r#"[{"a":1,"b":"x|y"}]"#, 1, false);
+        let two = rows(r#"[{"a":1,"b":null},{"a":[2],"b":"z\nz"}]"#, 2, false);
+        let cases = [
+            (&none, ResultFormat::Auto, "[]"),
+            (&one, ResultFormat::Auto, r#"{"a":1,"b":"x|y"}"#),
+            (
+                &two,
+                ResultFormat::Auto,
+                r#"[{"a":1,"b":null},{"a":[2],"b":"z\nz"}]"#,
+            ),
+            (&none, ResultFormat::Row, "null"),
+            (&one, ResultFormat::Row, r#"{"a":1,"b":"x|y"}"#),
+            (&one, ResultFormat::Rows, r#"[{"a":1,"b":"x|y"}]"#),
+            (
+                &one,
+                ResultFormat::Table,
+                "| a | b |\n| --- | --- |\n| 1 | x\\|y |",
+            ),
+            (&two, ResultFormat::Lines, "a: 1, b: \na: [2], b: z z"),
+            (&none, ResultFormat::Lines, ""),
+        ];
+        for (rows, format, expected) in cases {
+            assert_eq!(
+                CustomToolResult::from_rows(rows, format).text,
+                expected,
+                "{format:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let cut = rows(r#"[{"a":1}]"#, 1, true);
+        let told: Value =
+            serde_json::from_str(&CustomToolResult::from_rows(&cut, ResultFormat::Auto).json)
+                .unwrap();
+        assert_eq!(told["truncated"], true);
+        let text = CustomToolResult::from_rows(&cut, ResultFormat::Lines).text;
+        assert!(text.starts_with("a: 1\n[more rows"), "{text}");
+        // Only the first row was asked for.
+        assert_eq!(
+            CustomToolResult::from_rows(&cut, ResultFormat::Row).text,
+            r#"{"a":1}"#
+        );
+    }
+
+    #[test]
+    fn text_is_not_quoted_for_readers_of_text() {
+        let done = CustomToolResult::from_value(r#""가\n""#.to_owned(), ResultFormat::Auto);
+        assert_eq!(done.text, "가\n");
+        assert_eq!(done.json, r#""가\n""#);
+    }
+}

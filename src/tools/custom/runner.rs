@@ -1,0 +1,358 @@
+//! Running a definition, saved or not.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+
+use super::{
+    ValidationError,
+    definition::{CustomToolDefinition, ResultFormat, ToolLogic},
+    result::CustomToolResult,
+};
+use crate::{
+    clock,
+    expression::{self, CompiledExpression, LocalTimestamp},
+    journal::RequestId,
+    mcp::{RpcError, object_members},
+    source::{self, DataSource, QueryLimits, QueryParameters},
+    tasks::Tasks,
+    tools::{
+        builtin::read_only_annotations,
+        entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
+        result,
+    },
+};
+
+/// What an expression may take where it is asked for: well below a millisecond.
+const INLINE_STEP_LIMIT: u64 = 2000;
+
+/// A definition that can run; or, if it was good once, says why it cannot.
+#[derive(Debug)]
+pub(super) struct CustomToolRunner {
+    definition: CustomToolDefinition,
+    engine: Result<ToolEngine, ValidationError>,
+}
+
+#[derive(Debug)]
+enum ToolEngine {
+    Sql(DataSource),
+    Python(CompiledExpression),
+}
+
+impl CustomToolRunner {
+    /// Compiles what was saved earlier; what became wrong since is said when it
+    /// is called.
+    pub(super) fn load(definition: CustomToolDefinition, sources: &[DataSource]) -> Self {
+        let engine = compile_engine(&definition, sources);
+        Self { definition, engine }
+    }
+
+    /// Compiles and checks, also with the database.
+    pub(super) async fn compile(
+        definition: CustomToolDefinition,
+        sources: &[DataSource],
+    ) -> Result<Self, ValidationError> {
+        let engine = compile_engine(&definition, sources)?;
+        if let ToolEngine::Sql(source) = &engine {
+            check_with_database(source, &definition).await?;
+        }
+        Ok(Self {
+            definition,
+            engine: Ok(engine),
+        })
+    }
+
+    /// What is wrong with it.
+    pub(super) fn compile_error(&self) -> Option<&ValidationError> {
+        self.engine.as_ref().err()
+    }
+
+    /// Refuses parameters that are declared and not used.
+    pub(super) fn check_parameters_used(&self) -> Result<(), ValidationError> {
+        let text = &self.definition.text;
+        let used = match &self.engine {
+            Ok(ToolEngine::Sql(source)) => match source.parameters(text) {
+                Ok(used) => used.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+                Err(error) => return Err(ValidationError::from_source_error(text, &error)),
+            },
+            Ok(ToolEngine::Python(program)) => {
+                program.used_parameters().map(str::to_owned).collect()
+            }
+            Err(flaw) => return Err(flaw.clone()),
+        };
+        let mut declared = self.definition.params.iter().enumerate();
+        match declared.find(|(_, it)| !used.contains(&it.name)) {
+            None => Ok(()),
+            Some((at, unused)) => Err(ValidationError::for_field(
+                &format!("params.{at}"),
+                format!("the parameter {} is declared and not used", unused.name),
+            )),
+        }
+    }
+
+    /// Runs it with arguments that fit its schema.
+    pub(super) async fn run(
+        &self,
+        arguments: &CallArguments,
+        request: RequestId,
+        tasks: &Tasks,
+    ) -> Result<CustomToolResult, ValidationError> {
+        match &self.engine {
+            Ok(ToolEngine::Sql(source)) => self.query(source, arguments, request).await,
+            Ok(ToolEngine::Python(program)) => self.evaluate(program, arguments, tasks).await,
+            Err(flaw) => Err(flaw.clone()),
+        }
+    }
+
+    async fn query(
+        &self,
+        source: &DataSource,
+        arguments: &Value,
+        request: RequestId,
+    ) -> Result<CustomToolResult, ValidationError> {
+        let definition = &self.definition;
+        let parameters = definition.params.iter().map(|it| {
+            let value = argument_or_default(arguments, &it.name, it.default.as_ref());
+            let bound = it
+                .kind
+                .sql_kind()
+                .and_then(|kind| source::QueryValue::from_json(kind, value));
+            bound.map(|bound| (it.name.as_str(), bound)).ok_or_else(|| {
+                ValidationError::for_field(
+                    "arguments",
+                    format!("{} is not a {}", it.name, it.kind.parse_name()),
+                )
+            })
+        });
+        let parameters: QueryParameters = parameters.collect::<Result<_, _>>()?;
+        let most = source.limits();
+        let limits = QueryLimits {
+            rows: if definition.format == ResultFormat::Row {
+                1
+            } else {
+                most.rows
+            },
+            request: Some(request.as_halves()),
+            ..most
+        };
+        let rows = source.query(&definition.text, &parameters, limits).await;
+        let rows =
+            rows.map_err(|error| ValidationError::from_source_error(&definition.text, &error))?;
+        Ok(CustomToolResult::from_rows(&rows, definition.format))
+    }
+
+    /// What is small is done here and now; what is not gets a thread that may
+    /// block, from the beginning.
+    async fn evaluate(
+        &self,
+        program: &CompiledExpression,
+        arguments: &CallArguments,
+        tasks: &Tasks,
+    ) -> Result<CustomToolResult, ValidationError> {
+        let values: Map<String, Value> = self
+            .definition
+            .params
+            .iter()
+            .map(|it| {
+                (
+                    it.name.clone(),
+                    argument_or_default(arguments, &it.name, it.default.as_ref()).clone(),
+                )
+            })
+            .collect();
+        let written = large_integers(arguments);
+        let full = expression::EvaluationLimits {
+            now: Some(LocalTimestamp {
+                unix_microseconds: clock::now_ms() * 1000,
+                offset_seconds: 0,
+            }),
+            ..expression::EvaluationLimits::default()
+        };
+        let small = expression::EvaluationLimits {
+            steps: INLINE_STEP_LIMIT,
+            ..full.clone()
+        };
+        let done = match program.evaluate_with_exact_integers(&values, &written, &small) {
+            Err(fault) if fault.kind == expression::ErrorKind::Limit => {
+                let program = program.clone();
+                let work = move || program.evaluate_with_exact_integers(&values, &written, &full);
+                let done = tasks.spawn_blocking(work).await;
+                done.ok_or_else(|| ValidationError::for_field("definition", "the hub is stopping"))?
+            }
+            done => done,
+        };
+        let json = done?.json.get().to_owned();
+        Ok(CustomToolResult::from_value(json, self.definition.format))
+    }
+
+    /// The tool that everyone sees.
+    pub(super) fn catalog_entry(self: &Arc<Self>, tasks: &Tasks) -> Arc<CatalogEntry> {
+        let described = json!({
+            "description": self.definition.description_agent,
+            "inputSchema": self.definition.input_schema(),
+            "annotations": read_only_annotations(),
+        });
+        let (runner, tasks) = (Arc::clone(self), tasks.clone());
+        let handler: EntryHandler = Arc::new(move |ask| {
+            let (runner, tasks) = (Arc::clone(&runner), tasks.clone());
+            async move {
+                let request = ask.context.request_id;
+                let EntryAction::CallTool(input) = ask.action else {
+                    return Err(RpcError::invalid_params("a tool is called"));
+                };
+                Ok(EntryResponse::Complete(
+                    match runner.run(&input, request, &tasks).await {
+                        Ok(done) => result::text_and_value(&done.text, &done.json),
+                        Err(flaw) => result::failure(&flaw.public_message()),
+                    },
+                ))
+            }
+            .boxed()
+        });
+        CatalogEntry::custom(self.definition.name.clone(), &described, handler)
+    }
+}
+
+impl ValidationError {
+    /// In one line, for who calls the tool.
+    fn public_message(&self) -> String {
+        match self.position {
+            Some((line, column)) => format!("{} (line {line}, column {column})", self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+fn argument_or_default<'a>(
+    arguments: &'a Value,
+    name: &str,
+    default: Option<&'a Value>,
+) -> &'a Value {
+    match &arguments[name] {
+        Value::Null => default.unwrap_or(&Value::Null),
+        value => value,
+    }
+}
+
+/// Integers that are too large for a JSON number, as they were written.
+fn large_integers(arguments: &CallArguments) -> HashMap<String, String> {
+    let mut values = arguments.as_object().into_iter().flatten();
+    if !values.any(|(_, value)| value.is_f64()) {
+        return HashMap::new();
+    }
+    let is_whole = |raw: &str| {
+        raw.trim_start_matches('-')
+            .bytes()
+            .all(|it| it.is_ascii_digit())
+    };
+    let all = object_members(arguments.text()).into_iter().flatten();
+    all.filter(|(name, raw)| arguments[&**name].is_f64() && is_whole(raw))
+        .map(|(name, raw)| (name.into_owned(), raw.to_owned()))
+        .collect()
+}
+
+fn compile_engine(
+    definition: &CustomToolDefinition,
+    sources: &[DataSource],
+) -> Result<ToolEngine, ValidationError> {
+    match &definition.logic {
+        ToolLogic::Python => {
+            let names = definition.params.iter().map(|it| it.name.as_str());
+            let names: Vec<&str> = names.collect();
+            Ok(ToolEngine::Python(expression::compile(
+                &definition.text,
+                &names,
+            )?))
+        }
+        ToolLogic::Sql(name) => {
+            definition.check_bindable()?;
+            reject_templates(&definition.text)?;
+            let source = find_source(sources, name.as_deref())?;
+            check_parameters_declared(source, definition)?;
+            Ok(ToolEngine::Sql(source.clone()))
+        }
+    }
+}
+
+fn find_source<'a>(
+    sources: &'a [DataSource],
+    name: Option<&str>,
+) -> Result<&'a DataSource, ValidationError> {
+    let found = match name {
+        None => sources.first(),
+        Some(name) => sources.iter().find(|it| it.name() == name),
+    };
+    found.ok_or_else(|| {
+        let known: Vec<&str> = sources.iter().map(DataSource::name).collect();
+        let why = match (name, known.as_slice()) {
+            (_, []) => "there is no source; name one under sources in maru.yaml".to_owned(),
+            (name, known) => {
+                let (name, known) = (name.unwrap_or_default(), known.join(", "));
+                format!("there is no source {name:?}; known are {known}")
+            }
+        };
+        ValidationError::for_field("source", why)
+    })
+}
+
+/// `{{name}}` would make a value part of the statement.
+fn reject_templates(text: &str) -> Result<(), ValidationError> {
+    for (at, _) in text.match_indices("{{") {
+        let inside = text[at + 2..].split("}}").next().unwrap_or_default().trim();
+        let begins = inside.starts_with(|it: char| it.is_alphabetic() || it == '_');
+        if begins && inside.chars().all(|it| it.is_alphanumeric() || it == '_') {
+            let before = text[..at].chars().count();
+            let hint = format!(
+                "{{{{{inside}}}}} is not filled in: write :{inside}, outside of quotes, and the value is bound"
+            );
+            return Err(ValidationError::at_character(text, before, hint));
+        }
+    }
+    Ok(())
+}
+
+fn check_parameters_declared(
+    source: &DataSource,
+    definition: &CustomToolDefinition,
+) -> Result<(), ValidationError> {
+    let text = &definition.text;
+    let used = source
+        .parameters(text)
+        .map_err(|error| ValidationError::from_source_error(text, &error))?;
+    let declared = |name: &str| definition.params.iter().any(|it| it.name == name);
+    match used.iter().find(|(name, _)| !declared(name)) {
+        None => Ok(()),
+        Some((name, place)) => Err(ValidationError::at_character(
+            text,
+            *place,
+            format!("the parameter :{name} is used and not declared"),
+        )),
+    }
+}
+
+/// Has the database read the statement. One that cannot be asked now is
+/// believed; it is asked at every call.
+async fn check_with_database(
+    source: &DataSource,
+    definition: &CustomToolDefinition,
+) -> Result<(), ValidationError> {
+    let sample = |kind: source::QueryParameterKind| match kind {
+        source::QueryParameterKind::Text => source::QueryValue::Text(String::new()),
+        source::QueryParameterKind::Number | source::QueryParameterKind::Integer => {
+            source::QueryValue::Integer(1)
+        }
+        source::QueryParameterKind::Boolean => source::QueryValue::Boolean(true),
+    };
+    let declared = definition.params.iter();
+    let samples: QueryParameters = declared
+        .filter_map(|it| Some((it.name.as_str(), sample(it.kind.sql_kind()?))))
+        .filter(|(name, _)| definition.text.contains(name))
+        .collect();
+    match source.check(&definition.text, &samples).await {
+        Ok(_) | Err(source::Error::Unreachable(_) | source::Error::TimedOut) => Ok(()),
+        // Said better by who looks for parameters that are not used.
+        Err(source::Error::UnknownParameter(_)) => Ok(()),
+        Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
+    }
+}

@@ -1,0 +1,41 @@
+//! Tools that a person switched off.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::view::CatalogView;
+
+/// Which tools are off, by server and the tool's name there.
+#[derive(Clone, Debug, Default)]
+pub struct DisabledTools(HashSet<(String, String)>);
+
+impl DisabledTools {
+    /// Whether it is off.
+    pub fn is_disabled(&self, server: &str, tool: &str) -> bool {
+        !self.0.is_empty() && self.0.contains(&(server.to_owned(), tool.to_owned()))
+    }
+
+    /// Switches a tool; true if that changes anything.
+    pub fn set_enabled(&mut self, server: &str, tool: &str, on: bool) -> bool {
+        let key = (server.to_owned(), tool.to_owned());
+        if on {
+            self.0.remove(&key)
+        } else {
+            self.0.insert(key)
+        }
+    }
+
+    /// What of `view` is on.
+    pub(super) fn enabled_part(&self, server: &str, view: &Arc<CatalogView>) -> Arc<CatalogView> {
+        let is_on = |tool: &str| !self.is_disabled(server, tool);
+        if view.tools.keys().all(is_on) {
+            return Arc::clone(view);
+        }
+        Arc::new(view.without_tools(|tool| !is_on(tool)))
+    }
+}
+
+impl FromIterator<(String, String)> for DisabledTools {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(off: T) -> Self {
+        Self(off.into_iter().collect())
+    }
+}

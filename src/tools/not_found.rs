@@ -1,0 +1,27 @@
+//! What is answered about something that is not on offer.
+
+use serde_json::json;
+
+use super::view::EntryList;
+use crate::mcp::{RpcError, code};
+
+/// No resource has this address. Doors of the older versions give it its own code.
+pub fn resource_not_found(uri: &str) -> RpcError {
+    let shown: String = uri.chars().take(200).collect();
+    RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with_data(json!({"uri": shown}))
+}
+
+/// No tool or prompt has this name; perhaps another was meant.
+pub(super) fn entry_not_found(shelf: &EntryList, what: &str, name: &str) -> RpcError {
+    let shown: String = name.chars().take(100).collect();
+    let nearest = shelf
+        .keys()
+        .map(|key| (strsim::jaro_winkler(key, &shown), key))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.7);
+    let shown = shown.escape_debug();
+    RpcError::invalid_params(match nearest {
+        Some((_, nearest)) => format!("unknown {what}: {shown}; did you mean {nearest}?"),
+        None => format!("unknown {what}: {shown}"),
+    })
+}

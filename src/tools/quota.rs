@@ -1,0 +1,299 @@
+//! How often a day and how often a minute tools may be called: for each user,
+//! and for each tool. Days are counted in the store, minutes in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::token_bucket::TokenBucket;
+use crate::{
+    clock,
+    store::{self, CallLimitRow, Store},
+};
+
+/// The limits in force. A call that none applies to costs a look at a map.
+#[derive(Debug)]
+pub struct CallQuota {
+    store: Store,
+    limits: RwLock<HashMap<(QuotaTarget, String), QuotaLimit>>,
+    /// What is left of this minute.
+    buckets: Mutex<HashMap<(QuotaTarget, String), TokenBucket>>,
+    /// Calls a minute of users without a limit of their own.
+    default_per_minute: AtomicI64,
+}
+
+/// How often; what is absent is not limited.
+#[derive(Clone, Copy, Debug, Default)]
+struct QuotaLimit {
+    per_day: Option<i64>,
+    per_minute: Option<i64>,
+}
+
+/// No limit; those there are begin with 1.
+const UNLIMITED: i64 = -1;
+
+/// Callers and tools whose minute is remembered.
+const MAX_BUCKETS: usize = 10_000;
+
+/// When a count that could not be written may be tried again.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// One call more than are allowed.
+#[derive(Clone, Debug)]
+pub struct QuotaExceeded {
+    /// What is used up, and when there is more.
+    pub message: String,
+    /// How long that takes.
+    pub retry_after_seconds: u64,
+}
+
+/// Whose calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuotaTarget {
+    /// A principal's, to all tools.
+    User,
+    /// Everyone's, to one tool.
+    Tool,
+}
+
+impl QuotaTarget {
+    /// The target type of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "USER" => Some(Self::User),
+            "TOOL" => Some(Self::Tool),
+            _ => None,
+        }
+    }
+
+    /// Its name in the API and the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "USER",
+            Self::Tool => "TOOL",
+        }
+    }
+}
+
+impl CallQuota {
+    /// Reads the limits.
+    pub async fn load(store: Store, usual: Option<i64>) -> Result<Self, store::Error> {
+        let rows = store.call_limits(today()).await?;
+        let limits = rows.into_iter().filter_map(|row| {
+            let target = QuotaTarget::parse(&row.target_type)?;
+            let limit = QuotaLimit {
+                per_day: row.max_count,
+                per_minute: row.max_per_minute,
+            };
+            Some(((target, row.target_id), limit))
+        });
+        Ok(Self {
+            limits: RwLock::new(limits.collect()),
+            buckets: Mutex::default(),
+            default_per_minute: AtomicI64::new(usual.unwrap_or(UNLIMITED)),
+            store,
+        })
+    }
+
+    /// Changes how often a minute whoever has no limit of their own may call.
+    pub fn set_default_per_minute(&self, usual: Option<i64>) {
+        self.default_per_minute
+            .store(usual.unwrap_or(UNLIMITED), Relaxed);
+    }
+
+    /// Every limit, with what was used of it today.
+    pub async fn list(&self) -> Result<Vec<CallLimitRow>, store::Error> {
+        self.store.call_limits(today()).await
+    }
+
+    /// Sets how often a day, and how often a minute; what is absent stays.
+    pub async fn set_limit(
+        &self,
+        target: QuotaTarget,
+        id: &str,
+        (day, minute): (Option<i64>, Option<i64>),
+    ) -> Result<(), store::Error> {
+        self.store
+            .put_limits((target.as_str(), id), day, minute)
+            .await?;
+        self.update_limits(|limits| {
+            let limit = limits.entry((target, id.to_owned())).or_default();
+            limit.per_day = day.or(limit.per_day);
+            limit.per_minute = minute.or(limit.per_minute);
+        });
+        Ok(())
+    }
+
+    /// Removes a limit; false if there is none.
+    pub async fn remove_limit(&self, target: QuotaTarget, id: &str) -> Result<bool, store::Error> {
+        let removed = self.store.delete_limits(target.as_str(), id).await?;
+        self.update_limits(|limits| limits.remove(&(target, id.to_owned())));
+        Ok(removed)
+    }
+
+    /// Counts a call, or says why it is one too many. A count that cannot be
+    /// written refuses too: nobody would know it had been made.
+    pub(super) async fn count_call(&self, user: &str, tool: &str) -> Result<(), QuotaExceeded> {
+        self.count_targets([(QuotaTarget::User, user), (QuotaTarget::Tool, tool)])
+            .await
+    }
+
+    /// Counts a request to a model: it is one of its user's.
+    pub async fn count_request(&self, user: &str) -> Result<(), QuotaExceeded> {
+        self.count_targets([(QuotaTarget::User, user)]).await
+    }
+
+    async fn count_targets<const N: usize>(
+        &self,
+        targets: [(QuotaTarget, &str); N],
+    ) -> Result<(), QuotaExceeded> {
+        let limits = targets.map(|(target, id)| self.limit_of(target, id));
+        // The minute first: what it refuses does not count for the day.
+        for ((target, id), limit) in targets.into_iter().zip(limits) {
+            if let Some(most) = limit.per_minute {
+                self.take_from_bucket(target, id, most)?;
+            }
+        }
+        for ((target, id), limit) in targets.into_iter().zip(limits) {
+            if let Some(most) = limit.per_day {
+                // On its own: few are counted, and it would make every call larger.
+                Box::pin(self.count_in_day(target, id, most)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_from_bucket(
+        &self,
+        target: QuotaTarget,
+        id: &str,
+        most: i64,
+    ) -> Result<(), QuotaExceeded> {
+        let now = Instant::now();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MAX_BUCKETS {
+            buckets.retain(|_, it| !it.is_full(most, now));
+        }
+        let bucket = buckets.entry((target, id.to_owned()));
+        let bucket = bucket.or_insert_with(|| TokenBucket::new(most, now));
+        bucket
+            .try_take(most, now)
+            .map_err(|wait| minute_limit_exceeded(target, id, most, wait))
+    }
+
+    async fn count_in_day(
+        &self,
+        target: QuotaTarget,
+        id: &str,
+        most: i64,
+    ) -> Result<(), QuotaExceeded> {
+        let counted = match most {
+            0 => Ok(false),
+            most => {
+                let kind = target.as_str();
+                self.store.count_call(kind, id, today(), most).await
+            }
+        };
+        match counted {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(day_limit_exceeded(target, id, most)),
+            Err(error) => {
+                tracing::error!("a call is refused because it cannot be counted: {error}");
+                let why = "the call cannot be counted against its daily limit now; try again later";
+                Err(QuotaExceeded {
+                    message: why.to_owned(),
+                    retry_after_seconds: round_up_to_seconds(STORE_RETRY_DELAY),
+                })
+            }
+        }
+    }
+
+    fn limit_of(&self, target: QuotaTarget, id: &str) -> QuotaLimit {
+        let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
+        // The usual case makes no key.
+        let mut limit = if limits.is_empty() {
+            QuotaLimit::default()
+        } else {
+            limits
+                .get(&(target, id.to_owned()))
+                .copied()
+                .unwrap_or_default()
+        };
+        if target == QuotaTarget::User {
+            let usual = self.default_per_minute.load(Relaxed);
+            limit.per_minute = limit.per_minute.or((usual != UNLIMITED).then_some(usual));
+        }
+        limit
+    }
+
+    fn update_limits<T>(
+        &self,
+        edit: impl FnOnce(&mut HashMap<(QuotaTarget, String), QuotaLimit>) -> T,
+    ) {
+        edit(&mut self.limits.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Days are UTC.
+fn today() -> i64 {
+    clock::now_ms().div_euclid(clock::DAY_MS)
+}
+
+fn minute_limit_exceeded(
+    target: QuotaTarget,
+    id: &str,
+    most: i64,
+    wait: Duration,
+) -> QuotaExceeded {
+    let what = match target {
+        QuotaTarget::User => format!("the user {id} may make"),
+        QuotaTarget::Tool => format!("the tool {id} takes"),
+    };
+    let seconds = round_up_to_seconds(wait);
+    let reset =
+        clock::now_ms().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX / 2000) * 1000);
+    let why = match most {
+        0 => format!("{what} no calls"),
+        most => format!(
+            "{what} {most} calls a minute; try again in {seconds} s, at {}",
+            clock::format_rfc3339(reset)
+        ),
+    };
+    QuotaExceeded {
+        message: why,
+        retry_after_seconds: seconds,
+    }
+}
+
+/// Enough whole seconds.
+fn round_up_to_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(1)
+}
+
+fn day_limit_exceeded(target: QuotaTarget, id: &str, most: i64) -> QuotaExceeded {
+    let now = clock::now_ms();
+    let reset = (now.div_euclid(clock::DAY_MS) + 1) * clock::DAY_MS;
+    let minutes = (reset - now) / 60_000;
+    let who = match target {
+        QuotaTarget::User => format!("the user {id} has made"),
+        QuotaTarget::Tool => format!("the tool {id} has had"),
+    };
+    let why = format!(
+        "{who} the {most} calls of today; the limit resets at {} (in {} h {} min)",
+        clock::format_rfc3339(reset),
+        minutes / 60,
+        minutes % 60
+    );
+    let seconds = round_up_to_seconds(Duration::from_millis((reset - now).unsigned_abs()));
+    QuotaExceeded {
+        message: why,
+        retry_after_seconds: seconds,
+    }
+}

@@ -1,0 +1,100 @@
+//! The stream on which servers with sessions speak between calls.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::StatusCode;
+use tokio::time;
+use tokio_util::sync::DropGuard;
+
+use super::{HttpLink, call::ResumableEvents};
+use crate::{
+    mcp::RpcMessage,
+    upstream::{
+        Error,
+        notifications::{ServerNotification, handle_notification, handle_server_request},
+    },
+};
+
+const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// Listens until the link is closed. A server that offers no stream has no news.
+/// `opening` is dropped when it can ask on the stream, or never will.
+pub(in crate::upstream) async fn listen_for_events(link: Arc<HttpLink>, opening: DropGuard) {
+    tokio::select! {
+        why = read_event_stream(&link, opening) => if let Some(why) = why { link.mark_lost(why) },
+        () = link.closing.cancelled() => (),
+        () = link.lost.cancelled() => (),
+    }
+}
+
+/// The `GET` stream of the versions with sessions.
+async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<Error> {
+    let mut opening = Some(opening);
+    let mut events = ResumableEvents::default();
+    let mut pause = INITIAL_RETRY_DELAY;
+    loop {
+        let mut reply = match link
+            .open_event_stream(events.last_event_id.as_deref())
+            .await
+        {
+            Ok(reply) => reply,
+            Err(why) => return Some(why),
+        };
+        match link.check_session_status(&reply) {
+            Ok(()) if reply.status == StatusCode::OK => (),
+            Err(over @ Error::SessionExpired) => return Some(over),
+            Err(_)
+                if reply.status == StatusCode::BAD_REQUEST && link.is_session_unknown().await =>
+            {
+                return Some(Error::SessionExpired);
+            }
+            // It has no such stream.
+            Ok(()) | Err(_) => return None,
+        }
+        drop(opening.take());
+        events = ResumableEvents::resuming_after(events.last_event_id);
+        loop {
+            let event = match events.next(&mut reply, &link.budget).await {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(why) => return Some(why),
+            };
+            pause = INITIAL_RETRY_DELAY;
+            if let Err(why) = handle_event(link, &event.data) {
+                return Some(why);
+            }
+        }
+        time::sleep(
+            events
+                .retry_delay
+                .unwrap_or(pause)
+                .clamp(Duration::from_millis(100), MAX_RETRY_DELAY),
+        )
+        .await;
+        pause = (pause * 2).min(MAX_RETRY_DELAY);
+    }
+}
+
+/// Takes an event; an error says that the server must be disconnected.
+fn handle_event(link: &Arc<HttpLink>, data: &str) -> Result<(), Error> {
+    if let Ok((text, message)) = RpcMessage::parse_bytes(data.as_bytes()) {
+        match message {
+            Ok(RpcMessage::Notification { method, params }) => {
+                let notification = ServerNotification {
+                    method: &method,
+                    params,
+                    text,
+                };
+                handle_notification(&link.in_flight, &link.notification_sink, notification);
+            }
+            Ok(RpcMessage::Request(request)) => {
+                if let Some(reply) = handle_server_request(&link.in_flight, &request, text) {
+                    link.send_reply(reply)?;
+                }
+            }
+            Ok(RpcMessage::Response(_)) | Err(_) => (),
+        }
+    }
+    link.budget.spend_message(data.len())
+}

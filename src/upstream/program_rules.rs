@@ -1,0 +1,315 @@
+//! Which programs may be started, and what a person should know of them.
+//!
+//! A hub that only its own machine can reach starts what its admin registers and
+//! warns where that is more than a program. A hub that others can reach starts
+//! what its settings list, with the arguments that stand there.
+
+mod hazard;
+mod program_tables;
+mod variables;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use self::hazard::{Hazard, command_hazards};
+use super::{
+    server::{InvalidField, invalid_field},
+    transport::ProgramSpec,
+};
+use crate::config::{McpServerDefinition, McpSettings};
+
+/// What `mcp.security.allowed-commands` and the address of the hub allow.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramRules {
+    allowed: Vec<AllowedCommand>,
+    /// Programs of `mcp.servers`, whole.
+    configured: Vec<ProgramSpec>,
+    /// Others than this machine can reach the hub.
+    exposed: bool,
+    /// Where programs are looked for, as `PATH` has it.
+    search_path: String,
+}
+
+/// One entry of `mcp.security.allowed-commands`.
+#[derive(Clone, Debug)]
+struct AllowedCommand {
+    /// A name, which means the program of the search path, or an absolute path.
+    command: String,
+    /// The arguments, if the entry has any.
+    args: Option<Vec<String>>,
+}
+
+/// How much of a program the settings fix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FixedScope {
+    /// The file that is started.
+    Command,
+    /// The file and its arguments.
+    Arguments,
+    /// Its variables and its directory, too: it stands in `mcp.servers`.
+    Everything,
+}
+
+impl ProgramRules {
+    /// The rules of a hub. `exposed`: others than this machine can reach it.
+    pub fn new(mcp: &McpSettings, exposed: bool, search_path: &str) -> Self {
+        let program = |it: &McpServerDefinition| {
+            Some(ProgramSpec {
+                command: it.command.clone()?,
+                args: it.args.clone(),
+                env: it.env.clone(),
+                cwd: it.cwd.clone(),
+            })
+        };
+        let allowed = mcp.security.allowed_commands.iter();
+        Self {
+            allowed: allowed.map(|it| AllowedCommand::parse(it)).collect(),
+            configured: mcp.servers.iter().filter_map(program).collect(),
+            exposed,
+            search_path: search_path.to_owned(),
+        }
+    }
+
+    /// Whether the program may be registered and started.
+    pub(super) fn check(&self, program: &ProgramSpec) -> Result<(), InvalidField> {
+        let is_name = |it: &&String| !it.is_empty() && !it.contains(['=', '\0']);
+        if let Some(name) = program.env.keys().find(|it| !is_name(it)) {
+            return Err(invalid_field(
+                format!("config.env.{name}"),
+                "is no name of a variable",
+            ));
+        }
+        if program.command.contains('/') && !program.command.starts_with('/') {
+            return Err(invalid_field(
+                "config.command",
+                "must be the name of a program or an absolute path",
+            ));
+        }
+        let fixed = self.check_allowed(program)?;
+        if self.exposed {
+            self.check_exposed(program, fixed)?;
+        }
+        Ok(())
+    }
+
+    /// What a person should know before the program is started.
+    pub(super) fn warnings(&self, program: &ProgramSpec) -> Vec<String> {
+        let hazards = self.hazards(program);
+        hazards.iter().map(ToString::to_string).collect()
+    }
+
+    /// The member of a description whose warning has to be accepted before the
+    /// program is registered.
+    pub(super) fn unaccepted_field(&self, program: &ProgramSpec) -> Option<String> {
+        // Who lists a command line in the settings has accepted it there.
+        let fixed = self.check_allowed(program).unwrap_or(FixedScope::Command);
+        let mut hazards = self.hazards(program).into_iter();
+        let found = hazards.find(|it| it.needs_consent() && is_left_open(it, fixed));
+        found.map(|it| it.field())
+    }
+
+    fn hazards(&self, program: &ProgramSpec) -> Vec<Hazard> {
+        let target = self.find_program_path(&program.command).and_then(canonical);
+        let target = target.as_deref().and_then(Path::to_str);
+        let mut found = command_hazards(&program.command, target, &program.args);
+        found.extend(program.env.keys().filter_map(|it| Hazard::of_variable(it)));
+        found
+    }
+
+    /// What the settings do not fix must not decide which code runs.
+    fn check_exposed(&self, program: &ProgramSpec, fixed: FixedScope) -> Result<(), InvalidField> {
+        let mut hazards = self.hazards(program).into_iter();
+        if let Some(hazard) = hazards.find(|it| is_left_open(it, fixed)) {
+            let why = format!(
+                "{hazard}; a hub that other machines can reach does not start it unless mcp.servers lists the whole server"
+            );
+            return Err(invalid_field(hazard.field(), why));
+        }
+        // A relative path in the arguments is another file in another directory.
+        if program.cwd.is_some() && fixed != FixedScope::Everything {
+            return Err(invalid_field(
+                "config.cwd",
+                "decides which files the arguments mean; a hub that other machines can reach takes it from mcp.servers only",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_allowed(&self, program: &ProgramSpec) -> Result<FixedScope, InvalidField> {
+        let is_configured = self.configured.contains(program);
+        if self.allowed.is_empty() && is_configured {
+            return Ok(FixedScope::Everything);
+        }
+        if self.allowed.is_empty() && !self.exposed {
+            return Ok(FixedScope::Command);
+        }
+        let same = |it: &&AllowedCommand| self.is_same_program(&it.command, &program.command);
+        let fits = |it: &AllowedCommand| match &it.args {
+            Some(args) => *args == program.args,
+            // Arguments of an exposed hub's programs stand in its settings.
+            None => !self.exposed || is_configured || program.args.is_empty(),
+        };
+        let mut entries = self.allowed.iter().filter(same).filter(|it| fits(it));
+        let has_arguments = |it: &AllowedCommand| it.args.is_some();
+        match entries.next() {
+            Some(_) if is_configured => Ok(FixedScope::Everything),
+            Some(first) if has_arguments(first) || entries.any(has_arguments) => {
+                Ok(FixedScope::Arguments)
+            }
+            Some(_) => Ok(FixedScope::Command),
+            None => Err(invalid_field(
+                "config.command",
+                self.not_allowed_reason(program),
+            )),
+        }
+    }
+
+    fn not_allowed_reason(&self, program: &ProgramSpec) -> String {
+        let command = &program.command;
+        if self.exposed {
+            format!(
+                "{command:?} with these arguments is not in mcp.security.allowed-commands; a hub that other machines can reach starts only what is listed there, arguments included"
+            )
+        } else {
+            format!(
+                "{command:?} is not in mcp.security.allowed-commands; a name there means the program of the search path, a path that file"
+            )
+        }
+    }
+
+    /// Whether both mean the same file under the same name. The name counts
+    /// because one file can be many programs: `ls` and `sh` of busybox.
+    fn is_same_program(&self, entry: &str, command: &str) -> bool {
+        let same_name = Path::new(entry).file_name() == Path::new(command).file_name();
+        if entry == command {
+            return true;
+        }
+        let file = |it: &str| self.find_program_path(it).and_then(canonical);
+        same_name && file(entry).is_some_and(|it| Some(it) == file(command))
+    }
+
+    fn find_program_path(&self, command: &str) -> Option<PathBuf> {
+        find_program(command, &self.search_path)
+    }
+}
+
+/// Whether the settings leave open what the hazard is about.
+fn is_left_open(hazard: &Hazard, fixed: FixedScope) -> bool {
+    match hazard {
+        Hazard::CodeVariable { .. } | Hazard::FolderVariable { .. } => {
+            fixed != FixedScope::Everything
+        }
+        _ => fixed == FixedScope::Command,
+    }
+}
+
+impl AllowedCommand {
+    fn parse(text: &str) -> Self {
+        let name_only = || Self {
+            command: text.to_owned(),
+            args: None,
+        };
+        // A path with spaces is a path if the file is there.
+        if Path::new(text).is_absolute() && Path::new(text).is_file() {
+            return name_only();
+        }
+        let mut words = split_words(text).into_iter();
+        match words.next() {
+            None => name_only(),
+            Some(command) => {
+                let args: Vec<String> = words.collect();
+                Self {
+                    command,
+                    args: Some(args).filter(|it| !it.is_empty()),
+                }
+            }
+        }
+    }
+}
+
+/// The words of a command line; quotes and backslashes as in a shell, and
+/// nothing else of a shell.
+fn split_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some('"') | None, '\\') => {
+                word.get_or_insert_default().extend(characters.next());
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The file that is started for `command`: the first of `search_path`, or the
+/// path itself. A file that may not be run counts only if it is named by path.
+pub(super) fn find_program(command: &str, search_path: &str) -> Option<PathBuf> {
+    let name = Path::new(command);
+    if name.is_absolute() {
+        return Some(name.to_owned()).filter(|it| it.exists());
+    }
+    let folders = search_path.split(':').filter(|it| it.starts_with('/'));
+    folders
+        .map(|it| Path::new(it).join(name))
+        .find(|it| is_executable(it))
+}
+
+pub(super) fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata()
+        .is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+fn canonical(path: PathBuf) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_are_split_as_people_quote_them() {
+        for (text, expected) in [
+            ("node", vec!["node"]),
+            ("npx -y  @x/y /data", vec!["npx", "-y", "@x/y", "/data"]),
+            (
+                "'/opt/My Tools/x' --a \"b c\"",
+                vec!["/opt/My Tools/x", "--a", "b c"],
+            ),
+            (r#"x a\ b "q\"q" ''"#, vec!["x", "a b", "q\"q", ""]),
+            ("", vec![]),
+        ] {
+            assert_eq!(split_words(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_file_under_another_name_is_another_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::copy("/bin/true", path("multi")).unwrap();
+        std::os::unix::fs::symlink(path("multi"), path("ls")).unwrap();
+        std::os::unix::fs::symlink(path("multi"), path("sh")).unwrap();
+        let rules = ProgramRules {
+            search_path: folder.path().display().to_string(),
+            ..ProgramRules::default()
+        };
+        assert!(rules.is_same_program("ls", &path("ls")));
+        assert!(!rules.is_same_program("ls", &path("sh")));
+        assert!(!rules.is_same_program("ls", "/elsewhere/ls"));
+    }
+}

@@ -1,0 +1,250 @@
+//! The data tools through the hub: on its defaults, and on what is set up.
+
+use std::{fs, process::Command};
+
+use maru::config::{SecretString, SourceDefinition};
+use serde_json::{Value, json};
+
+use crate::{
+    http_client::TestRequest,
+    postgres_cluster::{PASSWORD, PostgresCluster},
+    retrieval::services::{ChromaServer, EmbeddingServer},
+    test_hub::TestHub,
+};
+
+impl TestHub {
+    /// The structured content of a call, and whether it failed.
+    async fn call_data_tool(&self, name: &str, arguments: Value) -> (Value, bool) {
+        let params = json!({"name": name, "arguments": arguments});
+        let answer = self
+            .stateless_request("tools/call", params)
+            .send()
+            .await
+            .rpc_response()
+            .await;
+        let result = &answer["result"];
+        assert!(result["content"][0]["text"].is_string(), "{answer}");
+        (
+            result["structuredContent"].clone(),
+            result["isError"] == true,
+        )
+    }
+}
+
+#[tokio::test]
+async fn everything_works_with_nothing_set_up() {
+    let hub = TestHub::start().await;
+    let (vectors, _) = hub
+        .call_data_tool(
+            "get_text_embedding",
+            json!({"text_list": ["연차", "hello"]}),
+        )
+        .await;
+    assert_eq!(vectors["result"].as_array().unwrap().len(), 2);
+    assert_eq!(vectors["result"][0].as_array().unwrap().len(), 1024);
+    let (found, _) = hub
+        .call_data_tool(
+            "get_sim_search",
+            json!({"query_list": ["입사 날짜", "연차 총 일수"]}),
+        )
+        .await;
+    assert_eq!(found["result"].as_array().unwrap().len(), 2);
+    assert_eq!(found["result"][0].as_array().unwrap().len(), 3);
+    assert!(
+        found["result"][0][0]
+            .as_str()
+            .unwrap()
+            .starts_with("employees.hire_date"),
+        "{found}"
+    );
+    assert!(
+        found["result"][1][0]
+            .as_str()
+            .unwrap()
+            .starts_with("vacations.total"),
+        "{found}"
+    );
+    let sql = "SELECT\u{a0}id, name FROM employees ORDER BY id LIMIT 1";
+    let (rows, failed) = hub
+        .call_data_tool("query_bga_database", json!({"generated_sql": sql}))
+        .await;
+    assert!(!failed);
+    let expected = json!({
+        "status": "success", "message": "SQL executed.",
+        "data": {"type": "csv_table", "content": {
+            "sql": "SELECT id, name FROM employees ORDER BY id LIMIT 1",
+            "records": [{"id": "EMP001", "name": "김민준"}],
+        }},
+    });
+    assert_eq!(rows, expected);
+    let (refused, failed) = hub
+        .call_data_tool(
+            "query_bga_database",
+            json!({"generated_sql": "DELETE FROM employees"}),
+        )
+        .await;
+    assert!(failed && refused["status"] == "error");
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("Error while querying DB: "),
+        "{refused}"
+    );
+    let (clean, _) = hub
+        .call_data_tool("serialize_for_cell", json!({"data": "a\u{a0}b"}))
+        .await;
+    assert_eq!(clean["result"], "a b");
+    let (tables, _) = hub.call_data_tool("list_tables", json!({})).await;
+    assert_eq!(tables["result"].as_array().unwrap().len(), 5);
+    let columns = TestRequest::new(&hub.address, "GET", "/api/sources/sample/tables/vacations")
+        .send()
+        .await
+        .json()
+        .await;
+    assert_eq!(columns[0]["references"], json!(["main.employees.id"]));
+    let missing = TestRequest::new(&hub.address, "GET", "/api/sources/nobody/tables")
+        .send()
+        .await;
+    assert_eq!(missing.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgresql_of_the_settings_is_queried() {
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    cluster.run_sql(&database, "CREATE TABLE big AS SELECT n, 9007199254740993 + n AS huge FROM generate_series(1, 3000) n");
+    cluster.run_sql(&database, "COMMENT ON TABLE big IS '숫자'");
+    let hub = TestHub::with_config(|config| {
+        config.postgresql.host = Some("127.0.0.1".to_owned());
+        config.postgresql.port = cluster.port;
+        config.postgresql.user = "maru".to_owned();
+        config.postgresql.password = SecretString::from(PASSWORD.to_owned());
+        config.postgresql.database.clone_from(&database);
+        config.sources = vec![SourceDefinition {
+            name: "few".to_owned(),
+            url: SecretString::from(cluster.url(&database)),
+            relations: Vec::new(),
+            functions: Vec::new(),
+            max_rows: 2,
+            max_bytes: 1 << 20,
+            timeout_ms: 5000,
+        }];
+    })
+    .await;
+    let ask = |sql: &str| json!({"generated_sql": sql});
+    let (rows, failed) = hub
+        .call_data_tool(
+            "query_bga_database",
+            ask("SELECT huge FROM big WHERE n = 1"),
+        )
+        .await;
+    assert!(!failed, "{rows}");
+    // Compared as text: the number is larger than a double can hold.
+    assert!(
+        rows.to_string().contains("{\"huge\":9007199254740994}"),
+        "{rows}"
+    );
+    let (all, _) = hub
+        .call_data_tool("query_bga_database", ask("SELECT n FROM big"))
+        .await;
+    let content = &all["data"]["content"];
+    assert_eq!(
+        (
+            content["records"].as_array().unwrap().len(),
+            &content["truncated"]
+        ),
+        (1000, &json!(true))
+    );
+    for sql in [
+        "DROP TABLE big",
+        "SELECT pg_read_file('/etc/passwd')",
+        "WITH x AS (DELETE FROM big RETURNING n) SELECT * FROM x",
+    ] {
+        let (refused, failed) = hub.call_data_tool("query_bga_database", ask(sql)).await;
+        assert!(failed && refused["status"] == "error", "{sql}: {refused}");
+    }
+    assert_eq!(
+        cluster
+            .run_sql(&database, "SELECT count(*) FROM big")
+            .trim(),
+        "3000"
+    );
+    let (few, _) = hub
+        .call_data_tool(
+            "query_bga_database",
+            json!({"generated_sql": "SELECT n FROM big", "source": "few"}),
+        )
+        .await;
+    assert_eq!(
+        few["data"]["content"]["records"].as_array().unwrap().len(),
+        2
+    );
+    let (tables, _) = hub
+        .call_data_tool("list_tables", json!({"source": "bga"}))
+        .await;
+    assert_eq!(tables["result"][0]["comment"], "숫자");
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chromadb_and_a_real_model_are_used_when_they_are_set_up() {
+    let (chroma, model) = (ChromaServer::start().await, EmbeddingServer::start().await);
+    let endpoint = model.settings("embeddings");
+    let hub = TestHub::with_config(|config| {
+        config.chromadb.host = Some("127.0.0.1".to_owned());
+        config.chromadb.port = chroma.port;
+        config.chromadb.collection = "columns".to_owned();
+        config.embedding.url = Some(endpoint.url.clone());
+        config.embedding.model = Some(endpoint.model.clone());
+    })
+    .await;
+    let file = hub.directory.path().join("columns.jsonl");
+    fs::write(&file, "\"users.email VARCHAR(255) email address of the user\"\n{\"text\": \"orders.order_date TIMESTAMP date of the order\", \"id\": \"o\"}\n").unwrap();
+    let add = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_maru"))
+            .args(["--data-dir", "cli", "index", "add"])
+            .arg(&file)
+            .current_dir(hub.directory.path())
+            .envs([
+                ("CHROMADB_HOST", "127.0.0.1"),
+                ("CHROMADB_COLLECTION_NAME", "columns"),
+            ])
+            .env("CHROMADB_PORT", chroma.port.to_string())
+            .env("TEXT_EMBEDDING_MODEL_URL", &endpoint.url)
+            .env("TEXT_EMBEDDING_MODEL_NAME", &endpoint.model)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        add(),
+        "2 documents added to columns, 0 were there already\n"
+    );
+    assert_eq!(
+        add(),
+        "0 documents added to columns, 2 were there already\n"
+    );
+    let (found, _) = hub
+        .call_data_tool(
+            "get_sim_search",
+            json!({"query_list": ["user email"], "n_results": 1}),
+        )
+        .await;
+    assert!(
+        found["result"][0][0]
+            .as_str()
+            .unwrap()
+            .starts_with("users.email"),
+        "{found}"
+    );
+    drop(model);
+    let (failed, is_error) = hub
+        .call_data_tool("get_text_embedding", json!({"text_list": ["x"]}))
+        .await;
+    assert!(
+        is_error && failed["error"].as_str().unwrap().contains("/v1/embeddings"),
+        "{failed}"
+    );
+    hub.running.stop().await;
+}

@@ -1,0 +1,165 @@
+//! A plain HTTP client, so that tests see what is on the wire.
+
+use std::{collections::HashMap, time::Duration};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    Request, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1,
+};
+use hyper_util::rt::TokioIo;
+use maru::{
+    mcp::{SseEvent, SseReader},
+    tasks::Tasks,
+};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// How long a test waits for anything.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A request in the making.
+pub(crate) struct TestRequest {
+    address: String,
+    method: &'static str,
+    path: String,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+/// An answer whose body may still be coming.
+pub(crate) struct TestResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HashMap<String, String>,
+    body: Incoming,
+    reader: SseReader,
+    events: Vec<SseEvent>,
+}
+
+impl TestRequest {
+    pub(crate) fn new(address: &str, method: &'static str, path: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            method,
+            path: path.to_owned(),
+            headers: HashMap::from([("host".to_owned(), address.to_owned())]),
+            body: String::new(),
+        }
+    }
+
+    /// A POST of JSON that takes either kind of answer.
+    pub(crate) fn post(address: &str, path: &str, body: &Value) -> Self {
+        Self::new(address, "POST", path)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(&body.to_string())
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn body(mut self, body: &str) -> Self {
+        body.clone_into(&mut self.body);
+        self
+    }
+
+    pub(crate) async fn send(self) -> TestResponse {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        Tasks::default().spawn(async move {
+            // The connection ends with its test.
+            let _ = connection.await;
+        });
+        let mut request = Request::builder().method(self.method).uri(&self.path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(self.body))).unwrap();
+        let response = within_test_timeout(sender.send_request(request))
+            .await
+            .unwrap();
+        let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap().to_owned();
+        TestResponse {
+            status: response.status(),
+            headers: response
+                .headers()
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
+            body: response.into_body(),
+            reader: SseReader::default(),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl TestResponse {
+    pub(crate) fn is_stream(&self) -> bool {
+        self.headers
+            .get("content-type")
+            .is_some_and(|it| it == "text/event-stream")
+    }
+
+    pub(crate) async fn text(self) -> String {
+        let bytes = within_test_timeout(self.body.collect())
+            .await
+            .unwrap()
+            .to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    pub(crate) async fn json(self) -> Value {
+        let text = self.text().await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"))
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub(crate) async fn next_event(&mut self) -> Option<SseEvent> {
+        // Signs of life are no events, so the wait is for all of them together.
+        within_test_timeout(async {
+            while self.events.is_empty() {
+                let frame = self.body.frame().await?.ok()?;
+                if let Ok(data) = frame.into_data() {
+                    self.reader.feed(&data, &mut self.events).unwrap();
+                }
+            }
+            Some(self.events.remove(0))
+        })
+        .await
+    }
+
+    /// The next message of an event stream.
+    pub(crate) async fn next_message(&mut self) -> Option<Value> {
+        loop {
+            let event = self.next_event().await?;
+            if !event.data.is_empty() {
+                return Some(serde_json::from_str(&event.data).unwrap());
+            }
+        }
+    }
+
+    /// The answer to a request, whichever way it comes.
+    pub(crate) async fn rpc_response(mut self) -> Value {
+        if !self.is_stream() {
+            return self.json().await;
+        }
+        loop {
+            let message = self
+                .next_message()
+                .await
+                .expect("an answer before the end of the stream");
+            if message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+}
+
+pub(crate) async fn within_test_timeout<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, work)
+        .await
+        .expect("in time")
+}

@@ -1,0 +1,230 @@
+//! Questions of a server reach the one client connection whose call they belong to.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    faults::PYTHON,
+    http_client::within_test_timeout,
+    mcp_client::{LEGACY_VERSIONS, McpClient},
+    test_hub::TestHub,
+};
+
+const PAY_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/questions/pay.py");
+const AMBIGUOUS_CLIENT_ERROR: &str =
+    "requests of several clients are in progress; this could belong to any";
+
+/// How a client reaches the hub.
+#[derive(Clone, Copy, Debug)]
+enum ClientTransport {
+    Session(&'static str),
+    Stateless,
+    Sse(&'static str),
+    Stdio(&'static str),
+}
+
+impl ClientTransport {
+    async fn connect(self, hub: &TestHub) -> McpClient {
+        match self {
+            Self::Session(version) => McpClient::streamable_http(hub, "/mcp", version).await,
+            Self::Stateless => McpClient::Stateless {
+                hub: hub.address.clone(),
+            },
+            Self::Sse(version) => McpClient::sse(hub, version).await,
+            Self::Stdio(version) => McpClient::stdio_joining(hub, version).await,
+        }
+    }
+
+    /// Every transport in every version.
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self::Stateless, Self::Stdio("2026-07-28")];
+        for version in LEGACY_VERSIONS {
+            all.extend([Self::Sse(version), Self::Stdio(version)]);
+        }
+        // Sessions came with the second version.
+        all.extend(LEGACY_VERSIONS.into_iter().skip(1).map(Self::Session));
+        all
+    }
+}
+
+/// A server that asks, reached in one of three ways.
+struct PayServer {
+    hub: TestHub,
+    /// Absent if the hub has started it.
+    process: Option<Child>,
+}
+
+impl Drop for PayServer {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl PayServer {
+    async fn start(transport: &str, mode: &str) -> Self {
+        let hub = TestHub::start().await;
+        if transport == "STDIO" {
+            let config = json!({"command": *PYTHON, "args": [PAY_SCRIPT, "stdio", mode]});
+            let view = hub.register_server("pay", "STDIO", config).await;
+            assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
+            return Self { hub, process: None };
+        }
+        let mut process = Command::new(&*PYTHON)
+            .args([PAY_SCRIPT, "http", mode])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        let output = process.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut port).unwrap();
+        let path = if transport == "SSE" { "sse" } else { "mcp" };
+        let url = format!("http://127.0.0.1:{}/{path}", port.trim());
+        let view = hub
+            .register_server("pay", transport, json!({"url": url}))
+            .await;
+        assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
+        let process = Some(process);
+        Self { hub, process }
+    }
+
+    /// Waits until `pay` is in progress on the server.
+    async fn until_paying(&self) {
+        let mut watcher = ClientTransport::Stateless.connect(&self.hub).await;
+        let paying = async {
+            while call_accepting(&mut watcher, "state", json!({})).await != "paying" {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within_test_timeout(paying).await;
+    }
+}
+
+/// Calls a tool, answers every question with yes, and returns the text.
+async fn call_accepting(door: &mut McpClient, tool: &str, arguments: Value) -> String {
+    let params = json!({"name": format!("pay__{tool}"), "arguments": arguments});
+    let answer = door.request_answering_inputs(1, "tools/call", params).await;
+    match answer["result"]["content"][0]["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => panic!("{answer}"),
+    }
+}
+
+/// One client calls `pay`, another then calls `slow`; the question must be refused.
+async fn check_two_clients(transport: &str, payer: ClientTransport, other: ClientTransport) {
+    let server = PayServer::start(transport, "-").await;
+    let mut door = payer.connect(&server.hub).await;
+    let paying = call_accepting(&mut door, "pay", json!({}));
+    let asking = async {
+        server.until_paying().await;
+        let mut door = other.connect(&server.hub).await;
+        call_accepting(&mut door, "slow", json!({})).await
+    };
+    let (paid, said) = tokio::join!(paying, asking);
+    assert_eq!(
+        said, AMBIGUOUS_CLIENT_ERROR,
+        "{transport} {payer:?} {other:?}"
+    );
+    assert_eq!(
+        paid, AMBIGUOUS_CLIENT_ERROR,
+        "{transport} {payer:?} {other:?}"
+    );
+}
+
+/// The same, but the first client has left when the question comes.
+async fn check_first_client_leaves(
+    transport: &str,
+    payer: ClientTransport,
+    other: ClientTransport,
+) {
+    let server = PayServer::start(transport, "-").await;
+    let mut door = payer.connect(&server.hub).await;
+    tokio::select! {
+        said = call_accepting(&mut door, "pay", json!({})) => panic!("{said}"),
+        () = server.until_paying() => drop(door),
+    }
+    let mut door = other.connect(&server.hub).await;
+    let said = call_accepting(&mut door, "slow", json!({})).await;
+    assert_eq!(
+        said, AMBIGUOUS_CLIENT_ERROR,
+        "{transport} {payer:?} {other:?}"
+    );
+}
+
+async fn check_all_transports(transport: &'static str) {
+    let all = ClientTransport::all();
+    for (at, one) in all.iter().enumerate() {
+        // With itself, and with one of each other kind in turn.
+        let other = all[(at * 5 + 1) % all.len()];
+        check_two_clients(transport, *one, *one).await;
+        check_two_clients(transport, *one, other).await;
+        check_first_client_leaves(transport, *one, *one).await;
+        check_first_client_leaves(transport, other, *one).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn question_of_a_program_never_reaches_the_wrong_client() {
+    check_all_transports("STDIO").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn question_on_an_event_stream_never_reaches_the_wrong_client() {
+    check_all_transports("SSE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn question_on_a_get_stream_never_reaches_the_wrong_client() {
+    check_all_transports("HTTP").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn question_reaches_the_only_client_it_can_belong_to() {
+    for transport in ["STDIO", "SSE", "HTTP"] {
+        let server = PayServer::start(transport, "-").await;
+        for way in ClientTransport::all() {
+            let mut door = way.connect(&server.hub).await;
+            let said = call_accepting(&mut door, "pay", json!({"now": true})).await;
+            assert_eq!(said, "accept", "{transport} {way:?}");
+        }
+    }
+}
+
+/// A server asks for roots when it is initialized; the call of a client that comes at
+/// that moment must not suffer, and roots reach the server during a client's call.
+#[tokio::test(flavor = "multi_thread")]
+async fn roots_of_a_client_reach_the_server_and_disturb_nobody() {
+    for transport in ["STDIO", "SSE", "HTTP"] {
+        let server = PayServer::start(transport, "roots").await;
+        for _ in 0..10 {
+            let servers = server.hub.running.servers();
+            servers.disconnect("pay").await.unwrap();
+            servers.connect("pay").await.unwrap();
+            let params = json!({"name": "pay__state", "arguments": {}});
+            let ask = server.hub.stateless_request("tools/call", params);
+            let answer = ask.send().await.rpc_response().await;
+            assert_eq!(
+                answer["result"]["content"][0]["text"], "waiting",
+                "{answer}"
+            );
+        }
+        for way in ClientTransport::all() {
+            let mut door = way.connect(&server.hub).await;
+            let said = call_accepting(&mut door, "folders", json!({})).await;
+            assert!(said.contains("file:///maru"), "{transport} {way:?}: {said}");
+        }
+        let params = json!({"name": "pay__folders", "arguments": {}});
+        let ask = server.hub.stateless_request("tools/call", params);
+        let answer = ask.send().await.rpc_response().await;
+        let said = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(said.contains(r#""roots": []"#), "{said}");
+    }
+}

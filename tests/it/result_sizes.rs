@@ -1,0 +1,113 @@
+//! How large the result of a tool may be.
+
+use maru::tools::EntryResponse;
+use serde_json::{Value, json};
+
+use crate::{
+    suite_fixture,
+    test_hub::{TestHub, call_message},
+};
+
+const MAX_OUTPUT_CHARS: usize = 1000;
+
+fn sized_results() -> [(&'static str, Value); 5] {
+    let text = |length| json!([{"type": "text", "text": "가".repeat(length)}]);
+    let image =
+        json!({"type": "image", "mimeType": "image/png", "data": "A".repeat(2 * MAX_OUTPUT_CHARS)});
+    let [small, large] =
+        [10, 2 * MAX_OUTPUT_CHARS].map(|length| json!({"rows": "x".repeat(length)}));
+    [
+        ("short", json!({"content": text(MAX_OUTPUT_CHARS)})),
+        ("long", json!({"content": text(2 * MAX_OUTPUT_CHARS)})),
+        (
+            "image",
+            json!({"content": [{"type": "text", "text": "a plot"}, image]}),
+        ),
+        (
+            "small",
+            json!({"content": text(2 * MAX_OUTPUT_CHARS), "structuredContent": small}),
+        ),
+        (
+            "large",
+            json!({"content": text(2 * MAX_OUTPUT_CHARS), "structuredContent": large}),
+        ),
+    ]
+}
+
+/// A hub with a tool for each of the results.
+async fn hub_with_limit(limit: Option<usize>) -> TestHub {
+    let hub =
+        TestHub::with_config(|config| config.mcp.security.max_tool_output_length = limit).await;
+    let offers = sized_results().map(|(name, result)| {
+        let result = result.to_string();
+        suite_fixture::tool(name, json!({}), move |_| {
+            let result = result.clone();
+            async move { Ok(EntryResponse::Complete(result)) }
+        })
+    });
+    hub.publish(&offers);
+    hub
+}
+
+#[tokio::test]
+async fn limit_of_the_settings_holds_for_every_caller() {
+    let hub = hub_with_limit(Some(MAX_OUTPUT_CHARS)).await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
+    for (name, whole) in sized_results() {
+        let answer = hub
+            .session_request(&session, &call_message(1, name, json!({})))
+            .send()
+            .await;
+        let over_session = answer.rpc_response().await["result"].clone();
+        let params = json!({"name": name, "arguments": {}});
+        let modern = hub.stateless_request("tools/call", params).send().await;
+        let mut modern = modern.rpc_response().await["result"].clone();
+        assert_eq!(modern["resultType"].take(), "complete");
+        let path = format!("/api/tools/{name}/call");
+        let over_rest = hub
+            .send_as_admin("POST", &path, json!({"arguments": {}}))
+            .await;
+        let over_rest = over_rest.json().await["result"].clone();
+        for result in [&over_session, &modern, &over_rest] {
+            let text = result["content"][0]["text"].as_str().unwrap();
+            assert!(text.chars().count() <= MAX_OUTPUT_CHARS, "{name}");
+            let structure = whole.get("structuredContent").filter(|_| name == "small");
+            assert_eq!(result.get("structuredContent"), structure, "{name}");
+            match name {
+                "short" => assert_eq!(result["content"], whole["content"]),
+                "image" => {
+                    assert_eq!((text, &result["isError"]), ("a plot", &json!(true)));
+                    let note = result["content"][1]["text"].as_str().unwrap();
+                    assert!(note.contains("left out: image of 20"), "{note}");
+                }
+                "large" => {
+                    assert_eq!(result["isError"], true);
+                    let note = result["content"][1]["text"].as_str().unwrap();
+                    assert!(note.contains("left out: structure of 20"), "{note}");
+                }
+                _ => {
+                    assert!(text.contains("of 2000 characters shown; ask for less]"));
+                    assert_ne!(result["isError"], true);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn result_is_whole_where_the_settings_say_nothing() {
+    let hub = hub_with_limit(None).await;
+    let session = hub.initialize_session("2025-11-25", json!({})).await;
+    for (name, whole) in sized_results() {
+        let answer = hub
+            .session_request(&session, &call_message(1, name, json!({})))
+            .send()
+            .await;
+        let result = answer.rpc_response().await["result"].clone();
+        assert_eq!(result["content"], whole["content"], "{name}");
+        assert_eq!(
+            result.get("structuredContent"),
+            whole.get("structuredContent")
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! What every back end promises; a fresh store for each.
+
+use futures_util::future::join_all;
+use maru::store::{AuditFilter, AuditRow, Error, ServerRow, Store, TokenRow};
+
+use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
+
+pub(super) async fn check_store(fresh: impl AsyncFn() -> Store) {
+    tokens_are_replaced_by_name(fresh().await).await;
+    refused_token_is_not_quoted(fresh().await).await;
+    servers_come_back_as_they_went_by_name(fresh().await).await;
+    taken_name_or_id_adds_nothing(fresh().await).await;
+    one_of_many_at_once_gets_the_name(fresh().await).await;
+    change_spares_the_id_and_the_beginning(fresh().await).await;
+    deleted_server_is_gone(fresh().await).await;
+    every_statement_is_understood(fresh().await).await;
+    audit_records_are_found_and_old_ones_go(fresh().await).await;
+}
+
+/// What was written is there for the next process.
+pub(super) async fn check_reopened<P: ?Sized>(
+    place: &P,
+    open: impl AsyncFn(&P) -> Result<Store, Error>,
+) {
+    let store = open(place).await.unwrap();
+    store.insert_server(&server_row("kept")).await.unwrap();
+    drop(store);
+    let store = open(place).await.unwrap();
+    assert_eq!(store.servers().await.unwrap(), [server_row("kept")]);
+}
+
+/// Every one of several that start on nothing finds its tables.
+pub(super) async fn check_concurrent_open<P: ?Sized>(
+    place: &P,
+    open: impl AsyncFn(&P) -> Result<Store, Error>,
+) {
+    let opened = join_all([(); 6].map(|()| open(place))).await;
+    for store in opened {
+        assert_eq!(server_names(&store.unwrap()).await, [""; 0]);
+    }
+}
+
+async fn tokens_are_replaced_by_name(store: Store) {
+    for (role, byte) in [("reader", 1), ("admin", 2)] {
+        store.put_token(&token_row(role, byte)).await.unwrap();
+    }
+    let [row] = store.tokens().await.unwrap().try_into().unwrap();
+    assert_eq!(row.name, "someone");
+    assert_eq!(row.role, "admin");
+    assert_eq!(row.hash, [2; 32]);
+}
+
+async fn refused_token_is_not_quoted(store: Store) {
+    let why = full_error_text(store.put_token(&token_row("boss", 1)).await.unwrap_err());
+    assert!(why.contains("did not save the token"), "{why}");
+    assert!(why.contains("constraint"), "{why}");
+    assert!(!why.contains("someone"), "{why}");
+    assert_eq!(store.tokens().await.unwrap().len(), 0);
+}
+
+async fn servers_come_back_as_they_went_by_name(store: Store) {
+    let full = ServerRow {
+        description: Some("';-- \"설명\" $1 ?1\n".to_owned()),
+        config: "{}".repeat(100_000),
+        version: Some("1.2.3".to_owned()),
+        auto_connect: true,
+        enabled: false,
+        origin: "file".to_owned(),
+        trust: "pin".to_owned(),
+        created_at: -1,
+        updated_at: TEST_TIME_MS + 1,
+        ..server_row("서버")
+    };
+    let rows = [server_row("B"), server_row("a"), server_row("b"), full];
+    for row in rows.iter().rev() {
+        assert!(store.insert_server(row).await.unwrap());
+    }
+    assert_eq!(store.servers().await.unwrap(), rows);
+    assert!(!format!("{rows:?} {store:?}").contains("hush"));
+}
+
+async fn taken_name_or_id_adds_nothing(store: Store) {
+    let first = server_row("first");
+    assert!(store.insert_server(&first).await.unwrap());
+    let same_name = ServerRow {
+        id: "another".to_owned(),
+        ..first.clone()
+    };
+    let same_id = ServerRow {
+        name: "another".to_owned(),
+        ..first.clone()
+    };
+    for taken in [&first, &same_name, &same_id] {
+        assert!(!store.insert_server(taken).await.unwrap());
+    }
+    assert_eq!(store.servers().await.unwrap(), [first]);
+}
+
+async fn one_of_many_at_once_gets_the_name(store: Store) {
+    let rows: Vec<ServerRow> = (0..20)
+        .map(|number| ServerRow {
+            id: number.to_string(),
+            ..server_row("wanted")
+        })
+        .collect();
+    let added = join_all(rows.iter().map(|row| store.insert_server(row))).await;
+    let winners = added.into_iter().filter(|it| *it.as_ref().unwrap());
+    assert_eq!(winners.count(), 1);
+    assert_eq!(server_names(&store).await, ["wanted"]);
+}
+
+async fn change_spares_the_id_and_the_beginning(store: Store) {
+    for name in ["one", "two"] {
+        store.insert_server(&server_row(name)).await.unwrap();
+    }
+    let changed = ServerRow {
+        description: Some("changed".to_owned()),
+        transport_type: "sse".to_owned(),
+        config: "[]".to_owned(),
+        version: Some("2".to_owned()),
+        auto_connect: true,
+        enabled: false,
+        origin: "file".to_owned(),
+        trust: "pin".to_owned(),
+        updated_at: TEST_TIME_MS + 1,
+        ..server_row("one")
+    };
+    let asked = ServerRow {
+        id: "another".to_owned(),
+        created_at: 0,
+        ..changed.clone()
+    };
+    assert!(store.update_server(&asked).await.unwrap());
+    assert!(!store.update_server(&server_row("three")).await.unwrap());
+    assert_eq!(store.servers().await.unwrap(), [changed, server_row("two")]);
+}
+
+async fn deleted_server_is_gone(store: Store) {
+    for name in ["one", "two"] {
+        store.insert_server(&server_row(name)).await.unwrap();
+    }
+    for _ in 0..2 {
+        store.delete_server("one", TEST_TIME_MS).await.unwrap();
+    }
+    assert_eq!(store.removed_servers().await.unwrap(), ["one"]);
+    assert_eq!(server_names(&store).await, ["two"]);
+}
+
+async fn every_statement_is_understood(store: Store) {
+    let checked = store.check_statements().await;
+    assert!(checked.is_ok_and(|count| count > 40));
+}
+
+async fn audit_records_are_found_and_old_ones_go(store: Store) {
+    let row = |at: i64| AuditRow {
+        at,
+        principal: format!("p{}", at % 2),
+        client: (at == 3).then(|| "client".to_owned()),
+        action: "tools/call".to_owned(),
+        target: format!("t{at}"),
+        outcome: "ok".to_owned(),
+        request: format!("r{at}"),
+        ..AuditRow::default()
+    };
+    // More than one group, and a rest.
+    store.insert_audit_rows((0..120).map(row)).await.unwrap();
+    let times = async |filter: AuditFilter| -> Vec<i64> {
+        let filter = AuditFilter {
+            limit: 200,
+            ..filter
+        };
+        let rows = store.audit_rows(&filter).await.unwrap();
+        rows.into_iter().map(|it| it.at).collect()
+    };
+    let all = times(AuditFilter::default()).await;
+    assert_eq!(all, (0..120).rev().collect::<Vec<_>>());
+    let newest = AuditFilter {
+        limit: 1,
+        ..AuditFilter::default()
+    };
+    let newest = store.audit_rows(&newest).await.unwrap()[0].id;
+    let one = |text: &str| Some(text.to_owned());
+    let filters = [
+        (
+            AuditFilter {
+                before: Some(newest),
+                since: Some(118),
+                ..AuditFilter::default()
+            },
+            vec![118],
+        ),
+        (
+            AuditFilter {
+                target: one("t3"),
+                ..AuditFilter::default()
+            },
+            vec![3],
+        ),
+        (
+            AuditFilter {
+                request: one("r4"),
+                outcome: one("ok"),
+                ..AuditFilter::default()
+            },
+            vec![4],
+        ),
+        (
+            AuditFilter {
+                principal: one("p1"),
+                since: Some(117),
+                ..AuditFilter::default()
+            },
+            vec![119, 117],
+        ),
+        (
+            AuditFilter {
+                action: one("other"),
+                ..AuditFilter::default()
+            },
+            vec![],
+        ),
+    ];
+    for (filter, expected) in filters {
+        assert_eq!(times(filter.clone()).await, expected, "{filter:?}");
+    }
+    store.trim_audit(10, 20).await.unwrap();
+    assert_eq!(
+        times(AuditFilter::default()).await,
+        (100..120).rev().collect::<Vec<_>>()
+    );
+    store.trim_audit(1000, 20).await.unwrap();
+    assert_eq!(times(AuditFilter::default()).await, [0; 0]);
+}
+
+fn token_row(role: &str, byte: u8) -> TokenRow {
+    TokenRow::new("someone", role, [byte; 32])
+}
