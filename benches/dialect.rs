@@ -4,7 +4,8 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use maru::dialect::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
+
+use maru_dialect::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
 use serde_json::json;
 
 const MEGABYTE: usize = 1 << 20;

@@ -3,7 +3,8 @@
 use std::{hint::black_box, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use maru::expression::{EvaluationLimits, compile};
+
+use maru_expression::{EvaluationLimits, compile};
 use serde_json::json;
 
 fn ordinary(c: &mut Criterion) {

@@ -15,15 +15,15 @@ use maru::{
         McpEngine,
         http::{SESSION_ID_HEADER, StreamableRequest, post},
     },
-    journal::{CallJournal, CallRequest, RequestId, ToolCallOutcome},
-    mcp::{RequestParams, RpcMessage, validate_json, write_event},
-    source::{Sqlite, write_sample},
-    tasks::Tasks,
+    observability::journal::{CallJournal, CallRequest, RequestId, ToolCallOutcome},
     tools::{
         Caller, Catalog, CatalogEntry, CatalogEntryKind, CatalogScope, EntryResponse,
         OWN_SERVER_NAME, ResultLimits, builtin, result,
     },
 };
+use maru_protocol::{RequestParams, RpcMessage, validate_json, write_event};
+use maru_runtime::tasks::Tasks;
+use maru_sources::{Sqlite, write_sample};
 use serde_json::json;
 use tokio::runtime::Runtime;
 

@@ -5,11 +5,10 @@ use std::{hint::black_box, time::Duration};
 
 use axum::{Router, body::Bytes, routing::post};
 use criterion::{Criterion, criterion_group, criterion_main};
-use maru::{
-    outbound::{AddressPolicy, ClientTls},
-    retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument, Ranking},
-    tasks::Tasks,
-};
+
+use maru_http::{AddressPolicy, ClientTls};
+use maru_retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument, Ranking};
+use maru_runtime::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, runtime::Runtime};
 

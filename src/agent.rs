@@ -19,6 +19,9 @@ use std::{
     time::Duration,
 };
 
+use maru_retrieval::Embedder;
+use maru_runtime::tasks::Tasks;
+use maru_store::Store;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -27,9 +30,6 @@ use crate::{
     auth::Principal,
     config,
     llm::{self, ChatMessage, ReloadableGateway},
-    retrieval::Embedder,
-    store::Store,
-    tasks::Tasks,
     tools::{Catalog, CatalogSnapshot},
     upstream::ServerManager,
 };

@@ -15,13 +15,17 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
+use maru_http::{AddressPolicy, ClientTls};
+use maru_retrieval::DocumentIndex;
+use maru_runtime::{tasks::Tasks, workers::WorkerPool};
+use maru_sources::{Sqlite, write_sample};
+use maru_store::{SecretSealer, Store};
 use tokio::{net::TcpListener, time};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     agent::{Agent, AgentDependencies, ask_agent},
-    audit::AuditLog,
     auth::{
         AccessControl, BearerToken, ConsoleSessions, OAuthVerifier, load_or_create_admin_token,
     },
@@ -32,12 +36,7 @@ use crate::{
         RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
     },
     llm::{Gateway, ReloadableGateway},
-    outbound::{AddressPolicy, ClientTls},
-    retrieval::DocumentIndex,
-    source::{Sqlite, write_sample},
-    store::{SecretSealer, Store},
-    tasks::Tasks,
-    telemetry,
+    observability::{audit::AuditLog, telemetry},
     tools::{
         CallQuota, Catalog, DisabledTools, ResultLimits,
         builtin::{self, DataContext},
@@ -47,7 +46,6 @@ use crate::{
         ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
         ServerManager,
     },
-    workers::WorkerPool,
 };
 
 use data_directory::{DataDirCleanup, DataFiles};

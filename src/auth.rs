@@ -18,12 +18,9 @@ use std::{
     },
 };
 
+use maru_runtime::clock;
+use maru_store::Store;
 use thiserror::Error;
-
-use crate::{
-    clock,
-    store::{self, Store},
-};
 
 pub use admin_token::{ADMIN_TOKEN_FILE, ADMIN_TOKEN_NAME, load_or_create_admin_token};
 pub use bearer_token::BearerToken;
@@ -77,7 +74,7 @@ impl AccessControl {
         store: Store,
         require_token: bool,
         oauth: Option<OAuthVerifier>,
-    ) -> Result<Self, store::Error> {
+    ) -> Result<Self, maru_store::Error> {
         let access = Self {
             store,
             tokens: RwLock::default(),
@@ -151,7 +148,7 @@ fn parse_bearer(header: &[u8]) -> Option<BearerToken> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::TokenRow;
+    use maru_store::TokenRow;
 
     #[tokio::test]
     async fn only_the_right_token_is_known_and_a_wrong_one_is_not_anonymous() {

@@ -8,25 +8,22 @@ mod agent;
 mod data;
 mod file;
 mod layers;
-mod mask;
 mod models;
 mod prefix;
 mod programs;
 mod reference;
 mod schema;
-mod secret;
 mod security;
 mod settings;
 
 pub use agent::AgentSettings;
 pub use data::{ChromaDbSettings, EmbeddingSettings, PostgresSettings, SourceDefinition};
 pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
-pub use mask::{MASK, mask_arguments, mask_secrets, masked_argument_values};
+pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
 pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ToolMode};
 pub use programs::ProgramSettings;
 pub use reference::{ConfigRow, config_rows, reference_markdown};
 pub use schema::schema;
-pub use secret::SecretString;
 pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
 pub use settings::{
     Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,

@@ -21,9 +21,10 @@ mod subscriptions;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use maru_runtime::tasks::Tasks;
+
 use crate::{
     config::LimitSettings,
-    tasks::Tasks,
     tools::{Caller, Catalog},
 };
 use request_state::RequestStateSealer;

@@ -34,15 +34,15 @@ use std::sync::{
 };
 
 use axum::http::{HeaderMap, HeaderValue, header};
+use maru_store::Store;
 
 use crate::{
     agent::Agent,
-    audit::AuditLog,
     auth::{AccessControl, ConsoleSessions, Error, Principal},
     config::{ChatSettings, ConfigRow},
     downstream::McpEngine,
     llm::ReloadableGateway,
-    store::Store,
+    observability::audit::AuditLog,
     tools::{CallQuota, builtin::DataContext, custom::CustomTools},
     upstream::ServerManager,
 };

@@ -25,8 +25,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::outbound;
-
 pub use chat::{
     ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
     FinishReason, TokenUsage, ToolChoice, random_id,
@@ -75,7 +73,7 @@ pub enum Error {
         model: String,
         /// What happened.
         #[source]
-        source: outbound::Error,
+        source: maru_http::Error,
     },
     /// It answered with an error.
     #[error("the backend of the model \"{model}\" answered with HTTP {status}{}", format_error_code(.code.as_deref()))]

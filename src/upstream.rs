@@ -107,15 +107,15 @@ impl Error {
     }
 }
 
-impl From<crate::mcp::EventTooLarge> for Error {
-    fn from(why: crate::mcp::EventTooLarge) -> Self {
+impl From<maru_protocol::EventTooLarge> for Error {
+    fn from(why: maru_protocol::EventTooLarge) -> Self {
         Self::InvalidMessage(format!("the server sent {why}"))
     }
 }
 
-impl From<crate::outbound::Error> for Error {
-    fn from(error: crate::outbound::Error) -> Self {
-        use crate::outbound::Error as Outbound;
+impl From<maru_http::Error> for Error {
+    fn from(error: maru_http::Error) -> Self {
+        use maru_http::Error as Outbound;
         let text = error.to_string();
         match error {
             Outbound::Refused(_) => Self::Refused(text),

@@ -3,13 +3,13 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::FutureExt as _;
+use maru_protocol::RpcError;
 use serde_json::{Map, Value, json};
 
 use super::{Agent, AgentRequest, CutReason};
 use crate::{
     auth::Principal,
     llm::{ChatMessage, ChatRole},
-    mcp::RpcError,
     tools::{
         CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
         result,

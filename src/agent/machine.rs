@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
+use maru_dialect::escape_markers;
 use serde_json::Value;
 
-use crate::{
-    dialect::escape_markers,
-    llm::{ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason},
-};
+use crate::llm::{ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason};
 
 /// How far a run may go.
 #[derive(Clone, Copy, Debug)]

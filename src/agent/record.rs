@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{CutReason, FinalAnswer};
-use crate::{
-    clock,
-    llm::{ChatResponse, ChatToolCall},
-};
+use crate::llm::{ChatResponse, ChatToolCall};
 
 /// Something that happened, for those who watch.
 #[derive(Clone, Debug)]

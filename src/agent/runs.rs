@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use maru_runtime::{clock, tasks::Tasks};
+use maru_store::Store;
 use serde_json::Value;
 use tokio::sync::broadcast;
 use tracing::warn;
@@ -12,10 +14,7 @@ use tracing::warn;
 use super::{approvals::PendingApprovals, record::RunRecord};
 use crate::{
     auth::{AccessRole, Principal},
-    clock,
     llm::random_id,
-    store::{self, Store},
-    tasks::Tasks,
 };
 
 /// The runs. What has ended is in the store.
@@ -58,7 +57,7 @@ impl RunRegistry {
     }
 
     /// The newest runs that `who` may see, without their rounds, newest first.
-    pub async fn list(&self, who: &Principal) -> Result<Vec<Value>, store::Error> {
+    pub async fn list(&self, who: &Principal) -> Result<Vec<Value>, maru_store::Error> {
         let mut shown: Vec<Value> = Vec::new();
         for record in self.lock_active().values().rev() {
             let record = lock(record);
@@ -79,7 +78,7 @@ impl RunRegistry {
     }
 
     /// One run with all that happened, if `who` may see it.
-    pub async fn get(&self, who: &Principal, id: &str) -> Result<Option<Value>, store::Error> {
+    pub async fn get(&self, who: &Principal, id: &str) -> Result<Option<Value>, maru_store::Error> {
         if let Some(record) = self.lock_active().get(id) {
             let record = lock(record);
             return Ok(may_see(who, &record.user).then(|| record.to_json()));
@@ -136,7 +135,7 @@ impl RunRegistry {
                 record.to_json().to_string(),
             )
         };
-        let row = store::AgentRunRow {
+        let row = maru_store::AgentRunRow {
             id: id.to_string(),
             user,
             started_at: started,

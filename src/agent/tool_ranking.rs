@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use maru_retrieval::Embedder;
+
 use super::toolbox::{AgentTool, Toolbox};
-use crate::retrieval::Embedder;
 
 /// Ranks differ little behind the first few.
 const RANK_FUSION_K: f32 = 60.0;

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use maru_http::{AddressPolicy, ClientTls};
+use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
+use maru_runtime::tasks::Tasks;
+use maru_sources::{DataSource, PostgresAddress, PostgresServer, QueryLimits, SourceSettings};
 
 use super::{
     SAMPLE_FILE,
@@ -10,10 +14,6 @@ use super::{
 };
 use crate::{
     config::{Config, SourceDefinition},
-    outbound::{AddressPolicy, ClientTls},
-    retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument},
-    source::{DataSource, PostgresAddress, PostgresServer, QueryLimits, SourceSettings},
-    tasks::Tasks,
     tools::builtin::DataContext,
 };
 

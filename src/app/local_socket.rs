@@ -6,6 +6,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
+use maru_runtime::tasks::Tasks;
 use tokio::{
     io::{self, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
@@ -18,7 +19,6 @@ use crate::{
     auth::Principal,
     downstream::{McpEngine, stdio::serve},
     http::{GuardedRouter, serve_local},
-    tasks::Tasks,
     tools::{Caller, CatalogScope},
 };
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use maru_http::ClientTls;
 use tracing::warn;
 
 use super::{RunningHub, address_policy, open_oauth, spawn_key_refresh};
@@ -14,7 +15,6 @@ use crate::{
     config::{Config, LoadedConfig, LogSettings, config_rows},
     http::{self, OriginPolicy, ReloadableSettings},
     llm::Gateway,
-    outbound::ClientTls,
     tools::ResultLimits,
 };
 

@@ -8,10 +8,10 @@ use std::{
     path::Path,
 };
 
+use maru_store::{Store, TokenRow};
 use tracing::warn;
 
 use super::BearerToken;
-use crate::store::{Store, TokenRow};
 
 /// The name of the admin's own token.
 pub const ADMIN_TOKEN_NAME: &str = "admin";

@@ -6,13 +6,11 @@ use std::{
     time::Duration,
 };
 
+use maru_runtime::clock::now_ms;
+use maru_store::{ConsoleSessionRow, Store};
 use tokio::time::Instant;
 
 use super::BearerToken;
-use crate::{
-    clock::now_ms,
-    store::{self, ConsoleSessionRow, Store},
-};
 
 /// How long a browser stays signed in.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -42,7 +40,7 @@ struct SignInCode {
 
 impl ConsoleSessions {
     /// Reads who is signed in, and forgets whose time is over.
-    pub async fn load(store: &Store) -> Result<Self, store::Error> {
+    pub async fn load(store: &Store) -> Result<Self, maru_store::Error> {
         let mut known = HashMap::new();
         for row in store.console_sessions().await? {
             if row.expires_at > now_ms() {
@@ -85,7 +83,7 @@ impl ConsoleSessions {
     }
 
     /// Signs a browser in for the token of this hash; gives what its cookie holds.
-    pub async fn sign_in(&self, token_hash: [u8; 32]) -> Result<BearerToken, store::Error> {
+    pub async fn sign_in(&self, token_hash: [u8; 32]) -> Result<BearerToken, maru_store::Error> {
         let cookie = BearerToken::random();
         let span = i64::try_from(SESSION_LIFETIME.as_millis()).unwrap_or(i64::MAX);
         let row = ConsoleSessionRow {
@@ -123,7 +121,7 @@ impl ConsoleSessions {
     }
 
     /// Signs a browser out.
-    pub async fn sign_out(&self, cookie: &BearerToken) -> Result<(), store::Error> {
+    pub async fn sign_out(&self, cookie: &BearerToken) -> Result<(), maru_store::Error> {
         let hash = cookie.hash();
         self.store.delete_console_session(&hash).await?;
         lock(&self.sessions).remove(&hash);

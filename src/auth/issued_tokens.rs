@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, sync::PoisonError};
 
+use maru_store::TokenRow;
 use thiserror::Error;
 
 use super::{
     ADMIN_TOKEN_NAME, AccessControl, AccessRole, BearerToken, Grants, KnownToken, Principal,
 };
-use crate::store::{self, TokenRow};
 
 /// A token that is to be made.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub enum TokenError {
     AdminToken,
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] store::Error),
+    Store(#[from] maru_store::Error),
 }
 
 impl AccessControl {
@@ -79,7 +79,7 @@ impl AccessControl {
     }
 
     /// Every token but its secret, by name.
-    pub async fn list_tokens(&self) -> Result<Vec<TokenRow>, store::Error> {
+    pub async fn list_tokens(&self) -> Result<Vec<TokenRow>, maru_store::Error> {
         let mut rows = self.store.tokens().await?;
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(rows)
@@ -96,7 +96,7 @@ impl AccessControl {
     }
 
     /// Reads the tokens anew; another hub on the same store may have changed them.
-    pub async fn reload_tokens(&self) -> Result<(), store::Error> {
+    pub async fn reload_tokens(&self) -> Result<(), maru_store::Error> {
         let rows = self.store.tokens().await?;
         let known: HashMap<_, _> = rows.into_iter().filter_map(known_token_from_row).collect();
         self.update_tokens(|tokens| *tokens = known);

@@ -4,7 +4,6 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 use super::{Error, keys::Keys};
-use crate::mcp;
 
 /// Longer tokens are not read at all.
 const MAX: usize = 8 << 10;
@@ -113,7 +112,7 @@ fn scopes(claims: &Value) -> Vec<String> {
 fn object(part: &str) -> Result<Value, Error> {
     let bytes = bytes(part)?;
     // Strict: a member that stands twice could mean two things.
-    let text = mcp::validate_json(&bytes).map_err(|_| Error::UnknownToken)?;
+    let text = maru_protocol::validate_json(&bytes).map_err(|_| Error::UnknownToken)?;
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
         _ => Err(Error::UnknownToken),

@@ -4,8 +4,6 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
 
-use crate::mcp;
-
 /// More than any issuer has in use.
 const MOST: usize = 64;
 
@@ -30,7 +28,8 @@ enum Material {
 impl Keys {
     /// Reads a key set; keys of other kinds, and for other uses, are left out.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
-        let text = mcp::validate_json(text).map_err(|bad| format!("the key set is {bad}"))?;
+        let text =
+            maru_protocol::validate_json(text).map_err(|bad| format!("the key set is {bad}"))?;
         let set: Value = serde_json::from_str(text).map_err(|_| "the key set is not JSON")?;
         let listed = set["keys"]
             .as_array()

@@ -13,6 +13,8 @@ use hyper::{
     body::Bytes,
     header::{self, HeaderValue},
 };
+use maru_http::{AddressPolicy, ClientTls, HttpClient, Request};
+use maru_runtime::clock;
 use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
@@ -26,10 +28,7 @@ use super::{
     jwt::{self, Claims, Expected},
     keys::Keys,
 };
-use crate::{
-    clock, config,
-    outbound::{AddressPolicy, ClientTls, HttpClient, Request},
-};
+use crate::config;
 
 /// How long the issuer may take to send its keys.
 const JWKS_FETCH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use maru_runtime::clock;
 use serde_json::Value;
 
 use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
-use crate::{clock, config::LoadedConfig};
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

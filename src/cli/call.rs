@@ -13,7 +13,7 @@ use super::{
     serve::block_on,
     terminal,
 };
-use crate::{config::LoadedConfig, mcp, tools::result};
+use crate::{config::LoadedConfig, tools::result};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -90,7 +90,7 @@ fn decode_base64(packed: &str) -> Result<String> {
 
 fn parse_arguments(text: &str) -> Result<Value> {
     let example = "example: '{\"query\":\"연차\"}'";
-    mcp::validate_json(text.as_bytes())
+    maru_protocol::validate_json(text.as_bytes())
         .map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
     serde_json::from_str::<Map<String, Value>>(text)
         .map(Value::Object)

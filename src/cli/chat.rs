@@ -4,6 +4,7 @@ use std::{io::IsTerminal as _, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use maru_protocol::SseEvent;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines, Stdin, stdin},
@@ -11,7 +12,7 @@ use tokio::{
 };
 
 use super::{client::HubClient, serve::block_on, terminal};
-use crate::{config::LoadedConfig, mcp::SseEvent};
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

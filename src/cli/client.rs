@@ -11,6 +11,7 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
+use maru_protocol::{ProtocolVersion, SseEvent, SseReader, encode_header_value, key};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -22,7 +23,6 @@ use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
     auth::Principal,
     config::{LoadedConfig, ValueOrigin},
-    mcp::{ProtocolVersion, SseEvent, SseReader, encode_header_value, key},
     tools::{Caller, CatalogScope, EntryResponse},
 };
 

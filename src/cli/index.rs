@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use maru_retrieval::{DocumentIndex, JsonLinesReader, NewDocument};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -16,7 +17,6 @@ use super::{serve::block_on, terminal};
 use crate::{
     app,
     config::{Config, LoadedConfig},
-    retrieval::{DocumentIndex, JsonLinesReader, NewDocument},
 };
 
 #[derive(Debug, Args)]

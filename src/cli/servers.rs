@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
-use crate::{config::LoadedConfig, mcp, upstream::ServerDraft};
+use crate::{config::LoadedConfig, upstream::ServerDraft};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -248,7 +248,8 @@ fn read_json_file(file: &PathBuf) -> Result<Value> {
     let shown = file.display();
     let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text = mcp::validate_json(text).with_context(|| format!("{shown} cannot be used"))?;
+    let text =
+        maru_protocol::validate_json(text).with_context(|| format!("{shown} cannot be used"))?;
     serde_json::from_str(text).with_context(|| format!("{shown} cannot be used"))
 }
 

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
+use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
-use crate::{clock, config::LoadedConfig};
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(

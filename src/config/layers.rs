@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    Config, file, reference,
+    Config, MASK, file, reference,
     schema::{self, schema},
-    secret, security,
+    security,
 };
 
 /// Variables by name, each with where it was found.
@@ -159,7 +159,7 @@ impl LoadedConfig {
         let differs = |pointer: &String| {
             let (old, new) = (old.pointer(pointer), new.pointer(pointer));
             // Secrets look the same in both.
-            let is_secret = new.is_some_and(|it| it.to_string().contains(secret::MASK));
+            let is_secret = new.is_some_and(|it| it.to_string().contains(MASK));
             let given = |it: &Self| it.unmasked.0.pointer(pointer).cloned();
             old != new || (is_secret && given(before) != given(self))
         };

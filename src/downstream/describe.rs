@@ -2,10 +2,9 @@
 
 use std::sync::LazyLock;
 
+use maru_protocol::{ProtocolVersion, key, object_members, remove_members};
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
-
-use crate::mcp::{ProtocolVersion, key, object_members, remove_members};
 
 /// How long a listing may be kept before it is asked for again.
 const LIST_TTL_MS: u64 = 5_000;

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use maru_protocol::{
+    LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcRequest, code, write_error,
+    write_result,
+};
+use maru_runtime::message_queue;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,12 +15,7 @@ use super::{
     session::{McpSession, RunningRequest},
 };
 use crate::{
-    journal::RequestId,
-    mcp::{
-        LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcRequest, code,
-        write_error, write_result,
-    },
-    message_queue,
+    observability::journal::RequestId,
     tools::{
         CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList,
         EntryResponse, InputRequired, InputResponses, RequestContext, resource_not_found,

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use maru_protocol::write_notification;
+use maru_runtime::message_queue;
 use tokio_util::sync::CancellationToken;
 
 use super::catalog_changes::CatalogChanges;
-use crate::{mcp::write_notification, message_queue};
 
 /// The number of the stream that belongs to no request.
 pub(super) const STANDALONE_STREAM: u64 = 0;

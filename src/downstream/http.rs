@@ -13,6 +13,11 @@ use axum::{
     http::{HeaderMap, HeaderName, StatusCode},
     response::Response,
 };
+use maru_protocol::{
+    InvalidMessage, ProtocolVersion, RequestParams, RpcError, RpcMessage, RpcRequest, code,
+    declares_version,
+};
+use maru_runtime::message_queue;
 
 use super::{
     McpEngine,
@@ -21,14 +26,7 @@ use super::{
     session::{McpSession, read_handshake},
     session_registry::detached_session,
 };
-use crate::{
-    mcp::{
-        InvalidMessage, ProtocolVersion, RequestParams, RpcError, RpcMessage, RpcRequest, code,
-        declares_version,
-    },
-    message_queue,
-    tools::Caller,
-};
+use crate::tools::Caller;
 use exchange::HttpExchange;
 pub(super) use exchange::{EventSource, event_stream, or_keep_alive, stream_response};
 use headers::{

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use maru_protocol::{RpcError, code};
 use serde_json::Value;
 
 use super::{dispatch::DispatchContext, session::McpSession};
-use crate::{
-    mcp::{RpcError, code},
-    tools::{InputRequired, InputResponses},
-};
+use crate::tools::{InputRequired, InputResponses};
 
 /// How often one request may be answered with questions.
 pub(super) const MAX_INPUT_ROUNDS: usize = 10;

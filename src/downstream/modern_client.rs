@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use maru_protocol::{LoggingLevel, ProtocolVersion, RequestParams, RpcError, code};
+use maru_runtime::message_queue;
 use serde_json::{Value, json};
 
 use super::{
@@ -9,9 +11,7 @@ use super::{
     dispatch::{DispatchContext, OwnedRequest},
 };
 use crate::{
-    journal::client_label,
-    mcp::{LoggingLevel, ProtocolVersion, RequestParams, RpcError, code},
-    message_queue,
+    observability::journal::client_label,
     tools::{Caller, ClientConnection},
 };
 

@@ -10,6 +10,11 @@ use std::{
 };
 
 use ahash::AHashMap;
+use maru_protocol::{
+    LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcResponse, code,
+    write_request,
+};
+use maru_runtime::message_queue;
 use serde_json::Value;
 use tokio::{
     sync::{Notify, oneshot},
@@ -19,12 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{catalog_changes::ClientSubscriptions, streams::SessionStreams};
 use crate::{
-    journal::client_label,
-    mcp::{
-        LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcResponse, code,
-        write_request,
-    },
-    message_queue,
+    observability::journal::client_label,
     tools::{Caller, ClientConnection},
 };
 

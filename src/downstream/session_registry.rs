@@ -7,13 +7,13 @@ use std::{
 
 use ahash::AHashMap;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use maru_runtime::message_queue;
 use thiserror::Error;
 
 use super::{catalog_changes::CatalogChanges, feed::MessageFeed, session::McpSession};
 use crate::{
     auth::Principal,
     config::LimitSettings,
-    message_queue,
     tools::{Caller, Catalog},
 };
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::Body, http::StatusCode, response::Response};
+use maru_protocol::{InvalidMessage, RpcMessage, write_event};
 
 use super::{
     McpEngine,
@@ -11,11 +12,7 @@ use super::{
     http::{EventSource, handle_one_way, or_keep_alive, reply, stream_response},
     session::{McpSession, ReaderGuard, RunningRequest},
 };
-use crate::{
-    auth::Principal,
-    mcp::{InvalidMessage, RpcMessage, write_event},
-    tools::Caller,
-};
+use crate::{auth::Principal, tools::Caller};
 
 /// `GET /sse`: opens the session. Its first event says where to post.
 pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {

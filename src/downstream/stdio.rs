@@ -2,6 +2,11 @@
 
 use std::{io, sync::Arc};
 
+use maru_protocol::{
+    DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage, code,
+    declares_version, write_error,
+};
+use maru_runtime::tasks::WorkSlice;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
@@ -15,14 +20,7 @@ use super::{
     sse,
     subscriptions::SubscriptionListener,
 };
-use crate::{
-    mcp::{
-        DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage, code,
-        declares_version, write_error,
-    },
-    tasks::WorkSlice,
-    tools::Caller,
-};
+use crate::tools::Caller;
 
 const READ_CHUNK_BYTES: usize = 64 << 10;
 

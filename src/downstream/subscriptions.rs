@@ -6,6 +6,9 @@ use axum::{
     response::Response,
 };
 use futures_util::stream;
+use maru_protocol::{
+    RequestParams, RpcError, RpcId, key, write_event, write_notification, write_result,
+};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +18,7 @@ use super::{
     dispatch::OwnedRequest,
     http::{StreamableRequest, reply},
 };
-use crate::{
-    mcp::{RequestParams, RpcError, RpcId, key, write_event, write_notification, write_result},
-    tools::{Caller, Catalog},
-};
+use crate::tools::{Caller, Catalog};
 
 const KEEP_ALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(15);
 

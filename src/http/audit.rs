@@ -16,6 +16,7 @@ use axum::{
     http::{Request, StatusCode},
     response::Response,
 };
+use maru_store::{AuditFilter, AuditRow};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -23,11 +24,12 @@ use tower_service::Service as _;
 
 use super::{HubState, body, routes::RouteRule, servers::json_error};
 use crate::{
-    audit::{AuditedChange, redact_body},
     auth::Principal,
     downstream::http::reply,
-    journal::RequestId,
-    store::{AuditFilter, AuditRow},
+    observability::{
+        audit::{AuditedChange, redact_body},
+        journal::RequestId,
+    },
 };
 
 const DEFAULT_AUDIT_LIMIT: i64 = 100;

@@ -9,14 +9,13 @@ use axum::{
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
 use super::{HubState, servers::json_error};
 use crate::{
     auth::Principal,
     downstream::http::{reply, require_json},
-    mcp,
-    tasks::with_timeout,
 };
 
 /// How long a whole body may take, however slowly its pieces come.
@@ -49,7 +48,7 @@ impl FromRequest<Arc<HubState>> for JsonBody {
             read.await.map_err(rejection_response)?
         };
         let bad = |why: &str| json_error(StatusCode::BAD_REQUEST, why, None);
-        let text = mcp::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
+        let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
         match serde_json::from_str(text) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(Self(value)),
             _ => Err(bad("the body must be a JSON object")),

@@ -13,7 +13,7 @@ use super::{HubState, servers::json_error};
 use crate::{
     auth::{AccessRole, Principal},
     downstream::http::reply,
-    journal::{CallRecord, CallSeries, MinuteStats, mask_secrets, now_millis},
+    observability::journal::{CallRecord, CallSeries, MinuteStats, mask_secrets, now_millis},
 };
 
 const DEFAULT_PAGE_SIZE: usize = 100;

@@ -10,6 +10,7 @@ use axum::{
     response::Response,
 };
 use futures_util::stream;
+use maru_protocol::{RpcError, code};
 use serde_json::{Map, Value, json};
 
 use super::{HubState, body, openai};
@@ -18,7 +19,6 @@ use crate::{
     auth::Principal,
     downstream::http::{reply, require_json},
     llm,
-    mcp::{self, RpcError, code},
 };
 
 /// A model did not answer.
@@ -77,7 +77,7 @@ async fn generate(hub: &Arc<HubState>, who: Principal, request: Request, tools: 
 /// The id and the parameters of a request.
 fn parse_request(bytes: &[u8]) -> Result<(Value, Map<String, Value>), RpcError> {
     let invalid = |why: &str| RpcError::new(code::INVALID_REQUEST, why.to_owned());
-    let text = mcp::validate_json(bytes)
+    let text = maru_protocol::validate_json(bytes)
         .map_err(|why| RpcError::new(code::PARSE_ERROR, why.to_string()))?;
     let request: Value =
         serde_json::from_str(text).map_err(|_| invalid("this is no JSON-RPC request"))?;

@@ -9,13 +9,13 @@ use std::{
 };
 
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use maru_runtime::clock;
 use serde_json::json;
 use tokio::{sync::Notify, time};
 
 use super::HubState;
 use crate::{
     auth::Principal,
-    clock,
     downstream::http::reply,
     tools::{Caller, CatalogScope},
 };

@@ -7,14 +7,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use maru_store::CallLimitRow;
 use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, servers::json_error};
-use crate::{
-    downstream::http::reply,
-    store::{self, CallLimitRow},
-    tools::QuotaTarget,
-};
+use crate::{downstream::http::reply, tools::QuotaTarget};
 
 const MAX_TARGET_BYTES: usize = 200;
 
@@ -97,7 +94,7 @@ fn limit_json(row: &CallLimitRow) -> Value {
     shown
 }
 
-fn store_error_response(why: &store::Error) -> Response {
+fn store_error_response(why: &maru_store::Error) -> Response {
     tracing::error!("the daily limits could not be read or changed: {why}");
     json_error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
 }

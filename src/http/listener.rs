@@ -4,6 +4,8 @@ use std::{io, net, pin::pin, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use maru_http::Joined;
+use maru_runtime::{tasks::Tasks, workers::WorkerPool};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener},
@@ -19,7 +21,6 @@ use super::{
     framing::FramedStream,
     tls::TlsCertificates,
 };
-use crate::{outbound::Joined, tasks::Tasks, workers::WorkerPool};
 
 /// A request line and its headers together.
 const MAX_HEADER_BYTES: usize = 32 << 10;

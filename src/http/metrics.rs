@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::HubState;
-use crate::journal::{LATENCY_BOUNDS_SECONDS, ToolCallOutcome, ToolTotal};
+use crate::observability::journal::{LATENCY_BOUNDS_SECONDS, ToolCallOutcome, ToolTotal};
 
 /// What is told of every tool, every server, and the hub itself.
 pub(super) async fn show(State(hub): State<Arc<HubState>>) -> Response {

@@ -11,7 +11,7 @@ use axum::{
 use serde_json::Value;
 
 use super::{HubState, servers::json_error};
-use crate::{auth::Principal, downstream::http::reply, store};
+use crate::{auth::Principal, downstream::http::reply};
 
 /// `GET /api/runs`.
 pub(super) async fn list(
@@ -63,7 +63,7 @@ fn decision_response(waited: bool) -> Response {
     }
 }
 
-fn store_error_response(why: &store::Error) -> Response {
+fn store_error_response(why: &maru_store::Error) -> Response {
     tracing::error!("the runs could not be read: {why}");
     json_error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
 }

@@ -8,13 +8,13 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
+use maru_protocol::ProtocolVersion;
 use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, calls, routes::CONSOLE_HEADER};
 use crate::{
     auth::{AccessRole, Principal},
     downstream::http::reply,
-    mcp::ProtocolVersion,
     tools::public_name,
     upstream::{
         ProgramView, RegistrationError, ServerDraft, ServerOrigin, ServerState as Connection,

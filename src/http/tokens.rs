@@ -7,13 +7,13 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use maru_store::TokenRow;
 use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, servers::json_error};
 use crate::{
     auth::{AccessRole, TokenDraft, TokenError},
     downstream::http::reply,
-    store::TokenRow,
 };
 
 /// More names are no list that a person keeps.

@@ -8,13 +8,11 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
+use maru_http::{AddressPolicy, ClientTls, HttpClient, HttpResponse, Request};
+use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
-use crate::{
-    config::SecretString,
-    outbound::{self, AddressPolicy, ClientTls, HttpClient, HttpResponse, Request},
-    tasks::with_timeout,
-};
+use crate::config::SecretString;
 
 /// How long the words of an error may take.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,11 +87,11 @@ impl BackendClient {
         &self,
         path: &str,
         body: Bytes,
-    ) -> Result<HttpResponse, outbound::Error> {
+    ) -> Result<HttpResponse, maru_http::Error> {
         self.send(Method::POST, path, body).await
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<HttpResponse, outbound::Error> {
+    pub(super) async fn get(&self, path: &str) -> Result<HttpResponse, maru_http::Error> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
@@ -102,9 +100,9 @@ impl BackendClient {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<HttpResponse, outbound::Error> {
+    ) -> Result<HttpResponse, maru_http::Error> {
         let uri = format!("{}{path}", self.base_path).parse().map_err(|_| {
-            outbound::Error::Refused(
+            maru_http::Error::Refused(
                 "the name of the model cannot be part of an address".to_owned(),
             )
         })?;
@@ -151,8 +149,8 @@ pub(super) fn backoff(attempt: u32) -> Duration {
 }
 
 /// Whether asking again may help when nothing came back.
-pub(super) fn is_retryable(error: &outbound::Error) -> bool {
-    use outbound::Error::{Broken, Busy, Refused, TooLarge, Unreachable};
+pub(super) fn is_retryable(error: &maru_http::Error) -> bool {
+    use maru_http::Error::{Broken, Busy, Refused, TooLarge, Unreachable};
     match error {
         Unreachable { .. } | Broken(_) | Busy(_) => true,
         Refused(_) | TooLarge(_) => false,

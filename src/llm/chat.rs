@@ -1,8 +1,7 @@
 //! What is asked of a model, and what comes back.
 
+use maru_dialect::JsonRepair;
 use serde_json::{Map, Value, json};
-
-use crate::dialect::JsonRepair;
 
 /// A conversation to go on with.
 #[derive(Clone, Debug, Default)]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use maru_dialect::{DialectOptions, DialectParser, DialectSelection, ToolSet};
 use serde_json::{Map, Value};
 
 use super::{
     ChatEvent, ChatToolCall, FinishReason, TokenUsage,
     constrained::{self, ConstrainedOutput},
 };
-use crate::dialect::{self, DialectOptions, DialectParser, DialectSelection, ToolSet};
 
 /// The most that one answer may hold.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
@@ -24,7 +24,7 @@ pub(super) struct ResponseDecoder {
     constrained_text: Option<String>,
     native_calls: Vec<NativeCall>,
     emitted_calls: Vec<(String, String)>,
-    dialect_events: Vec<dialect::DialectEvent>,
+    dialect_events: Vec<maru_dialect::DialectEvent>,
     received_bytes: usize,
     finish_reason: Option<FinishReason>,
     ended: bool,
@@ -208,7 +208,7 @@ impl ResponseDecoder {
         match constrained::parse_output(held) {
             Some(ConstrainedOutput::Answer(text)) => out.push(ChatEvent::Text(text)),
             Some(ConstrainedOutput::Call { name, arguments }) => {
-                match dialect::normalize_arguments(&self.tools, &name, &arguments) {
+                match maru_dialect::normalize_arguments(&self.tools, &name, &arguments) {
                     Ok(made) => {
                         self.emit_call(into_parsed_call(made, "constrained", held), None, out);
                     }
@@ -228,7 +228,7 @@ impl ResponseDecoder {
         in_text: usize,
         out: &mut Vec<ChatEvent>,
     ) {
-        match dialect::normalize_arguments(&self.tools, &native.name, &native.arguments) {
+        match maru_dialect::normalize_arguments(&self.tools, &native.name, &native.arguments) {
             Ok(made) => {
                 let same = |it: &(String, String)| it.0 == made.name && it.1 == made.arguments;
                 if !self.emitted_calls[..in_text].iter().any(same) {
@@ -247,22 +247,31 @@ impl ResponseDecoder {
     fn forward_events(&mut self, out: &mut Vec<ChatEvent>) {
         for event in std::mem::take(&mut self.dialect_events) {
             match event {
-                dialect::DialectEvent::Text(text) => out.push(ChatEvent::Text(text)),
-                dialect::DialectEvent::Reasoning(text) => out.push(ChatEvent::Reasoning(text)),
-                dialect::DialectEvent::Call(call) => self.emit_call(call, None, out),
-                dialect::DialectEvent::TextWasReasoning => out.push(ChatEvent::TextWasReasoning),
+                maru_dialect::DialectEvent::Text(text) => out.push(ChatEvent::Text(text)),
+                maru_dialect::DialectEvent::Reasoning(text) => out.push(ChatEvent::Reasoning(text)),
+                maru_dialect::DialectEvent::Call(call) => self.emit_call(call, None, out),
+                maru_dialect::DialectEvent::TextWasReasoning => {
+                    out.push(ChatEvent::TextWasReasoning);
+                }
                 // Made up after a call, such as its result.
-                dialect::DialectEvent::Hallucination(_) => (),
-                dialect::DialectEvent::InvalidCall(broken) => out.push(ChatEvent::InvalidCall {
-                    text: broken.text,
-                    name: broken.name,
-                    reason: broken.reason,
-                }),
+                maru_dialect::DialectEvent::Hallucination(_) => (),
+                maru_dialect::DialectEvent::InvalidCall(broken) => {
+                    out.push(ChatEvent::InvalidCall {
+                        text: broken.text,
+                        name: broken.name,
+                        reason: broken.reason,
+                    });
+                }
             }
         }
     }
 
-    fn emit_call(&mut self, call: dialect::ParsedCall, id: Option<&str>, out: &mut Vec<ChatEvent>) {
+    fn emit_call(
+        &mut self,
+        call: maru_dialect::ParsedCall,
+        id: Option<&str>,
+        out: &mut Vec<ChatEvent>,
+    ) {
         self.emitted_calls
             .push((call.name.clone(), call.arguments.clone()));
         let given = id.or(call.id.as_deref());
@@ -307,11 +316,11 @@ impl TokenUsage {
 
 /// A call that did not have to be looked for.
 fn into_parsed_call(
-    made: dialect::NormalizedArguments,
+    made: maru_dialect::NormalizedArguments,
     dialect: &'static str,
     raw: &str,
-) -> dialect::ParsedCall {
-    dialect::ParsedCall {
+) -> maru_dialect::ParsedCall {
+    maru_dialect::ParsedCall {
         name: made.name,
         arguments: made.arguments,
         id: None,

@@ -7,6 +7,9 @@ use std::{
 };
 
 use hyper::body::Bytes;
+use maru_dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect};
+use maru_http::{AddressPolicy, ClientTls, HttpResponse};
+use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -27,12 +30,7 @@ use super::{
     queue::{QueueLimits, QueuePermit, RequestQueue},
     stream::ChatStreamParts,
 };
-use crate::{
-    config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode},
-    dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect},
-    outbound::{AddressPolicy, ClientTls, HttpResponse},
-    tasks::with_timeout,
-};
+use crate::config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode};
 
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";

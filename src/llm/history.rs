@@ -1,11 +1,11 @@
 //! What was said before, in a form that no backend refuses.
 
+use maru_dialect::ToolSet;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{ChatMessage, ChatRequest, ChatRole};
-use crate::dialect::{self, ToolSet};
 
 /// What a backend is particular about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(super) fn clean_arguments(tools: &ToolSet, name: &str, given: Option<&Value>
     if is_object(text) {
         return text.to_owned();
     }
-    match dialect::normalize_arguments(tools, name, text) {
+    match maru_dialect::normalize_arguments(tools, name, text) {
         Ok(call) => call.arguments,
         // Lost for the backend anyway; the model may still see what it wrote.
         Err(_) if text.trim().is_empty() => "{}".to_owned(),

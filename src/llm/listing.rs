@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
 use super::{Gateway, gateway::ModelEntry, gemini};
-use crate::{config::BackendApi, tasks::with_timeout};
+use crate::config::BackendApi;
 
 /// How long a backend may take to list its models.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(3);

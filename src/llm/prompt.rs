@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use maru_dialect::{ToolSet, escape_markers};
 use serde_json::Value;
 
 use super::{ChatMessage, ChatRequest, ChatRole, ChatTool, ToolChoice, history::clean_arguments};
-use crate::dialect::{ToolSet, escape_markers};
 
 /// How a call is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use std::{mem, time::Duration};
 
 use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
+use maru_http::HttpResponse;
+use maru_runtime::tasks::{WorkSlice, with_timeout};
 use tokio::time::Instant;
 
 use super::{
@@ -14,11 +16,7 @@ use super::{
     queue::QueuePermit,
     sse::SseDataReader,
 };
-use crate::{
-    config::BackendApi,
-    outbound::{self, HttpResponse},
-    tasks::{WorkSlice, with_timeout},
-};
+use crate::config::BackendApi;
 
 /// How long a stream that has begun may be silent.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -178,7 +176,7 @@ impl ChatStream {
 
     fn decode_chunk(
         &mut self,
-        chunk: Result<Bytes, outbound::Error>,
+        chunk: Result<Bytes, maru_http::Error>,
         out: &mut Vec<ChatEvent>,
     ) -> Result<(), Error> {
         let taken = match chunk {

@@ -7,16 +7,14 @@ mod employees;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
+use maru_protocol::{RpcError, code};
+use maru_sources::Sqlite;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     entry::{CatalogEntry, EntryHandler, EntryRequest, EntryResponse},
     result,
-};
-use crate::{
-    mcp::{RpcError, code},
-    source::{self, Sqlite},
 };
 
 pub use data::{DataContext, entries as data};
@@ -56,11 +54,11 @@ fn to_response(result: Result<impl Serialize, String>) -> Result<EntryResponse, 
 }
 
 /// For callers: what failed, without the database's own words.
-fn error_text(error: &source::Error) -> String {
+fn error_text(error: &maru_sources::Error) -> String {
     error.to_string()
 }
 
-fn internal_error(error: &source::Error) -> RpcError {
+fn internal_error(error: &maru_sources::Error) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, error_text(error))
 }
 

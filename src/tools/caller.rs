@@ -2,10 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{
-    auth::Principal,
-    mcp::{RpcError, code},
-};
+use maru_protocol::{RpcError, code};
+
+use crate::auth::Principal;
 
 /// Which part of the catalog a caller looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

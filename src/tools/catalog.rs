@@ -8,6 +8,8 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use maru_protocol::{LoggingLevel, RpcError, code};
+use maru_runtime::tasks::with_timeout;
 use serde_json::json;
 use tokio::{
     sync::{broadcast, watch},
@@ -31,9 +33,7 @@ use super::{
 };
 use crate::{
     auth::Principal,
-    journal::{CallJournal, CallRequest, ToolCallOutcome},
-    mcp::{LoggingLevel, RpcError, code},
-    tasks::with_timeout,
+    observability::journal::{CallJournal, CallRequest, ToolCallOutcome},
 };
 
 /// Everything on offer, shared by every door, the agent and the command line.

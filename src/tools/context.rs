@@ -5,13 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use maru_protocol::{LoggingLevel, ProtocolVersion, RpcId, write_notification};
+use maru_runtime::message_queue;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    journal::RequestId,
-    mcp::{LoggingLevel, ProtocolVersion, RpcId, write_notification},
-    message_queue,
-};
+use crate::observability::journal::RequestId;
 
 /// One client connection: a session, or one request of a client that has none.
 /// Clients that share a token are told apart by it.

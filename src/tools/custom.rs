@@ -9,8 +9,6 @@ mod runner;
 
 use thiserror::Error;
 
-use crate::{expression, source, store};
-
 pub use custom_tools::{CustomTool, CustomTools, SavedVersion};
 pub use definition::CustomToolDefinition;
 pub use parameter::ToolParameter;
@@ -46,7 +44,7 @@ pub enum SaveError {
     TooManyTools(usize),
     /// It was not written.
     #[error("the change was not saved")]
-    Store(#[from] store::Error),
+    Store(#[from] maru_store::Error),
 }
 
 impl ValidationError {
@@ -70,7 +68,7 @@ impl ValidationError {
         }
     }
 
-    fn from_source_error(text: &str, error: &source::Error) -> Self {
+    fn from_source_error(text: &str, error: &maru_sources::Error) -> Self {
         match error.position() {
             Some(place) => Self::at_character(text, place, error.to_string()),
             None => Self::for_field("definition", error.to_string()),
@@ -78,8 +76,8 @@ impl ValidationError {
     }
 }
 
-impl From<expression::Error> for ValidationError {
-    fn from(fault: expression::Error) -> Self {
+impl From<maru_expression::Error> for ValidationError {
+    fn from(fault: maru_expression::Error) -> Self {
         Self {
             // Where no place can be named it is 0.
             position: (fault.line > 0).then_some((fault.line, fault.column)),

@@ -3,6 +3,7 @@
 use std::{any::Any, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use maru_protocol::{RequestParams, RpcError};
 use serde_json::Value;
 
 use super::{
@@ -11,10 +12,7 @@ use super::{
     input_schema::InputSchema,
     name,
 };
-use crate::{
-    auth::Principal,
-    mcp::{RequestParams, RpcError},
-};
+use crate::auth::Principal;
 
 /// The server that maru's own offers belong to.
 pub const OWN_SERVER_NAME: &str = "maru";

@@ -1,9 +1,9 @@
 //! What is answered about something that is not on offer.
 
+use maru_protocol::{RpcError, code};
 use serde_json::json;
 
 use super::view::EntryList;
-use crate::mcp::{RpcError, code};
 
 /// No resource has this address. Doors of the older versions give it its own code.
 pub fn resource_not_found(uri: &str) -> RpcError {

@@ -10,13 +10,11 @@ use std::{
     time::Duration,
 };
 
+use maru_runtime::clock;
+use maru_store::{CallLimitRow, Store};
 use tokio::time::Instant;
 
 use super::token_bucket::TokenBucket;
-use crate::{
-    clock,
-    store::{self, CallLimitRow, Store},
-};
 
 /// The limits in force. A call that none applies to costs a look at a map.
 #[derive(Debug)]
@@ -84,7 +82,7 @@ impl QuotaTarget {
 
 impl CallQuota {
     /// Reads the limits.
-    pub async fn load(store: Store, usual: Option<i64>) -> Result<Self, store::Error> {
+    pub async fn load(store: Store, usual: Option<i64>) -> Result<Self, maru_store::Error> {
         let rows = store.call_limits(today()).await?;
         let limits = rows.into_iter().filter_map(|row| {
             let target = QuotaTarget::parse(&row.target_type)?;
@@ -109,7 +107,7 @@ impl CallQuota {
     }
 
     /// Every limit, with what was used of it today.
-    pub async fn list(&self) -> Result<Vec<CallLimitRow>, store::Error> {
+    pub async fn list(&self) -> Result<Vec<CallLimitRow>, maru_store::Error> {
         self.store.call_limits(today()).await
     }
 
@@ -119,7 +117,7 @@ impl CallQuota {
         target: QuotaTarget,
         id: &str,
         (day, minute): (Option<i64>, Option<i64>),
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), maru_store::Error> {
         self.store
             .put_limits((target.as_str(), id), day, minute)
             .await?;
@@ -132,7 +130,11 @@ impl CallQuota {
     }
 
     /// Removes a limit; false if there is none.
-    pub async fn remove_limit(&self, target: QuotaTarget, id: &str) -> Result<bool, store::Error> {
+    pub async fn remove_limit(
+        &self,
+        target: QuotaTarget,
+        id: &str,
+    ) -> Result<bool, maru_store::Error> {
         let removed = self.store.delete_limits(target.as_str(), id).await?;
         self.update_limits(|limits| limits.remove(&(target, id.to_owned())));
         Ok(removed)

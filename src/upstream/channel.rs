@@ -6,6 +6,14 @@ use std::sync::{
 };
 
 use ahash::AHashMap;
+use maru_protocol::{
+    IgnoredLines, InvalidMessage, RpcError, RpcId, RpcMessage, code, write_notification,
+    write_raw_request,
+};
+use maru_runtime::{
+    message_queue::{self, TrySendError},
+    tasks::Tasks,
+};
 use serde_json::{json, value::RawValue};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -21,15 +29,7 @@ use super::{
     server_log::ServerLog,
     traffic_budget::TrafficBudget,
 };
-use crate::{
-    mcp::{
-        IgnoredLines, InvalidMessage, RpcError, RpcId, RpcMessage, code, write_notification,
-        write_raw_request,
-    },
-    message_queue::{self, TrySendError},
-    tasks::Tasks,
-    tools::ClientConnection,
-};
+use crate::tools::ClientConnection;
 
 /// Answers to the server's own requests that wait until it reads.
 const MAX_PENDING_REPLIES: usize = 256;

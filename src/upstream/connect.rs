@@ -11,6 +11,9 @@ use hyper::{
     HeaderMap,
     header::{HeaderName, HeaderValue},
 };
+use maru_http::{AddressPolicy, ClientTls, HttpClient};
+use maru_protocol::{LoggingLevel, ProtocolVersion};
+use maru_runtime::tasks::Tasks;
 use serde_json::json;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -30,11 +33,6 @@ use super::{
     subscriptions::ResourceSubscriptions,
     traffic_budget::TrafficRate,
     transport::{ProgramSpec, RemoteEndpoint, Transport},
-};
-use crate::{
-    mcp::{LoggingLevel, ProtocolVersion},
-    outbound::{AddressPolicy, ClientTls, HttpClient},
-    tasks::Tasks,
 };
 
 /// How long a server may take to open the stream on which it asks.

@@ -7,6 +7,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use maru_protocol::{
+    LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcMessage, RpcRequest,
+    code, collect_members, key, object_members, parse_json_string, remove_members, write_error,
+    write_object_without, write_result,
+};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -18,14 +23,7 @@ use super::{
     notifications::EMPTY_ROOTS_RESULT,
     pending_input::{PendingInput, PendingInputCall},
 };
-use crate::{
-    mcp::{
-        LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcMessage,
-        RpcRequest, code, collect_members, key, object_members, parse_json_string, remove_members,
-        write_error, write_object_without, write_result,
-    },
-    tools::{EntryResponse, InputRequired, RequestContext},
-};
+use crate::tools::{EntryResponse, InputRequired, RequestContext};
 
 /// A question to be passed on.
 pub(super) struct ForwardedRequest<'a> {

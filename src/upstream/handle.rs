@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use maru_protocol::{ProtocolVersion, RpcError, code};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,10 +16,7 @@ use super::{
     server::ServerName,
     server_log::{ServerLog, ServerLogEntry, epoch_millis},
 };
-use crate::{
-    mcp::{ProtocolVersion, RpcError, code},
-    tools::{EntryResponse, RequestContext, result},
-};
+use crate::tools::{EntryResponse, RequestContext, result};
 
 /// Cheap-to-clone way to one server.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use maru_protocol::{LoggingLevel, ProtocolVersion, RpcError, code, key, write_notification};
 use serde_json::{Value, json};
 use tokio::time;
 
@@ -10,7 +11,6 @@ use super::{
     channel::UNREADABLE_RESPONSE,
     link::{CallEvent, OutgoingRequest, UpstreamCall, UpstreamLink},
 };
-use crate::mcp::{LoggingLevel, ProtocolVersion, RpcError, code, key, write_notification};
 
 /// How long a server may think about a question that older ones do not know.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,6 +17,9 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
 };
+use maru_http::{AllowedUrl, HttpClient, HttpResponse, Request};
+use maru_protocol::{ProtocolVersion, RpcId, encode_header_value, write_raw_request};
+use maru_runtime::tasks::Tasks;
 use tokio::{sync::Semaphore, time};
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +32,6 @@ use super::{
     notifications::NotificationSink,
     server_log::ServerLog,
     traffic_budget::TrafficBudget,
-};
-use crate::{
-    mcp::{ProtocolVersion, RpcId, encode_header_value, write_raw_request},
-    outbound::{AllowedUrl, HttpClient, HttpResponse, Request},
-    tasks::Tasks,
 };
 
 use call::CancelGuard;

@@ -4,10 +4,10 @@
 //! after the other. An entry of a listing names the hubs that it came through, and a
 //! hub that finds itself among them does not offer the entry again.
 
+use maru_protocol::key;
 use serde_json::{Value, json};
 
 use super::Error;
-use crate::mcp::key;
 
 /// More hubs in a row are taken for a mistake.
 const MAX_HUB_HOPS: usize = 8;

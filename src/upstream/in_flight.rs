@@ -8,9 +8,10 @@ use std::{
 };
 
 use ahash::AHashMap;
+use maru_runtime::message_queue;
 use tokio::time::Instant;
 
-use crate::{message_queue, tools::ClientConnection};
+use crate::tools::ClientConnection;
 
 /// How long a server may still ask on behalf of a call whose client has left. A
 /// server need not answer such a call, so nothing else tells that it is over.

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use futures_util::FutureExt as _;
+use maru_protocol::push_json_string;
 use serde_json::{Value, json};
 
 use super::{
@@ -15,12 +16,9 @@ use super::{
     sanitize::sanitize_entry,
     trust::PinnedDefinition,
 };
-use crate::{
-    mcp::push_json_string,
-    tools::{
-        CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, HeaderParameter,
-        ResourceSubscription, parse_header_parameters,
-    },
+use crate::tools::{
+    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, HeaderParameter,
+    ResourceSubscription, parse_header_parameters,
 };
 
 /// The most that one server may list of a kind.

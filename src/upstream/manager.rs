@@ -10,6 +10,9 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::join_all};
+use maru_protocol::ProtocolVersion;
+use maru_runtime::clock;
+use maru_store::Store;
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -29,12 +32,7 @@ use super::{
     server_row::{server_from_row, server_to_row},
     settings::ConnectionSettings,
 };
-use crate::{
-    clock,
-    mcp::ProtocolVersion,
-    store::{self, Store},
-    tools::ServerConnector,
-};
+use crate::tools::ServerConnector;
 
 /// Registers, connects and removes servers.
 #[derive(Debug)]
@@ -107,7 +105,7 @@ pub enum RegistrationError {
     },
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] store::Error),
+    Store(#[from] maru_store::Error),
     /// `mcp.json` could not be written.
     #[error("cannot write mcp.json: {0}")]
     WriteRegistryFile(String),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use maru_protocol::{
+    RawJson, RequestParams, RpcError, RpcId, RpcRequest, code, write_error, write_result,
+};
 use tokio::sync::Notify;
 
 use super::in_flight::{Delivery, InFlightCalls};
-use crate::{
-    mcp::{RawJson, RequestParams, RpcError, RpcId, RpcRequest, code, write_error, write_result},
-    tools::Catalog,
-};
+use crate::tools::Catalog;
 
 /// The answer to `roots/list` on behalf of nobody, or of a client without folders.
 pub(super) const EMPTY_ROOTS_RESULT: &str = r#"{"roots":[]}"#;

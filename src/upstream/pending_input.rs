@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
+use maru_protocol::RpcId;
 use tokio::time;
 
 use super::{connect::ActiveConnection, forward::CallRelay, link::UpstreamCall};
-use crate::mcp::RpcId;
 
 /// How long a client may take to answer.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(600);

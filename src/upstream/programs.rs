@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use maru_runtime::tasks::Tasks;
 use rustix::process::{Pid, Signal, WaitOptions, child_subreaper, waitpid};
 use tokio::{
     process::{Child, Command},
@@ -24,7 +25,7 @@ use super::{
     cgroup::{Cgroup, CgroupParent},
     processes::{ProcessInfo, ProcessTable, proportional_bytes, read_process, send_signal},
 };
-use crate::{config::ProgramSettings, tasks::Tasks};
+use crate::config::ProgramSettings;
 
 /// Threads are counted where the kernel counts; so many for each process.
 pub(super) const TASKS_PER_PROCESS: u64 = 8;

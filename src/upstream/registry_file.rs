@@ -14,7 +14,6 @@ use super::{
     draft::{NamedDraft, ServerDraft, drafts_from_client_file},
     server::InvalidField,
 };
-use crate::mcp;
 
 const CLIENT_SERVERS_KEY: &str = "mcpServers";
 
@@ -70,7 +69,7 @@ impl RegistryFile {
         };
         // Some editors put a mark before the text.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-        let text = mcp::validate_json(text).map_err(|bad| unusable(bad.to_string()))?;
+        let text = maru_protocol::validate_json(text).map_err(|bad| unusable(bad.to_string()))?;
         let file: Value = serde_json::from_str(text).unwrap_or_default();
         let found = registry.read_entries(file).map_err(unusable)?;
         let entries = registry.partition_entries(found).map_err(unusable)?;

@@ -2,11 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
+use maru_http::AddressPolicy;
+use maru_protocol::ProtocolVersion;
 use serde_json::Value;
 use thiserror::Error;
 
 use super::{program_rules::ProgramRules, transport::Transport, trust::TrustPolicy};
-use crate::{mcp::ProtocolVersion, outbound::AddressPolicy};
 
 pub(super) use crate::config::MASK;
 

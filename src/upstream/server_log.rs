@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::clock;
+use maru_runtime::clock;
 
 /// How many lines, and how many messages, are kept of a server.
 const MAX_LOG_ENTRIES: usize = 300;

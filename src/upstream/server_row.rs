@@ -1,13 +1,12 @@
 //! A server as the store keeps it.
 
+use maru_protocol::ProtocolVersion;
+use maru_store::{ServerRow, is_sealed};
+
 use super::{
     server::{InvalidField, RegisteredServer, ServerName, ServerOrigin, invalid_field},
     transport::Transport,
     trust::TrustPolicy,
-};
-use crate::{
-    mcp::ProtocolVersion,
-    store::{ServerRow, is_sealed},
 };
 
 /// What is written.

@@ -2,6 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use maru_http::{AddressPolicy, ClientTls};
+use maru_runtime::tasks::Tasks;
+use maru_store::Store;
 use tokio::sync::{Semaphore, watch};
 
 use super::{
@@ -16,9 +19,6 @@ use super::{
 };
 use crate::{
     config::{LimitSettings, McpSettings},
-    outbound::{AddressPolicy, ClientTls},
-    store::Store,
-    tasks::Tasks,
     tools::Catalog,
 };
 

@@ -7,6 +7,9 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
+use maru_http::{AllowedUrl, HttpClient, HttpResponse, Request};
+use maru_protocol::{IgnoredLines, SseEvent, SseReader};
+use maru_runtime::{message_queue, tasks::WorkSlice};
 use tokio::{sync::oneshot, time};
 
 use super::{
@@ -15,12 +18,6 @@ use super::{
     connect::ConnectContext,
     http::{check_status, with_host_header},
     notifications::NotificationSink,
-};
-use crate::{
-    mcp::{IgnoredLines, SseEvent, SseReader},
-    message_queue,
-    outbound::{AllowedUrl, HttpClient, HttpResponse, Request},
-    tasks::WorkSlice,
 };
 
 /// A server sends a sign of life more often than this, or is gone.

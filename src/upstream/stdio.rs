@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use maru_protocol::{DecodedLine, LineDecoder};
+use maru_runtime::{message_queue, tasks::WorkSlice};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -26,12 +28,7 @@ use super::{
     traffic_budget::TrafficBudget,
     transport::ProgramSpec,
 };
-use crate::{
-    config::{SecretString, masked_argument_values},
-    mcp::{DecodedLine, LineDecoder},
-    message_queue,
-    tasks::WorkSlice,
-};
+use crate::config::{SecretString, masked_argument_values};
 
 /// How long a program gets to end by itself, and again after it was told to.
 const TERMINATE_GRACE: Duration = Duration::from_secs(2);

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use maru_protocol::RpcMessage;
 use serde_json::{Map, Value, json};
 use tokio::{sync::Notify, time};
 
@@ -14,7 +15,6 @@ use super::{
     handshake::own_request_meta,
     link::{CallEvent, OutgoingRequest, UpstreamCall},
 };
-use crate::mcp::RpcMessage;
 
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);

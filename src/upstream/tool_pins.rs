@@ -5,16 +5,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use maru_store::{Store, ToolPinRow};
 use tracing::warn;
 
 use super::{
     listing::{Refreshed, WithheldEntry},
     trust::{PinnedDefinition, TrustPolicy},
 };
-use crate::{
-    store::{self, Store, ToolPinRow},
-    tools::CatalogEntry,
-};
+use crate::tools::CatalogEntry;
 
 /// Definitions of tools by server and name.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ impl ToolPins {
         &self,
         server: &str,
         tool: Option<&str>,
-    ) -> Result<usize, store::Error> {
+    ) -> Result<usize, maru_store::Error> {
         let chosen: Vec<_> = {
             let all = self.lock();
             let waiting = all.get(server).map(|it| &it.pending);
@@ -107,7 +105,7 @@ impl ToolPins {
     }
 
     /// Forgets a server that was removed.
-    pub(super) async fn forget(&self, server: &str) -> Result<(), store::Error> {
+    pub(super) async fn forget(&self, server: &str) -> Result<(), maru_store::Error> {
         self.store.delete_pins(server).await?;
         self.lock().remove(server);
         Ok(())
@@ -149,7 +147,7 @@ impl ToolPins {
         &self,
         server: &str,
         all: &[(String, PinnedDefinition)],
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), maru_store::Error> {
         let rows = all.iter().map(|(tool, it)| ToolPinRow {
             tool: tool.clone(),
             digest: it.digest,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maru::store::{AuditFilter, Store};
+use maru_store::{AuditFilter, Store};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -118,10 +118,10 @@ async fn calls_are_recorded_soon_and_can_be_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn records_are_not_changed_and_old_ones_go() {
     let store = Store::in_memory().await.unwrap();
-    let row = |at: i64| maru::store::AuditRow {
+    let row = |at: i64| maru_store::AuditRow {
         at,
         principal: "p".to_owned(),
-        ..maru::store::AuditRow::default()
+        ..maru_store::AuditRow::default()
     };
     store.insert_audit_rows((0..20).map(row)).await.unwrap();
     store.trim_audit(5, 10).await.unwrap();

@@ -1,65 +1,21 @@
-//! House rules that the compiler does not know.
+//! Rules of this code base that neither the compiler nor clippy checks.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-/// Rooms, low to high. A room may use itself and rooms before it.
-const MODULES_LOW_TO_HIGH: &[&str] = &[
-    "clock",
-    "tasks",
-    "lanes",
-    "queue",
-    "config",
-    "mcp",
-    "expression",
-    "outbound",
-    "store",
-    "access",
-    "source",
-    "retrieval",
-    "journal",
-    "audit",
-    "telemetry",
-    "tool",
-    "upstream",
-    "dialect",
-    "llm",
-    "downstream",
-    "agent",
-    "api",
-    "app",
-    "cli",
-];
-const MAX_FILE_LINES: usize = 500;
-
-#[test]
-fn rooms_only_use_rooms_below_them() {
-    let mut wrong = Vec::new();
-    for (path, text) in source_files() {
-        let Some(here) = module_rank(&path) else {
-            continue;
-        };
-        for used in modules_used(without_tests(&text)) {
-            if MODULES_LOW_TO_HIGH
-                .iter()
-                .skip(here + 1)
-                .any(|room| *room == used)
-            {
-                wrong.push(format!("{} uses `{used}`", path.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
+const MAX_LINES: usize = 500;
+/// How many of a hundred type names may be a single word.
+const MAX_ONE_WORD_PERCENT: usize = 15;
 
 #[test]
 fn files_stay_readable() {
     let mut long = Vec::new();
-    for (path, text) in source_files() {
-        let lines = without_tests(&text).lines().count();
-        if MAX_FILE_LINES < lines {
+    for (path, text) in sources() {
+        let lines = shipped(&text).lines().count();
+        if MAX_LINES < lines {
             long.push(format!(
                 "{}: {lines} lines before its tests",
                 path.display()
@@ -69,75 +25,86 @@ fn files_stay_readable() {
     assert!(long.is_empty(), "{}", long.join("\n"));
 }
 
+/// A type is found by its name alone. Errors are called `Error` in every module.
 #[test]
-fn grouped_and_plain_imports_are_both_seen() {
-    let text = "use crate::{agent::{A, B}, tool};\nlet x = crate::llm::ask();";
-    assert_eq!(modules_used(text), ["agent", "tool", "llm"]);
-}
-
-/// First path segment after every `crate::`, grouped imports included.
-fn modules_used(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for rest in text.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            None => found.push(leading_identifier(rest)),
-            Some(group) => {
-                let mut depth = 0;
-                let mut start = 0;
-                for (at, c) in group.char_indices() {
-                    match c {
-                        '{' => depth += 1,
-                        '}' if depth > 0 => depth -= 1,
-                        ',' | '}' if depth == 0 => {
-                            found.push(leading_identifier(group[start..at].trim_start()));
-                            start = at + 1;
-                            if c == '}' {
-                                break;
-                            }
-                        }
-                        _ => (),
-                    }
-                }
-            }
+fn every_type_has_a_name_of_its_own() {
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (path, text) in sources() {
+        for name in shipped(&text).lines().filter_map(defined_type) {
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .push(path.clone());
         }
     }
-    found.retain(|room| !room.is_empty());
-    found
+    let shared: Vec<String> = places
+        .iter()
+        .filter(|(name, places)| *name != "Error" && places.len() > 1)
+        .map(|(name, places)| format!("{name}: {places:?}"))
+        .collect();
+    assert!(shared.is_empty(), "{}", shared.join("\n"));
+    let one_word: Vec<&String> = places
+        .keys()
+        .filter(|name| name.chars().filter(char::is_ascii_uppercase).count() == 1)
+        .collect();
+    assert!(
+        one_word.len() * 100 <= places.len() * MAX_ONE_WORD_PERCENT,
+        "{} of {} type names are one word: {one_word:?}",
+        one_word.len(),
+        places.len()
+    );
 }
 
-fn leading_identifier(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
-    &text[..end.unwrap_or(text.len())]
+#[test]
+fn definitions_of_types_are_found() {
+    let check = |line, expected| assert_eq!(defined_type(line), expected, "{line}");
+    check("pub struct Catalog {", Some("Catalog"));
+    check("    pub(super) enum ToolKind {", Some("ToolKind"));
+    check("trait Dialect: Send {", Some("Dialect"));
+    check("            struct Local;", None);
+    check("    structure: String,", None);
+}
+
+/// The name of the type that a line defines, unless it is inside a function.
+fn defined_type(line: &str) -> Option<&str> {
+    let text = line.trim_start();
+    if line.len() - text.len() > 4 {
+        return None;
+    }
+    let text = match text.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => text,
+    };
+    let keywords = ["struct ", "enum ", "trait "];
+    let rest = keywords.iter().find_map(|it| text.strip_prefix(it))?;
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+    Some(&rest[..end.unwrap_or(rest.len())])
 }
 
 /// The file up to its test module.
-fn without_tests(text: &str) -> &str {
+fn shipped(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
-fn module_rank(path: &Path) -> Option<usize> {
-    let relative = path.strip_prefix(source_root()).ok()?;
-    let first = relative.iter().next()?.to_str()?.trim_end_matches(".rs");
-    MODULES_LOW_TO_HIGH.iter().position(|room| *room == first)
-}
-
-fn source_files() -> Vec<(PathBuf, String)> {
+/// Every source file of the binary and its crates, without their tests.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    let mut queue = vec![source_root()];
-    while let Some(dir) = queue.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
+    let mut queue = vec![root.join("src"), root.join("crates")];
+    while let Some(directory) = queue.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
+            let is_test = path.file_stem().is_some_and(|it| it == "tests");
             if path.is_dir() {
-                queue.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
+                if !is_test {
+                    queue.push(path);
+                }
+            } else if path.extension().is_some_and(|it| it == "rs") && !is_test {
                 let text = fs::read_to_string(&path).unwrap();
                 found.push((path, text));
             }
         }
     }
     found
-}
-
-fn source_root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, thread, time::Duration};
 
-use maru::expression::{
+use maru_expression::{
     Error, ErrorKind, EvaluationLimits, EvaluationOutput, LocalTimestamp, compile,
 };
 use proptest::prelude::*;

@@ -8,12 +8,11 @@ use std::{
     time::Duration,
 };
 
-use maru::{
-    config::process_environment,
-    dialect::{self, DialectOptions, DialectSelection, ToolSet, repair_json},
-    expression::compile,
-    mcp::{RequestParams, RpcMessage, SseEvent, SseReader, validate_json},
-};
+use maru_dialect::{DialectOptions, DialectSelection, ToolSet, repair_json};
+use maru_expression::compile;
+use maru_protocol::{RequestParams, RpcMessage, SseEvent, SseReader, validate_json};
+
+use maru::config::process_environment;
 use tokio::time::Instant;
 
 /// Longer than any input may take, on a busy machine and without optimisation.
@@ -155,23 +154,23 @@ fn queries_change_nothing() {
     let _inside = runtime.enter();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sample.db");
-    maru::source::write_sample(&path).unwrap();
+    maru_sources::write_sample(&path).unwrap();
     let before = std::fs::read(&path).unwrap();
-    let limits = maru::source::QueryLimits {
+    let limits = maru_sources::QueryLimits {
         rows: 10,
         max_bytes: 10_000,
         timeout: Duration::from_millis(50),
         request: None,
     };
-    let settings = maru::source::SourceSettings {
+    let settings = maru_sources::SourceSettings {
         limits,
-        ..maru::source::SourceSettings::default()
+        ..maru_sources::SourceSettings::default()
     };
-    let tasks = maru::tasks::Tasks::default();
-    let source = maru::source::DataSource::sqlite("sample", &path, settings, &tasks).unwrap();
+    let tasks = maru_runtime::tasks::Tasks::default();
+    let source = maru_sources::DataSource::sqlite("sample", &path, settings, &tasks).unwrap();
     fuzz_for_duration(QUERY_SEEDS, |input, _| {
         let sql = String::from_utf8_lossy(input);
-        let none = maru::source::QueryParameters::default();
+        let none = maru_sources::QueryParameters::default();
         let asked = source.query(&sql, &none, limits);
         if let Ok(rows) = runtime.block_on(asked) {
             assert!(serde_json::to_string(&rows.columns).is_ok());
@@ -197,7 +196,7 @@ fn dialect_reads_the_same_however_it_is_cut() {
     let schema = serde_json::json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}});
     let tools = Arc::new(ToolSet::new([("echo", &schema)]));
     let read = |pieces: &[&str], cut: bool| {
-        let mut reader = dialect::DialectParser::new(
+        let mut reader = maru_dialect::DialectParser::new(
             Arc::clone(&tools),
             DialectSelection::Auto,
             DialectOptions::default(),
@@ -210,9 +209,9 @@ fn dialect_reads_the_same_however_it_is_cut() {
         let mut said = (String::new(), String::new(), Vec::new());
         for event in events {
             match event {
-                dialect::DialectEvent::Text(text) => said.0 += &text,
-                dialect::DialectEvent::Reasoning(text) => said.1 += &text,
-                dialect::DialectEvent::Hallucination(_) => (),
+                maru_dialect::DialectEvent::Text(text) => said.0 += &text,
+                maru_dialect::DialectEvent::Reasoning(text) => said.1 += &text,
+                maru_dialect::DialectEvent::Hallucination(_) => (),
                 other => said.2.push(other),
             }
         }
@@ -239,7 +238,7 @@ fn expressions_end() {
     fuzz_for_duration(EXPRESSION_SEEDS, |input, _| {
         let source = String::from_utf8_lossy(input);
         if let Ok(program) = compile(&source, &["n", "text"]) {
-            let _ = program.run(arguments, &maru::expression::EvaluationLimits::default());
+            let _ = program.run(arguments, &maru_expression::EvaluationLimits::default());
         }
     });
 }

@@ -9,10 +9,9 @@ use hyper::{
     client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
-use maru::{
-    mcp::{SseEvent, SseReader},
-    tasks::Tasks,
-};
+
+use maru_protocol::{SseEvent, SseReader};
+use maru_runtime::tasks::Tasks;
 use serde_json::Value;
 use tokio::net::TcpStream;
 

@@ -6,7 +6,7 @@ mod embedded;
 mod endpoint;
 pub(crate) mod services;
 
-use maru::retrieval::{DocumentIndex, Error, FoundDocument, NewDocument};
+use maru_retrieval::{DocumentIndex, Error, FoundDocument, NewDocument};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -172,7 +172,7 @@ mcp:
 /// A file that an older maru wrote is sealed at start, and works as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_configurations_are_sealed_at_start() {
-    use maru::store::{SecretSealer, ServerRow, Store};
+    use maru_store::{SecretSealer, ServerRow, Store};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("maru.db");
     let row = ServerRow {
@@ -214,7 +214,7 @@ async fn plain_configurations_are_sealed_at_start() {
         .await
         .unwrap();
     let found = other.servers().await.unwrap();
-    assert!(maru::store::is_sealed(&found[0].config));
+    assert!(maru_store::is_sealed(&found[0].config));
     drop(other);
     let again = Store::open(&path)
         .await

@@ -49,7 +49,7 @@ async fn changes_of_the_catalog_reach_every_open_stream() {
     );
 
     let extra = suite_fixture::tool("extra", json!({}), |_| async {
-        Err(maru::mcp::RpcError::invalid_params("never called"))
+        Err(maru_protocol::RpcError::invalid_params("never called"))
     });
     let mut offers = suite_fixture::suite_entries(hub.running.catalog());
     offers.push(extra);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use maru::store::{Error, ServerRow, Store};
+use maru_store::{Error, ServerRow, Store};
 use tokio::{net::TcpListener, time::Instant};
 
 use crate::postgres_cluster::{PASSWORD, PostgresCluster};

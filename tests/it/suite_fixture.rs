@@ -11,13 +11,11 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use maru::{
-    mcp::{LoggingLevel, RpcError, code},
-    tools::{
-        Catalog, CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse,
-        InputRequired, OWN_SERVER_NAME,
-    },
+use maru::tools::{
+    Catalog, CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse,
+    InputRequired, OWN_SERVER_NAME,
 };
+use maru_protocol::{LoggingLevel, RpcError, code};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 

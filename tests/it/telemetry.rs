@@ -63,7 +63,7 @@ async fn spans_reach_a_collector_in_the_trace_of_the_client() {
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    maru::tasks::Tasks::default().spawn(async move {
+    maru_runtime::tasks::Tasks::default().spawn(async move {
         let router = Router::new().route("/v1/traces", post(taken));
         let _ = axum::serve(listener, router).await;
     });

@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use axum::{http::StatusCode, response::Response};
 use futures_util::future::join_all;
+use maru_protocol::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code, write_error};
+use maru_runtime::message_queue;
 use serde_json::value::RawValue;
 
 use super::{
     StreamableRequest, exchange::HttpExchange, handle_one_way, headers::AcceptedTypes, reply,
 };
-use crate::{
-    downstream::dispatch::OwnedRequest,
-    mcp::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code, write_error},
-    message_queue,
-};
+use crate::downstream::dispatch::OwnedRequest;
 
 const MAX_BATCH_MESSAGES: usize = 100;
 

@@ -16,20 +16,17 @@ use axum::{
     response::Response,
 };
 use futures_util::{future::BoxFuture, stream};
+use maru_protocol::{ProtocolVersion, write_event};
+use maru_runtime::{message_queue, tasks::lazy_sleep};
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::{headers::AcceptedTypes, reply};
-use crate::{
-    downstream::{
-        McpEngine,
-        feed::{MessageFeed, STANDALONE_STREAM},
-        session::{McpSession, ReaderGuard},
-        streams::READER_GRACE,
-    },
-    mcp::{ProtocolVersion, write_event},
-    message_queue,
-    tasks::lazy_sleep,
+use crate::downstream::{
+    McpEngine,
+    feed::{MessageFeed, STANDALONE_STREAM},
+    session::{McpSession, ReaderGuard},
+    streams::READER_GRACE,
 };
 
 /// How long an answer may take before it becomes a stream, which stays alive.

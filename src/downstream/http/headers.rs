@@ -7,12 +7,10 @@ use axum::{
     response::Response,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use maru_protocol::{ProtocolVersion, RpcError};
 
 use super::reply;
-use crate::{
-    downstream::modern_client::unsupported_version,
-    mcp::{ProtocolVersion, RpcError},
-};
+use crate::downstream::modern_client::unsupported_version;
 
 /// The version a request is written in.
 pub(super) static PROTOCOL_VERSION_HEADER: HeaderName =

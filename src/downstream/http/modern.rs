@@ -6,6 +6,8 @@ use axum::{
     http::{HeaderName, StatusCode},
     response::Response,
 };
+use maru_protocol::{RequestParams, RpcError, RpcRequest, code};
+use maru_runtime::message_queue;
 
 use super::{
     StreamableRequest,
@@ -18,8 +20,6 @@ use super::{
 };
 use crate::{
     downstream::{dispatch::OwnedRequest, modern_client::ModernClient, subscriptions},
-    mcp::{RequestParams, RpcError, RpcRequest, code},
-    message_queue,
     tools::CallArguments,
 };
 

@@ -7,8 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-
-use crate::mcp::{self, RpcError, RpcId, code};
+use maru_protocol::{RpcError, RpcId, code};
 
 /// One JSON message.
 pub fn json(status: StatusCode, text: String) -> Response {
@@ -23,7 +22,7 @@ pub fn json(status: StatusCode, text: String) -> Response {
 
 /// A JSON-RPC error.
 pub fn rpc_error(status: StatusCode, id: Option<&RpcId>, why: &RpcError) -> Response {
-    json(status, mcp::write_error(id, why))
+    json(status, maru_protocol::write_error(id, why))
 }
 
 /// A request that could not be taken at all.

@@ -17,6 +17,8 @@ use axum::{
     response::Response,
 };
 use futures_util::stream;
+use maru_protocol::write_event;
+use maru_runtime::tasks::Tasks;
 use tokio::{
     sync::{broadcast, watch},
     time,
@@ -27,9 +29,7 @@ use super::{super::HubState, publisher};
 use crate::{
     auth::{AccessRole, Principal},
     downstream::http::reply,
-    journal::CallJournal,
-    mcp::write_event,
-    tasks::Tasks,
+    observability::journal::CallJournal,
 };
 
 /// How many events are kept for those who were away.

@@ -10,7 +10,7 @@ use super::{super::HubState, assets::build};
 use crate::{
     auth::{AccessRole, Principal},
     http::{calls, servers},
-    journal::{CallRecord, ClientRecord},
+    observability::journal::{CallRecord, ClientRecord},
 };
 
 /// Calls come in bunches; they are told this long after the first.
@@ -180,6 +180,6 @@ async fn publish_clients(hub: &HubState) {
                 told.insert(key, seen.last_seen);
             }
         }
-        told.retain(|_, last| *last + 86_400_000 > crate::journal::now_millis());
+        told.retain(|_, last| *last + 86_400_000 > crate::observability::journal::now_millis());
     }
 }

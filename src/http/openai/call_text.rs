@@ -23,7 +23,7 @@ pub(super) fn call_as_xml(call: &ChatToolCall) -> String {
 /// A fenced command that makes the call.
 pub(super) fn call_as_shell(call: &ChatToolCall) -> String {
     // JSON may stand on several lines, a command does not.
-    let arguments = crate::mcp::to_single_line(call.arguments.clone());
+    let arguments = maru_protocol::to_single_line(call.arguments.clone());
     let mut fence = "```".to_owned();
     while arguments.contains(&fence) {
         fence.push('`');

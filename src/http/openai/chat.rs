@@ -10,6 +10,7 @@ use axum::{
 };
 use futures_util::stream;
 use hyper::body::Incoming;
+use maru_runtime::tasks::with_timeout;
 use tokio::{sync::watch, time};
 
 use super::{
@@ -28,8 +29,6 @@ use crate::{
     config::ClientMode,
     downstream::http::{check_content_headers, reply},
     llm::{self, ChatEvent, ChatRequest, ChatRequestOptions, ChatStream, ChatTool},
-    mcp,
-    tasks::with_timeout,
     tools::{Caller, CatalogScope},
 };
 
@@ -129,7 +128,7 @@ where
             param: None,
         })
     };
-    let text = mcp::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
+    let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
     let body = serde_json::from_str(text).map_err(|_| bad("the body is not JSON"))?;
     chat_request::parse(body).map_err(|it| error::invalid_request_response(&it))
 }

@@ -15,10 +15,7 @@ use super::{
     super::{HubState, body},
     error::{self, OpenAiError},
 };
-use crate::{
-    downstream::http::{check_content_headers, reply},
-    mcp,
-};
+use crate::downstream::http::{check_content_headers, reply};
 
 const MAX_INPUTS: usize = 2048;
 
@@ -76,7 +73,7 @@ async fn read_request(hub: &HubState, request: Request) -> Result<EmbeddingsRequ
             param: None,
         })
     };
-    let text = mcp::validate_json(&bytes).map_err(|why| bad(why.to_string()))?;
+    let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(why.to_string()))?;
     let body = serde_json::from_str(text).map_err(|why| bad(why.to_string()))?;
     parse(&body).map_err(|it| error::invalid_request_response(&it))
 }

@@ -3,14 +3,14 @@
 use std::{future::Future, sync::Arc};
 
 use futures_util::FutureExt as _;
+use maru_protocol::RpcError;
+use maru_retrieval::DocumentIndex;
+use maru_sources::{DataSource, QueryLimits, QueryParameters};
 use serde_json::{Value, json};
 
 use super::read_only_annotations;
 use crate::{
-    journal::RequestId,
-    mcp::RpcError,
-    retrieval::DocumentIndex,
-    source::{DataSource, QueryLimits, QueryParameters},
+    observability::journal::RequestId,
     tools::{
         entry::{
             CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
@@ -96,7 +96,7 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
             .search(&data.collection, &string_list(&input, "query_list"), count)
             .await;
         to_response(found.map(|found| {
-            let texts = |documents: Vec<crate::retrieval::FoundDocument>| -> Value {
+            let texts = |documents: Vec<maru_retrieval::FoundDocument>| -> Value {
                 documents
                     .into_iter()
                     .map(|it| it.text.unwrap_or_default())

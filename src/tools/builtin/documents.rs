@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use maru_protocol::RpcError;
+use maru_sources::Sqlite;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 use serde_json::json;
@@ -10,11 +12,9 @@ use super::{
     SAMPLE_QUERY_TIMEOUT, entry_handler, error_text, internal_error, output_schema,
     read_only_annotations, to_response,
 };
-use crate::{
-    mcp::RpcError,
-    source::Sqlite,
-    tools::entry::{CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse},
-    tools::resource_not_found,
+use crate::tools::{
+    entry::{CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse},
+    resource_not_found,
 };
 
 const MAX_DOCUMENTS_FOUND: u32 = 50;

@@ -2,6 +2,8 @@
 
 use std::{cell::Cell, sync::Arc, time::UNIX_EPOCH};
 
+use maru_protocol::RpcError;
+use maru_sources::Sqlite;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,10 +12,8 @@ use super::{
     SAMPLE_QUERY_TIMEOUT, entry_handler, error_text, internal_error, output_schema,
     read_only_annotations, to_response,
 };
-use crate::{
-    mcp::RpcError,
-    source::Sqlite,
-    tools::entry::{CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse},
+use crate::tools::entry::{
+    CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse,
 };
 
 #[derive(Debug, Serialize)]

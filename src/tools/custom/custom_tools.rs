@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use maru_runtime::{clock, tasks::Tasks};
+use maru_sources::DataSource;
+use maru_store::{CustomToolRow, CustomVersionRow, Store};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 use tracing::warn;
@@ -11,11 +14,7 @@ use super::{
     runner::CustomToolRunner,
 };
 use crate::{
-    clock,
-    journal::RequestId,
-    source::DataSource,
-    store::{CustomToolRow, CustomVersionRow, Store},
-    tasks::Tasks,
+    observability::journal::RequestId,
     tools::{
         catalog::Catalog,
         entry::{CallArguments, CatalogEntry, OWN_SERVER_NAME},

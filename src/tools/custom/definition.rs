@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use maru_store::{CustomParamRow, CustomToolRow};
 use serde_json::{Map, Value, json};
 
 use super::{
     ValidationError,
     parameter::{ToolParameter, parse_flag},
 };
-use crate::store::{CustomParamRow, CustomToolRow};
 
 /// A tool, read and well formed. Whether it can run is known when it is
 /// compiled.

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 
 use super::ValidationError;
-use crate::source;
 
 /// A parameter of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,12 +69,12 @@ impl ParameterType {
     }
 
     /// What a statement binds it as; lists and objects are not bound.
-    pub(super) fn sql_kind(self) -> Option<source::QueryParameterKind> {
+    pub(super) fn sql_kind(self) -> Option<maru_sources::QueryParameterKind> {
         Some(match self {
-            Self::String => source::QueryParameterKind::Text,
-            Self::Number => source::QueryParameterKind::Number,
-            Self::Integer => source::QueryParameterKind::Integer,
-            Self::Boolean => source::QueryParameterKind::Boolean,
+            Self::String => maru_sources::QueryParameterKind::Text,
+            Self::Number => maru_sources::QueryParameterKind::Number,
+            Self::Integer => maru_sources::QueryParameterKind::Integer,
+            Self::Boolean => maru_sources::QueryParameterKind::Boolean,
             Self::List | Self::Object => return None,
         })
     }

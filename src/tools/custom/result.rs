@@ -1,9 +1,9 @@
 //! What a tool that people made gives back.
 
+use maru_sources::QueryRows;
 use serde_json::Value;
 
 use super::definition::ResultFormat;
-use crate::source::QueryRows;
 
 /// A result: a value as JSON, and what those get who read text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use futures_util::FutureExt as _;
+use maru_expression::{CompiledExpression, LocalTimestamp};
+use maru_protocol::{RpcError, object_members};
+use maru_runtime::{clock, tasks::Tasks};
+use maru_sources::{DataSource, QueryLimits, QueryParameters};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -11,12 +15,7 @@ use super::{
     result::CustomToolResult,
 };
 use crate::{
-    clock,
-    expression::{self, CompiledExpression, LocalTimestamp},
-    journal::RequestId,
-    mcp::{RpcError, object_members},
-    source::{self, DataSource, QueryLimits, QueryParameters},
-    tasks::Tasks,
+    observability::journal::RequestId,
     tools::{
         builtin::read_only_annotations,
         entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
@@ -117,7 +116,7 @@ impl CustomToolRunner {
             let bound = it
                 .kind
                 .sql_kind()
-                .and_then(|kind| source::QueryValue::from_json(kind, value));
+                .and_then(|kind| maru_sources::QueryValue::from_json(kind, value));
             bound.map(|bound| (it.name.as_str(), bound)).ok_or_else(|| {
                 ValidationError::for_field(
                     "arguments",
@@ -162,19 +161,19 @@ impl CustomToolRunner {
             })
             .collect();
         let written = large_integers(arguments);
-        let full = expression::EvaluationLimits {
+        let full = maru_expression::EvaluationLimits {
             now: Some(LocalTimestamp {
                 unix_microseconds: clock::now_ms() * 1000,
                 offset_seconds: 0,
             }),
-            ..expression::EvaluationLimits::default()
+            ..maru_expression::EvaluationLimits::default()
         };
-        let small = expression::EvaluationLimits {
+        let small = maru_expression::EvaluationLimits {
             steps: INLINE_STEP_LIMIT,
             ..full.clone()
         };
         let done = match program.evaluate_with_exact_integers(&values, &written, &small) {
-            Err(fault) if fault.kind == expression::ErrorKind::Limit => {
+            Err(fault) if fault.kind == maru_expression::ErrorKind::Limit => {
                 let program = program.clone();
                 let work = move || program.evaluate_with_exact_integers(&values, &written, &full);
                 let done = tasks.spawn_blocking(work).await;
@@ -260,7 +259,7 @@ fn compile_engine(
         ToolLogic::Python => {
             let names = definition.params.iter().map(|it| it.name.as_str());
             let names: Vec<&str> = names.collect();
-            Ok(ToolEngine::Python(expression::compile(
+            Ok(ToolEngine::Python(maru_expression::compile(
                 &definition.text,
                 &names,
             )?))
@@ -337,12 +336,12 @@ async fn check_with_database(
     source: &DataSource,
     definition: &CustomToolDefinition,
 ) -> Result<(), ValidationError> {
-    let sample = |kind: source::QueryParameterKind| match kind {
-        source::QueryParameterKind::Text => source::QueryValue::Text(String::new()),
-        source::QueryParameterKind::Number | source::QueryParameterKind::Integer => {
-            source::QueryValue::Integer(1)
+    let sample = |kind: maru_sources::QueryParameterKind| match kind {
+        maru_sources::QueryParameterKind::Text => maru_sources::QueryValue::Text(String::new()),
+        maru_sources::QueryParameterKind::Number | maru_sources::QueryParameterKind::Integer => {
+            maru_sources::QueryValue::Integer(1)
         }
-        source::QueryParameterKind::Boolean => source::QueryValue::Boolean(true),
+        maru_sources::QueryParameterKind::Boolean => maru_sources::QueryValue::Boolean(true),
     };
     let declared = definition.params.iter();
     let samples: QueryParameters = declared
@@ -350,9 +349,9 @@ async fn check_with_database(
         .filter(|(name, _)| definition.text.contains(name))
         .collect();
     match source.check(&definition.text, &samples).await {
-        Ok(_) | Err(source::Error::Unreachable(_) | source::Error::TimedOut) => Ok(()),
+        Ok(_) | Err(maru_sources::Error::Unreachable(_) | maru_sources::Error::TimedOut) => Ok(()),
         // Said better by who looks for parameters that are not used.
-        Err(source::Error::UnknownParameter(_)) => Ok(()),
+        Err(maru_sources::Error::UnknownParameter(_)) => Ok(()),
         Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
     }
 }

@@ -8,18 +8,16 @@ use hyper::{
     body::Bytes,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
+use maru_http::HttpResponse;
+use maru_protocol::{RpcId, RpcMessage, SseEvent, SseReader, write_notification};
+use maru_runtime::tasks::WorkSlice;
 use serde_json::json;
 use tokio::time;
 
 use super::{HttpLink, SESSION_ID_HEADER};
-use crate::{
-    mcp::{RpcId, RpcMessage, SseEvent, SseReader, write_notification},
-    outbound::HttpResponse,
-    tasks::WorkSlice,
-    upstream::{
-        Error, channel::UNREADABLE_RESPONSE, in_flight::CallGuard, link::CallEvent,
-        traffic_budget::TrafficBudget,
-    },
+use crate::upstream::{
+    Error, channel::UNREADABLE_RESPONSE, in_flight::CallGuard, link::CallEvent,
+    traffic_budget::TrafficBudget,
 };
 
 /// Bytes of a stream that are looked at before other tasks go on.

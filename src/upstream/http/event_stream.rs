@@ -3,16 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::StatusCode;
+use maru_protocol::RpcMessage;
 use tokio::time;
 use tokio_util::sync::DropGuard;
 
 use super::{HttpLink, call::ResumableEvents};
-use crate::{
-    mcp::RpcMessage,
-    upstream::{
-        Error,
-        notifications::{ServerNotification, handle_notification, handle_server_request},
-    },
+use crate::upstream::{
+    Error,
+    notifications::{ServerNotification, handle_notification, handle_server_request},
 };
 
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);

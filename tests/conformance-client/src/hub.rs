@@ -7,10 +7,6 @@ use futures_util::future::try_join_all;
 use maru::{
     auth::Principal,
     config::McpSettings,
-    mcp::{ProtocolVersion, RpcError},
-    outbound::AddressPolicy,
-    store::Store,
-    tasks::Tasks,
     tools::{
         Caller, Catalog, CatalogScope, EntryResponse, InputResponses, RequestContext, ResultLimits,
     },
@@ -19,6 +15,10 @@ use maru::{
         ServerOrigin, ServerState,
     },
 };
+use maru_http::AddressPolicy;
+use maru_protocol::{ProtocolVersion, RpcError};
+use maru_runtime::tasks::Tasks;
+use maru_store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -11,10 +11,11 @@ mod plan;
 use std::env;
 
 use anyhow::{Context as _, Result};
-use maru::mcp::ProtocolVersion;
+
 use serde_json::Value;
 
 use hub::Hub;
+use maru_protocol::ProtocolVersion;
 
 #[tokio::main]
 async fn main() -> Result<()> {

@@ -9,7 +9,8 @@ use hyper::{
     client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
-use maru::{config::TlsSettings, tasks::Tasks};
+use maru::config::TlsSettings;
+use maru_runtime::tasks::Tasks;
 use serde_json::json;
 use tokio::{net::TcpStream, time::sleep};
 use tokio_rustls::{

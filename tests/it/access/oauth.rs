@@ -145,7 +145,7 @@ async fn keys_come_over_http_through_the_policy() {
         Router::new().route("/keys", get(|| async { key_set(&[3]) })),
     );
     let address = served.local_addr().unwrap();
-    maru::tasks::Tasks::default().spawn(async move {
+    maru_runtime::tasks::Tasks::default().spawn(async move {
         let _ = served.await;
     });
     let hub = TestHub::with_config(|config| {

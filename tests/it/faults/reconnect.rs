@@ -11,7 +11,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use maru::{config::Config, tasks::Tasks, tools::CatalogScope, upstream::ServerState};
+use maru::{config::Config, tools::CatalogScope, upstream::ServerState};
+use maru_runtime::tasks::Tasks;
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},

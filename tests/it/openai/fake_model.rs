@@ -5,10 +5,9 @@ use std::{
     time::Duration,
 };
 
-use maru::{
-    config::{Config, ModelDefinition},
-    tasks::Tasks,
-};
+use maru_runtime::tasks::Tasks;
+
+use maru::config::{Config, ModelDefinition};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

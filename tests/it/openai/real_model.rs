@@ -3,10 +3,11 @@
 
 use std::{process::Stdio, sync::Arc};
 
+use maru_http::{AddressPolicy, ClientTls};
+
 use maru::{
     config::{ModelDefinition, ToolMode},
     llm::{ChatMessage, ChatRequest, ChatRole, ChatTool, FinishReason, Gateway, ToolChoice},
-    outbound::{AddressPolicy, ClientTls},
 };
 use serde_json::{Map, Value, json};
 use tokio::{

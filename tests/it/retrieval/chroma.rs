@@ -1,9 +1,8 @@
 //! The index in a real ChromaDB server.
 
-use maru::{
-    config::SecretString,
-    retrieval::{ChromaEndpoint, DocumentIndex, Embedder, Error},
-};
+use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, Error};
+
+use maru::config::SecretString;
 use serde_json::{Value, json};
 
 use super::{

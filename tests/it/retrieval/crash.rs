@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
-use maru::retrieval::{DocumentIndex, Embedder, NewDocument};
+use maru_retrieval::{DocumentIndex, Embedder, NewDocument};
 use tokio::time::{sleep, timeout};
 
 use super::{services::command_ending_with_test, texts};

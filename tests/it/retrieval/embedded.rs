@@ -1,6 +1,6 @@
 //! The index in a file of its own.
 
-use maru::retrieval::{DocumentIndex, Embedder, Error, Glossary, NewDocument, Ranking};
+use maru_retrieval::{DocumentIndex, Embedder, Error, Glossary, NewDocument, Ranking};
 
 use super::{check_index, document, hit_rate, ids, load_set, services::EmbeddingServer, texts};
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use maru::{
-    config::SecretString,
-    outbound::AddressPolicy,
-    retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, Ranking},
-};
+use maru_http::AddressPolicy;
+use maru_retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, Ranking};
+
+use maru::config::SecretString;
 use tokio::time::Instant;
 
 use super::{check_index, hit_rate, load_set, services::EmbeddingServer, texts};

@@ -2,10 +2,8 @@
 
 use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
 
-use maru::{
-    outbound::{AddressPolicy, ClientTls},
-    retrieval::{ChromaEndpoint, EmbeddingEndpoint},
-};
+use maru_http::{AddressPolicy, ClientTls};
+use maru_retrieval::{ChromaEndpoint, EmbeddingEndpoint};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},

@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use maru::{
-    source::{
-        DataSource, PostgresAddress, PostgresServer, QueryLimits, QueryParameters, QueryRows,
-        SourceSettings,
-    },
-    tasks::Tasks,
+use maru_runtime::tasks::Tasks;
+use maru_sources::{
+    DataSource, PostgresAddress, PostgresServer, QueryLimits, QueryParameters, QueryRows,
+    SourceSettings,
 };
 
 use crate::postgres_cluster::PostgresCluster;
@@ -77,7 +75,7 @@ pub(super) fn sqlite_fixture(directory: &Path) -> PathBuf {
 pub(super) async fn query_rows(
     source: &DataSource,
     sql: &str,
-) -> Result<QueryRows, maru::source::Error> {
+) -> Result<QueryRows, maru_sources::Error> {
     let limits = QueryLimits::default();
     source.query(sql, &QueryParameters::default(), limits).await
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use maru::source::{
+use maru_sources::{
     DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryRows, QueryValue,
 };
 use serde_json::Value as Json;
@@ -79,7 +79,7 @@ fn case_limits(case: &Json) -> QueryLimits {
     }
 }
 
-type QueryResult = Result<QueryRows, maru::source::Error>;
+type QueryResult = Result<QueryRows, maru_sources::Error>;
 
 fn hostile_failure(case: &Json, answer: &QueryResult, took: u128) -> Option<String> {
     let accepted = |what: &str| {

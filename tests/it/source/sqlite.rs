@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use maru::{
-    source::{
-        DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryValue, SourceSettings,
-        TableKind,
-    },
-    tasks::Tasks,
+use maru_runtime::tasks::Tasks;
+use maru_sources::{
+    DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryValue, SourceSettings,
+    TableKind,
 };
 
 use super::{

@@ -1,7 +1,7 @@
 //! What every back end promises; a fresh store for each.
 
 use futures_util::future::join_all;
-use maru::store::{AuditFilter, AuditRow, Error, ServerRow, Store, TokenRow};
+use maru_store::{AuditFilter, AuditRow, Error, ServerRow, Store, TokenRow};
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
 

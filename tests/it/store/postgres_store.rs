@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maru::store::Store;
+use maru_store::Store;
 use tokio::time::{Instant, sleep};
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};

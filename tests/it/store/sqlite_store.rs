@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use maru::store::Store;
+use maru_store::Store;
 use rusqlite::Connection;
 
 use super::{TEST_TIME_MS, full_error_text, server_names};

@@ -1,0 +1,294 @@
+//! Markers, frames and addressed messages: what they are taken for.
+
+use std::cell::Cell;
+
+use super::{
+    DialectParser, InputState, MAX_FRAME_BYTES, MAX_UNDECIDED_FRAMES, ParserMode, ParserStep,
+};
+use crate::{
+    DialectEvent, InvalidCall,
+    cursor::TextCursor,
+    event_buffer::LastEvent,
+    frame,
+    frame_context::{FrameContext, FrameResult},
+    grammar::{FRAMES, FrameSyntax, MESSAGE_ENDS, MarkerPlacement, MarkerRole},
+    header,
+    marker_index::{self, MarkerMatch},
+};
+
+impl DialectParser {
+    /// Looks for a marker. None when there is none.
+    pub(super) fn parse_marker(
+        &mut self,
+        place: MarkerPlacement,
+        end: InputState,
+    ) -> Option<ParserStep> {
+        let touched = Cell::new(false);
+        let cursor = TextCursor::new(&self.buffer[self.position..], &touched);
+        let hit = marker_index::find_marker(cursor, place);
+        // A longer marker may still begin with the one that was found.
+        if touched.get() && end == InputState::Open {
+            return Some(ParserStep::NeedMoreText);
+        }
+        let Some(hit) = hit else {
+            let rest = &self.buffer[self.position..];
+            let partial = touched.get() && rest.len() > 1 && rest.starts_with('<');
+            // The end of a message cut the token that follows its call.
+            let length = rest.len();
+            return (partial && self.event_buffer.last == LastEvent::Call)
+                .then(|| self.consume_control_token(length));
+        };
+        if self.previous_char == '`' && !self.at_line_start {
+            return None;
+        }
+        match hit.role {
+            MarkerRole::FrameOpener(row) => self.frame(&FRAMES[row], hit.length, end),
+            MarkerRole::ReasoningOpener(row) => self.open_reasoning(row, hit.length),
+            MarkerRole::ReasoningCloser(row) => Some(self.close_reasoning(row, hit.length, end)),
+            MarkerRole::MessageHeader => self.apply_message_header(hit.length, end),
+            MarkerRole::ControlToken => Some(self.consume_control_token(hit.length)),
+            MarkerRole::StructuralToken => Some(self.consume_structural_token(hit.length)),
+        }
+    }
+
+    pub(super) fn consume_control_token(&mut self, length: usize) -> ParserStep {
+        let token = &self.buffer[self.position..self.position + length];
+        self.event_buffer.push_control_token(token);
+        self.position += length;
+        ParserStep::Continue
+    }
+
+    pub(super) fn consume_structural_token(&mut self, length: usize) -> ParserStep {
+        let token = &self.buffer[self.position..self.position + length];
+        self.event_buffer.push_structural_token(token);
+        self.position += length;
+        self.at_line_start = true;
+        ParserStep::Continue
+    }
+
+    /// Reads a frame with markers. None when its opener is text.
+    pub(super) fn frame(
+        &mut self,
+        frame: &'static FrameSyntax,
+        length: usize,
+        end: InputState,
+    ) -> Option<ParserStep> {
+        if self.tools.is_empty() || !self.dialect.accepts(frame.dialect) {
+            return None;
+        }
+        let after = self.buffer[self.position + length..].chars().next();
+        if after.is_none() && end == InputState::Open {
+            return Some(ParserStep::NeedMoreText);
+        }
+        if matches!(self.previous_char, '"' | '\'')
+            && after == Some(self.previous_char)
+            && !self.at_line_start
+        {
+            return None;
+        }
+        let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
+            let scene = FrameContext {
+                dialect: frame.dialect,
+                closers: frame.closers,
+                explicit: true,
+                ..scene
+            };
+            frame::parse_frame(frame, length, scene)
+        });
+        step.or_else(|| self.wrapper(length, end))
+    }
+
+    /// A frame that only holds other frames is structure.
+    pub(super) fn wrapper(&mut self, length: usize, end: InputState) -> Option<ParserStep> {
+        let touched = Cell::new(false);
+        let mut inside =
+            TextCursor::new(&self.buffer[self.position..], &touched).advanced_by(length);
+        inside.skip_space();
+        let holds = is_frame_opener(inside);
+        if touched.get() && end == InputState::Open {
+            return Some(ParserStep::NeedMoreText);
+        }
+        holds.then(|| self.consume_structural_token(length))
+    }
+
+    /// Reads the head of an addressed message. None when it is text.
+    pub(super) fn apply_message_header(
+        &mut self,
+        length: usize,
+        end: InputState,
+    ) -> Option<ParserStep> {
+        let touched = Cell::new(false);
+        let cursor = TextCursor::new(&self.buffer[self.position..], &touched);
+        let address = header::parse_message_header(cursor);
+        if touched.get() && end == InputState::Open && address.is_none() {
+            return Some(ParserStep::NeedMoreText);
+        }
+        let Some(address) = address else {
+            let barred = self.buffer[self.position..].starts_with('<');
+            return barred.then(|| self.consume_control_token(length));
+        };
+        let body = address.length;
+        let reasons = address.recipient == Some("self")
+            || (address.recipient.is_none() && address.channel == Some("analysis"));
+        if reasons {
+            self.event_buffer.push_structural_token("");
+            self.position += body;
+            self.mode = ParserMode::ReasoningMessage;
+            return Some(ParserStep::Continue);
+        }
+        let recipient = address
+            .recipient
+            .filter(|it| !matches!(*it, "user" | "all"));
+        let Some(recipient) = recipient.map(str::to_owned) else {
+            return Some(self.consume_structural_token(body));
+        };
+        if self.tools.is_empty() {
+            return Some(self.consume_structural_token(body));
+        }
+        self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
+            let scene = FrameContext {
+                dialect: "harmony",
+                closers: MESSAGE_ENDS,
+                explicit: true,
+                ..scene
+            };
+            let inside = scene.start.advanced_by(body);
+            match marker_index::find_marker(inside, MarkerPlacement::Anywhere) {
+                Some(MarkerMatch {
+                    role: MarkerRole::FrameOpener(row),
+                    length,
+                }) => frame::parse_nested_frame(&FRAMES[row], inside, length, scene),
+                _ => frame::parse_named_arguments(inside, &recipient, None, scene),
+            }
+        })
+    }
+
+    /// Reads what begins here and takes it over if it is settled. None when it
+    /// is text.
+    pub(super) fn parse_and_apply(
+        &mut self,
+        limit: usize,
+        end: InputState,
+        explicit: bool,
+        read: impl FnOnce(FrameContext<'_>) -> FrameResult,
+    ) -> Option<ParserStep> {
+        match self.try_parse(limit, end, explicit, read) {
+            FrameAttempt::NeedMoreText => Some(ParserStep::NeedMoreText),
+            FrameAttempt::TooLong(length) => Some(self.consume_text(length)),
+            FrameAttempt::NotAFrame => None,
+            FrameAttempt::Parsed(length, events) => {
+                if self.in_inline_code && !self.at_line_start {
+                    match self.buffer[self.position + length..].chars().next() {
+                        Some('`') => return None,
+                        None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
+                        _ => (),
+                    }
+                }
+                self.apply_events(length, events);
+                Some(ParserStep::Continue)
+            }
+        }
+    }
+
+    /// Reads what begins here.
+    pub(super) fn try_parse(
+        &mut self,
+        limit: usize,
+        end: InputState,
+        explicit: bool,
+        read: impl FnOnce(FrameContext<'_>) -> FrameResult,
+    ) -> FrameAttempt {
+        if self.undecided_frames > MAX_UNDECIDED_FRAMES {
+            return FrameAttempt::NotAFrame;
+        }
+        let rest = &self.buffer[self.position..];
+        let length = floor_char_boundary(rest, limit);
+        let whole = length == rest.len();
+        let touched = Cell::new(false);
+        let verdict = read(FrameContext {
+            tools: &self.tools,
+            dialect: "bare_json",
+            closers: &[],
+            explicit,
+            start: TextCursor::new(&rest[..length], &touched),
+            is_frame_opener: &is_frame_opener,
+        });
+        if touched.get() && !whole {
+            return FrameAttempt::TooLong(length);
+        }
+        if touched.get() && end == InputState::Open {
+            return FrameAttempt::NeedMoreText;
+        }
+        self.undecided_frames += u32::from(touched.get());
+        match verdict {
+            FrameResult::NotAFrame => FrameAttempt::NotAFrame,
+            FrameResult::Parsed {
+                end: length,
+                mut events,
+            } => {
+                if touched.get() && end == InputState::Truncated {
+                    events.iter_mut().for_each(invalidate_truncated_call);
+                }
+                FrameAttempt::Parsed(length, events)
+            }
+        }
+    }
+
+    /// Takes over what was read.
+    pub(super) fn apply_events(&mut self, length: usize, events: Vec<DialectEvent>) {
+        self.at_line_start = false;
+        for event in events {
+            match &event {
+                DialectEvent::Call(call) => {
+                    if call.dialect == "react" {
+                        self.mode = ParserMode::Hallucination;
+                    }
+                    self.at_message_start = false;
+                    self.at_line_start = true;
+                }
+                DialectEvent::Reasoning(_) => self.at_line_start = true,
+                _ => self.at_message_start = false,
+            }
+            self.event_buffer.push_event(event);
+        }
+        let read = &self.buffer[self.position..self.position + length];
+        self.previous_char = read.chars().next_back().unwrap_or('\n');
+        self.position += length;
+        self.in_inline_code = false;
+    }
+}
+
+/// What became of something that was held back.
+pub(super) enum FrameAttempt {
+    NeedMoreText,
+    /// It is longer than anything may be; this much of it is text.
+    TooLong(usize),
+    NotAFrame,
+    Parsed(usize, Vec<DialectEvent>),
+}
+
+/// A call that the backend cut off is none.
+fn invalidate_truncated_call(event: &mut DialectEvent) {
+    if let DialectEvent::Call(call) = event {
+        *event = DialectEvent::InvalidCall(InvalidCall {
+            text: std::mem::take(&mut call.raw),
+            dialect: call.dialect,
+            name: Some(std::mem::take(&mut call.name)),
+            reason: "the call was cut off before its end".to_owned(),
+        });
+    }
+}
+
+fn is_frame_opener(cursor: TextCursor<'_>) -> bool {
+    marker_index::find_marker(cursor, MarkerPlacement::Anywhere)
+        .is_some_and(|hit| matches!(hit.role, MarkerRole::FrameOpener(_)))
+}
+
+/// The longest part of `text` of at most `limit` bytes.
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    let mut length = limit.min(text.len());
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    length
+}

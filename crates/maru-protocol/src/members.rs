@@ -1,0 +1,241 @@
+//! Taking objects apart without reading what is inside.
+
+use std::borrow::Cow;
+
+use super::plain::quiet;
+
+/// A JSON value as it was written.
+pub type RawJson<'a> = &'a str;
+
+/// The members of an object in text that [`check`](super::check) accepted, in
+/// order. `None` if it is no object. Other text gives some members or none.
+pub fn object_members(text: &str) -> Option<ObjectMembers<'_>> {
+    let rest = text.trim_ascii_start().strip_prefix('{')?;
+    Some(ObjectMembers { rest })
+}
+
+/// The object in checked text without the members of these names; everything
+/// else stays as it was written.
+pub fn remove_members<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
+    let Some(all) = collect_members(text) else {
+        return Cow::Borrowed(text);
+    };
+    if all.iter().any(|it| names.contains(&&*it.name)) {
+        Cow::Owned(write_object_without(all, names))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The members of an object in checked text, with what it takes to write them again.
+pub fn collect_members(text: &str) -> Option<Vec<ObjectMember<'_>>> {
+    let mut all = object_members(text)?;
+    let mut parts = Vec::with_capacity(8);
+    while let Some(member) = all.next_member() {
+        parts.push(member);
+    }
+    Some(parts)
+}
+
+/// An object of these members without those of these names.
+pub fn write_object_without<'a>(
+    all: impl IntoIterator<Item = ObjectMember<'a>>,
+    names: &[&str],
+) -> String {
+    let mut out = String::with_capacity(256);
+    for member in all {
+        if !names.contains(&&*member.name) {
+            out.push(if out.is_empty() { '{' } else { ',' });
+            out.push_str(member.raw_name);
+            out.push(':');
+            out.push_str(member.value);
+        }
+    }
+    out.push_str(if out.is_empty() { "{}" } else { "}" });
+    out
+}
+
+/// The text of a JSON string, borrowed unless it has escapes.
+pub fn parse_json_string(raw: RawJson<'_>) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    match memchr::memchr(b'\\', inner.as_bytes()) {
+        None => Some(Cow::Borrowed(inner)),
+        Some(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
+    }
+}
+
+/// Iterates over the members of an object.
+#[derive(Debug)]
+pub struct ObjectMembers<'a> {
+    rest: &'a str,
+}
+
+/// A member of an object.
+#[derive(Debug)]
+pub struct ObjectMember<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// The name as JSON.
+    raw_name: &'a str,
+    /// Its value.
+    pub value: RawJson<'a>,
+}
+
+impl<'a> ObjectMembers<'a> {
+    fn next_member(&mut self) -> Option<ObjectMember<'a>> {
+        let rest = self.rest.trim_ascii_start();
+        let rest = rest.strip_prefix(',').unwrap_or(rest).trim_ascii_start();
+        let end = string_end(rest.as_bytes())?;
+        let (written, rest) = rest.split_at_checked(end.at)?;
+        let name = if end.has_escapes {
+            parse_json_string(written)?
+        } else {
+            Cow::Borrowed(written.get(1..end.at - 1)?)
+        };
+        let rest = rest.trim_ascii_start().strip_prefix(':')?;
+        let rest = rest.trim_ascii_start();
+        let (value, rest) = rest.split_at_checked(value_end(rest.as_bytes()))?;
+        self.rest = rest;
+        Some(ObjectMember {
+            name,
+            raw_name: written,
+            value: value.trim_ascii_end(),
+        })
+    }
+}
+
+impl<'a> Iterator for ObjectMembers<'a> {
+    type Item = (Cow<'a, str>, RawJson<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_member().map(|it| (it.name, it.value))
+    }
+}
+
+/// Where a string ends, and whether it has escapes.
+struct StringEnd {
+    at: usize,
+    has_escapes: bool,
+}
+
+/// So many bytes of a string are looked at here: most strings are short, and a search
+/// takes longer to begin.
+const SHORT_STRING_BYTES: usize = 32;
+
+/// The end of the string that `bytes` begin with.
+fn string_end(bytes: &[u8]) -> Option<StringEnd> {
+    let mut at = usize::from(*bytes.first()? == b'"');
+    let mut escapes = false;
+    while at > 0 {
+        at += if at < SHORT_STRING_BYTES {
+            quiet(bytes.get(at..bytes.len().min(SHORT_STRING_BYTES))?)
+        } else {
+            memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?
+        };
+        match bytes.get(at)? {
+            b'"' => {
+                let at = at + 1;
+                return Some(StringEnd {
+                    at,
+                    has_escapes: escapes,
+                });
+            }
+            b'\\' => {
+                at += 2;
+                escapes = true;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Where the value ends that `bytes` begin with: at a comma or a closing
+/// bracket that is not its own.
+fn value_end(bytes: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let inside = bytes.get(at..).and_then(string_end);
+                at += inside.map_or(bytes.len() - at, |end| end.at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' | b',' if depth == 0 => return at,
+            b'}' | b']' => depth -= 1,
+            _ => (),
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::plain::is_plain_object;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z가-힣\"\\\\{}\\[\\],:\n ]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec(("[a-z\"\\\\/:,}가]{0,4}", inner), 0..4)
+                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+            #[test]
+            fn members_are_those_that_a_full_reader_finds(
+                object in prop::collection::vec(("[a-z\"\\\\/:,}가]{0,4}", value()), 0..5),
+                pretty in any::<bool>(),
+            ) {
+                let object: Map<String, Value> = object.into_iter().collect();
+                let text = if pretty {
+    serde_json::to_string_pretty(&object).unwrap()
+    } else {
+    serde_json::to_string(&object).unwrap()
+    };
+                let mut plain = Vec::new();
+                if is_plain_object(&text, |name, raw| plain.push((Cow::Borrowed(name), raw))) {
+                    prop_assert!(object_members(&text).unwrap().eq(plain));
+                }
+                let found: Map<String, Value> = object_members(&text)
+                    .unwrap()
+                    .map(|(name, raw)| (name.into_owned(), serde_json::from_str(raw).unwrap()))
+                    .collect();
+                prop_assert_eq!(found, object);
+            }
+
+            #[test]
+            fn members_are_cut_and_the_others_stay(
+                object in prop::collection::vec(("[a-d\"]{1,2}", value()), 0..5),
+            ) {
+                let mut object: Map<String, Value> = object.into_iter().collect();
+                let text = serde_json::to_string_pretty(&object).unwrap();
+                let cut = remove_members(&text, &["a", "b"]);
+                object.shift_remove("a");
+                object.shift_remove("b");
+                prop_assert_eq!(serde_json::from_str::<Map<String, Value>>(&cut).unwrap(), object);
+            }
+
+            #[test]
+            fn any_text_is_survived(text in "[\\PC\"\\\\{}\\[\\],: \n]{0,40}") {
+                if let Some(members) = object_members(&text) {
+                    prop_assert!(members.count() <= text.len());
+                }
+            }
+        }
+}

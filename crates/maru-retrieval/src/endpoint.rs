@@ -1,0 +1,259 @@
+//! Vectors from an endpoint that speaks as OpenAI's `/v1/embeddings` does.
+
+use std::{ops::Range, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use hyper::Method;
+use maru_http::{AddressPolicy, ClientTls};
+use maru_runtime::SecretString;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::json;
+
+use super::{
+    Error,
+    json_service::{JsonService, ServiceRequest},
+};
+
+const MAX_BATCH_TEXTS: usize = 64;
+const MAX_BATCH_BYTES: usize = 1 << 20;
+const MAX_CONCURRENT_BATCHES: usize = 4;
+
+/// Where vectors come from, and how.
+#[derive(Clone, Debug)]
+pub struct EmbeddingEndpoint {
+    /// The whole address, such as `http://localhost:8080/v1/embeddings`.
+    pub url: String,
+    /// The model that is asked for.
+    pub model: String,
+    /// Sent as a bearer token.
+    pub key: Option<SecretString>,
+    /// For one batch of texts, further attempts included.
+    pub timeout: Duration,
+    /// Which addresses may be reached.
+    pub policy: AddressPolicy,
+    /// How secure connections are made.
+    pub tls: ClientTls,
+}
+
+/// The endpoint, with its kept connections.
+#[derive(Debug)]
+pub(super) struct EndpointEmbedder {
+    service: JsonService,
+    model: String,
+}
+
+impl EndpointEmbedder {
+    pub(super) fn open(settings: &EmbeddingEndpoint) -> Result<Self, Error> {
+        let mut service = JsonService::open(
+            &settings.url,
+            &settings.policy,
+            &settings.tls,
+            settings.timeout,
+        )?;
+        if let Some(key) = &settings.key {
+            let bearer = SecretString::from(format!("Bearer {}", key.reveal()));
+            service.add_header("authorization", &bearer)?;
+        }
+        Ok(Self {
+            service,
+            model: settings.model.clone(),
+        })
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// A vector for each text, all of one length.
+    pub(super) async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+        let batches = split_batches(texts).into_iter();
+        let asked = batches.map(|batch| self.embed_batch(&texts[batch]));
+        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(asked)
+            .buffered(MAX_CONCURRENT_BATCHES)
+            .try_collect()
+            .await?;
+        let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
+        let length = vectors.first().map_or(0, Vec::len);
+        if vectors.iter().all(|it| it.len() == length) {
+            Ok(vectors)
+        } else {
+            Err(self
+                .service
+                .invalid_answer(&self.build_request(&[]), "vectors of different lengths"))
+        }
+    }
+
+    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+        let ask = self.build_request(texts);
+        let answer: EmbeddingResponse = self.service.send_for_json(&ask).await?;
+        answer
+            .into_vectors(texts.len())
+            .map_err(|what| self.service.invalid_answer(&ask, what))
+    }
+
+    fn build_request(&self, texts: &[String]) -> ServiceRequest {
+        ServiceRequest {
+            method: Method::POST,
+            path: self.service.target().path.clone(),
+            body: json!({"input": texts, "model": self.model})
+                .to_string()
+                .into(),
+        }
+    }
+}
+
+/// Stretches of `texts` that go into one question.
+fn split_batches(texts: &[String]) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut bytes = 0;
+    for (at, text) in texts.iter().enumerate() {
+        match found.last_mut() {
+            Some(batch)
+                if batch.len() < MAX_BATCH_TEXTS && bytes + text.len() <= MAX_BATCH_BYTES =>
+            {
+                batch.end = at + 1;
+                bytes += text.len();
+            }
+            _ => {
+                found.push(at..at + 1);
+                bytes = text.len();
+            }
+        }
+    }
+    found
+}
+
+#[derive(Deserialize)]
+struct EmbeddingResponse {
+    data: Vec<EmbeddingItem>,
+}
+
+#[derive(Deserialize)]
+struct EmbeddingItem {
+    index: Option<usize>,
+    #[serde(deserialize_with = "vector")]
+    embedding: Vec<f32>,
+}
+
+impl EmbeddingResponse {
+    /// The vectors in the order of the texts, or what is wrong with them.
+    fn into_vectors(self, count: usize) -> Result<Vec<Vec<f32>>, String> {
+        if self.data.len() != count {
+            return Err(format!("{} vectors for {count} texts", self.data.len()));
+        }
+        let mut vectors = vec![Vec::new(); count];
+        for (at, item) in self.data.into_iter().enumerate() {
+            let place = vectors.get_mut(item.index.unwrap_or(at));
+            let place = place.filter(|it| it.is_empty());
+            *place.ok_or("an index twice, or one that was not asked for")? = item.embedding;
+        }
+        let length = vectors.first().map_or(0, Vec::len);
+        if vectors.iter().all(|it| it.len() == length && length > 0) {
+            Ok(vectors)
+        } else {
+            Err("vectors of different lengths, or empty ones".to_owned())
+        }
+    }
+}
+
+/// Numbers in a list, or little-endian floats in Base64.
+fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+    struct VectorVisitor;
+    impl<'de> de::Visitor<'de> for VectorVisitor {
+        type Value = Vec<f32>;
+
+        fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            out.write_str("a vector")
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<f32>, A::Error> {
+            let mut vector = Vec::new();
+            while let Some(number) = list.next_element()? {
+                vector.push(number);
+            }
+            Ok(vector)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<f32>, E> {
+            let bytes = STANDARD.decode(text).map_err(E::custom)?;
+            let (floats, rest) = bytes.as_chunks::<4>();
+            match rest {
+                [] => Ok(floats.iter().map(|it| f32::from_le_bytes(*it)).collect()),
+                _ => Err(E::custom("cut off")),
+            }
+        }
+    }
+    let vector = deserializer.deserialize_any(VectorVisitor)?;
+    if vector.iter().all(|it| it.is_finite()) {
+        Ok(vector)
+    } else {
+        Err(de::Error::custom("not finite"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(answer: &str, count: usize, expected: Result<Vec<Vec<f32>>, &str>) {
+        let read: Result<EmbeddingResponse, _> = serde_json::from_str(answer);
+        let found = read.map_err(|_| "form".to_owned());
+        let found = found.and_then(|it| it.into_vectors(count));
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{answer}"),
+            (Err(found), Err(part)) => assert!(found.contains(part), "{answer}: {found}"),
+            (found, _) => panic!("{answer}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_are_put_in_order_and_checked() {
+        let two = Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]);
+        check(
+            r#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":[1,2.0]}]}"#,
+            2,
+            two.clone(),
+        );
+        check(
+            r#"{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}"#,
+            2,
+            two,
+        );
+        check(
+            r#"{"data":[{"index":0,"embedding":"AACAPwAAAMA="}]}"#,
+            1,
+            Ok(vec![vec![1.0, -2.0]]),
+        );
+        check(r#"{"data":[{"embedding":[1]}]}"#, 2, Err("1 vectors for 2"));
+        check(
+            r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[2]}]}"#,
+            2,
+            Err("index twice"),
+        );
+        check(
+            r#"{"data":[{"index":7,"embedding":[1]}]}"#,
+            1,
+            Err("not asked for"),
+        );
+        check(
+            r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#,
+            2,
+            Err("different lengths"),
+        );
+        check(r#"{"data":[{"embedding":[]}]}"#, 1, Err("empty"));
+        check(r#"{"data":[{"embedding":[1e99]}]}"#, 1, Err("form"));
+        check(r#"{"data":[{"embedding":"AACAfw=="}]}"#, 1, Err("form"));
+        check(r#"{"data":[{"embedding":"AACA"}]}"#, 1, Err("form"));
+        check(r#"{"error":"secret"}"#, 1, Err("form"));
+    }
+
+    #[test]
+    fn batches_are_bounded_by_count_and_bytes() {
+        let many = vec!["a".to_owned(); 130];
+        assert_eq!(split_batches(&many), [0..64, 64..128, 128..130]);
+        let long = vec!["a".repeat(600 << 10); 3];
+        assert_eq!(split_batches(&long), [0..1, 1..2, 2..3]);
+        assert!(split_batches(&[]).is_empty());
+    }
+}

@@ -1,0 +1,223 @@
+//! Which names a statement may have.
+//!
+//! A name is looked at wherever it stands, quoted or not, because functions can
+//! be called as `value.function` and no parser of ours would know every form.
+//! Which relations a statement means is then asked of the server, in [`means`].
+
+use std::collections::HashSet;
+
+use super::system_catalog::{Oid, SystemCatalog};
+use crate::{Error, lexer::SqlTokenKind, statement::SqlStatement};
+
+/// Keywords that tell about the connection.
+const SESSION_KEYWORDS: &[&str] = &[
+    "current_catalog",
+    "current_role",
+    "current_schema",
+    "current_user",
+    "session_user",
+    "system_user",
+    "user",
+];
+
+/// Refuses a statement that names what it may not use.
+pub(super) fn check_names(
+    statement: &SqlStatement,
+    catalogue: &SystemCatalog,
+) -> Result<(), Error> {
+    let hidden = view_only_names(statement, catalogue);
+    let local = locally_defined_names(statement);
+    for (at, token) in statement.tokens().iter().enumerate() {
+        let place = TokenPosition { statement, at };
+        let refused = match statement.identifier_at(at) {
+            Some(name) => place.check_name(&name, catalogue, &local, &hidden),
+            None => {
+                let text = statement.token_text(token);
+                let is_bad = token.kind == SqlTokenKind::Operator
+                    && catalogue.forbidden_operators.contains(text);
+                is_bad.then(|| refusal("the operator", text, "may not be used"))
+            }
+        };
+        if let Some(error) = refused {
+            return Err(statement.error_at_token(error, at));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server knows relations that the catalogue does not: they are new.
+pub(super) fn is_catalog_outdated(catalogue: &SystemCatalog, locked: &[Oid]) -> bool {
+    let known = |it: &Oid| catalogue.relations.contains_key(it);
+    !locked.iter().all(known)
+}
+
+/// Refuses a statement that reads what it may not. `locked` is what the server
+/// locked for it: all that it means, and what is behind views.
+pub(super) fn check_relations(
+    statement: &SqlStatement,
+    catalogue: &SystemCatalog,
+    locked: &[Oid],
+) -> Result<(), Error> {
+    let behind = relations_behind_views(statement, catalogue);
+    for oid in locked {
+        let known = catalogue.relations.get(oid);
+        let fine = known.is_some_and(|it| it.is_system || it.is_allowed) || behind.contains(oid);
+        if !fine {
+            let name = known.map_or("?", |it| it.name.as_str());
+            return Err(refusal(
+                "the relation",
+                name,
+                "is not one that this source offers",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refusal(what: &str, name: &str, why: &str) -> Error {
+    Error::Refused(format!("{what} {name} {why}"))
+}
+
+/// What the allowed relations that the statement names read on their own.
+fn relations_behind_views(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<Oid> {
+    let names = (0..statement.tokens().len()).filter_map(|at| statement.identifier_at(at));
+    let named = names.flat_map(|it| catalogue.by_name.get(&it).cloned().unwrap_or_default());
+    let read = named.filter_map(|it| catalogue.dependencies.get(&it));
+    read.flatten().copied().collect()
+}
+
+/// The names of those that may be read through a view only.
+fn view_only_names(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<String> {
+    let behind = relations_behind_views(statement, catalogue);
+    let behind = behind.iter().filter_map(|it| catalogue.relations.get(it));
+    behind
+        .filter(|it| !it.is_allowed)
+        .map(|it| it.name.clone())
+        .collect()
+}
+
+/// The names that the statement itself gives to something.
+fn locally_defined_names(statement: &SqlStatement) -> HashSet<String> {
+    let gives = |at: &usize| {
+        let before = at.checked_sub(1).is_some_and(|before| {
+            ["AS", "WITH", "RECURSIVE"]
+                .iter()
+                .any(|it| statement.is_word(before, it))
+        });
+        let body = statement.token_kind(at + 2) == Some(SqlTokenKind::OpenParenthesis)
+            || ["MATERIALIZED", "NOT"]
+                .iter()
+                .any(|it| statement.is_word(at + 2, it));
+        before || (body && statement.is_word(at + 1, "AS"))
+    };
+    let places = (0..statement.tokens().len()).filter(gives);
+    places
+        .filter_map(|at| statement.identifier_at(at))
+        .collect()
+}
+
+impl SystemCatalog {
+    /// Whether a name can only mean a relation that may not be read. Names that
+    /// also mean something else are left to [`means`].
+    fn is_forbidden_relation(
+        &self,
+        name: &str,
+        local: &HashSet<String>,
+        hidden: &HashSet<String>,
+    ) -> bool {
+        let Some(oids) = self.by_name.get(name) else {
+            return false;
+        };
+        let relations = || oids.iter().filter_map(|it| self.relations.get(it));
+        if relations().any(|it| it.is_system) || hidden.contains(name) {
+            return true;
+        }
+        let in_reach = |it: &super::system_catalog::Relation| it.schema != "information_schema";
+        let other = self.columns.contains(name) || local.contains(name);
+        relations().any(in_reach) && !other && !relations().any(|it| it.is_allowed)
+    }
+}
+
+struct TokenPosition<'a> {
+    statement: &'a SqlStatement,
+    at: usize,
+}
+
+impl TokenPosition<'_> {
+    /// Why this name may not stand here.
+    fn check_name(
+        &self,
+        name: &str,
+        catalogue: &SystemCatalog,
+        local: &HashSet<String>,
+        hidden: &HashSet<String>,
+    ) -> Option<Error> {
+        let (what, why) = if self.reveals_session(name) || self.is_internal_schema(name) {
+            ("the name", "tells about the server")
+        } else if self.calls_forbidden_function(name, catalogue) {
+            ("the function", "may not be called")
+        } else if catalogue.is_forbidden_relation(name, local, hidden) {
+            ("the relation", "is not one that this source offers")
+        } else if self.is_type_position() && catalogue.forbidden_types.contains(name) {
+            ("the type", "may not be used")
+        } else {
+            return None;
+        };
+        Some(refusal(what, name, why))
+    }
+
+    fn kind_before(&self) -> Option<SqlTokenKind> {
+        self.at
+            .checked_sub(1)
+            .and_then(|it| self.statement.token_kind(it))
+    }
+
+    fn kind_after(&self) -> Option<SqlTokenKind> {
+        self.statement.token_kind(self.at + 1)
+    }
+
+    fn is_after_word(&self, word: &str) -> bool {
+        self.at
+            .checked_sub(1)
+            .is_some_and(|it| self.statement.is_word(it, word))
+    }
+
+    fn reveals_session(&self, name: &str) -> bool {
+        self.statement.token_kind(self.at) == Some(SqlTokenKind::Word)
+            && SESSION_KEYWORDS.contains(&name)
+            && self.kind_before() != Some(SqlTokenKind::Dot)
+            && !self.is_after_word("AS")
+    }
+
+    fn is_internal_schema(&self, name: &str) -> bool {
+        let foreign =
+            name == "information_schema" || name == "pg_toast" || name.starts_with("pg_temp");
+        foreign && self.kind_after() == Some(SqlTokenKind::Dot)
+    }
+
+    fn calls_forbidden_function(&self, name: &str, catalogue: &SystemCatalog) -> bool {
+        let Some(single) = catalogue.forbidden_functions.get(name) else {
+            return false;
+        };
+        let called =
+            self.kind_after() == Some(SqlTokenKind::OpenParenthesis) && !self.is_column_list();
+        called || (*single && self.kind_before() == Some(SqlTokenKind::Dot))
+    }
+
+    /// `WITH name(…) AS` and `AS name(…)` name columns and call nothing.
+    fn is_column_list(&self) -> bool {
+        ["AS", "WITH", "RECURSIVE"]
+            .iter()
+            .any(|it| self.is_after_word(it))
+    }
+
+    fn is_type_position(&self) -> bool {
+        matches!(
+            self.kind_before(),
+            Some(SqlTokenKind::Cast | SqlTokenKind::Dot)
+        ) || matches!(
+            self.kind_after(),
+            Some(SqlTokenKind::StringLiteral | SqlTokenKind::OpenParenthesis)
+        ) || self.is_after_word("AS")
+    }
+}

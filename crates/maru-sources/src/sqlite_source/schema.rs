@@ -1,0 +1,141 @@
+//! What an SQLite source has to read.
+
+use rusqlite::{Connection, Row};
+
+use super::{
+    Error, SqliteSource,
+    connection::{GuardedConnection, execution_error},
+};
+use crate::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
+
+const SELECT_TABLES: &str = "SELECT name, type, coalesce(sql, '') LIKE 'CREATE VIRTUAL%'
+    FROM main.sqlite_schema WHERE type IN ('table', 'view') ORDER BY name";
+const SELECT_COLUMNS: &str = "SELECT name, type, \"notnull\", dflt_value, pk
+    FROM pragma_table_xinfo(?1) WHERE hidden <> 1 ORDER BY cid";
+const SELECT_FOREIGN_KEYS: &str =
+    "SELECT \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1)";
+const SELECT_ROW_ESTIMATE: &str =
+    "SELECT max(CAST(stat AS INTEGER)) FROM main.sqlite_stat1 WHERE tbl = ?1";
+
+impl SqliteSource {
+    pub(crate) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
+        self.run_internal(|reader| {
+            let all = query_all(&reader.connection, SELECT_TABLES, None, read_table)?;
+            let allowed = |it: &TableInfo| {
+                reader
+                    .authorizer
+                    .with_rules(|rules| rules.find_relation(&it.name).is_some())
+            };
+            let mut tables: Vec<TableInfo> = all.into_iter().filter(allowed).collect();
+            for table in &mut tables {
+                table.estimated_rows = estimate_rows(&reader.connection, &table.name);
+            }
+            Ok(tables)
+        })
+        .await
+    }
+
+    pub(crate) async fn describe(&self, name: &str) -> Result<Vec<ColumnInfo>, Error> {
+        let wanted = name.to_owned();
+        let columns = self.run_internal(move |reader| {
+            let name = reader
+                .authorizer
+                .with_rules(|rules| rules.find_relation(&wanted).map(str::to_owned));
+            let Some(name) = name else { return Ok(None) };
+            let mut columns =
+                query_all(&reader.connection, SELECT_COLUMNS, Some(&name), read_column)?;
+            for (from, table, to) in query_all(
+                &reader.connection,
+                SELECT_FOREIGN_KEYS,
+                Some(&name),
+                read_foreign_key,
+            )? {
+                let target = reader
+                    .authorizer
+                    .with_rules(|rules| rules.find_relation(&table).map(str::to_owned));
+                let column = columns
+                    .iter_mut()
+                    .find(|it| it.name.eq_ignore_ascii_case(&from));
+                if let (Some(table), Some(column)) = (target, column) {
+                    let schema = "main".to_owned();
+                    let to = to.unwrap_or_else(|| "rowid".to_owned());
+                    column.references.push(ForeignKeyTarget {
+                        schema,
+                        table,
+                        column: to,
+                    });
+                }
+            }
+            Ok(Some(columns))
+        });
+        columns
+            .await?
+            .ok_or_else(|| Error::TableNotFound(name.to_owned()))
+    }
+
+    /// Does some work with maru's own statements.
+    async fn run_internal<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&GuardedConnection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_blocking(move |reader| {
+            let done = reader.refresh_rules().and_then(|()| {
+                let gate = std::sync::Arc::clone(&reader.authorizer);
+                gate.allow_all_during(|| work(reader))
+            });
+            done.map_err(|error| execution_error(&error))
+        })
+        .await
+    }
+}
+
+fn query_all<T>(
+    connection: &Connection,
+    sql: &str,
+    argument: Option<&str>,
+    read: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = connection.prepare(sql)?;
+    let arguments: Vec<&str> = argument.into_iter().collect();
+    let rows = statement.query_map(rusqlite::params_from_iter(arguments), read)?;
+    rows.collect()
+}
+
+fn estimate_rows(connection: &Connection, table: &str) -> Option<u64> {
+    let rows = connection.query_row(SELECT_ROW_ESTIMATE, [table], |row| {
+        row.get::<_, Option<i64>>(0)
+    });
+    rows.ok().flatten().and_then(|it| it.try_into().ok())
+}
+
+fn read_table(row: &Row<'_>) -> rusqlite::Result<TableInfo> {
+    let (kind, is_module): (String, bool) = (row.get(1)?, row.get(2)?);
+    Ok(TableInfo {
+        schema: "main".to_owned(),
+        name: row.get(0)?,
+        kind: match (kind.as_str(), is_module) {
+            ("view", _) => TableKind::View,
+            (_, true) => TableKind::ForeignTable,
+            _ => TableKind::Table,
+        },
+        comment: None,
+        estimated_rows: None,
+    })
+}
+
+fn read_column(row: &Row<'_>) -> rusqlite::Result<ColumnInfo> {
+    let (required, key): (bool, i64) = (row.get(2)?, row.get(4)?);
+    Ok(ColumnInfo {
+        name: row.get(0)?,
+        data_type: row.get(1)?,
+        nullable: !required && key == 0,
+        default: row.get(3)?,
+        comment: None,
+        primary_key: key > 0,
+        references: Vec::new(),
+    })
+}
+
+fn read_foreign_key(row: &Row<'_>) -> rusqlite::Result<(String, String, Option<String>)> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+}

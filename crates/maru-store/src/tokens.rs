@@ -1,0 +1,123 @@
+//! Tokens at rest: a name, a role, what it is good for, and a hash.
+
+use maru_runtime::clock;
+
+use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
+
+/// A token as stored. Times are milliseconds since 1970.
+#[derive(Clone, Debug)]
+pub struct TokenRow {
+    /// Unique name.
+    pub name: String,
+    /// `reader`, `agent` or `admin`.
+    pub role: String,
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    /// Servers it is good for; absent means all.
+    pub servers: Option<Vec<String>>,
+    /// Tools it is good for; absent means all.
+    pub tools: Option<Vec<String>>,
+    /// When it was made.
+    pub created_at: i64,
+    /// When it ends.
+    pub expires_at: Option<i64>,
+}
+
+const LIST: PortableStatement = PortableStatement {
+    attempted: "list the tokens",
+    sql: "SELECT name, role, hash, servers, tools, created_at, expires_at FROM token",
+};
+const PUT: PortableStatement = PortableStatement {
+    attempted: "save the token",
+    sql: "INSERT INTO token (name, role, hash, created_at) VALUES ($1, $2, $3, $4)
+          ON CONFLICT (name) DO UPDATE SET role = excluded.role, hash = excluded.hash
+          RETURNING name",
+};
+const INSERT: PortableStatement = PortableStatement {
+    attempted: "save the token",
+    sql: "INSERT INTO token (name, role, hash, created_at, servers, tools, expires_at)
+          VALUES ($1, $2, $3, $4, $5, $6, $7)
+          ON CONFLICT (name) DO NOTHING RETURNING name",
+};
+const DELETE: PortableStatement = PortableStatement {
+    attempted: "delete the token",
+    sql: "DELETE FROM token WHERE name = $1 RETURNING name",
+};
+
+impl TokenRow {
+    /// A token of now that is good for everything its role allows.
+    pub fn new(name: &str, role: &str, hash: [u8; 32]) -> Self {
+        Self {
+            name: name.to_owned(),
+            role: role.to_owned(),
+            hash,
+            servers: None,
+            tools: None,
+            created_at: clock::now_ms(),
+            expires_at: None,
+        }
+    }
+}
+/// Every statement of this file that both back ends run.
+pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, DELETE];
+
+impl Store {
+    /// Every token.
+    pub async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
+        self.query_as(LIST, Vec::new()).await
+    }
+
+    /// Adds a token, or replaces role and hash of the one of that name.
+    pub async fn put_token(&self, row: &TokenRow) -> Result<(), Error> {
+        let values = vec![
+            row.name.as_str().into(),
+            row.role.as_str().into(),
+            row.hash.as_slice().into(),
+            row.created_at.into(),
+        ];
+        self.execute(PUT, values).await?;
+        Ok(())
+    }
+
+    /// Adds a token; false, and nothing added, when its name is taken.
+    pub async fn insert_token(&self, row: &TokenRow) -> Result<bool, Error> {
+        let list =
+            |it: &Option<Vec<String>>| it.as_ref().map(|it| serde_json::json!(it).to_string());
+        let values = vec![
+            row.name.as_str().into(),
+            row.role.as_str().into(),
+            row.hash.as_slice().into(),
+            row.created_at.into(),
+            list(&row.servers).as_deref().into(),
+            list(&row.tools).as_deref().into(),
+            row.expires_at.into(),
+        ];
+        self.execute(INSERT, values).await
+    }
+
+    /// Deletes the token of that name; false when there is none.
+    pub async fn delete_token(&self, name: &str) -> Result<bool, Error> {
+        self.execute(DELETE, vec![name.into()]).await
+    }
+}
+
+impl TryFrom<ResultRow> for TokenRow {
+    type Error = DatabaseError;
+
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            name: row.next_cell()?,
+            role: row.next_cell()?,
+            hash: row.next_cell()?,
+            servers: parse_name_list(row.next_cell()?),
+            tools: parse_name_list(row.next_cell()?),
+            created_at: row.next_cell()?,
+            expires_at: row.next_cell()?,
+        })
+    }
+}
+
+/// A list that cannot be read allows nothing.
+fn parse_name_list(text: Option<String>) -> Option<Vec<String>> {
+    text.map(|it| serde_json::from_str(&it).unwrap_or_default())
+}

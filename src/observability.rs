@@ -1,0 +1,6 @@
+//! What is remembered and told of every call: the journal in memory, the audit log in the
+//! store, traces for a collector.
+
+pub mod audit;
+pub mod journal;
+pub mod telemetry;

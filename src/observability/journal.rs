@@ -1,0 +1,325 @@
+//! What was called: every call leaves a [`Record`], the last ones are kept in
+//! memory, and counts of each minute outlive them by an hour.
+//!
+//! A call costs two looks at the clock, one lock and the texts that are kept.
+//! Nothing is written as JSON and nothing is masked until somebody looks.
+
+mod clients;
+mod record;
+mod request_id;
+mod ring;
+mod stats;
+mod totals;
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use maru_runtime::clock;
+use ring::RecordRing;
+
+pub use crate::config::mask_secrets;
+pub use clients::{ClientRecord, KnownClients, client_label};
+pub use record::{CallRecord, CallRequest, ToolCallOutcome};
+pub use request_id::RequestId;
+pub use stats::{CallSeries, CallStats, MinuteStats, StatsSummary};
+pub use totals::{CallTotals, LATENCY_BOUNDS_SECONDS, ToolTotal};
+
+/// Every call of late.
+#[derive(Debug)]
+pub struct CallJournal {
+    state: Mutex<JournalState>,
+    /// Rings when there is more, if anyone listens.
+    notify: Notify,
+    subscriber_count: AtomicUsize,
+    clients: KnownClients,
+    callbacks: RwLock<Vec<RegisteredCallback>>,
+}
+
+/// Is told of every record; must not wait.
+pub type RecordCallback = Box<dyn Fn(&Arc<CallRecord>) + Send + Sync>;
+
+struct RegisteredCallback(RecordCallback);
+
+#[derive(Debug)]
+struct JournalState {
+    ring: RecordRing,
+    stats: CallStats,
+    totals: CallTotals,
+}
+
+/// A call in progress. Dropped before it is finished, it was cancelled.
+#[derive(Debug)]
+pub struct CallRecorder<'a> {
+    journal: &'a CallJournal,
+    request: Option<CallRequest>,
+    started_at: Instant,
+    /// When whoever answers was asked.
+    forwarded_at: Option<Instant>,
+    answered_at: Option<Instant>,
+}
+
+/// Somebody who is told that there is more, until this is dropped.
+#[derive(Debug)]
+pub struct JournalSubscription<'a>(&'a CallJournal);
+
+impl Default for CallJournal {
+    fn default() -> Self {
+        let kept = JournalState {
+            ring: RecordRing::new(now_millis()),
+            stats: CallStats::default(),
+            totals: CallTotals::default(),
+        };
+        Self {
+            state: Mutex::new(kept),
+            notify: Notify::new(),
+            subscriber_count: AtomicUsize::new(0),
+            clients: KnownClients::default(),
+            callbacks: RwLock::default(),
+        }
+    }
+}
+
+impl CallJournal {
+    /// A call begins.
+    pub fn begin_call(&self, asked: CallRequest) -> CallRecorder<'_> {
+        CallRecorder {
+            journal: self,
+            request: Some(asked),
+            started_at: Instant::now(),
+            forwarded_at: None,
+            answered_at: None,
+        }
+    }
+
+    /// The record of this number, if it is still kept.
+    pub fn get(&self, id: u64) -> Option<Arc<CallRecord>> {
+        self.lock().ring.get(id)
+    }
+
+    /// The newest `limit` records before number `before` that `wanted` takes, newest first.
+    pub fn recent(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+        wanted: impl Fn(&CallRecord) -> bool,
+    ) -> Vec<Arc<CallRecord>> {
+        let all = self.lock().ring.before(before);
+        all.into_iter()
+            .filter(|it| wanted(it))
+            .take(limit)
+            .collect()
+    }
+
+    /// The newest `limit` records after number `id`, oldest first.
+    pub fn since(&self, id: u64, limit: usize) -> Vec<Arc<CallRecord>> {
+        self.lock().ring.since(id, limit)
+    }
+
+    /// The number of the newest record.
+    pub fn last_id(&self) -> u64 {
+        self.lock().ring.last_id()
+    }
+
+    /// Calls per minute of every tool, and of every server.
+    pub fn read_stats<T>(&self, read: impl FnOnce(&CallStats) -> T) -> T {
+        read(&self.lock().stats)
+    }
+
+    /// Counts since the start, of every tool.
+    pub fn totals(&self) -> Vec<(Arc<str>, ToolTotal)> {
+        self.lock().totals.sorted()
+    }
+
+    /// Tells `told` of every record from now on.
+    pub fn on_record(&self, told: RecordCallback) {
+        let mut all = self
+            .callbacks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.push(RegisteredCallback(told));
+    }
+
+    /// Who calls.
+    pub fn clients(&self) -> &KnownClients {
+        &self.clients
+    }
+
+    /// Wants to be told when there is more.
+    pub fn subscribe(&self) -> JournalSubscription<'_> {
+        self.subscriber_count.fetch_add(1, Relaxed);
+        JournalSubscription(self)
+    }
+
+    fn add_record(&self, mut record: CallRecord) {
+        let mut kept = self.lock();
+        kept.stats.count(&record);
+        kept.totals.count(&record);
+        record.id = kept.ring.next_id();
+        let record = Arc::new(record);
+        kept.ring.push(Arc::clone(&record));
+        drop(kept);
+        for told in &*self
+            .callbacks
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            (told.0)(&record);
+        }
+        if self.subscriber_count.load(Relaxed) > 0 {
+            self.notify.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JournalState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CallRecorder<'_> {
+    /// The question is passed on to whoever answers it.
+    pub fn mark_forwarded(&mut self) {
+        self.forwarded_at = Some(Instant::now());
+    }
+
+    /// The answer is there.
+    pub fn mark_answered(&mut self) {
+        self.answered_at = Some(Instant::now());
+    }
+
+    /// The call is over.
+    pub fn finish(mut self, outcome: ToolCallOutcome, result: &str) {
+        self.record_outcome(outcome, result);
+    }
+
+    /// It leaves no record: it is put again, and then it does.
+    pub fn discard(mut self) {
+        self.request = None;
+    }
+
+    fn record_outcome(&mut self, outcome: ToolCallOutcome, result: &str) {
+        let Some(asked) = self.request.take() else {
+            return;
+        };
+        let done = self.answered_at.unwrap_or_else(Instant::now);
+        let record = CallRecord {
+            id: 0,
+            ended_at: now_millis(),
+            outcome,
+            duration: done - self.started_at,
+            server_duration: self
+                .forwarded_at
+                .map_or_else(Default::default, |it| done - it),
+            argument_bytes: asked.arguments.len(),
+            result_bytes: result.len(),
+            result: record::truncate_text(result, record::MAX_RESULT_BYTES),
+            asked: asked.truncate_arguments(),
+        };
+        self.journal.add_record(record);
+    }
+}
+
+impl Drop for CallRecorder<'_> {
+    fn drop(&mut self) {
+        self.record_outcome(ToolCallOutcome::Cancelled, "");
+    }
+}
+
+impl JournalSubscription<'_> {
+    /// Resolves when there is more than number `seen`.
+    pub async fn wait_past(&self, seen: u64) {
+        loop {
+            // Made before the look, so that no ring is missed.
+            let rung = self.0.notify.notified();
+            if self.0.last_id() > seen {
+                return;
+            }
+            rung.await;
+        }
+    }
+}
+
+impl std::fmt::Debug for RegisteredCallback {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Told")
+    }
+}
+
+impl Drop for JournalSubscription<'_> {
+    fn drop(&mut self) {
+        self.0.subscriber_count.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_millis() -> u64 {
+    u64::try_from(clock::now_ms()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(tool: &str, arguments: &str) -> CallRequest {
+        CallRequest {
+            tool: tool.into(),
+            server: "maru".into(),
+            principal: "local".into(),
+            client: None,
+            remote_ip: None,
+            request_id: RequestId::next(),
+            arguments: arguments.into(),
+        }
+    }
+
+    #[test]
+    fn every_end_of_a_call_leaves_one_record() {
+        let journal = CallJournal::default();
+        journal
+            .begin_call(asked("a", "{}"))
+            .finish(ToolCallOutcome::Ok, "done");
+        drop(journal.begin_call(asked("b", "{}")));
+        journal.begin_call(asked("c", "{}")).discard();
+        let found: Vec<_> = journal
+            .recent(None, 10, |_| true)
+            .iter()
+            .map(|it| (it.asked.tool.to_string(), it.outcome))
+            .collect();
+        let expected = [
+            ("b".to_owned(), ToolCallOutcome::Cancelled),
+            ("a".to_owned(), ToolCallOutcome::Ok),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn long_texts_are_cut_on_a_character_and_their_size_is_kept() {
+        let journal = CallJournal::default();
+        let long = "가".repeat(10_000);
+        journal
+            .begin_call(asked("a", &long))
+            .finish(ToolCallOutcome::Ok, &long);
+        let record = journal.get(journal.last_id()).unwrap();
+        assert!(record.asked.arguments.len() <= record::MAX_ARGUMENT_BYTES);
+        assert!(record.result.len() <= record::MAX_RESULT_BYTES && record.result.ends_with('가'));
+        assert_eq!(
+            (record.argument_bytes, record.result_bytes),
+            (30_000, 30_000)
+        );
+    }
+
+    #[tokio::test]
+    async fn listener_hears_of_what_came_before_it_waited() {
+        let journal = CallJournal::default();
+        let listening = journal.subscribe();
+        let seen = journal.last_id();
+        journal
+            .begin_call(asked("a", "{}"))
+            .finish(ToolCallOutcome::Ok, "");
+        listening.wait_past(seen).await;
+        assert_eq!(journal.since(seen, 10).len(), 1);
+    }
+}
