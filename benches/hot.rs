@@ -17,8 +17,8 @@ use maru::{
     },
     observability::journal::{CallJournal, CallRequest, RequestId, ToolCallOutcome},
     tools::{
-        Caller, Catalog, CatalogEntry, CatalogEntryKind, CatalogScope, EntryResponse,
-        OWN_SERVER_NAME, ResultLimits, builtin, result,
+        Caller, Catalog, CatalogEntry, CatalogEntryKind, CatalogScope, EntryResponse, EntryResult,
+        OWN_SERVER_NAME, ResultLimits, builtin,
     },
 };
 use maru_protocol::{RequestParams, RpcMessage, validate_json, write_event};
@@ -42,9 +42,9 @@ fn words(c: &mut Criterion) {
             _ => false,
         });
     });
-    let answer = result::structured(&json!({"success": true, "result": "x".repeat(300)}));
+    let answer = EntryResult::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("write an event", |b| {
-        b.iter(|| write_event(Some("message"), Some("1-1"), black_box(&answer)));
+        b.iter(|| write_event(Some("message"), Some("1-1"), black_box(answer.as_json())));
     });
 }
 
@@ -58,7 +58,7 @@ fn remembering(c: &mut Criterion) {
         r#"{"employee_id":"EMP001"}"#,
     ]
     .map(Arc::<str>::from);
-    let result = result::structured(&json!({"success": true, "result": "x".repeat(300)}));
+    let result = EntryResult::structured(&json!({"success": true, "result": "x".repeat(300)}));
     c.bench_function("journal: keep a call", |b| {
         b.iter(|| {
             let asked = CallRequest {
@@ -73,7 +73,7 @@ fn remembering(c: &mut Criterion) {
             let mut started = journal.begin_call(asked);
             started.mark_forwarded();
             started.mark_answered();
-            started.finish(ToolCallOutcome::Ok, black_box(&result));
+            started.finish(ToolCallOutcome::Ok, black_box(result.as_json()));
         });
     });
 }
@@ -135,7 +135,7 @@ fn echo(name: &str) -> Arc<CatalogEntry> {
         described,
         Arc::new(|_| {
             async {
-                Ok(EntryResponse::Complete(result::structured(
+                Ok(EntryResponse::Complete(EntryResult::structured(
                     &json!({"message": "hello"}),
                 )))
             }

@@ -13,12 +13,13 @@ mod name;
 mod not_found;
 mod quota;
 pub mod result;
+mod snapshot;
 mod token_bucket;
 mod view;
 mod visibility;
 
 pub use caller::{Caller, CatalogScope};
-pub use catalog::{Catalog, CatalogSnapshot, ServerConnector};
+pub use catalog::{Catalog, ServerConnector};
 pub use context::{ClientConnection, InputResponses, RequestContext};
 pub use disabled_tools::DisabledTools;
 pub use entry::{
@@ -29,6 +30,7 @@ pub use header_parameter::{HeaderParameter, parse_header_parameters};
 pub use name::public_name;
 pub use not_found::resource_not_found;
 pub use quota::{CallQuota, QuotaExceeded, QuotaTarget};
-pub use result::ResultLimits;
+pub use result::{EntryResult, ResultLimits, ResultStatus, StructuredContent};
+pub use snapshot::CatalogSnapshot;
 pub use view::{CatalogView, EntryList};
 pub use visibility::{VisibleCatalog, may_use};

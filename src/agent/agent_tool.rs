@@ -12,7 +12,7 @@ use crate::{
     llm::{ChatMessage, ChatRole},
     tools::{
         CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
-        result,
+        EntryResult,
     },
 };
 
@@ -68,9 +68,9 @@ pub fn ask_agent() -> (Arc<CatalogEntry>, AgentSlot) {
     )
 }
 
-async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> String {
+async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> EntryResult {
     let Some(agent) = slot.agent() else {
-        return result::failure("the hub is stopping");
+        return EntryResult::failure("the hub is stopping");
     };
     let text = |name: &str| input[name].as_str().map(str::to_owned);
     let servers = input["mcp_servers"].as_array().map(|names| {
@@ -95,11 +95,11 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Str
         Err(error) => Err(error),
     };
     match done {
-        Ok(outcome) => result::structured(&json!({
+        Ok(outcome) => EntryResult::structured(&json!({
             "answer": outcome.answer.text,
             "cut": outcome.answer.cut.map(CutReason::name),
             "run_id": &*outcome.run,
         })),
-        Err(error) => result::failure(&error.to_string()),
+        Err(error) => EntryResult::failure(&error.to_string()),
     }
 }

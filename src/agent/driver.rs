@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     llm::{self, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatToolCall, ToolChoice},
-    tools::{self, Caller, CatalogScope, OWN_SERVER_NAME, result},
+    tools::{self, Caller, CatalogScope, OWN_SERVER_NAME},
 };
 
 /// How often a broken call is asked for again.
@@ -372,7 +372,9 @@ impl<'a> RunDriver<'a> {
                 tool.qualified_name
             )),
             Ok(Err(error)) => Err(error.message.into_owned()),
-            Ok(Ok(tools::EntryResponse::Complete(result))) => Ok(result::to_text(&result)),
+            Ok(Ok(tools::EntryResponse::Complete(result))) => {
+                Ok((result.to_text(), result.is_error()))
+            }
             Ok(Ok(tools::EntryResponse::InputRequired(_))) => {
                 Err("the tool asks back, and nobody can answer in a run".to_owned())
             }

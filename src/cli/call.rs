@@ -13,7 +13,7 @@ use super::{
     serve::block_on,
     terminal,
 };
-use crate::{config::LoadedConfig, tools::result};
+use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -58,10 +58,13 @@ pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> 
             return Ok(ExitCode::from(EXIT_CANNOT_RUN));
         }
     };
-    let (text, is_error) = result::to_text_within(&result, limit);
-    let shown = if options.json { result } else { text };
+    let shown = if options.json {
+        result.as_json().to_owned()
+    } else {
+        result.to_text_within(limit)
+    };
     terminal::print(&format!("{shown}\n"))?;
-    Ok(ExitCode::from(u8::from(is_error)))
+    Ok(ExitCode::from(u8::from(result.is_error())))
 }
 
 fn read_arguments(given: &str) -> Result<Value> {

@@ -23,7 +23,7 @@ use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
     auth::Principal,
     config::{LoadedConfig, ValueOrigin},
-    tools::{Caller, CatalogScope, EntryResponse},
+    tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
 
 /// Someone who lists and calls tools.
@@ -50,8 +50,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> HubStream for T {}
 /// How a call went.
 #[derive(Debug)]
 pub(super) enum CliCallOutcome {
-    /// The tool's result, as JSON text.
-    Result(String),
+    /// The tool's result.
+    Result(EntryResult),
     /// The call could not be made; says why.
     Refused(String),
 }
@@ -93,7 +93,7 @@ impl CatalogClient {
             Self::Hub(hub) => {
                 let params = json!({"name": name, "arguments": arguments});
                 Ok(match hub.send_mcp("tools/call", params).await? {
-                    Ok(result) => CliCallOutcome::Result(result.to_string()),
+                    Ok(result) => CliCallOutcome::Result(result.into()),
                     Err(why) => CliCallOutcome::Refused(why),
                 })
             }

@@ -1,10 +1,9 @@
 //! What maru says about itself.
 
-use std::sync::LazyLock;
-
 use maru_protocol::{ProtocolVersion, key, object_members, remove_members};
-use memchr::memmem::Finder;
 use serde_json::{Value, json};
+
+use crate::tools::{EntryResult, StructuredContent};
 
 /// How long a listing may be kept before it is asked for again.
 const LIST_TTL_MS: u64 = 5_000;
@@ -81,21 +80,12 @@ pub(super) fn with_modern_members(method: &str, result: &str) -> String {
 }
 
 /// Clients of older versions take structured content only if it is an object.
-pub(super) fn without_non_object_structure(result: String) -> String {
-    const STRUCTURED_CONTENT: &str = "structuredContent";
-    // Almost every result that has some shows here that it is an object.
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(STRUCTURED_CONTENT));
-    let mut named = FINDER.find_iter(result.as_bytes());
-    if named.all(|at| result[at + STRUCTURED_CONTENT.len()..].starts_with("\":{")) {
-        return result;
-    }
-    let odd = object_members(&result).is_some_and(|mut all| {
-        all.any(|(name, raw)| name == STRUCTURED_CONTENT && !raw.starts_with('{'))
-    });
-    if odd {
-        remove_members(&result, &[STRUCTURED_CONTENT]).into_owned()
-    } else {
-        result
+pub(super) fn without_non_object_structure(result: EntryResult) -> String {
+    match result.structure() {
+        StructuredContent::Absent | StructuredContent::Object => result.into_json(),
+        StructuredContent::Other => {
+            remove_members(result.as_json(), &["structuredContent"]).into_owned()
+        }
     }
 }
 

@@ -285,11 +285,11 @@ impl McpEngine {
                 _ => Box::pin(self.catalog.read_resource(caller, &key, again)).await?,
             };
             match (answer, context.session) {
-                (EntryResponse::Complete(text), _) if context.version.is_modern() => {
-                    return Ok(describe::with_modern_members(method, &text));
+                (EntryResponse::Complete(result), _) if context.version.is_modern() => {
+                    return Ok(describe::with_modern_members(method, result.as_json()));
                 }
-                (EntryResponse::Complete(text), _) => {
-                    return Ok(describe::without_non_object_structure(text));
+                (EntryResponse::Complete(result), _) => {
+                    return Ok(describe::without_non_object_structure(result));
                 }
                 (EntryResponse::InputRequired(needed), None) => {
                     return self.input_required_result(context, &bound, needed);
@@ -387,7 +387,7 @@ impl McpEngine {
             context: params.context.map(str::to_owned),
         };
         match self.catalog.complete(context.caller, key, action).await? {
-            EntryResponse::Complete(done) => Ok(done),
+            EntryResponse::Complete(done) => Ok(done.into_json()),
             EntryResponse::InputRequired(_) => Err(RpcError::new(
                 code::INTERNAL_ERROR,
                 "a completion cannot ask back",

@@ -140,7 +140,7 @@ pub(super) async fn call(
     let done = match answer {
         Ok(EntryResponse::Complete(result)) => {
             // As it came: a number keeps its digits.
-            let raw: Option<Box<RawValue>> = serde_json::from_str(&result).ok();
+            let raw: Option<Box<RawValue>> = serde_json::from_str(result.as_json()).ok();
             let raw = raw.map_or("null".to_owned(), |it| it.get().to_owned());
             format!("{{\"ok\":true,\"milliseconds\":{milliseconds:.2},\"result\":{raw}}}")
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     entry::{CatalogEntry, EntryHandler, EntryRequest, EntryResponse},
-    result,
+    result::EntryResult,
 };
 
 pub use data::{DataContext, entries as data};
@@ -45,11 +45,11 @@ fn to_response(result: Result<impl Serialize, String>) -> Result<EntryResponse, 
         result: T,
     }
     Ok(EntryResponse::Complete(match result {
-        Ok(result) => result::structured(&SuccessBody {
+        Ok(result) => EntryResult::structured(&SuccessBody {
             success: true,
             result,
         }),
-        Err(why) => result::failure(&why),
+        Err(why) => EntryResult::failure(&why),
     }))
 }
 

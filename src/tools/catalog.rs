@@ -17,19 +17,18 @@ use tokio::{
 };
 
 use super::{
-    caller::{Caller, CatalogScope},
+    caller::Caller,
     context::RequestContext,
     disabled_tools::DisabledTools,
     entry::{
         CallArguments, CatalogEntry, EntryAction, EntryRequest, EntryResponse, OWN_SERVER_NAME,
-        ResourceSubscription,
     },
     name,
     not_found::{entry_not_found, resource_not_found},
     quota::CallQuota,
-    result::{self, ResultLimits},
+    result::{EntryResult, ResultLimits, ResultStatus},
+    snapshot::CatalogSnapshot,
     view::CatalogView,
-    visibility::{FilteredViews, VisibleCatalog, may_use},
 };
 use crate::{
     auth::Principal,
@@ -56,23 +55,12 @@ pub struct ServerConnector(pub Box<dyn Fn(String) -> BoxFuture<'static, bool> + 
 
 impl fmt::Debug for ServerConnector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Waker")
+        out.write_str("ServerConnector")
     }
 }
 
 /// How many changed addresses wait for the slowest listener.
 const MAX_PENDING_UPDATES: usize = 1024;
-
-/// What is on offer at one moment.
-#[derive(Debug, Default)]
-pub struct CatalogSnapshot {
-    all: CatalogView,
-    servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
-    filtered_views: FilteredViews,
-    /// The same, with what is switched off.
-    all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
-    disabled_tools: Arc<DisabledTools>,
-}
 
 /// What a call may take.
 #[derive(Clone, Copy, Debug)]
@@ -240,8 +228,8 @@ impl Catalog {
         asked.server = Arc::clone(&offer.server);
         let mut started = self.journal.begin_call(asked);
         if let Err(why) = self.check_call(caller, &offer, &arguments).await {
-            let answer = result::failure(&why);
-            started.finish(ToolCallOutcome::Refused, &answer);
+            let answer = EntryResult::failure(&why);
+            started.finish(ToolCallOutcome::Refused, answer.as_json());
             return Ok(EntryResponse::Complete(answer));
         }
         let log = peer.log_level.map(|_| (Arc::clone(&peer), Instant::now()));
@@ -253,8 +241,8 @@ impl Catalog {
         let answer = match answer {
             Ok(answer) => answer,
             Err(late) => {
-                let answer = result::failure(&format!("{name} {late}"));
-                started.finish(ToolCallOutcome::TimedOut, &answer);
+                let answer = EntryResult::failure(&format!("{name} {late}"));
+                started.finish(ToolCallOutcome::TimedOut, answer.as_json());
                 return Ok(EntryResponse::Complete(answer));
             }
         };
@@ -266,7 +254,7 @@ impl Catalog {
         match answer {
             Ok(EntryResponse::Complete(result)) => {
                 let result = self.limits().result_limits.apply(result);
-                started.finish(call_outcome(&result, &offer.server), &result);
+                started.finish(call_outcome(&result), result.as_json());
                 Ok(EntryResponse::Complete(result))
             }
             Ok(asked @ EntryResponse::InputRequired(_)) => {
@@ -432,104 +420,13 @@ impl Catalog {
     }
 }
 
-impl CatalogSnapshot {
-    fn build(
-        all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
-        disabled_tools: Arc<DisabledTools>,
-    ) -> Self {
-        let offered = |(name, view): (&Arc<str>, &Arc<CatalogView>)| {
-            (Arc::clone(name), disabled_tools.enabled_part(name, view))
-        };
-        let servers: BTreeMap<_, _> = all_servers.iter().map(offered).collect();
-        let offers: Vec<Arc<CatalogEntry>> = servers
-            .values()
-            .flat_map(|view| view.entries())
-            .cloned()
-            .collect();
-        Self {
-            all: CatalogView::build(&offers, CatalogEntry::public_name),
-            servers,
-            filtered_views: FilteredViews::default(),
-            all_servers,
-            disabled_tools,
-        }
-    }
-
-    /// Every tool, also those that are switched off, and whether it is on.
-    pub fn tools_with_state(&self) -> impl Iterator<Item = (&Arc<CatalogEntry>, bool)> {
-        let tools = self
-            .all_servers
-            .values()
-            .flat_map(|view| view.tools.entries());
-        tools.map(|it| (it, !self.disabled_tools.is_disabled(&it.server, &it.key)))
-    }
-
-    /// Which tools are switched off.
-    pub fn disabled_tools(&self) -> &DisabledTools {
-        &self.disabled_tools
-    }
-
-    /// The part that `scope` names.
-    pub fn view(&self, scope: &CatalogScope) -> Result<&CatalogView, RpcError> {
-        match scope {
-            CatalogScope::All => Ok(&self.all),
-            CatalogScope::Server(name) => {
-                self.servers.get(name).map(Arc::as_ref).ok_or_else(|| {
-                    RpcError::invalid_params(format!("no server named {name:?} is connected"))
-                })
-            }
-        }
-    }
-
-    /// What `caller` sees of the part they look at.
-    pub fn visible_to(&self, caller: &Caller) -> Result<VisibleCatalog<'_>, RpcError> {
-        let whole = self.view(&caller.scope)?;
-        Ok(self.filtered_views.view_for(caller, whole))
-    }
-
-    /// A tool by the name it is listed under, or as `server.tool`, if it is the
-    /// caller's to call.
-    fn find_tool(
-        &self,
-        caller: &Caller,
-        name: &str,
-    ) -> Result<Option<&Arc<CatalogEntry>>, RpcError> {
-        let qualified = || {
-            let (server, tool) = name.split_once('.')?;
-            self.servers.get(server)?.tools.get(tool)
-        };
-        let found = self.view(&caller.scope)?.tools.get(name);
-        let found = found.or_else(|| match caller.scope {
-            CatalogScope::All => qualified(),
-            CatalogScope::Server(_) => None,
-        });
-        Ok(found.filter(|it| may_use(&caller.principal, it)))
-    }
-
-    /// Begins to watch `uri` for someone; `None` if it cannot be read by them.
-    pub fn subscribe_resource(&self, caller: &Caller, uri: &str) -> Option<ResourceSubscription> {
-        caller.require_call_role().ok()?;
-        let view = self.visible_to(caller).ok()?;
-        let offer = view.find_resource(uri)?;
-        let watching = offer.subscribe.as_ref().map(|watch| watch(uri));
-        Some(watching.unwrap_or_else(|| Box::new(())))
-    }
-
-    /// Whether there is a server of this name.
-    pub fn has_server(&self, name: &str) -> bool {
-        self.servers.contains_key(name)
-    }
-}
-
 /// Where nobody was asked.
 static NO_NAME: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
-fn call_outcome(result: &str, server: &str) -> ToolCallOutcome {
-    if !result::is_error(result) {
-        ToolCallOutcome::Ok
-    } else if result::is_server_unavailable(result, server) {
-        ToolCallOutcome::Refused
-    } else {
-        ToolCallOutcome::Failed
+fn call_outcome(result: &EntryResult) -> ToolCallOutcome {
+    match result.status() {
+        ResultStatus::Success => ToolCallOutcome::Ok,
+        ResultStatus::ToolError => ToolCallOutcome::Failed,
+        ResultStatus::ServerUnavailable => ToolCallOutcome::Refused,
     }
 }

@@ -11,6 +11,7 @@ use super::{
     header_parameter::{HeaderParameter, parse_header_parameters},
     input_schema::InputSchema,
     name,
+    result::EntryResult,
 };
 use crate::auth::Principal;
 
@@ -98,8 +99,8 @@ pub struct CallArguments {
 /// What comes back.
 #[derive(Debug)]
 pub enum EntryResponse {
-    /// The result, a JSON object without `resultType`.
-    Complete(String),
+    /// The result.
+    Complete(EntryResult),
     /// The caller must be asked first; then the same question is put again.
     InputRequired(InputRequired),
 }
@@ -309,6 +310,10 @@ impl CatalogEntryKind {
 
 impl fmt::Debug for CatalogEntry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Offer({:?} {}.{})", self.kind, self.server, self.key)
+        write!(
+            out,
+            "CatalogEntry({:?} {}.{})",
+            self.kind, self.server, self.key
+        )
     }
 }

@@ -1,304 +1,217 @@
-//! Results of tools: making them, bounding them, and reading them as text.
+//! Results of tools, prompts and resources: parsed once, or made here.
 
-use std::{mem, sync::LazyLock};
+mod limits;
 
-use memchr::memmem::Finder;
+use std::fmt::Write as _;
+
+use maru_protocol::object_members;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::config::Config;
+pub use limits::ResultLimits;
 
-/// How large the result of a tool may be.
-#[derive(Clone, Copy, Debug)]
-pub struct ResultLimits {
-    /// Bytes of JSON.
-    pub max_bytes: usize,
-    /// Characters of its text, of an image or of a structure.
-    pub max_characters: Option<usize>,
+/// What is larger is returned as text alone, not as text and structure.
+const MAX_STRUCTURED_BYTES: usize = 256 << 10;
+
+/// A result as it goes to a client, and what the hub has to know of it. The JSON is
+/// parsed once, when the result comes in; nobody searches it again.
+#[derive(Clone, Debug)]
+pub struct EntryResult {
+    /// An object without `resultType`.
+    json: String,
+    status: ResultStatus,
+    structure: StructuredContent,
 }
 
-impl ResultLimits {
-    /// Only bytes are bounded.
-    pub fn from_max_bytes(max_bytes: usize) -> Self {
-        Self {
-            max_bytes,
-            max_characters: None,
-        }
-    }
-
-    pub(super) fn apply(self, result: String) -> String {
-        let result = limit_bytes(result, self.max_bytes);
-        match self.max_characters {
-            Some(limit) => limit_characters(result, limit),
-            None => result,
-        }
-    }
+/// How a call ended, by what its result says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultStatus {
+    /// The tool did what it was asked to do.
+    Success,
+    /// The tool says that it failed (`isError`).
+    ToolError,
+    /// The tool's server could not be asked.
+    ServerUnavailable,
 }
 
-impl From<&Config> for ResultLimits {
-    fn from(config: &Config) -> Self {
-        Self {
-            max_bytes: config.limits.max_result_bytes,
-            max_characters: config.mcp.security.max_tool_output_length,
-        }
-    }
+/// What `structuredContent` of a result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StructuredContent {
+    /// There is none.
+    Absent,
+    /// An object, which every client takes.
+    Object,
+    /// Anything else, which only clients of 2026-07-28 take.
+    Other,
 }
 
-/// A result with `value` as structured content and as text.
-pub fn structured(value: &impl Serialize) -> String {
-    write_structured(value, false)
-}
-
-/// A failed call: `{"success": false, "error": why}`.
-pub fn failure(why: &str) -> String {
-    write_structured(&json!({"success": false, "error": why}), true)
-}
-
-/// A tool whose server could not be asked.
-pub fn server_unavailable(server: &str, why: &str) -> String {
-    failure(&format!("server {server} {NO_ANSWER_PHRASE} {why}"))
-}
-
-/// Whether a failed result says that its server could not be asked.
-pub(super) fn is_server_unavailable(result: &str, server: &str) -> bool {
-    let head = result.get(..result.len().min(400)).unwrap_or(result);
-    head.contains(&format!("server {server} {NO_ANSWER_PHRASE} "))
-}
-
-const NO_ANSWER_PHRASE: &str = "did not answer:";
-
-/// Whether a result says that its tool failed.
-pub(super) fn is_error(result: &str) -> bool {
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"isError\""));
-    let mut found = FINDER.find_iter(result.as_bytes());
-    found.any(|at| {
-        let after = result[at + "\"isError\"".len()..].trim_start();
-        let value = after.strip_prefix(':').unwrap_or_default().trim_start();
-        value.starts_with("true")
-    })
-}
-
-/// Written by hand: the value is serialised once and escaped once.
-fn write_structured(value: &impl Serialize, is_error: bool) -> String {
-    let raw = serde_json::to_string(value).expect("our own values are JSON");
-    let mut text = String::with_capacity(raw.len() * 3 + 128);
-    text.push_str("{\"content\":[{\"type\":\"text\",\"text\":\"");
-    push_escaped(&mut text, &raw);
-    text.push_str("\"}],\"structuredContent\":");
-    text.push_str(&raw);
-    text.push_str(if is_error {
-        ",\"isError\":true}"
-    } else {
-        ",\"isError\":false}"
-    });
-    text
-}
-
-/// A result with this text and this structure, which is JSON already.
-pub fn text_and_structure(text: &str, structure: &str, is_error: bool) -> String {
-    let text = to_json_string(text);
-    format!(
-        "{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"structuredContent\":{structure},\"isError\":{is_error}}}"
-    )
-}
-
-/// A text as JSON. May be long: no [`Value`] is made of it.
-fn to_json_string(text: &str) -> String {
-    if text.bytes().any(|it| it < b' ') {
-        return serde_json::to_string(text).expect("a text is JSON");
-    }
-    let mut quoted = String::with_capacity(text.len() + text.len() / 4 + 2);
-    quoted.push('"');
-    push_escaped(&mut quoted, text);
-    quoted.push('"');
-    quoted
-}
-
-/// A result with this text, and this JSON in a structure as `result`; twice the
-/// same is too much of something large.
-pub fn text_and_value(text: &str, json: &str) -> String {
-    /// What is larger comes as text alone.
-    const MAX_STRUCTURED_BYTES: usize = 256 << 10;
-    if json.len() > MAX_STRUCTURED_BYTES {
-        text_only(text, false)
-    } else {
-        text_and_structure(text, &format!("{{\"result\":{json}}}"), false)
-    }
-}
-
-/// A result that is only text.
-pub fn text_only(text: &str, is_error: bool) -> String {
-    let text = to_json_string(text);
-    format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}}}")
-}
-
-/// Appends JSON as the inside of a string. It has no control characters, so
-/// quotes and backslashes are all there is to escape. They are so many that
-/// searching for them takes longer than looking at every byte.
-fn push_escaped(text: &mut String, json: &str) {
-    let mut bytes = mem::take(text).into_bytes();
-    bytes.reserve(json.len() + json.len() / 4);
-    for byte in json.bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            bytes.push(b'\\');
-        }
-        bytes.push(byte);
-    }
-    *text = String::from_utf8(bytes).expect("what was text is, with backslashes in it");
-}
-
-/// Cuts a result to `limit` bytes of JSON, by the rules of [`shorten`].
-pub fn limit_bytes(result: String, limit: usize) -> String {
-    if result.len() <= limit {
-        return result;
-    }
-    let size = result.len();
-    // Escapes double most text at worst, and make six bytes of a control character.
-    let mut tried = [2, 16].into_iter().map(|share| {
-        let shortened = truncate_content(&result, limit / share);
-        (shortened.len() <= limit).then_some(shortened)
-    });
-    tried.find_map(|it| it).unwrap_or_else(|| {
-        failure(&format!(
-            "the result has {size} bytes, more than the {limit} allowed; ask for less"
-        ))
-    })
-}
-
-/// Cuts a result to `limit` characters: text is kept as far as it goes, with a note
-/// of how much is missing. Half an image or half a structure is none, so they are
-/// left out as a whole, which is an error.
-pub fn limit_characters(result: String, limit: usize) -> String {
-    // No text has more characters than its JSON has bytes.
-    if result.len() <= limit {
-        return result;
-    }
-    truncate_content(&result, limit)
-}
-
-fn truncate_content(result: &str, limit: usize) -> String {
-    let Ok(Value::Object(mut members)) = serde_json::from_str(result) else {
-        return failure("the result is not a JSON object");
-    };
-    let mut room = TruncationBudget {
-        remaining_characters: limit,
-        skipped_texts: 0,
-        omitted: Vec::new(),
-    };
-    let content = match members.remove("content") {
-        Some(Value::Array(content)) => content,
-        _ => Vec::new(),
-    };
-    let mut content: Vec<Value> = content
-        .into_iter()
-        .filter_map(|it| room.fit_content(it))
-        .collect();
-    let structure = members.get("structuredContent");
-    let size = structure.map_or(0, |it| it.to_string().chars().count());
-    if size > limit {
-        members.shift_remove("structuredContent");
-        room.omitted.push(format!("structure of {size} characters"));
-    }
-    if room.skipped_texts > 0 {
-        let note = format!("[cut: {} more texts; ask for less]", room.skipped_texts);
-        content.push(json!({"type": "text", "text": note}));
-    }
-    if !room.omitted.is_empty() {
-        let count = room.omitted.len();
-        room.omitted.truncate(3);
-        let named = room.omitted.join(", ");
-        let note = format!(
-            "[left out: {named} ({count} in all); at most {limit} characters are allowed, so ask for less]"
-        );
-        content.push(json!({"type": "text", "text": note}));
-        members.insert("isError".to_owned(), true.into());
-    }
-    members.insert("content".to_owned(), content.into());
-    Value::Object(members).to_string()
-}
-
-/// The room that a result has.
-struct TruncationBudget {
-    /// Characters.
-    remaining_characters: usize,
-    skipped_texts: usize,
-    /// What did not fit and cannot be cut.
-    omitted: Vec<String>,
-}
-
-impl TruncationBudget {
-    /// As much of a part of the content as fits.
-    fn fit_content(&mut self, mut part: Value) -> Option<Value> {
-        let inside = match part.get_mut("resource") {
-            Some(resource) => resource,
-            None => &mut part,
-        };
-        if let Some(Value::String(text)) = inside.get_mut("text") {
-            if self.remaining_characters == 0 {
-                self.skipped_texts += 1;
-                return None;
+impl EntryResult {
+    /// Parses a result, a JSON object that was checked when it arrived.
+    pub fn parse(json: String) -> Self {
+        let (mut is_error, mut structure) = (None, None);
+        for (name, raw) in object_members(&json).into_iter().flatten() {
+            match &*name {
+                "isError" => is_error = Some(raw),
+                "structuredContent" => structure = Some(raw),
+                _ => (),
             }
-            self.truncate_text_part(text);
-            return Some(part);
         }
-        let size = part.to_string().chars().count();
-        if size <= self.remaining_characters {
-            self.remaining_characters -= size;
-            return Some(part);
+        let (status, structure) = (
+            ResultStatus::from_member(is_error),
+            StructuredContent::from_member(structure),
+        );
+        Self {
+            json,
+            status,
+            structure,
         }
-        let kind = part["type"].as_str().unwrap_or("part").to_owned();
-        let kind: String = kind.chars().take(20).collect();
-        self.omitted.push(format!("{kind} of {size} characters"));
-        None
     }
 
-    fn truncate_text_part(&mut self, text: &mut String) {
-        let size = text.chars().count();
-        self.remaining_characters = if truncate_text(text, self.remaining_characters) {
-            0
+    /// A result whose members were looked at already.
+    pub fn from_parts(json: String, status: ResultStatus, structure: StructuredContent) -> Self {
+        Self {
+            json,
+            status,
+            structure,
+        }
+    }
+
+    /// `value` as structured content and as text.
+    pub fn structured(value: &impl Serialize) -> Self {
+        let json = serde_json::to_string(value).expect("our own values are JSON");
+        Self::text_and_structure(&json, &json)
+    }
+
+    /// A failed call: `{"success": false, "error": why}`.
+    pub fn failure(why: &str) -> Self {
+        let json = json!({"success": false, "error": why}).to_string();
+        Self::error_with_structure(&json, &json)
+    }
+
+    /// A tool whose server could not be asked.
+    pub fn server_unavailable(server: &str, why: &str) -> Self {
+        Self {
+            status: ResultStatus::ServerUnavailable,
+            ..Self::failure(&format!("server {server} did not answer: {why}"))
+        }
+    }
+
+    /// This text and this structure, which is JSON already.
+    pub fn text_and_structure(text: &str, structure: &str) -> Self {
+        Self::write(text, Some(structure), ResultStatus::Success)
+    }
+
+    /// The same for a tool that failed.
+    pub fn error_with_structure(text: &str, structure: &str) -> Self {
+        Self::write(text, Some(structure), ResultStatus::ToolError)
+    }
+
+    /// This text, and this JSON as structured content; something large as text alone,
+    /// because it would be sent twice.
+    pub fn text_and_json(text: &str, json: &str) -> Self {
+        let structure = Some(json).filter(|it| it.len() <= MAX_STRUCTURED_BYTES);
+        Self::write(text, structure, ResultStatus::Success)
+    }
+
+    /// This text, and this JSON as `result` of the structured content.
+    pub fn text_and_value(text: &str, json: &str) -> Self {
+        let structure =
+            (json.len() <= MAX_STRUCTURED_BYTES).then(|| format!("{{\"result\":{json}}}"));
+        Self::write(text, structure.as_deref(), ResultStatus::Success)
+    }
+
+    fn write(text: &str, structure: Option<&str>, status: ResultStatus) -> Self {
+        let quoted = serde_json::to_string(text).expect("a text is JSON");
+        let mut json = String::with_capacity(quoted.len() + structure.map_or(0, str::len) + 128);
+        json.push_str("{\"content\":[{\"type\":\"text\",\"text\":");
+        json.push_str(&quoted);
+        json.push_str("}]");
+        if let Some(structure) = structure {
+            json.push_str(",\"structuredContent\":");
+            json.push_str(structure);
+        }
+        let _ = write!(json, ",\"isError\":{}}}", status != ResultStatus::Success);
+        Self {
+            json,
+            status,
+            structure: StructuredContent::from_member(structure),
+        }
+    }
+
+    /// The JSON object.
+    pub fn as_json(&self) -> &str {
+        &self.json
+    }
+
+    /// The JSON object, taken out.
+    pub fn into_json(self) -> String {
+        self.json
+    }
+
+    /// How the call ended.
+    pub fn status(&self) -> ResultStatus {
+        self.status
+    }
+
+    /// Whether the call failed.
+    pub fn is_error(&self) -> bool {
+        self.status != ResultStatus::Success
+    }
+
+    /// What its structured content is.
+    pub fn structure(&self) -> StructuredContent {
+        self.structure
+    }
+
+    /// The result for readers of plain text.
+    pub fn to_text(&self) -> String {
+        let value: Value = serde_json::from_str(&self.json).unwrap_or_default();
+        let parts: Vec<String> = value["content"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .map(content_text)
+            .collect();
+        if parts.is_empty() && !value["structuredContent"].is_null() {
+            return value["structuredContent"].to_string();
+        }
+        parts.join("\n")
+    }
+
+    /// The same in at most `limit` characters, with a note of how much is missing.
+    pub fn to_text_within(&self, limit: usize) -> String {
+        let mut text = self.to_text();
+        limits::truncate_text(&mut text, limit);
+        text
+    }
+}
+
+impl From<Value> for EntryResult {
+    fn from(value: Value) -> Self {
+        Self::parse(value.to_string())
+    }
+}
+
+impl ResultStatus {
+    /// By the member `isError`.
+    pub fn from_member(is_error: Option<&str>) -> Self {
+        if is_error == Some("true") {
+            Self::ToolError
         } else {
-            self.remaining_characters - size
-        };
+            Self::Success
+        }
     }
 }
 
-/// Cuts a text to `limit` characters, the note of how much is missing included;
-/// false if it fits.
-fn truncate_text(text: &mut String, limit: usize) -> bool {
-    let all = text.chars().count();
-    if all <= limit {
-        return false;
+impl StructuredContent {
+    /// By the member `structuredContent`.
+    pub fn from_member(raw: Option<&str>) -> Self {
+        match raw {
+            None => Self::Absent,
+            Some(raw) if raw.starts_with('{') => Self::Object,
+            Some(_) => Self::Other,
+        }
     }
-    let note = |shown| format!("\n[cut: {shown} of {all} characters shown; ask for less]");
-    let shown = limit.saturating_sub(note(limit).len());
-    let end = text.char_indices().nth(shown).map_or(text.len(), |it| it.0);
-    text.truncate(end);
-    text.push_str(&note(shown));
-    true
-}
-
-/// A result as text for readers that know nothing else, and whether it is an error.
-pub fn to_text(result: &str) -> (String, bool) {
-    let value: Value = serde_json::from_str(result).unwrap_or_default();
-    let parts: Vec<String> = value["content"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice)
-        .iter()
-        .map(content_text)
-        .collect();
-    let is_error = value["isError"] == true;
-    if parts.is_empty() && !value["structuredContent"].is_null() {
-        return (value["structuredContent"].to_string(), is_error);
-    }
-    (parts.join("\n"), is_error)
-}
-
-/// The same for a reader of at most `limit` characters, with a note of how much
-/// is missing.
-pub fn to_text_within(result: &str, limit: usize) -> (String, bool) {
-    let (mut text, is_error) = to_text(result);
-    truncate_text(&mut text, limit);
-    (text, is_error)
 }
 
 fn content_text(content: &Value) -> String {
@@ -324,7 +237,8 @@ mod tests {
     #[test]
     fn structure_and_text_say_the_same() {
         let value = json!({"success": true, "result": ["가", "a\"\\\n\u{1}"]});
-        let result: Value = serde_json::from_str(&structured(&value)).unwrap();
+        let made = EntryResult::structured(&value);
+        let result: Value = serde_json::from_str(made.as_json()).unwrap();
         let text: Value =
             serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"]);
@@ -332,77 +246,64 @@ mod tests {
     }
 
     #[test]
-    fn every_text_is_quoted_as_a_library_would() {
-        for text in ["", "가 \"나\" \\ /", "{\"a\":\"b\\\"c\"}", "a\n\u{1}\u{7f}"] {
-            assert_eq!(to_json_string(text), serde_json::to_string(text).unwrap());
-        }
+    fn only_the_members_of_the_result_itself_decide() {
+        let check = |json: &str, status, structure| {
+            let result = EntryResult::parse(json.to_owned());
+            assert_eq!(
+                (result.status(), result.structure()),
+                (status, structure),
+                "{json}"
+            );
+        };
+        check(
+            r#"{"content": [], "structuredContent": {"isError": true}}"#,
+            ResultStatus::Success,
+            StructuredContent::Object,
+        );
+        check(
+            r#"{"content":[{"type":"text","text":"\"isError\":true"}]}"#,
+            ResultStatus::Success,
+            StructuredContent::Absent,
+        );
+        check(
+            r#"{ "isError" : true , "structuredContent" : [1] }"#,
+            ResultStatus::ToolError,
+            StructuredContent::Other,
+        );
+        check(
+            r#"{"content":[{"type":"text","text":"server x did not answer: y"}],"isError":true}"#,
+            ResultStatus::ToolError,
+            StructuredContent::Absent,
+        );
     }
 
     #[test]
-    fn long_result_is_cut_on_a_character_with_a_note() {
-        let long = json!({"content": [{"type": "text", "text": "가나다".repeat(2000)}]});
-        let cut = limit_bytes(long.to_string(), 4096);
-        assert!(cut.len() <= 4096);
-        let (text, is_error) = to_text(&cut);
-        assert!(
-            text.contains("[cut: 206 of 6000 characters shown"),
-            "{}",
-            &text[text.len() - 60..]
-        );
-        assert!(!is_error);
+    fn what_is_made_here_is_known_as_if_it_were_parsed() {
+        for made in [
+            EntryResult::structured(&json!({"a": 1})),
+            EntryResult::failure("why"),
+            EntryResult::text_and_value("x", "[1]"),
+            EntryResult::text_and_json("x", "[1]"),
+            EntryResult::text_and_json("x", &"1".repeat(MAX_STRUCTURED_BYTES + 1)),
+        ] {
+            let parsed = EntryResult::parse(made.as_json().to_owned());
+            assert_eq!(parsed.status(), made.status());
+            assert_eq!(parsed.structure(), made.structure());
+        }
     }
 
     #[test]
     fn reader_of_text_is_told_how_much_is_missing() {
         let long = json!({"content": [{"type": "text", "text": "가".repeat(300)}]});
-        let (text, _) = to_text_within(&long.to_string(), 100);
+        let long = EntryResult::from(long);
+        let text = long.to_text_within(100);
         let expected = format!(
             "{}\n[cut: 51 of 300 characters shown; ask for less]",
             "가".repeat(51)
         );
         assert_eq!(text, expected);
         assert_eq!(text.chars().count(), 99);
-        assert_eq!(to_text_within(&long.to_string(), 300).0, "가".repeat(300));
-    }
-
-    #[test]
-    fn structure_is_never_cut_in_half() {
-        let cut = limit_bytes(structured(&"x".repeat(4000)), 4096);
-        let (text, is_error) = to_text(&cut);
-        assert!(is_error && text.contains("ask for less"), "{text}");
-    }
-
-    #[test]
-    fn image_that_does_not_fit_is_an_error() {
-        let image = json!({"type": "image", "mimeType": "image/png", "data": "A".repeat(900)});
-        let result = json!({"content": [{"type": "text", "text": "a plot"}, image]}).to_string();
-        assert_eq!(limit_characters(result.clone(), 1000), result);
-        let short: Value = serde_json::from_str(&limit_characters(result, 500)).unwrap();
-        assert_eq!(short["isError"], true);
-        assert_eq!(short["content"][0]["text"], "a plot");
-        let note = short["content"][1]["text"].as_str().unwrap();
-        assert!(note.starts_with("[left out: image of 9"), "{note}");
-        assert_eq!(short["content"].as_array().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn structure_that_fits_stays_whole_beside_cut_text() {
-        let result = json!({
-            "content": [{"type": "text", "text": "x".repeat(900)}, {"type": "text", "text": "y"}],
-            "structuredContent": {"rows": [1, 2]},
-        });
-        let short: Value =
-            serde_json::from_str(&limit_characters(result.to_string(), 500)).unwrap();
-        assert_eq!(short["structuredContent"], json!({"rows": [1, 2]}));
-        assert_eq!(short.get("isError"), None);
-        assert_eq!(
-            short["content"][1]["text"],
-            "[cut: 1 more texts; ask for less]"
-        );
-        let long = structured(&"x".repeat(900));
-        let short: Value = serde_json::from_str(&limit_characters(long, 500)).unwrap();
-        assert_eq!(short.get("structuredContent"), None);
-        assert_eq!(short["isError"], true);
+        assert_eq!(long.to_text_within(300), "가".repeat(300));
     }
 
     #[test]
@@ -413,7 +314,7 @@ mod tests {
             {"type": "resource", "resource": {"uri": "x://y"}},
         ]});
         assert_eq!(
-            to_text(&result.to_string()).0,
+            EntryResult::from(result).to_text(),
             "a\n[Image: image/png]\n[Resource: x://y]"
         );
     }

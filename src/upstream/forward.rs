@@ -23,7 +23,9 @@ use super::{
     notifications::EMPTY_ROOTS_RESULT,
     pending_input::{PendingInput, PendingInputCall},
 };
-use crate::tools::{EntryResponse, InputRequired, RequestContext};
+use crate::tools::{
+    EntryResponse, EntryResult, InputRequired, RequestContext, ResultStatus, StructuredContent,
+};
 
 /// A question to be passed on.
 pub(super) struct ForwardedRequest<'a> {
@@ -242,19 +244,12 @@ fn report_missing_capability(
         return answer;
     };
     match answer {
-        Ok(EntryResponse::Complete(result)) if !is_tool_error(&result) => {
+        Ok(EntryResponse::Complete(result)) if !result.is_error() => {
             Ok(EntryResponse::Complete(result))
         }
         Ok(EntryResponse::InputRequired(needed)) => Ok(EntryResponse::InputRequired(needed)),
         Ok(EntryResponse::Complete(_)) | Err(_) => Err(RpcError::missing_capabilities(&[missing])),
     }
-}
-
-fn is_tool_error(result: &str) -> bool {
-    collect_members(result).is_some_and(|all| {
-        all.iter()
-            .any(|it| it.name == "isError" && it.value == "true")
-    })
 }
 
 fn parse_result(
@@ -271,18 +266,20 @@ fn parse_result(
     let has_content = value("content").is_some_and(|it| it.starts_with('['));
     match kind.as_deref().filter(|_| version.is_modern()) {
         None | Some("complete") => {
+            let status = ResultStatus::from_member(value("isError"));
+            let structure = StructuredContent::from_member(value("structuredContent"));
             let result = if kind.is_some() {
                 write_object_without(all, &["resultType"])
             } else {
                 raw
             };
-            Ok(EntryResponse::Complete(
-                if method == "tools/call" && !has_content {
-                    ensure_content(&result)
-                } else {
-                    result
-                },
-            ))
+            let result = if method == "tools/call" && !has_content {
+                ensure_content(&result)
+            } else {
+                result
+            };
+            let result = EntryResult::from_parts(result, status, structure);
+            Ok(EntryResponse::Complete(result))
         }
         Some("input_required") => {
             let asked: Value = serde_json::from_str(&raw).unwrap_or_default();

@@ -16,7 +16,7 @@ use super::{
     server::ServerName,
     server_log::{ServerLog, ServerLogEntry, epoch_millis},
 };
-use crate::tools::{EntryResponse, RequestContext, result};
+use crate::tools::{EntryResponse, EntryResult, RequestContext};
 
 /// Cheap-to-clone way to one server.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl SharedConnection {
             Err(why) => {
                 let (name, why) = (self.name.as_str(), why.to_string());
                 if is_call {
-                    Ok(EntryResponse::Complete(result::server_unavailable(
+                    Ok(EntryResponse::Complete(EntryResult::server_unavailable(
                         name, &why,
                     )))
                 } else {

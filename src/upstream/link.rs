@@ -115,17 +115,6 @@ impl Drop for UpstreamLink {
 }
 
 impl UpstreamCall {
-    /// Says whether the server waits for the answer to a question of this call.
-    pub(super) fn set_open_question(&self, is_open: bool) {
-        let client = match self {
-            Self::Channel(call) => call.guard.as_ref(),
-            Self::Http(call) => call.guard.as_ref(),
-        };
-        if let Some(client) = client {
-            client.set_open_question(is_open);
-        }
-    }
-
     /// The next message that belongs to it; its answer is the last. Cancel-safe.
     pub(super) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         match self {

@@ -86,6 +86,11 @@ pub(super) fn handle_notification(
     }
 }
 
+/// What a server is told whose question could reach the wrong client.
+const AMBIGUOUS_CLIENT: &str = "calls of several clients are in progress or unanswered on this \
+     connection, and the request does not say which of them it belongs to; try again when \
+     they have ended";
+
 /// Gives a request of the server to the call it belongs to, or answers it.
 pub(super) fn handle_server_request(
     in_flight: &InFlightCalls,
@@ -98,9 +103,7 @@ pub(super) fn handle_server_request(
     };
     let delivery = match &*request.method {
         "ping" => return Some(write_result(&request.id, "{}")),
-        "sampling/createMessage" | "elicitation/create" | "roots/list" => {
-            in_flight.deliver_question(text)
-        }
+        "sampling/createMessage" | "elicitation/create" | "roots/list" => in_flight.deliver(text),
         method => {
             return Some(write_error(
                 Some(&request.id),
@@ -117,9 +120,7 @@ pub(super) fn handle_server_request(
         Delivery::NoCall => {
             refuse("no request of a client is in progress that this could belong to")
         }
-        Delivery::Ambiguous => {
-            refuse("requests of several clients are in progress; this could belong to any")
-        }
+        Delivery::Ambiguous => refuse(AMBIGUOUS_CLIENT),
         Delivery::Full => refuse("the client does not read the messages it was sent before"),
     }
 }

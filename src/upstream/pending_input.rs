@@ -45,7 +45,6 @@ impl PendingInput {
             if all.len() >= MAX_PENDING_INPUT_CALLS {
                 return None;
             }
-            waiting.call.set_open_question(true);
             all.insert(name.clone(), waiting);
         }
         let (kept, lost) = (Arc::downgrade(live), live.link.lost().clone());
@@ -62,8 +61,6 @@ impl PendingInput {
     /// The call of this name, once.
     pub(super) fn take(&self, name: &str) -> Option<PendingInputCall> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = all.remove(name)?;
-        waiting.call.set_open_question(false);
-        Some(waiting)
+        all.remove(name)
     }
 }

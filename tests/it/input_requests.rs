@@ -13,12 +13,11 @@ use crate::{
     faults::PYTHON,
     http_client::within_test_timeout,
     mcp_client::{LEGACY_VERSIONS, McpClient},
-    test_hub::TestHub,
+    test_hub::{TestHub, call_message},
 };
 
 const PAY_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/questions/pay.py");
-const AMBIGUOUS_CLIENT_ERROR: &str =
-    "requests of several clients are in progress; this could belong to any";
+const AMBIGUOUS_CLIENT_ERROR: &str = "calls of several clients are in progress or unanswered on this connection, and the request does not say which of them it belongs to; try again when they have ended";
 
 /// How a client reaches the hub.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +183,31 @@ async fn question_on_an_event_stream_never_reaches_the_wrong_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn question_on_a_get_stream_never_reaches_the_wrong_client() {
     check_all_transports("HTTP").await;
+}
+
+/// A call whose first question is still open may ask a second one, so it counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn second_question_never_reaches_another_client_while_the_first_is_open() {
+    for transport in ["STDIO", "SSE", "HTTP"] {
+        let server = PayServer::start(transport, "-").await;
+        let capabilities = json!({"elicitation": {}});
+        let session = server
+            .hub
+            .initialize_session("2025-11-25", capabilities)
+            .await;
+        let pay = call_message(7, "pay__pay", json!({"now": true}));
+        let mut paying = server.hub.session_request(&session, &pay).send().await;
+        while let Some(event) = paying.next_event().await {
+            if event.data.contains("elicitation/create") {
+                break;
+            }
+        }
+        for other in ClientTransport::all() {
+            let mut client = other.connect(&server.hub).await;
+            let said = call_accepting(&mut client, "slow", json!({})).await;
+            assert_eq!(said, AMBIGUOUS_CLIENT_ERROR, "{transport} {other:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@
     reason = "tests are to be read, not to be fast"
 )]
 
-mod access;
 mod agent;
 mod audit;
+mod auth;
 mod cli;
 mod client_conformance;
 mod clients;
@@ -41,7 +41,7 @@ mod programs;
 mod rate_limits;
 mod registry;
 mod rest;
-mod result_sizes;
+mod results;
 mod retrieval;
 mod secrets;
 mod servers;

@@ -169,7 +169,7 @@ async fn client_that_takes_json_only_is_never_waited_for() {
             ask.context.send_progress(f64::from(at), None, None).await;
         }
         Ok(maru::tools::EntryResponse::Complete(
-            json!({"content": []}).to_string(),
+            json!({"content": []}).into(),
         ))
     });
     hub.publish(&[chatty]);

@@ -42,7 +42,7 @@ fn fixed_tools() -> Vec<Arc<CatalogEntry>> {
     let resource = |uri: &str, kind: &str, text: &str| json!({"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": text}});
     let fixed = |name: &str, content: Value, is_error: bool| {
         tool(name, json!({}), move |_| {
-            let result = json!({"content": content, "isError": is_error}).to_string();
+            let result = json!({"content": content, "isError": is_error}).into();
             async move { Ok(EntryResponse::Complete(result)) }
         })
     };
@@ -416,7 +416,7 @@ fn prompts() -> Vec<Arc<CatalogEntry>> {
                 let request = elicitation_request("What context should the prompt use?", &json!({"context": {"type": "string"}}));
                 match ask.context.inputs.responses.get("user_context") {
                     None => input_required([("user_context", request)], None),
-                    Some(it) => Ok(EntryResponse::Complete(json!({"messages": [{"role": "user", "content": {"type": "text", "text": it["content"]["context"]}}]}).to_string())),
+                    Some(it) => Ok(EntryResponse::Complete(json!({"messages": [{"role": "user", "content": {"type": "text", "text": it["content"]["context"]}}]}).into())),
                 }
             }
             .boxed()
@@ -432,7 +432,7 @@ fn resources() -> Vec<Arc<CatalogEntry>> {
             CatalogEntryKind::Resource,
             described,
             Arc::new(move |_| {
-                let result = json!({"contents": [content]}).to_string();
+                let result = json!({"contents": [content]}).into();
                 async move { Ok(EntryResponse::Complete(result)) }.boxed()
             }),
         )
@@ -465,7 +465,7 @@ fn resources() -> Vec<Arc<CatalogEntry>> {
                 let text =
                     json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")})
                         .to_string();
-                let result = json!({"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}).to_string();
+                let result = json!({"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}).into();
                 async move { Ok(EntryResponse::Complete(result)) }.boxed()
             }),
         ),
@@ -535,7 +535,7 @@ fn prompt(
                     "neither get nor complete",
                 )),
             };
-            async move { outcome.map(|it| EntryResponse::Complete(it.to_string())) }.boxed()
+            async move { outcome.map(|it| EntryResponse::Complete(it.into())) }.boxed()
         }),
     )
 }
@@ -549,7 +549,7 @@ fn arguments(ask: &EntryRequest) -> Value {
 
 fn text_result(text: &str) -> ToolOutcome {
     Ok(EntryResponse::Complete(
-        json!({"content": [{"type": "text", "text": text}]}).to_string(),
+        json!({"content": [{"type": "text", "text": text}]}).into(),
     ))
 }
 

@@ -16,7 +16,7 @@ use crate::{
             CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
             EntryResponse,
         },
-        result,
+        result::EntryResult,
     },
 };
 
@@ -31,8 +31,8 @@ pub struct DataContext {
     pub sources: Arc<[DataSource]>,
 }
 
-/// Rows beyond this many bytes come as text alone.
-const MAX_STRUCTURED_BYTES: usize = 256 << 10;
+/// Ends a result whose rows were cut off.
+const TRUNCATED_NOTE: &str = ",\"truncated\":true,\"note\":\"more rows were found than may be returned; ask for fewer, or count and group them\"";
 /// The most texts in one question.
 const MAX_TEXTS_PER_CALL: usize = 2048;
 
@@ -134,22 +134,13 @@ fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
             Ok(EntryResponse::Complete(match rows {
                 Err(why) => query_error_result(&why),
                 Ok(rows) => {
-                    let note = if rows.truncated {
-                            ",\"truncated\":true,\"note\":\"more rows were found than may be returned; ask for fewer, or count and group them\""
-                        } else {
-""
-};
+                    let note = if rows.truncated { TRUNCATED_NOTE } else { "" };
                     let text = format!(
                         "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"csv_table\",\"content\":{{\"sql\":{},\"records\":{}{note}}}}}}}",
                         Value::from(sql),
                         rows.json
                     );
-                    if text.len() > MAX_STRUCTURED_BYTES {
-// Twice the same would be too much of it.
-result::text_only(&text, false)
-} else {
-result::text_and_structure(&text, &text, false)
-}
+                    EntryResult::text_and_json(&text, &text)
                 }
             }))
         },
@@ -201,8 +192,8 @@ fn serialize_tool() -> Arc<CatalogEntry> {
             };
             let text = replace_nbsp(input["data"].as_str().unwrap_or_default());
             let structure = json!({"result": text}).to_string();
-            Ok(EntryResponse::Complete(result::text_and_structure(
-                &text, &structure, false,
+            Ok(EntryResponse::Complete(EntryResult::text_and_structure(
+                &text, &structure,
             )))
         }
         .boxed()
@@ -329,14 +320,14 @@ fn to_response(result: Result<Value, impl ToString>) -> Result<EntryResponse, Rp
     Ok(EntryResponse::Complete(match result {
         Ok(value) => {
             let text = value.to_string();
-            result::text_and_value(&text, &text)
+            EntryResult::text_and_value(&text, &text)
         }
-        Err(why) => result::failure(&why.to_string()),
+        Err(why) => EntryResult::failure(&why.to_string()),
     }))
 }
 
-fn query_error_result(why: &str) -> String {
+fn query_error_result(why: &str) -> EntryResult {
     let answer = json!({"status": "error", "message": format!("Error while querying DB: {why}")});
     let text = answer.to_string();
-    result::text_and_structure(&text, &text, true)
+    EntryResult::error_with_structure(&text, &text)
 }

@@ -99,7 +99,7 @@ async fn handle_document(source: Sqlite, ask: EntryRequest) -> Result<EntryRespo
             let ids = ids.map_err(|error| internal_error(&error))?;
             let completion = json!({"values": ids, "total": ids.len(), "hasMore": false});
             Ok(EntryResponse::Complete(
-                json!({"completion": completion}).to_string(),
+                json!({"completion": completion}).into(),
             ))
         }
         EntryAction::CallTool(_) | EntryAction::GetPrompt(_) => {
@@ -127,7 +127,7 @@ async fn read_document(source: Sqlite, uri: String) -> Result<EntryResponse, Rpc
     let text = format!("# {}\n\n{}\n", document.title, document.content);
     let contents = json!([{"uri": uri, "mimeType": "text/plain", "text": text}]);
     Ok(EntryResponse::Complete(
-        json!({"contents": contents}).to_string(),
+        json!({"contents": contents}).into(),
     ))
 }
 

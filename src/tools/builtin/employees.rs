@@ -168,7 +168,7 @@ async fn vacation_report(source: Sqlite, ask: EntryRequest) -> Result<EntryRespo
         let values: Vec<String> = found.into_iter().map(|it| it.id).take(100).collect();
         let completion = json!({"total": values.len(), "hasMore": false, "values": values});
         return Ok(EntryResponse::Complete(
-            json!({"completion": completion}).to_string(),
+            json!({"completion": completion}).into(),
         ));
     }
     let id = argument(&ask, "employee_id");
@@ -183,7 +183,7 @@ async fn vacation_report(source: Sqlite, ask: EntryRequest) -> Result<EntryRespo
     );
     let message = json!({"role": "user", "content": {"type": "text", "text": text}});
     let result = json!({"description": "Vacation report", "messages": [message]});
-    Ok(EntryResponse::Complete(result.to_string()))
+    Ok(EntryResponse::Complete(result.into()))
 }
 
 fn argument(ask: &EntryRequest, name: &str) -> String {

@@ -19,7 +19,7 @@ use crate::{
     tools::{
         builtin::read_only_annotations,
         entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
-        result,
+        result::EntryResult,
     },
 };
 
@@ -202,8 +202,8 @@ impl CustomToolRunner {
                 };
                 Ok(EntryResponse::Complete(
                     match runner.run(&input, request, &tasks).await {
-                        Ok(done) => result::text_and_value(&done.text, &done.json),
-                        Err(flaw) => result::failure(&flaw.public_message()),
+                        Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
+                        Err(flaw) => EntryResult::failure(&flaw.public_message()),
                     },
                 ))
             }

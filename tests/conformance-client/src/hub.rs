@@ -141,8 +141,7 @@ impl Hub {
                     continue;
                 }
             };
-            let result: Value = serde_json::from_str(&result)?;
-            ensure!(result["isError"] != true, "{result}");
+            ensure!(!result.is_error(), "{}", result.as_json());
             return Ok(());
         }
         bail!("asked for input {ROUNDS} times")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use maru::tools::{CatalogEntry, CatalogEntryKind, EntryHandler, EntryResponse, result};
+use maru::tools::{CatalogEntry, CatalogEntryKind, EntryHandler, EntryResponse, EntryResult};
 use serde_json::{Value, json};
 
 use crate::{http_client::TestRequest, test_hub::TestHub};
@@ -14,7 +14,7 @@ async fn hub_with_fixture_server() -> TestHub {
     let offer = |kind: CatalogEntryKind, name: &str| {
         let handler: EntryHandler = Arc::new(|_| {
             async {
-                Ok(EntryResponse::Complete(result::structured(
+                Ok(EntryResponse::Complete(EntryResult::structured(
                     &json!({"ok": true}),
                 )))
             }

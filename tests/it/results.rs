@@ -1,6 +1,8 @@
-//! How large the result of a tool may be.
+//! Results of tools: how large they may be, and how they are read.
 
-use maru::tools::EntryResponse;
+use std::sync::Arc;
+
+use maru::tools::{CatalogEntry, EntryResponse, EntryResult};
 use serde_json::{Value, json};
 
 use crate::{
@@ -38,15 +40,17 @@ fn sized_results() -> [(&'static str, Value); 5] {
 async fn hub_with_limit(limit: Option<usize>) -> TestHub {
     let hub =
         TestHub::with_config(|config| config.mcp.security.max_tool_output_length = limit).await;
-    let offers = sized_results().map(|(name, result)| {
-        let result = result.to_string();
-        suite_fixture::tool(name, json!({}), move |_| {
-            let result = result.clone();
-            async move { Ok(EntryResponse::Complete(result)) }
-        })
-    });
+    let offers = sized_results().map(|(name, result)| fixed_tool(name, result.to_string()));
     hub.publish(&offers);
     hub
+}
+
+/// A tool that always returns this JSON text.
+fn fixed_tool(name: &str, json: String) -> Arc<CatalogEntry> {
+    suite_fixture::tool(name, json!({}), move |_| {
+        let result = EntryResult::parse(json.clone());
+        async move { Ok(EntryResponse::Complete(result)) }
+    })
 }
 
 #[tokio::test]
@@ -109,5 +113,45 @@ async fn result_is_whole_where_the_settings_say_nothing() {
             result.get("structuredContent"),
             whole.get("structuredContent")
         );
+    }
+}
+
+/// A result is what its own members say, however they are written and whatever is inside.
+#[tokio::test]
+async fn result_is_judged_by_its_own_members() {
+    let results = [
+        (
+            "nested",
+            r#"{"content": [], "structuredContent": {"step": {"isError": true}}}"#,
+            "ok",
+        ),
+        (
+            "quoted",
+            r#"{"content":[{"type":"text","text":"server quoted did not answer: x"}],"isError" : true}"#,
+            "failed",
+        ),
+        (
+            "spaced",
+            r#"{"content": [], "structuredContent" : {"rows": [1]}, "isError" : false}"#,
+            "ok",
+        ),
+    ];
+    let hub = TestHub::start().await;
+    hub.publish(&results.map(|(name, json, _)| fixed_tool(name, json.to_owned())));
+    // Clients of this version take structure that is an object only.
+    let session = hub.initialize_session("2025-06-18", json!({})).await;
+    for (name, json, outcome) in results {
+        let message = call_message(1, name, json!({}));
+        let answer = hub.session_request(&session, &message).send().await;
+        let answer = answer.rpc_response().await;
+        let expected: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(answer["result"], expected, "{name}");
+        let path = format!("/api/calls?tool={name}");
+        let calls = hub
+            .send_as_admin("GET", &path, Value::Null)
+            .await
+            .json()
+            .await;
+        assert_eq!(calls["calls"][0]["outcome"], outcome, "{name}: {calls}");
     }
 }
