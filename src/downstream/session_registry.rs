@@ -45,13 +45,12 @@ impl SessionRegistry {
         if own.len() >= session_share(&caller.principal, limits)
             || open.len() >= limits.max_sessions
         {
-            let idle = own
-                .iter()
-                .filter_map(|it| Some((it.idle_time()?, it.id.clone())));
-            let (_, longest) = idle.max().ok_or(TooManySessions(own.len()))?;
-            if let Some(session) = open.remove(&longest) {
-                session.close();
-            }
+            let idle = own.iter().filter_map(|it| Some((it.idle_time()?, *it)));
+            let longest = idle.max_by_key(|(time, _)| *time);
+            let (_, longest) = longest.ok_or(TooManySessions(own.len()))?;
+            let longest = Arc::clone(longest);
+            open.remove(&longest.id);
+            longest.close();
         }
         let session = Arc::new(detached_session(
             caller,

@@ -165,14 +165,16 @@ fn answer(engine: &Arc<McpEngine>, session: &Arc<McpSession>, request: QueuedReq
         } else {
             session.begin_when_free(&request.id).await
         };
-        drop(place);
         let running = match begun {
             Ok(running) => running,
             Err(busy) => {
-                return sse::deliver(&engine, &session, Some(request.to_response(&Err(busy))))
-                    .await;
+                // The place is kept until this is written: refusals of a client that
+                // repeats an id are bounded like its requests.
+                sse::deliver(&engine, &session, Some(request.to_response(&Err(busy)))).await;
+                return drop(place);
             }
         };
+        drop(place);
         let text = if is_modern {
             tokio::select! {
                 biased;

@@ -131,15 +131,15 @@ impl EventStream {
     }
 
     fn handle_event(&mut self, event: SseEvent, channel: &MessageChannel) -> Result<(), Error> {
-        if event.name == "endpoint" {
-            if let Some(found) = self.endpoint_sender.take() {
-                // Whoever opens may have stopped waiting.
-                let _ = found.send(event.data);
-            }
+        let is_endpoint = event.name == "endpoint";
+        if is_endpoint && let Some(found) = self.endpoint_sender.take() {
+            // Whoever opens may have stopped waiting.
+            let _ = found.send(event.data);
             return Ok(());
         }
-        if event.data.is_empty() {
-            return channel.count_ignored(IgnoredLines { lines: 1, bytes: 0 });
+        if is_endpoint || event.data.is_empty() {
+            let bytes = event.data.len();
+            return channel.count_ignored(IgnoredLines { lines: 1, bytes });
         }
         channel.handle_bytes(event.data.as_bytes())
     }

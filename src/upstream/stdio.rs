@@ -199,7 +199,10 @@ async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageC
         if std::mem::take(&mut first) {
             chunk = chunk.strip_prefix(b"\xef\xbb\xbf").unwrap_or(chunk);
         }
-        lines.feed(chunk, &mut found);
+        let blank = lines.feed(chunk, &mut found);
+        if let Err(why) = channel.count_ignored(blank) {
+            return channel.mark_lost(why);
+        }
         for line in found.drain(..) {
             let (taken, bytes) = match line {
                 DecodedLine::Whole(bytes) => (channel.handle_bytes(&bytes), bytes.len()),

@@ -1,6 +1,8 @@
 //! Lines of a byte stream, bounded, from any cut of the bytes.
 
-/// The longest line taken; a longer one is reported and skipped.
+use crate::IgnoredLines;
+
+/// The longest line taken; a longer one is reported as soon as it is, and skipped.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Collects lines from chunks.
@@ -15,7 +17,7 @@ pub struct LineDecoder {
 pub enum DecodedLine {
     /// A whole line that is not blank.
     Whole(Vec<u8>),
-    /// A line over [`MAX_LINE`]; its bytes are dropped.
+    /// A line over 16 MiB; its bytes are dropped.
     TooLong,
 }
 
@@ -35,33 +37,49 @@ impl DecodedLine {
 }
 
 impl LineDecoder {
-    /// Takes `chunk` and appends the lines that it completes to `out`.
-    pub fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<DecodedLine>) {
+    /// Takes `chunk` and appends the lines that it completes to `out`. Tells how many
+    /// of its lines were blank.
+    pub fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<DecodedLine>) -> IgnoredLines {
+        let mut blank = IgnoredLines::default();
         while let Some(end) = memchr::memchr(b'\n', chunk) {
-            self.push(&chunk[..end]);
+            out.extend(self.push(&chunk[..end]));
+            let (size, was_too_long) = (self.line.len() + 1, self.too_long);
+            match self.finish() {
+                Some(line) => out.push(line),
+                None if !was_too_long => {
+                    blank.lines += 1;
+                    blank.bytes += size;
+                }
+                None => (),
+            }
             chunk = &chunk[end + 1..];
-            out.extend(self.finish());
         }
-        self.push(chunk);
+        out.extend(self.push(chunk));
+        blank
     }
 
     /// What was left unfinished at the end of the stream.
     pub fn finish(&mut self) -> Option<DecodedLine> {
         let line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.too_long) {
-            return Some(DecodedLine::TooLong);
+            // It was reported when it became too long.
+            return None;
         }
         let blank = line.iter().all(u8::is_ascii_whitespace);
         (!blank).then_some(DecodedLine::Whole(line))
     }
 
-    fn push(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) -> Option<DecodedLine> {
+        if self.too_long {
+            return None;
+        }
         if self.line.len() + bytes.len() > MAX_LINE_BYTES {
             self.too_long = true;
             self.line = Vec::new();
-        } else if !self.too_long {
-            self.line.extend_from_slice(bytes);
+            return Some(DecodedLine::TooLong);
         }
+        self.line.extend_from_slice(bytes);
+        None
     }
 }
 
@@ -90,6 +108,23 @@ mod tests {
             read,
             [DecodedLine::TooLong, DecodedLine::Whole(b"{}\r".to_vec())]
         );
+    }
+
+    #[test]
+    fn overlong_line_is_reported_before_it_ends() {
+        let (mut lines, mut out) = (LineDecoder::default(), Vec::new());
+        for _ in 0..40 {
+            lines.feed(&vec![b'x'; 1 << 20], &mut out);
+        }
+        assert_eq!(out, [DecodedLine::TooLong]);
+    }
+
+    #[test]
+    fn blank_lines_are_counted() {
+        let (mut lines, mut out) = (LineDecoder::default(), Vec::new());
+        let blank = lines.feed(b"\n \r\n{}\n\n", &mut out);
+        assert_eq!(blank, IgnoredLines { lines: 3, bytes: 5 });
+        assert_eq!(out.len(), 1);
     }
 
     proptest! {

@@ -1,8 +1,11 @@
 //! Servers that send too much: what they send is bounded before it is kept.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
     process::{Child, Command},
 };
 
@@ -34,7 +37,7 @@ async fn check_memory(bench: &FaultHarness, name: &str, mode: &str, expected: Ex
 async fn program_that_floods_is_bounded() {
     let bench = FaultHarness::start().await;
     for (mode, expected) in [
-        ("huge-line:64", CALL_TIMES_OUT),
+        ("huge-line:64", Fails("a line of more than 16 MiB")),
         ("huge-result:20", Fails("a line of more than 16 MiB")),
         ("huge-result:9", Echo),
         ("stderr-flood:32", Echo),
@@ -166,6 +169,9 @@ async fn program_that_floods_at_full_speed_is_disconnected() {
         ("answer", MESSAGES_CAUSE),
         ("large", BYTES_CAUSE),
         ("stderr", MESSAGES_CAUSE),
+        ("blank", MESSAGES_CAUSE),
+        ("crlf", MESSAGES_CAUSE),
+        ("endless", "a line of more than 16 MiB"),
     ] {
         let config = json!({"command": flood_program(), "args": ["stdio", mode, mode]});
         bench.add_server(mode, "STDIO", config).await;
@@ -194,6 +200,45 @@ async fn address_that_floods_at_full_speed_is_disconnected() {
             assert_disconnected(&bench, &name, cause).await;
         }
     }
+    let flood = FloodServer::start("endpoint").await;
+    bench.add_server("endpoint", "SSE", flood.url("/sse")).await;
+    assert_disconnected(&bench, "endpoint", MESSAGES_CAUSE).await;
+}
+
+/// Interim responses belong to a request and carry nothing; they end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn address_that_floods_with_interim_responses_starves_nobody() {
+    let bench = FaultHarness::start().await;
+    let flood = FloodServer::start("continue").await;
+    bench
+        .add_server("interim", "HTTP", flood.url("/call"))
+        .await;
+    let flooding = bench.call("interim__flood", json!({}));
+    let failed = bench.while_healthy_server_answers(flooding).await;
+    assert!(failed.is_err(), "{failed:?}");
+}
+
+/// A client that sends one id again and again and reads nothing, as `yes` would.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_repeats_an_id_is_bounded() {
+    let bench = FaultHarness::start().await;
+    let before = resident_mib();
+    let hub = &bench.hub;
+    let socket = hub.directory.path().join("hub.sock");
+    let mut stream = UnixStream::connect(socket).await.unwrap();
+    let block = "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n".repeat(1000);
+    let sending = async {
+        for _ in 0..1000 {
+            if stream.write_all(block.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    };
+    // The hub stops reading, or ends the connection: either way it keeps little.
+    let flooding = tokio::time::timeout(Duration::from_secs(5), sending);
+    let _stopped = bench.while_healthy_server_answers(flooding).await;
+    let grown = resident_mib().saturating_sub(before);
+    assert!(grown < MAX_GROWTH_MIB, "{grown} MiB");
 }
 
 /// What comes on the stream of a call belongs to it, so requests are answered one
