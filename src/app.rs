@@ -2,14 +2,13 @@
 
 mod data;
 mod data_directory;
+mod hub_file;
 mod local_socket;
 mod reload;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{ErrorKind, Write as _},
+    io::ErrorKind,
     net::SocketAddr,
-    path::Path,
     sync::{Arc, Mutex, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
@@ -48,12 +47,12 @@ use crate::{
     },
 };
 
+pub(crate) use data_directory::prepare_data_dir;
 use data_directory::{DataDirCleanup, DataFiles};
+pub(crate) use hub_file::DataDirLock;
+pub use hub_file::running_hub;
 pub use local_socket::{HTTP_SOCKET, join_hub};
 
-/// File of the data directory that says where its hub listens; locked by the
-/// hub while it runs, so that nobody trusts what a dead one wrote.
-const HUB_FILE: &str = "hub";
 const STORE_FILE: &str = "maru.db";
 const SEAL_KEY_FILE: &str = "seal-key";
 const SAMPLE_FILE: &str = "sample.db";
@@ -110,8 +109,8 @@ pub struct RunningHub {
     current_settings: tokio::sync::Mutex<Arc<LoadedConfig>>,
     /// Serve connections.
     _workers: Arc<WorkerPool>,
-    /// Holds the lock.
-    _hub_file: File,
+    /// Keeps other hubs away.
+    _data_dir_lock: DataDirLock,
     /// Removes what was made where nothing is kept; last.
     _cleanup: Option<DataDirCleanup>,
 }
@@ -120,7 +119,7 @@ impl HubCore {
     /// Opens the data directory, builds the catalog and begins to connect
     /// servers. `own_port`: where this very process listens.
     pub async fn open(config: Config, own_port: Option<u16>) -> Result<Self> {
-        data_directory::prepare_data_dir(&config.data_dir)?;
+        prepare_data_dir(&config.data_dir)?;
         let files = DataFiles::from_config(&config)?;
         let store = open_store(&config).await?;
         let (tasks, back) = (Tasks::default(), Tasks::default());
@@ -202,8 +201,14 @@ impl HubCore {
         })
     }
 
+    /// Tells everything to end, without waiting for it.
+    pub fn request_stop(&self) {
+        self.client_tasks.request_stop();
+        self.backend_tasks.request_stop();
+    }
+
     /// Ends everything, within the grace period.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         let drain = self.engine.limits().drain_timeout();
         if time::timeout(drain, self.client_tasks.shutdown())
             .await
@@ -222,7 +227,7 @@ impl HubCore {
 
 /// The index of documents, for the command line.
 pub async fn open_index(config: &Config) -> Result<DocumentIndex> {
-    data_directory::prepare_data_dir(&config.data_dir)?;
+    prepare_data_dir(&config.data_dir)?;
     let files = DataFiles::persistent(&config.data_dir);
     data::open_index(config, &files, &address_policy(config, None)).await
 }
@@ -304,15 +309,6 @@ async fn open_servers(
     .await
 }
 
-/// Where the hub that runs on this data directory listens, if one does.
-pub fn running_hub(data_dir: &Path) -> Option<String> {
-    let path = data_dir.join(HUB_FILE);
-    match File::open(&path).ok()?.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => fs::read_to_string(path).ok(),
-        Ok(()) | Err(TryLockError::Error(_)) => None,
-    }
-}
-
 /// Starts a hub.
 pub async fn start(config: Config) -> Result<RunningHub> {
     start_with_settings(LoadedConfig::from(config)).await
@@ -325,9 +321,9 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let traceless = config
         .is_ephemeral()
         .then(|| DataDirCleanup::record_missing(&config.data_dir));
-    data_directory::prepare_data_dir(&config.data_dir)?;
+    prepare_data_dir(&config.data_dir)?;
     let certificates = TlsCertificates::load(&config.tls)?;
-    let hub_file = lock_data_dir(&config.data_dir)?;
+    let data_dir_lock = DataDirLock::acquire(&config.data_dir)?;
     let listener = bind(config.listen).await?;
     let address = listener
         .local_addr()
@@ -388,8 +384,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let watching = Arc::clone(&certificates).watch_files(core.client_tasks.stop_token());
     core.client_tasks.spawn(watching);
     local_socket::listen_stdio(directory, &core.engine, &core.client_tasks);
-    (&hub_file)
-        .write_all(address.to_string().as_bytes())
+    data_dir_lock
+        .write_address(&address.to_string())
         .context("cannot note the address")?;
     info!(%address, "serving");
     Ok(RunningHub {
@@ -404,7 +400,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         current_settings: tokio::sync::Mutex::new(Arc::clone(&loaded)),
         startup_settings: loaded,
         _workers: lanes,
-        _hub_file: hub_file,
+        _data_dir_lock: data_dir_lock,
         _cleanup: traceless,
     })
 }
@@ -481,24 +477,6 @@ impl RunningHub {
         self.readiness.drain(notice).await;
         self.core.close().await;
     }
-}
-
-fn lock_data_dir(data_dir: &Path) -> Result<File> {
-    let path = data_dir.join(HUB_FILE);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)?;
-    if file.try_lock().is_err() {
-        let address = fs::read_to_string(&path).unwrap_or_default();
-        return Err(anyhow!(
-            "a hub at {address} already runs on the data directory {}; stop it, or choose another with --data-dir DIR",
-            data_dir.display()
-        ));
-    }
-    file.set_len(0)?;
-    Ok(file)
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener> {

@@ -9,6 +9,7 @@ mod jwt;
 mod keys;
 mod oauth;
 mod principal;
+mod ring_provider;
 
 use std::{
     collections::HashMap,

@@ -13,7 +13,9 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use tracing::warn;
 
-use super::{HTTP_SOCKET, HUB_FILE, STORE_FILE, data::INDEX_FILE, local_socket::STDIO_SOCKET};
+use super::{
+    HTTP_SOCKET, STORE_FILE, data::INDEX_FILE, hub_file::HUB_FILE, local_socket::STDIO_SOCKET,
+};
 use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
 
 /// Begins the name of a directory that lives as long as its process.
@@ -22,7 +24,7 @@ static NEXT_SCRATCH_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the data directory, or checks the one that is there: whoever may enter it may
 /// use the hub, and whoever may write there decides what it does.
-pub(super) fn prepare_data_dir(path: &Path) -> Result<()> {
+pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

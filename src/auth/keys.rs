@@ -1,110 +1,141 @@
-//! Public keys of an issuer (JWKS), and what they have signed.
+//! Public keys of an issuer (JWKS) and the signatures that they verify.
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, crypto,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
+};
 use serde_json::Value;
 
+use super::ring_provider;
+
 /// More than any issuer has in use.
-const MOST: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// The keys of an issuer.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Keys(Vec<Key>);
+#[derive(Debug, Default)]
+pub(super) struct IssuerKeys(Vec<IssuerKey>);
 
-#[derive(Debug, PartialEq, Eq)]
-struct Key {
-    id: Option<String>,
-    material: Material,
+#[derive(Debug)]
+struct IssuerKey {
+    jwk: Jwk,
+    decoding_key: DecodingKey,
+    /// What the key may verify, whatever the header of a token says.
+    algorithms: Vec<Algorithm>,
 }
 
-/// A key is good for one algorithm, whatever a token says.
-#[derive(Debug, PartialEq, Eq)]
-enum Material {
-    Rs256 { n: Vec<u8>, e: Vec<u8> },
-    Es256(Vec<u8>),
-    EdDsa(Vec<u8>),
+/// A token split for verification.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SignedMessage<'a> {
+    /// The header's `kid`.
+    pub(super) key_id: Option<&'a str>,
+    /// The header's `alg`.
+    pub(super) algorithm: Algorithm,
+    /// Header and claims as they were signed.
+    pub(super) message: &'a str,
+    /// In Base64.
+    pub(super) signature: &'a str,
 }
 
-impl Keys {
-    /// Reads a key set; keys of other kinds, and for other uses, are left out.
-    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
+impl IssuerKeys {
+    /// Parses a key set. Keys of other types and for other uses are left out.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        ring_provider::install();
         let text =
             maru_protocol::validate_json(text).map_err(|bad| format!("the key set is {bad}"))?;
         let set: Value = serde_json::from_str(text).map_err(|_| "the key set is not JSON")?;
         let listed = set["keys"]
             .as_array()
             .ok_or("the key set has no list of keys")?;
+        let listed = listed.iter().take(MAX_KEYS);
         // An issuer that lists none has withdrawn all.
-        Ok(Self(listed.iter().take(MOST).filter_map(read).collect()))
+        Ok(Self(listed.filter_map(IssuerKey::parse).collect()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `id` is one of them. A token without one fits a set of one.
-    pub(super) fn has(&self, id: Option<&str>) -> bool {
-        self.named(id).next().is_some()
+    /// Whether a token with this `kid` can be verified. One without fits a set of one.
+    pub(super) fn contains(&self, key_id: Option<&str>) -> bool {
+        self.matching(key_id).next().is_some()
     }
 
-    /// Whether the key `id` made `signature` for `message` with `algorithm`.
-    pub(super) fn verify(
-        &self,
-        (id, algorithm): (Option<&str>, &str),
-        message: &[u8],
-        signature: &[u8],
-    ) -> bool {
-        self.named(id)
-            .any(|key| key.material.verify(algorithm, message, signature))
+    /// Whether one of the keys made the signature, with an algorithm that it is for.
+    pub(super) fn verify(&self, signed: &SignedMessage<'_>) -> bool {
+        self.matching(signed.key_id).any(|key| key.verify(signed))
     }
 
-    fn named(&self, id: Option<&str>) -> impl Iterator<Item = &Key> {
+    fn matching(&self, key_id: Option<&str>) -> impl Iterator<Item = &IssuerKey> {
         let only = self.0.len() == 1;
-        self.0.iter().filter(move |key| match id {
-            Some(id) => key.id.as_deref() == Some(id),
+        self.0.iter().filter(move |key| match key_id {
+            Some(id) => key.jwk.common.key_id.as_deref() == Some(id),
             None => only,
         })
     }
 }
 
-impl Material {
-    fn verify(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> bool {
-        let checked = match (self, algorithm) {
-            (Self::Rs256 { n, e }, "RS256") => RsaPublicKeyComponents { n, e }.verify(
-                &signature::RSA_PKCS1_2048_8192_SHA256,
-                message,
-                signed,
-            ),
-            (Self::Es256(point), "ES256") => {
-                UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point)
-                    .verify(message, signed)
-            }
-            (Self::EdDsa(point), "EdDSA") => {
-                UnparsedPublicKey::new(&signature::ED25519, point).verify(message, signed)
-            }
-            _ => return false,
-        };
-        checked.is_ok()
+impl PartialEq for IssuerKeys {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, others) = (self.0.iter(), other.0.iter());
+        own.map(|it| &it.jwk).eq(others.map(|it| &it.jwk))
     }
 }
 
-fn read(key: &Value) -> Option<Key> {
-    let bytes = |name: &str| BASE64_URL_SAFE_NO_PAD.decode(key[name].as_str()?).ok();
-    let signs = key["use"].as_str().is_none_or(|it| it == "sig");
-    let is = |algorithm: &str| key["alg"].as_str().is_none_or(|it| it == algorithm);
-    let material = match (key["kty"].as_str()?, key["crv"].as_str()) {
-        ("RSA", _) if is("RS256") => Material::Rs256 {
-            n: bytes("n")?,
-            e: bytes("e")?,
-        },
-        ("EC", Some("P-256")) if is("ES256") => {
-            let (x, y) = (bytes("x")?, bytes("y")?);
-            (x.len() == 32 && y.len() == 32).then_some(())?;
-            Material::Es256([&[4], x.as_slice(), &y].concat())
+impl IssuerKey {
+    fn parse(key: &Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(key.clone()).ok()?;
+        let is_for_signatures = match &jwk.common.public_key_use {
+            None | Some(PublicKeyUse::Signature) => true,
+            Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) => false,
+        };
+        let named = jwk.common.key_algorithm;
+        let is_named = |it: &Algorithm| named.is_none_or(|named| named == KeyAlgorithm::from(*it));
+        let algorithms = algorithms_of(&jwk.algorithm)?;
+        let algorithms: Vec<Algorithm> = algorithms.iter().copied().filter(is_named).collect();
+        (is_for_signatures && !algorithms.is_empty()).then_some(())?;
+        Some(Self {
+            decoding_key: DecodingKey::from_jwk(&jwk).ok()?,
+            jwk,
+            algorithms,
+        })
+    }
+
+    fn verify(&self, signed: &SignedMessage<'_>) -> bool {
+        let message = signed.message.as_bytes();
+        self.algorithms.contains(&signed.algorithm)
+            && crypto::verify(
+                signed.signature,
+                message,
+                &self.decoding_key,
+                signed.algorithm,
+            )
+            .unwrap_or(false)
+    }
+}
+
+/// What a key of this type can verify. Shared secrets are no public keys: a token
+/// that names an HMAC must never be checked against one that everybody knows.
+fn algorithms_of(parameters: &AlgorithmParameters) -> Option<&'static [Algorithm]> {
+    match parameters {
+        AlgorithmParameters::RSA(_) => Some(&[
+            Algorithm::RS256,
+            Algorithm::RS384,
+            Algorithm::RS512,
+            Algorithm::PS256,
+            Algorithm::PS384,
+            Algorithm::PS512,
+        ]),
+        AlgorithmParameters::EllipticCurve(key) => {
+            // Base64 of 32 and 48 bytes.
+            match (&key.curve, key.x.len(), key.y.len()) {
+                (EllipticCurve::P256, 43, 43) => Some(&[Algorithm::ES256]),
+                (EllipticCurve::P384, 64, 64) => Some(&[Algorithm::ES384]),
+                _ => None,
+            }
         }
-        ("OKP", Some("Ed25519")) if is("EdDSA") => Material::EdDsa(bytes("x")?),
-        _ => return None,
-    };
-    let id = key["kid"].as_str().map(str::to_owned);
-    signs.then_some(Key { id, material })
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+            Some(&[Algorithm::EdDSA])
+        }
+        _ => None,
+    }
 }

@@ -25,8 +25,8 @@ use tracing::{info, warn};
 
 use super::{
     AccessRole, BearerToken, Error, Principal,
-    jwt::{self, Claims, Expected},
-    keys::Keys,
+    jwt::{self, ExpectedClaims, TokenClaims},
+    keys::IssuerKeys,
 };
 use crate::config;
 
@@ -44,7 +44,7 @@ pub struct OAuthVerifier {
     resource: String,
     scopes: [(AccessRole, Vec<String>); 3],
     jwks_source: JwksSource,
-    keys: RwLock<Arc<Keys>>,
+    keys: RwLock<Arc<IssuerKeys>>,
     /// When the keys were read; absent, there are none.
     keys_read_at: Mutex<Option<Instant>>,
     refresh_interval: Duration,
@@ -139,16 +139,16 @@ impl OAuthVerifier {
         {
             return Ok(principal.clone());
         }
-        if !jwt::looks_signed(token.reveal()) {
+        if !jwt::is_jwt(token.reveal()) {
             return Err(Error::UnknownToken);
         }
         let keys = Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner));
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: &self.issuer,
             audience: &self.resource,
             now,
         };
-        let claims = jwt::read(token.reveal(), &keys, &expected)?;
+        let claims = jwt::verify(token.reveal(), &keys, &expected)?;
         let principal = self.principal_from_claims(&claims)?;
         self.cache_verified(hash, &keys, (principal.clone(), claims.expires));
         Ok(principal)
@@ -191,7 +191,7 @@ impl OAuthVerifier {
                 fetched.unwrap_or_else(|_| Err(format!("no answer within {JWKS_FETCH_TIMEOUT:?}")))
             }
         };
-        match text.and_then(|it| Keys::read(&it)) {
+        match text.and_then(|it| IssuerKeys::parse(&it)) {
             Ok(keys) => self.replace_keys(keys),
             Err(why) => {
                 let age = lock(&self.keys_read_at).map(|it| it.elapsed().as_secs());
@@ -206,10 +206,10 @@ impl OAuthVerifier {
         }
     }
 
-    fn replace_keys(&self, keys: Keys) {
+    fn replace_keys(&self, keys: IssuerKeys) {
         if keys.is_empty() {
             warn!(
-                "oauth.issuer lists no key for RS256, ES256 or EdDSA; no token of it is accepted"
+                "oauth.issuer lists no RSA, P-256, P-384 or Ed25519 key for signatures; no token of it is accepted"
             );
         }
         *lock(&self.keys_read_at) = Some(Instant::now());
@@ -223,7 +223,7 @@ impl OAuthVerifier {
         }
     }
 
-    fn principal_from_claims(&self, claims: &Claims) -> Result<Principal, Error> {
+    fn principal_from_claims(&self, claims: &TokenClaims) -> Result<Principal, Error> {
         let has = |scopes: &[String]| scopes.iter().any(|it| claims.scopes.contains(it));
         let role = self.scopes.iter().find(|(_, scopes)| has(scopes));
         let (role, _) = role.ok_or(Error::RejectedToken(
@@ -237,7 +237,12 @@ impl OAuthVerifier {
         ))
     }
 
-    fn cache_verified(&self, hash: [u8; 32], checked_by: &Arc<Keys>, entry: (Principal, i64)) {
+    fn cache_verified(
+        &self,
+        hash: [u8; 32],
+        checked_by: &Arc<IssuerKeys>,
+        entry: (Principal, i64),
+    ) {
         let now = clock::now_ms() / 1000;
         let mut checked = self.lock_verified();
         let current = self.keys.read().unwrap_or_else(PoisonError::into_inner);

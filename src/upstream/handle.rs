@@ -111,9 +111,13 @@ impl ServerHandle {
         self.shared.connect().await
     }
 
-    /// Connects for a call; false where lost servers are not connected again.
-    pub(super) async fn connect_on_demand(&self) -> bool {
-        self.shared.connect_on_demand().await
+    /// Connects a server that is closed or has failed, unless lost servers stay lost.
+    pub(super) async fn reconnect_if_down(&self) {
+        use ServerState::{Disconnected, Failed, Waiting};
+        let state = self.shared.status.borrow().state;
+        if matches!(state, Disconnected | Failed | Waiting { .. }) {
+            self.shared.connect_on_demand().await;
+        }
     }
 
     /// Switches the server on or off.
@@ -196,9 +200,8 @@ impl SharedConnection {
         self.status.borrow().state == ServerState::Connected
     }
 
-    async fn connect_on_demand(&self) -> bool {
+    async fn connect_on_demand(&self) {
         self.send_command(ConnectionCommand::ConnectOnDemand).await;
-        self.status.borrow().state == ServerState::Connected
     }
 
     async fn send_command(&self, command: impl FnOnce(oneshot::Sender<()>) -> ConnectionCommand) {

@@ -165,10 +165,11 @@ impl ServerManager {
         let waker = move |name: String| {
             let manager = woken.upgrade();
             async move {
-                match manager {
-                    Some(manager) => manager.connect_for_call(&name).await,
-                    None => false,
-                }
+                let Some(manager) = manager else {
+                    return false;
+                };
+                let view = manager.ensure_connected(&name).await;
+                view.is_ok_and(|it| it.status.state == ServerState::Connected)
             }
             .boxed()
         };
@@ -179,17 +180,13 @@ impl ServerManager {
         Ok(manager)
     }
 
-    /// Connects a server whose tool is called while it is closed or has failed.
-    async fn connect_for_call(&self, name: &str) -> bool {
-        let Ok(entry) = self.find(name) else {
-            return false;
-        };
-        match entry.handle.status().state {
-            ServerState::Disconnected | ServerState::Failed | ServerState::Waiting { .. } => {
-                entry.handle.connect_on_demand().await
-            }
-            _ => false,
-        }
+    /// Tries once to connect a server that is closed or has failed, if
+    /// `mcp.reconnection.enabled` allows it; how that went is in its status. A call to one
+    /// of its tools does the same.
+    pub async fn ensure_connected(&self, name: &str) -> Result<ServerView, RegistrationError> {
+        let entry = self.find(name)?;
+        entry.handle.reconnect_if_down().await;
+        Ok(self.view(entry))
     }
 
     fn connect_all(&self) {

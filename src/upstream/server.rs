@@ -49,7 +49,7 @@ pub struct ServerName(Arc<str>);
 pub enum ServerOrigin {
     /// `mcp.servers` of `maru.yaml`.
     File,
-    /// The REST API or the command line.
+    /// The REST API, the command line or a program that embeds maru.
     Api,
     /// The console.
     Console,

@@ -34,6 +34,7 @@ mod hostile_requests;
 mod http_client;
 mod hub_cycles;
 mod input_requests;
+mod library;
 mod mcp_client;
 mod openai;
 mod postgres_cluster;

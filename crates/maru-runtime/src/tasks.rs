@@ -36,6 +36,11 @@ impl Tasks {
         self.stop.child_token()
     }
 
+    /// Signals shutdown without waiting.
+    pub fn request_stop(&self) {
+        self.stop.cancel();
+    }
+
     /// Signals shutdown and waits for every task.
     pub async fn shutdown(&self) {
         self.stop.cancel();

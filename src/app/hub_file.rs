@@ -1,0 +1,50 @@
+//! The file of a data directory that says where its hub listens. The hub locks it
+//! while it runs, so nobody trusts what a dead one wrote.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use anyhow::{Result, anyhow};
+
+pub(super) const HUB_FILE: &str = "hub";
+
+/// Where the hub that runs on this data directory listens, if one does.
+pub fn running_hub(data_dir: &Path) -> Option<String> {
+    let path = data_dir.join(HUB_FILE);
+    match File::open(&path).ok()?.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => fs::read_to_string(path).ok(),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
+/// Locks a data directory for one hub, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct DataDirLock(File);
+
+impl DataDirLock {
+    pub(crate) fn acquire(data_dir: &Path) -> Result<Self> {
+        let path = data_dir.join(HUB_FILE);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)?;
+        if file.try_lock().is_err() {
+            let address = fs::read_to_string(&path).unwrap_or_default();
+            return Err(anyhow!(
+                "a hub at {address} already runs on the data directory {}; stop it, or choose another with --data-dir DIR",
+                data_dir.display()
+            ));
+        }
+        file.set_len(0)?;
+        Ok(Self(file))
+    }
+
+    /// Says where the hub can be reached.
+    pub(crate) fn write_address(&self, address: &str) -> io::Result<()> {
+        (&self.0).write_all(address.as_bytes())
+    }
+}

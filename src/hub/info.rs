@@ -1,0 +1,124 @@
+//! What an embedded hub says about servers, tools and results.
+
+use serde_json::Value;
+
+use crate::{
+    tools::{CatalogEntry, result},
+    upstream::{ServerState, ServerView},
+};
+
+/// A registered server and the state of its connection.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// Its unique name.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// `STDIO`, `SSE` or `HTTP`.
+    pub transport: &'static str,
+    /// Whether it is connected when a hub opens that kept it.
+    pub auto_connect: bool,
+    /// Where its connection stands.
+    pub state: ServerState,
+    /// Why it is not connected. Secrets of its registration are masked.
+    pub cause: Option<String>,
+    /// How many tools it lists.
+    pub tool_count: usize,
+}
+
+impl ServerInfo {
+    /// Whether its tools can be called now.
+    pub fn is_connected(&self) -> bool {
+        self.state == ServerState::Connected
+    }
+}
+
+impl From<ServerView> for ServerInfo {
+    fn from(ServerView { server, status, .. }: ServerView) -> Self {
+        let cause = status.cause.as_deref();
+        Self {
+            cause: cause.map(|it| server.transport.redact(it)),
+            name: server.name.as_str().to_owned(),
+            description: server.description,
+            transport: server.transport.kind(),
+            auto_connect: server.auto_connect,
+            state: status.state,
+            tool_count: status.tools.len(),
+        }
+    }
+}
+
+/// A tool that can be called.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ToolInfo {
+    /// The name that [`Hub::call`](super::Hub::call) takes: `server__tool`.
+    pub name: String,
+    /// The server that it belongs to; `maru` for the hub's own tools.
+    pub server: String,
+    /// Its name on that server.
+    pub server_tool_name: String,
+    /// What it does, written for models.
+    pub description: Option<String>,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+}
+
+impl From<&CatalogEntry> for ToolInfo {
+    fn from(entry: &CatalogEntry) -> Self {
+        let mut listing = entry.listing();
+        Self {
+            name: entry.public_name().to_owned(),
+            server: entry.server().to_string(),
+            server_tool_name: entry.key().to_owned(),
+            description: listing["description"].as_str().map(str::to_owned),
+            input_schema: listing["inputSchema"].take(),
+        }
+    }
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutput {
+    result: Value,
+    text: String,
+    is_error: bool,
+}
+
+impl ToolOutput {
+    pub(super) fn parse(json: &str) -> Self {
+        let (text, is_error) = result::to_text(json);
+        Self {
+            result: serde_json::from_str(json).unwrap_or_default(),
+            text,
+            is_error,
+        }
+    }
+
+    /// Whether the tool says that it failed. The text then says why.
+    pub fn is_error(&self) -> bool {
+        self.is_error
+    }
+
+    /// The content as text. An image or a resource is a placeholder such as
+    /// `[Image: image/png]`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The parts of the content, each an object with a `type`.
+    pub fn content(&self) -> &[Value] {
+        self.result["content"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The structured content, if the tool gave any.
+    pub fn structured_content(&self) -> Option<&Value> {
+        self.result.get("structuredContent")
+    }
+
+    /// The whole result of `tools/call`, as the protocol has it.
+    pub fn as_json(&self) -> &Value {
+        &self.result
+    }
+}
