@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, anyhow};
 use maru_http::{AddressPolicy, ClientTls};
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
-use maru_sources::{Sqlite, write_sample};
+use maru_sources::{DataSource, SourceSettings, write_sample};
 use maru_store::{SecretSealer, Store};
 use tokio::{net::TcpListener, time};
 use tokio_util::sync::CancellationToken;
@@ -130,7 +130,12 @@ impl HubCore {
         let mut offers = Vec::new();
         if config.sample_data {
             let path = files.path(SAMPLE_FILE);
-            let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
+            let settings = SourceSettings {
+                limits: builtin::SAMPLE_LIMITS,
+                ..SourceSettings::default()
+            };
+            let opened = write_sample(&path)
+                .and_then(|()| DataSource::sqlite("sample", &path, settings, &tasks));
             let source = opened
                 .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
             offers.extend(builtin::sample_entries(&source));

@@ -8,7 +8,7 @@ use super::{
     ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
     lexer::SqlDialect,
     postgres::{PostgresAddress, PostgresSource},
-    sqlite_source::SqliteSource,
+    sqlite::SqliteSource,
     statement::SqlStatement,
 };
 
