@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use maru_http::{AddressPolicy, ClientTls};
+use maru_postgres::{PostgresAddress, PostgresServer};
 use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, PostgresAddress, PostgresServer, QueryLimits, SourceSettings};
+use maru_sources::{DataSource, QueryLimits, SourceSettings};
 
 use super::{
     SAMPLE_FILE,
@@ -120,7 +121,7 @@ fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec
         };
         let opened = DataSource::postgres(
             "bga",
-            &PostgresAddress::Server(server),
+            &PostgresAddress::from(&server),
             SourceSettings::default(),
             tasks,
         );
@@ -158,7 +159,7 @@ fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSourc
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             DataSource::postgres(
                 &definition.name,
-                &PostgresAddress::Url(definition.url.clone()),
+                &PostgresAddress::parse(url)?,
                 settings,
                 tasks,
             )?

@@ -22,7 +22,6 @@ use thiserror::Error;
 
 pub use data_source::DataSource;
 pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
-pub use postgres::{PostgresAddress, PostgresServer};
 pub use rows::QueryRows;
 pub use sample::write_sample;
 pub use schema::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
