@@ -1,6 +1,6 @@
 //! Results of tools: making them, bounding them, and reading them as text.
 
-use std::{mem, sync::LazyLock};
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde::Serialize;
@@ -78,20 +78,9 @@ pub(super) fn is_error(result: &str) -> bool {
     })
 }
 
-/// Written by hand: the value is serialised once and escaped once.
 fn write_structured(value: &impl Serialize, is_error: bool) -> String {
     let raw = serde_json::to_string(value).expect("our own values are JSON");
-    let mut text = String::with_capacity(raw.len() * 3 + 128);
-    text.push_str("{\"content\":[{\"type\":\"text\",\"text\":\"");
-    push_escaped(&mut text, &raw);
-    text.push_str("\"}],\"structuredContent\":");
-    text.push_str(&raw);
-    text.push_str(if is_error {
-        ",\"isError\":true}"
-    } else {
-        ",\"isError\":false}"
-    });
-    text
+    text_and_structure(&raw, &raw, is_error)
 }
 
 /// A result with this text and this structure, which is JSON already.
@@ -104,14 +93,7 @@ pub fn text_and_structure(text: &str, structure: &str, is_error: bool) -> String
 
 /// A text as JSON. May be long: no [`Value`] is made of it.
 fn to_json_string(text: &str) -> String {
-    if text.bytes().any(|it| it < b' ') {
-        return serde_json::to_string(text).expect("a text is JSON");
-    }
-    let mut quoted = String::with_capacity(text.len() + text.len() / 4 + 2);
-    quoted.push('"');
-    push_escaped(&mut quoted, text);
-    quoted.push('"');
-    quoted
+    serde_json::to_string(text).expect("a text is JSON")
 }
 
 /// A result with this text, and this JSON in a structure as `result`; twice the
@@ -130,21 +112,6 @@ pub fn text_and_value(text: &str, json: &str) -> String {
 pub fn text_only(text: &str, is_error: bool) -> String {
     let text = to_json_string(text);
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}}}")
-}
-
-/// Appends JSON as the inside of a string. It has no control characters, so
-/// quotes and backslashes are all there is to escape. They are so many that
-/// searching for them takes longer than looking at every byte.
-fn push_escaped(text: &mut String, json: &str) {
-    let mut bytes = mem::take(text).into_bytes();
-    bytes.reserve(json.len() + json.len() / 4);
-    for byte in json.bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            bytes.push(b'\\');
-        }
-        bytes.push(byte);
-    }
-    *text = String::from_utf8(bytes).expect("what was text is, with backslashes in it");
 }
 
 /// Cuts a result to `limit` bytes of JSON, by the rules of [`shorten`].
