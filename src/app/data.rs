@@ -7,22 +7,32 @@ use maru_http::{AddressPolicy, ClientTls};
 use maru_postgres::{PostgresAddress, PostgresServer};
 use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, QueryLimits, SourceSettings};
+use maru_sources::{DataSource, QueryLimits, SourceSettings, write_sample};
 
-use super::{
-    SAMPLE_FILE,
-    data_directory::{self, DataFiles},
-};
+use super::data_directory::{self, DataFiles};
 use crate::{
     config::{Config, SourceDefinition},
-    tools::builtin::DataContext,
+    tools::builtin::{DataContext, SAMPLE_LIMITS},
 };
 
 pub(super) const INDEX_FILE: &str = "index.db";
+const SAMPLE_FILE: &str = "sample.db";
 /// How long a batch of texts, or a search, may take where nothing is said.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What there is to find before anything was added: the columns of the sample data.
 const SAMPLE_DOCUMENTS: &str = include_str!("sample_documents.txt");
+
+/// Opens the data of the sample tools, making it if it is not there.
+pub(super) fn open_sample(files: &DataFiles, tasks: &Tasks) -> Result<DataSource> {
+    let path = files.path(SAMPLE_FILE);
+    let settings = SourceSettings {
+        limits: SAMPLE_LIMITS,
+        ..SourceSettings::default()
+    };
+    write_sample(&path)
+        .and_then(|()| DataSource::sqlite("sample", &path, settings, tasks))
+        .with_context(|| format!("cannot use the sample data in {}", path.display()))
+}
 
 /// Opens what the data tools work on.
 pub(super) async fn open_data(

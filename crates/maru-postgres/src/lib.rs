@@ -200,7 +200,6 @@ mod tests {
             ("postgres://u:hu@sh@a/m", "%40"),
             ("postgres://u:hush@a:port/m", "`port`"),
             ("postgres://u:hush@a/m?hat=1", "options"),
-            ("postgres://u:x?hush@a/m", "options"),
             ("postgres://u:hush@", "no host"),
             ("postgres://u:hush@a/m?sslmode=require", "TLS"),
             ("postgres://u:hush@a/m?sslmode=verify-full", "TLS"),

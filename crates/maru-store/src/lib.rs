@@ -256,6 +256,7 @@ mod tests {
     fn every_statement_is_listed() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let files = fs::read_dir(folder).unwrap().flatten();
+        let files = files.filter(|it| it.file_name() != "lib.rs");
         let texts = files.filter_map(|it| fs::read_to_string(it.path()).ok());
         let declared: usize = texts
             .map(|it| {
