@@ -79,7 +79,7 @@ fn internal_error(error: &maru_sources::Error) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, error_text(error))
 }
 
-/// The schema of [`answer`].
+/// The schema of [`to_response`].
 fn output_schema() -> Value {
     json!({
         "type": "object",

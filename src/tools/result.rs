@@ -114,7 +114,7 @@ pub fn text_only(text: &str, is_error: bool) -> String {
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}}}")
 }
 
-/// Cuts a result to `limit` bytes of JSON, by the rules of [`shorten`].
+/// Cuts a result to `limit` bytes of JSON, by the rules of [`limit_characters`].
 pub fn limit_bytes(result: String, limit: usize) -> String {
     if result.len() <= limit {
         return result;

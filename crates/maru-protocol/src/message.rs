@@ -200,7 +200,7 @@ pub struct RequestParams<'a> {
 }
 
 impl<'a> RequestParams<'a> {
-    /// Reads the parameters of a message that [`Message::read`] accepted.
+    /// Reads the parameters of a message that [`RpcMessage::parse`] accepted.
     pub fn parse(raw: Option<RawJson<'a>>) -> Result<Self, RpcError> {
         let mut params = Self::default();
         let Some(raw) = raw else {

@@ -24,9 +24,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::tasks::Tasks;
 
 /// tokio wakes its poller, by a write to itself, when a new earliest timer is armed.
-/// A timer that is always earlier than those of requests avoids that write. With
-/// connections that stay on their thread it made a call through the hub 30 µs of CPU
-/// instead of 35.
+/// A timer that is always earlier than those of requests avoids that write. It came
+/// with connections that stay on their thread and fewer writes: a call through the hub
+/// then took 29 to 31 µs of CPU instead of 33 to 37, all of it together.
 const STANDING_TIMER_PERIOD: Duration = Duration::from_secs(5);
 
 thread_local! {

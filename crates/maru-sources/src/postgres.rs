@@ -42,7 +42,7 @@ use system_catalog::{Oid, SystemCatalog};
 const MIN_OPEN_CONNECTIONS: usize = 5;
 const MAX_CONNECTIONS: usize = 20;
 /// How old the picture of the catalogue may be, and how long a connection above
-/// [`KEPT`] may be idle.
+/// [`MIN_OPEN_CONNECTIONS`] may be idle.
 const CATALOG_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A pool of connections to one database.
