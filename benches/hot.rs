@@ -23,7 +23,7 @@ use maru::{
 };
 use maru_protocol::{RequestParams, RpcMessage, validate_json, write_event};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{Sqlite, write_sample};
+use maru_sources::{DataSource, SourceSettings, write_sample};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -85,7 +85,8 @@ fn calls(c: &mut Criterion) {
     let path = directory.path().join("sample.db");
     write_sample(&path).expect("sample data");
     let tasks = Tasks::default();
-    let source = Sqlite::open(&path, &tasks).expect("the sample data");
+    let source = DataSource::sqlite("sample", &path, SourceSettings::default(), &tasks)
+        .expect("the sample data");
     let catalog = Arc::new(Catalog::new(
         Duration::from_secs(30),
         ResultLimits::from_max_bytes(8 << 20),

@@ -17,7 +17,6 @@ use anyhow::{Context as _, Result, anyhow};
 use maru_http::{AddressPolicy, ClientTls};
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
-use maru_sources::{Sqlite, write_sample};
 use maru_store::{SecretSealer, Store};
 use tokio::{net::TcpListener, time};
 use tokio_util::sync::CancellationToken;
@@ -55,7 +54,6 @@ pub use local_socket::{HTTP_SOCKET, join_hub};
 
 const STORE_FILE: &str = "maru.db";
 const SEAL_KEY_FILE: &str = "seal-key";
-const SAMPLE_FILE: &str = "sample.db";
 const REGISTRY_FILE: &str = "mcp.json";
 /// How soon a token that another hub took back is refused here.
 const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -128,11 +126,7 @@ impl HubCore {
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
         let mut offers = Vec::new();
         if config.sample_data {
-            let path = files.path(SAMPLE_FILE);
-            let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
-            let source = opened
-                .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
-            offers.extend(builtin::sample_entries(&source));
+            offers.extend(builtin::sample_entries(&data::open_sample(&files, &tasks)?));
         }
         let policy = address_policy(&config, own_port);
         let data = data::open_data(&config, &files, &policy, &tasks).await?;

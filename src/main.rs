@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A call allocates some eighty times; this allocator takes half the time for it.
+/// A call allocates some eighty times; mimalloc takes half the time of the C library's
+/// allocator for it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -4,24 +4,35 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use maru_http::{AddressPolicy, ClientTls};
+use maru_postgres::{PostgresAddress, PostgresServer};
 use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, PostgresAddress, PostgresServer, QueryLimits, SourceSettings};
+use maru_sources::{DataSource, QueryLimits, SourceSettings, write_sample};
 
-use super::{
-    SAMPLE_FILE,
-    data_directory::{self, DataFiles},
-};
+use super::data_directory::{self, DataFiles};
 use crate::{
     config::{Config, SourceDefinition},
-    tools::builtin::DataContext,
+    tools::builtin::{DataContext, SAMPLE_LIMITS},
 };
 
 pub(super) const INDEX_FILE: &str = "index.db";
+const SAMPLE_FILE: &str = "sample.db";
 /// How long a batch of texts, or a search, may take where nothing is said.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What there is to find before anything was added: the columns of the sample data.
 const SAMPLE_DOCUMENTS: &str = include_str!("sample_documents.txt");
+
+/// Opens the data of the sample tools, making it if it is not there.
+pub(super) fn open_sample(files: &DataFiles, tasks: &Tasks) -> Result<DataSource> {
+    let path = files.path(SAMPLE_FILE);
+    let settings = SourceSettings {
+        limits: SAMPLE_LIMITS,
+        ..SourceSettings::default()
+    };
+    write_sample(&path)
+        .and_then(|()| DataSource::sqlite("sample", &path, settings, tasks))
+        .with_context(|| format!("cannot use the sample data in {}", path.display()))
+}
 
 /// Opens what the data tools work on.
 pub(super) async fn open_data(
@@ -120,7 +131,7 @@ fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec
         };
         let opened = DataSource::postgres(
             "bga",
-            &PostgresAddress::Server(server),
+            &PostgresAddress::from(&server),
             SourceSettings::default(),
             tasks,
         );
@@ -158,7 +169,7 @@ fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSourc
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             DataSource::postgres(
                 &definition.name,
-                &PostgresAddress::Url(definition.url.clone()),
+                &PostgresAddress::parse(url)?,
                 settings,
                 tasks,
             )?

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::logging::escape_control;
 
 /// Prints to stdout; a reader who has seen enough is no error.
@@ -36,7 +38,7 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         .map(|at| {
             rows.iter()
                 .filter_map(|row| row.get(at))
-                .map(|it| display_width(it))
+                .map(|it| it.width())
                 .max()
                 .unwrap_or(0)
         })
@@ -46,15 +48,10 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)
-            .map(|(cell, widest)| format!("{cell}{}", " ".repeat(widest - display_width(cell))))
+            .map(|(cell, widest)| format!("{cell}{}", " ".repeat(widest - cell.width())))
             .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
     text
-}
-
-fn display_width(text: &str) -> usize {
-    let wide = |c: char| matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}');
-    text.chars().map(|c| if wide(c) { 2 } else { 1 }).sum()
 }

@@ -1,9 +1,9 @@
 //! Reading a request body, bounded in size and time.
 
-use std::{borrow::Cow, error::Error, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use axum::{
-    body::{Bytes, HttpBody},
+    body::{Body, Bytes, HttpBody as _},
     extract::{FromRequest, Request},
     http::StatusCode,
     response::Response,
@@ -23,8 +23,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same, and the size, for a caller who is not known yet.
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
-
-pub(super) type BodyError = Box<dyn Error + Send + Sync>;
 
 /// A body of JSON: an object or a list.
 #[derive(Debug)]
@@ -57,10 +55,7 @@ impl FromRequest<Arc<HubState>> for JsonBody {
 }
 
 /// The whole body, or the answer that refuses it.
-pub(super) async fn read<B>(body: B, max: usize) -> Result<Bytes, Response>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
+pub(super) async fn read(body: Body, max: usize) -> Result<Bytes, Response> {
     collect(body, max).await.map_err(rejection_response)
 }
 
@@ -69,21 +64,15 @@ fn rejection_response((status, why): (StatusCode, String)) -> Response {
 }
 
 /// The whole body, or the status and words that refuse it.
-pub(super) async fn collect<B>(body: B, max: usize) -> Result<Bytes, (StatusCode, String)>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
+pub(super) async fn collect(body: Body, max: usize) -> Result<Bytes, (StatusCode, String)> {
     collect_within(BODY_TIMEOUT, body, max).await
 }
 
-async fn collect_within<B>(
+async fn collect_within(
     limit: Duration,
-    body: B,
+    body: Body,
     max: usize,
-) -> Result<Bytes, (StatusCode, String)>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
+) -> Result<Bytes, (StatusCode, String)> {
     let too_large = || {
         let why = format!("the body may have {max} bytes at most");
         (StatusCode::PAYLOAD_TOO_LARGE, why)
@@ -92,8 +81,8 @@ where
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());
     }
-    match with_timeout(limit, collect_frames(Limited::new(body, max))).await {
-        Some(Ok(body)) => Ok(body),
+    match with_timeout(limit, Limited::new(body, max).collect()).await {
+        Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Some(Err(_)) => Err((
             StatusCode::BAD_REQUEST,
@@ -104,41 +93,4 @@ where
             "the body did not arrive in time".to_owned(),
         )),
     }
-}
-
-/// All pieces of a body as one; most come in one.
-async fn collect_frames<B>(mut body: B) -> Result<Bytes, BodyError>
-where
-    B: HttpBody<Data = Bytes, Error = BodyError> + Unpin,
-{
-    let first = next_data_frame(&mut body).await?;
-    let second = next_data_frame(&mut body).await?;
-    if second.is_empty() {
-        return Ok(first);
-    }
-    let mut all = [first, second].concat();
-    loop {
-        let next = next_data_frame(&mut body).await?;
-        if next.is_empty() {
-            return Ok(all.into());
-        }
-        all.extend_from_slice(&next);
-    }
-}
-
-/// The next piece of a body; empty at its end.
-async fn next_data_frame<B>(body: &mut B) -> Result<Bytes, BodyError>
-where
-    B: HttpBody<Data = Bytes, Error = BodyError> + Unpin,
-{
-    while !body.is_end_stream()
-        && let Some(frame) = body.frame().await
-    {
-        match frame?.into_data() {
-            Ok(piece) if !piece.is_empty() => return Ok(piece),
-            // Trailers, which nobody reads.
-            _ => (),
-        }
-    }
-    Ok(Bytes::new())
 }

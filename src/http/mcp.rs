@@ -1,20 +1,14 @@
 //! Routes to the MCP doors.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
-    body::{Bytes, HttpBody},
     extract::{Path, RawQuery, Request, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
     response::Response,
 };
-use hyper::body::Incoming;
 
-use super::{
-    HubState,
-    body::{self, BodyError},
-    router::ClientAddress,
-};
+use super::{HubState, body, router::ClientAddress};
 use crate::{
     auth::Principal,
     downstream::{
@@ -27,23 +21,6 @@ use crate::{
 /// `POST`, `GET` and `DELETE /mcp`.
 pub(super) async fn all_servers(State(hub): State<Arc<HubState>>, request: Request) -> Response {
     streamable_http(&hub, CatalogScope::All, false, request).await
-}
-
-/// `POST /mcp`, for a caller who is known already.
-pub(super) fn post_identified(
-    hub: Arc<HubState>,
-    (principal, from): (Principal, Option<IpAddr>),
-    request: axum::http::Request<Incoming>,
-) -> impl Future<Output = Response> + Send {
-    let scope = CatalogScope::All;
-    let (parts, body) = request.into_parts();
-    let caller = Caller {
-        principal,
-        scope,
-        remote_ip: from,
-    };
-    let arrival = streamable_request(&hub, caller, false, parts.headers);
-    async move { post(&hub, arrival, body).await }
 }
 
 /// The same for one server, under its own names.
@@ -98,35 +75,19 @@ async fn streamable_http(
 ) -> Response {
     let caller = caller(&request, scope);
     let (parts, body) = request.into_parts();
-    let arrival = streamable_request(hub, caller, lenient, parts.headers);
-    match parts.method.as_str() {
-        "GET" => http::get(arrival).await,
-        "DELETE" => http::delete(&arrival),
-        _ => post(hub, arrival, body).await,
-    }
-}
-
-fn streamable_request(
-    hub: &HubState,
-    caller: Caller,
-    lenient: bool,
-    headers: HeaderMap,
-) -> StreamableRequest {
-    StreamableRequest {
+    let arrival = StreamableRequest {
         engine: Arc::clone(&hub.engine),
         caller,
         allows_no_session: lenient,
-        headers,
-    }
-}
-
-async fn post<B>(hub: &HubState, arrival: StreamableRequest, body: B) -> Response
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
-    match body::read(body, hub.max_body_bytes()).await {
-        Ok(body) => http::post(arrival, body).await,
-        Err(refusal) => refusal,
+        headers: parts.headers,
+    };
+    match parts.method.as_str() {
+        "GET" => http::get(arrival).await,
+        "DELETE" => http::delete(&arrival),
+        _ => match body::read(body, hub.max_body_bytes()).await {
+            Ok(body) => http::post(arrival, body).await,
+            Err(refusal) => refusal,
+        },
     }
 }
 

@@ -13,7 +13,7 @@ mod error;
 mod models;
 mod prompt_tools;
 
-pub(super) use chat::{post, post_identified};
+pub(super) use chat::post;
 pub(super) use chat_request::parse_conversation as messages;
 pub(super) use embeddings::create as embed;
 pub(super) use error::rejection_response;

@@ -8,12 +8,8 @@ use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header},
     response::Response,
-    routing::future::RouteFuture,
 };
-use futures_util::{
-    FutureExt as _, TryFutureExt as _,
-    future::{BoxFuture, Either},
-};
+use futures_util::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
@@ -21,7 +17,7 @@ use super::{
     HubState,
     admission::ConnectionSlot,
     audit::{self, ChangeActor},
-    console, mcp, openai, rejection,
+    console, rejection,
     routes::{self, RouteMatch, RouteRule, RouteRules},
 };
 use crate::auth::{Error, Principal};
@@ -48,8 +44,7 @@ struct AdmittedRequest {
     counts_against_quota: bool,
 }
 
-type ResponseFuture =
-    Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
+type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
@@ -176,21 +171,11 @@ impl GuardedRouter {
     /// Passes a request on that was let in.
     fn forward(&self, admitted: AdmittedRequest, request: Request<Incoming>) -> ResponseFuture {
         let Some(principal) = admitted.principal else {
-            return Either::Right(self.router.clone().call(request.map(Body::new)));
+            return self.router.clone().call(request.map(Body::new)).boxed();
         };
-        // The busiest addresses need no routing, and their bodies no box.
-        if request.method() == Method::POST && request.uri().path() == "/mcp" {
-            let hub = Arc::clone(&self.hub);
-            let from = self.from;
-            return Either::Left(
-                mcp::post_identified(hub, (principal, from), request)
-                    .map(Ok)
-                    .boxed(),
-            );
-        }
         if admitted.counts_against_quota {
             let model = self.clone().count_and_forward(principal, request);
-            return Either::Left(model.boxed());
+            return model.boxed();
         }
         let request = self.with_caller(principal.clone(), request);
         if let Some(rule) = admitted.change {
@@ -201,9 +186,9 @@ impl GuardedRouter {
             };
             let made =
                 audit::run_audited(Arc::clone(&self.hub), self.router.clone(), maker, request);
-            return Either::Left(made.map(Ok).boxed());
+            return made.map(Ok).boxed();
         }
-        Either::Right(self.router.clone().call(request))
+        self.router.clone().call(request).boxed()
     }
 
     /// Passes a request on that is one of so many a day or a minute.
@@ -215,9 +200,6 @@ impl GuardedRouter {
         let path = request.uri().path();
         if let Err(refused) = self.hub.quota.count_request(principal.name()).await {
             return Ok(rejection::too_many_requests(path, &refused));
-        }
-        if path == "/v1/chat/completions" {
-            return Ok(openai::post_identified(self.hub, principal, request).await);
         }
         let request = self.with_caller(principal, request);
         self.router.call(request).await
@@ -273,14 +255,12 @@ impl hyper::service::Service<Request<Incoming>> for GuardedRouter {
             Err(AdmitError::Rejected(refusal)) => {
                 let refusal = self.close_if_unidentified(*refusal);
                 self.hub.rejected_requests.count(refusal.status());
-                Either::Left(ready(Ok(refusal)).boxed())
+                ready(Ok(refusal)).boxed()
             }
-            Err(AdmitError::UnknownKey) => {
-                Either::Left(self.clone().retry_with_fresh_keys(request).boxed())
-            }
+            Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
         };
         if sends_hsts {
-            return Either::Left(answer.map_ok(with_hsts).boxed());
+            return answer.map_ok(with_hsts).boxed();
         }
         answer
     }

@@ -8,8 +8,8 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use maru_protocol::{RpcError, code};
-use maru_sources::Sqlite;
-use serde::Serialize;
+use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryValue};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,22 +19,39 @@ use super::{
 
 pub use data::{DataContext, entries as data};
 
-/// How long a sample query may take.
-const SAMPLE_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How far a query of the sample tools may go.
+pub const SAMPLE_LIMITS: QueryLimits = QueryLimits {
+    rows: 10_000,
+    max_bytes: 16 << 20,
+    timeout: Duration::from_secs(5),
+    request: None,
+};
 
 /// The sample tools over the sample database.
-pub fn sample_entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
+pub fn sample_entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
     [documents::entries(source), employees::entries(source)].concat()
 }
 
 /// A handler from a function of the source and the question.
-fn entry_handler<F, Fut>(source: &Sqlite, answer: F) -> EntryHandler
+fn entry_handler<F, Fut>(source: &DataSource, answer: F) -> EntryHandler
 where
-    F: Fn(Sqlite, EntryRequest) -> Fut + Send + Sync + 'static,
+    F: Fn(DataSource, EntryRequest) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
 {
     let source = source.clone();
     Arc::new(move |ask| answer(source.clone(), ask).boxed())
+}
+
+/// The rows of a query on the sample data; each column is a field of `T`.
+async fn query_sample<T: DeserializeOwned>(
+    source: &DataSource,
+    sql: &str,
+    parameters: impl IntoIterator<Item = (&'static str, QueryValue)>,
+) -> Result<Vec<T>, maru_sources::Error> {
+    let parameters = QueryParameters::from_iter(parameters);
+    let rows = source.query(sql, &parameters, SAMPLE_LIMITS).await?;
+    serde_json::from_str(&rows.json)
+        .map_err(|_| maru_sources::Error::Database("a value has the wrong type".to_owned()))
 }
 
 /// `{"success": true, "result": …}`, or what went wrong.
@@ -62,7 +79,7 @@ fn internal_error(error: &maru_sources::Error) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, error_text(error))
 }
 
-/// The schema of [`answer`].
+/// The schema of [`to_response`].
 fn output_schema() -> Value {
     json!({
         "type": "object",

@@ -259,6 +259,17 @@ impl CallArguments {
         &self.text
     }
 
+    /// An argument that is a whole number. `2026.0` is one: JSON Schema says so.
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        /// Up to here every whole number has a float of its own.
+        const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+        let value = &self.value[name];
+        let is_whole = |it: &f64| it.fract() == 0.0 && it.abs() <= MAX_EXACT_INTEGER;
+        value
+            .as_i64()
+            .or_else(|| Some(value.as_f64().filter(is_whole)? as i64))
+    }
+
     /// The same, to be kept.
     pub(super) fn shared_text(&self) -> Arc<str> {
         Arc::clone(&self.text)

@@ -32,6 +32,59 @@ impl TestHub {
 }
 
 #[tokio::test]
+async fn integer_with_a_fraction_of_zero_is_that_integer() {
+    let hub = TestHub::start().await;
+    for year in [json!(2026), json!(2026.0)] {
+        let arguments = json!({"employee_id": "EMP001", "year": year});
+        let (found, failed) = hub
+            .call_data_tool("calculate_vacation_days", arguments)
+            .await;
+        assert!(!failed, "{found}");
+        assert_eq!(found["result"]["year"], 2026);
+    }
+    for count in [json!(1), json!(1.0)] {
+        let arguments = json!({"query_list": ["name"], "n_results": count});
+        let (found, _) = hub.call_data_tool("get_sim_search", arguments).await;
+        assert_eq!(found["result"][0].as_array().unwrap().len(), 1, "{found}");
+    }
+}
+
+#[tokio::test]
+async fn sample_tools_answer_from_the_sample_data() {
+    let hub = TestHub::start().await;
+    let ask = |name, arguments| hub.call_data_tool(name, arguments);
+    let (one, _) = ask("get_employee_info", json!({"employee_id": "EMP001"})).await;
+    assert_eq!(one["result"]["name"], "김민준");
+    assert!(one["result"]["days_of_service"].as_i64().unwrap() > 0);
+    let (all, _) = ask("get_all_employees", json!({})).await;
+    assert_eq!(all["result"][0], json!({"id": "EMP001", "name": "김민준"}));
+    let nobody = json!({"employee_id": "EMP999", "year": 2026});
+    let (failed, is_error) = ask("calculate_vacation_days", nobody).await;
+    assert!(is_error);
+    assert_eq!(
+        failed["error"],
+        "no employee EMP999; get_all_employees lists them"
+    );
+    let early = json!({"employee_id": "EMP001", "year": 1999});
+    let (failed, _) = ask("calculate_vacation_days", early).await;
+    let why = failed["error"].as_str().unwrap();
+    assert!(
+        why.starts_with("no vacation days of EMP001 in 1999; known years: 20"),
+        "{why}"
+    );
+    for (query, count) in [
+        ("REMOTE", 1),
+        ("100%", 0),
+        ("_", 0),
+        (&"연".repeat(1000), 0),
+    ] {
+        let (found, failed) = ask("search_docs", json!({"query": query})).await;
+        assert!(!failed, "{found}");
+        assert_eq!(found["result"].as_array().unwrap().len(), count, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn everything_works_with_nothing_set_up() {
     let hub = TestHub::start().await;
     let (vectors, _) = hub

@@ -13,7 +13,6 @@ mod line_decoder;
 mod members;
 mod message;
 mod meta;
-mod plain;
 mod sse;
 mod version;
 

@@ -6,9 +6,8 @@ use serde::Serialize;
 
 use super::{
     RequestMeta, RpcError, RpcId, code,
-    json::{InvalidJson, parse_utf8, validate_fully},
+    json::{InvalidJson, validate_json},
     members::{RawJson, object_members, parse_json_string},
-    plain::is_plain_object,
     to_single_line,
 };
 
@@ -68,19 +67,12 @@ struct RpcEnvelope<'a> {
 }
 
 impl<'a> RpcMessage<'a> {
-    /// Checks `bytes` as [`check`](super::check) does and reads them as one message, in
-    /// one go if they are plain.
+    /// Checks `bytes` as [`validate_json`] does and reads them as one message.
     pub fn parse_bytes(
         bytes: &'a [u8],
     ) -> Result<(&'a str, Result<Self, InvalidMessage>), InvalidJson> {
-        let text = parse_utf8(bytes)?;
-        let mut envelope = RpcEnvelope::default();
-        let message = if is_plain_object(text, |name, raw| envelope.set_member(name, raw)) {
-            envelope.into_message()
-        } else {
-            Self::parse(validate_fully(text)?)
-        };
-        Ok((text, message))
+        let text = validate_json(bytes)?;
+        Ok((text, Self::parse(text)))
     }
 
     /// Reads checked JSON as one message.
@@ -99,17 +91,6 @@ impl RpcResponse<'_> {
     /// The outcome with its own copy of the text.
     pub fn owned_outcome(&self) -> Result<String, String> {
         self.outcome.map(str::to_owned).map_err(str::to_owned)
-    }
-}
-
-impl<'a> RpcEnvelope<'a> {
-    fn into_message(self) -> Result<RpcMessage<'a>, InvalidMessage> {
-        let id = self.id.map(RpcId::parse);
-        // An error under the id of a broken answer would look like an answer to
-        // the client's own request of that id.
-        let known = self.method.and(id.clone().flatten());
-        self.classify(id)
-            .map_err(|why| InvalidMessage::new(known, why))
     }
 }
 
@@ -134,6 +115,15 @@ impl<'a> RpcEnvelope<'a> {
             "error" => self.error = Some(raw),
             _unknown => (),
         }
+    }
+
+    fn into_message(self) -> Result<RpcMessage<'a>, InvalidMessage> {
+        let id = self.id.map(RpcId::parse);
+        // An error under the id of a broken answer would look like an answer to
+        // the client's own request of that id.
+        let known = self.method.and(id.clone().flatten());
+        self.classify(id)
+            .map_err(|why| InvalidMessage::new(known, why))
     }
 
     /// `id` is absent, unreadable or read.
@@ -210,7 +200,7 @@ pub struct RequestParams<'a> {
 }
 
 impl<'a> RequestParams<'a> {
-    /// Reads the parameters of a message that [`Message::read`] accepted.
+    /// Reads the parameters of a message that [`RpcMessage::parse`] accepted.
     pub fn parse(raw: Option<RawJson<'a>>) -> Result<Self, RpcError> {
         let mut params = Self::default();
         let Some(raw) = raw else {
@@ -324,21 +314,14 @@ pub fn write_raw_request(id: &RpcId, method: &str, params: &str) -> String {
 
 fn push_id(text: &mut String, id: &RpcId) {
     match id {
-        RpcId::Number(number) => text.push_str(itoa::Buffer::new().format(*number)),
+        RpcId::Number(number) => text.push_str(&number.to_string()),
         RpcId::Text(id) => push_json_string(text, id),
     }
 }
 
 /// Adds `value` to `text` as JSON.
 pub fn push_json_string(text: &mut String, value: &str) {
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_-./:".contains(&it);
-    if value.bytes().all(is_plain) {
-        text.push('"');
-        text.push_str(value);
-        text.push('"');
-    } else {
-        push_json(text, &value);
-    }
+    push_json(text, &value);
 }
 
 fn push_json(text: &mut String, value: &impl Serialize) {

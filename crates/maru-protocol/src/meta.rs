@@ -1,8 +1,7 @@
 //! `_meta`: what a request says about itself.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::borrow::Cow;
 
-use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -31,17 +30,11 @@ pub mod key {
 }
 
 /// Whether a request says itself which version it is written in, as 2026-07-28
-/// wants. Most requests do not, and are told so by a quick search.
+/// wants.
 pub fn declares_version(request: &RpcRequest<'_>) -> bool {
-    // The slash of the full name may be escaped.
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("protocolVersion"));
-    let Some(raw) = request.params else {
-        return false;
-    };
-    FINDER.find(raw.as_bytes()).is_some()
-        && RequestParams::parse(Some(raw))
-            .and_then(|params| params.meta())
-            .is_ok_and(|meta| meta.version().is_some())
+    RequestParams::parse(request.params)
+        .and_then(|params| params.meta())
+        .is_ok_and(|meta| meta.version().is_some())
 }
 
 /// How 2026-07-28 mirrors a text in a header, which carries plain ASCII only.

@@ -1,8 +1,9 @@
 //! Work on threads that may block, and not too much of it at once.
 
-use std::{panic, sync::Arc};
+use std::sync::Arc;
 
-use tokio::{sync::Semaphore, task};
+use maru_runtime::tasks;
+use tokio::sync::Semaphore;
 
 use super::{Error, embedded::EmbeddedIndex};
 
@@ -43,11 +44,6 @@ async fn run_with_permit<T: Send + 'static>(
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    match task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => panic::resume_unwind(panic),
-            Err(_) => Err(Error::Stopping),
-        },
-    }
+    let done = tasks::run_blocking(work).await;
+    done.unwrap_or(Err(Error::Stopping))
 }

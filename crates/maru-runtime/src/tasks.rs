@@ -1,8 +1,8 @@
 //! The one place that spawns.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, panic, time::Duration};
 
-use tokio::{runtime::Handle, time};
+use tokio::{runtime::Handle, task, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Spawner and shutdown signal shared by every long-lived task.
@@ -49,6 +49,20 @@ impl Tasks {
     }
 }
 
+/// Runs `work` on a thread that may block. A panic goes on in the caller; `None` means
+/// that the runtime ends before the work was begun.
+pub async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match task::spawn_blocking(work).await {
+        Ok(done) => Some(done),
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            Err(_) => None,
+        },
+    }
+}
+
 /// Bytes of work after which a task that reads from one peer lets others go on.
 const SLICE_BYTES: usize = 32 << 10;
 /// What a message costs beside its bytes, however short it is.
@@ -76,23 +90,13 @@ impl WorkSlice {
                 self.left = SLICE_BYTES;
                 // Not `wake_by_ref`: tokio looks at sockets only every 61 polls while
                 // a task is ready, and `yield_now` comes back after such a look.
-                tokio::task::yield_now().await;
+                task::yield_now().await;
             }
         }
     }
 }
 
-/// What `work` gives, or `None` if that takes longer than `limit`. Work that is
-/// done at once needs no clock.
+/// What `work` gives, or `None` if that takes longer than `limit`.
 pub async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        done = work => Some(done),
-        () = lazy_sleep(limit) => None,
-    }
-}
-
-/// Looks at the clock when it is first waited for, not when it is made.
-pub async fn lazy_sleep(limit: Duration) {
-    time::sleep(limit).await;
+    time::timeout(limit, work).await.ok()
 }

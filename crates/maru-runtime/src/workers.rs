@@ -1,8 +1,8 @@
 //! Threads that serve connections.
 //!
 //! A connection stays on the thread that took it, with its clock, its poller and the
-//! connections to servers that it uses: a call that crosses threads pays for waking
-//! the other one, there and back, and costs a third more.
+//! connections to servers that it uses: a call that crosses threads wakes the other
+//! thread and is woken by it, which takes a third more CPU per call.
 
 use std::{
     cell::Cell,
@@ -23,8 +23,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::tasks::Tasks;
 
-/// A timer that rings before all others wakes the poller, by a write to itself. A
-/// sooner one, which is always there, spares every request that.
+/// tokio wakes its poller, by a write to itself, when a new earliest timer is armed.
+/// A timer that is always earlier than those of requests avoids that write. It came
+/// with connections that stay on their thread and fewer writes: a call through the hub
+/// then took 29 to 31 µs of CPU instead of 33 to 37, all of it together.
 const STANDING_TIMER_PERIOD: Duration = Duration::from_secs(5);
 
 thread_local! {

@@ -2,14 +2,12 @@
 
 use std::{path::Path, sync::Arc};
 
+use maru_postgres::PostgresAddress;
 use maru_runtime::tasks::Tasks;
 
 use super::{
     ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
-    lexer::SqlDialect,
-    postgres::{PostgresAddress, PostgresSource},
-    sqlite_source::SqliteSource,
-    statement::SqlStatement,
+    lexer::SqlDialect, postgres::PostgresSource, sqlite::SqliteSource, statement::SqlStatement,
 };
 
 /// A handle to a database that is read and never written; clones share its

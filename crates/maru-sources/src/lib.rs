@@ -1,7 +1,7 @@
 //! The databases that tools read.
 //!
-//! [`Source`] runs any query that only reads, for people and models who write
-//! SQL. [`Sqlite`] runs queries that maru wrote, where microseconds count.
+//! [`DataSource`] runs any query that only reads: those of people and models who
+//! write SQL, and those of maru's own tools.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ mod rows;
 mod sample;
 mod schema;
 mod sqlite;
-mod sqlite_source;
 mod statement;
 mod validate_statement;
 
@@ -23,11 +22,9 @@ use thiserror::Error;
 
 pub use data_source::DataSource;
 pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
-pub use postgres::{PostgresAddress, PostgresServer};
 pub use rows::QueryRows;
 pub use sample::write_sample;
 pub use schema::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
-pub use sqlite::Sqlite;
 
 /// The longest statement, in bytes.
 pub const MAX_STATEMENT_BYTES: usize = 32 * 1024;

@@ -5,7 +5,6 @@
 //! sub-query that makes each row one JSON text. The transaction never commits.
 //! When it runs again, that it locks nothing else shows that it still means the same.
 
-mod address;
 mod error;
 mod guard;
 mod query_request;
@@ -23,9 +22,10 @@ use std::{
 };
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use maru_postgres::PostgresAddress;
 use maru_runtime::tasks::Tasks;
 use tokio::time::{self, Instant};
-use tokio_postgres::{NoTls, types::Type};
+use tokio_postgres::{Config, NoTls, types::Type};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -34,17 +34,15 @@ use super::{
 };
 
 use query_request::{QueryRequest, StatementShape};
-use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS};
+use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, timeout_settings};
 use row_json::RowJsonWriter;
 use system_catalog::{Oid, SystemCatalog};
-
-pub use address::{PostgresAddress, PostgresServer};
 
 /// Connections that are kept open.
 const MIN_OPEN_CONNECTIONS: usize = 5;
 const MAX_CONNECTIONS: usize = 20;
 /// How old the picture of the catalogue may be, and how long a connection above
-/// [`KEPT`] may be idle.
+/// [`MIN_OPEN_CONNECTIONS`] may be idle.
 const CATALOG_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A pool of connections to one database.
@@ -278,11 +276,8 @@ impl PostgresSourceInner {
 
 fn build_pool(address: &PostgresAddress, timeout: Duration) -> Result<Pool, Error> {
     let recycling_method = RecyclingMethod::Fast;
-    let manager = Manager::from_config(
-        address.config(timeout)?,
-        NoTls,
-        ManagerConfig { recycling_method },
-    );
+    let config = session_config(address, timeout);
+    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method });
     Pool::builder(manager)
         .max_size(MAX_CONNECTIONS)
         .runtime(Runtime::Tokio1)
@@ -290,6 +285,26 @@ fn build_pool(address: &PostgresAddress, timeout: Duration) -> Result<Pool, Erro
         .wait_timeout(Some(Duration::from_secs(5)))
         .build()
         .map_err(|error| Error::InvalidSettings(error.to_string()))
+}
+
+/// For sessions that only read. No query can change these settings, and each use ends
+/// by going back to them.
+fn session_config(address: &PostgresAddress, timeout: Duration) -> Config {
+    let timeouts = timeout_settings(timeout).map(|(name, value)| (name, value.to_string()));
+    let fixed = [
+        ("default_transaction_read_only", "on"),
+        ("standard_conforming_strings", "on"),
+        ("IntervalStyle", "iso_8601"),
+        ("DateStyle", "ISO"),
+        ("bytea_output", "hex"),
+        ("extra_float_digits", "1"),
+        ("jit", "off"),
+    ];
+    let timeouts = timeouts.iter().map(|(name, value)| (*name, value.as_str()));
+    let settings: Vec<(&str, &str)> = fixed.into_iter().chain(timeouts).collect();
+    let mut config = address.config_with_overrides(&settings);
+    config.application_name("maru");
+    config
 }
 
 /// Opens the connections that are kept, then closes those that are too many,
@@ -335,5 +350,20 @@ async fn open_initial_connections(source: &PostgresSource) {
     if !catalogue.write_privileges.is_empty() {
         let powers = catalogue.write_privileges.join(", ");
         warn!(source.name = %name, powers, "the role of source {name} {powers}; give it one that may only read");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_read_only_whatever_the_address_says() {
+        let url = "postgres://a/m?options=-c%20default_transaction_read_only=off";
+        let address = PostgresAddress::parse(url).unwrap();
+        let config = session_config(&address, Duration::from_secs(5));
+        let options = config.get_options().unwrap();
+        assert!(options.contains("off -c default_transaction_read_only=on"));
+        assert!(options.contains(" -c statement_timeout=5000"));
     }
 }

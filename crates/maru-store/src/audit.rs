@@ -52,7 +52,7 @@ pub struct AuditFilter {
     pub limit: i64,
 }
 
-/// Rows that one statement adds, where there are so many: each costs less.
+/// Rows that one statement adds where many wait: fewer statements and round trips.
 const ROWS_PER_INSERT: usize = 50;
 const COLUMNS_PER_ROW: usize = 10;
 static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));

@@ -50,8 +50,8 @@ pub enum Error {
         cause: DatabaseError,
     },
     /// The address of a PostgreSQL database cannot be used as it is.
-    #[error("cannot use the address of the store: {0}")]
-    Address(String),
+    #[error("cannot use the address of the store")]
+    Address(#[from] maru_postgres::Error),
     /// A statement failed.
     #[error("the store did not {attempted}")]
     Failed {
@@ -126,9 +126,9 @@ impl Store {
     /// Opens the PostgreSQL database at `postgres://…`, making or upgrading the
     /// tables; gives up after 10 s. There is no TLS yet.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let address = postgres::PostgresUrl::parse(url)?;
+        let address = maru_postgres::PostgresAddress::parse(url)?;
         let place = address.redacted_location();
-        let opened = PostgresBackend::connect(address).await;
+        let opened = PostgresBackend::connect(&address).await;
         Self::from_opened(place, opened.map(StoreBackend::Postgres))
     }
 

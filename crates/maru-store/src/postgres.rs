@@ -1,19 +1,17 @@
 //! State in a PostgreSQL database.
 
 mod cell;
-mod url;
 
 use std::{error::Error as _, time::Duration};
 
 use deadpool_postgres::{
     GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
+use maru_postgres::PostgresAddress;
 use tokio::time;
 use tokio_postgres::{NoTls, types::ToSql};
 
 use super::{CellValue, DatabaseError, ResultRow, migrations};
-
-pub(super) use url::PostgresUrl;
 
 /// How long a start may take, with its migrations.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +32,7 @@ pub(super) struct PostgresBackend {
 }
 
 impl PostgresBackend {
-    pub(super) async fn connect(address: PostgresUrl) -> Result<Self, DatabaseError> {
+    pub(super) async fn connect(address: &PostgresAddress) -> Result<Self, DatabaseError> {
         let pool = build_pool(address)?;
         let start = async {
             let mut client = pool.get().await?;
@@ -105,9 +103,9 @@ fn discard_timed_out<T>(client: Object) -> Result<T, DatabaseError> {
     Err(DatabaseError::Timeout(RESPONSE_TIMEOUT))
 }
 
-fn build_pool(address: PostgresUrl) -> Result<Pool, DatabaseError> {
+fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
     let recycling_method = RecyclingMethod::Verified;
-    let config = address.into_config(&[
+    let config = address.config_with_defaults(&[
         ("TimeZone", "UTC"),
         (
             "statement_timeout",

@@ -1,14 +1,14 @@
 //! State in an SQLite file, or in memory.
 
-use std::{panic, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use maru_runtime::tasks;
 use rusqlite::{
     Connection, ErrorCode, Statement, TransactionBehavior, params_from_iter,
     types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef},
 };
 use tokio::{
     sync::{Mutex, OwnedMutexGuard},
-    task,
     time::{self, Instant},
 };
 
@@ -101,13 +101,8 @@ impl SqliteBackend {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DatabaseError> + Send + 'static,
 ) -> Result<T, DatabaseError> {
-    match task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => panic::resume_unwind(panic),
-            Err(_) => Err(DatabaseError::Stopping),
-        },
-    }
+    let done = tasks::run_blocking(work).await;
+    done.unwrap_or(Err(DatabaseError::Stopping))
 }
 
 fn is_busy(cause: &DatabaseError) -> bool {

@@ -17,7 +17,7 @@ use axum::{
 };
 use futures_util::{future::BoxFuture, stream};
 use maru_protocol::{ProtocolVersion, write_event};
-use maru_runtime::{message_queue, tasks::lazy_sleep};
+use maru_runtime::message_queue;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ impl HttpExchange {
                 first => return self.feed_response(first, Some(Box::pin(ready(done)))),
             },
             first = self.messages.recv() => first,
-            () = lazy_sleep(MAX_JSON_WAIT), if self.accepts.json => None,
+            () = time::sleep(MAX_JSON_WAIT), if self.accepts.json => None,
             () = ready(()), if !self.accepts.json => None,
         };
         self.feed_response(first, work.into_work())

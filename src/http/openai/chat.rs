@@ -3,21 +3,17 @@
 use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes, HttpBody},
+    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
 use futures_util::stream;
-use hyper::body::Incoming;
 use maru_runtime::tasks::with_timeout;
 use tokio::{sync::watch, time};
 
 use super::{
-    super::{
-        HubState,
-        body::{self, BodyError},
-    },
+    super::{HubState, body},
     agent_models,
     chat_request::{self, ChatCompletionRequest},
     chunk::{ChunkWriter, completion_json},
@@ -55,25 +51,12 @@ pub(in super::super) async fn post(State(hub): State<Arc<HubState>>, request: Re
     handle(&hub, &principal, &parts.headers, body).await
 }
 
-/// The same for a caller who is known already.
-pub(in super::super) fn post_identified(
-    hub: Arc<HubState>,
-    principal: Principal,
-    request: axum::http::Request<Incoming>,
-) -> impl Future<Output = Response> + Send {
-    let (parts, body) = request.into_parts();
-    async move { handle(&hub, &principal, &parts.headers, body).await }
-}
-
-async fn handle<B>(
+async fn handle(
     hub: &Arc<HubState>,
     principal: &Principal,
     headers: &HeaderMap,
-    body: B,
-) -> Response
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
+    body: Body,
+) -> Response {
     let asked = match read_request(hub, headers, body).await {
         Ok(asked) => asked,
         Err(refusal) => return refusal,
@@ -108,14 +91,11 @@ where
     }
 }
 
-async fn read_request<B>(
+async fn read_request(
     hub: &HubState,
     headers: &HeaderMap,
-    body: B,
-) -> Result<ChatCompletionRequest, Response>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BodyError>> + Unpin,
-{
+    body: Body,
+) -> Result<ChatCompletionRequest, Response> {
     let refused = |(status, why): (StatusCode, String)| error::rejection_response(status, &why);
     check_content_headers(headers)
         .map_err(|(status, why)| error::rejection_response(status, why))?;

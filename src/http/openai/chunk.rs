@@ -2,8 +2,8 @@
 //! names, ignore calls that come twice, or fail on text after a call; so texts
 //! come first, then each call in two pieces, then one reason, then the usage.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use maru_protocol::push_json_string;
+use maru_runtime::clock;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ pub(super) struct ChunkWriter {
 impl ChunkWriter {
     pub(super) fn new(model: &str, mode: ClientMode, wants_usage: bool) -> Self {
         let id = random_id("chatcmpl-");
-        let (created, model) = (now(), Value::from(model));
+        let (created, model) = (clock::now_ms() / 1000, Value::from(model));
         let usage = if wants_usage { "\"usage\":null," } else { "" };
         Self {
             chunk_prefix: format!(
@@ -114,7 +114,7 @@ impl ChunkWriter {
         out.push_str("[{\"index\":0,\"delta\":{\"");
         out.push_str(member);
         out.push_str("\":");
-        push_json_string(text, out);
+        push_json_string(out, text);
         out.push_str("},\"finish_reason\":null}]}\n\n");
         if member == "content" {
             self.has_open_line = !text.ends_with('\n');
@@ -174,7 +174,7 @@ pub(super) fn completion_json(model: &str, mode: ClientMode, mut answer: ChatRes
     let completion = ChatCompletion {
         id: random_id("chatcmpl-"),
         object: "chat.completion",
-        created: now(),
+        created: clock::now_ms() / 1000,
         model,
         choices: [ChatCompletionChoice {
             index: 0,
@@ -209,29 +209,11 @@ fn finish_for_mode(finish: FinishReason, mode: ClientMode) -> FinishReason {
     }
 }
 
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |it| it.as_secs())
-}
-
-/// Appends `text` as JSON.
-fn push_json_string(text: &str, out: &mut String) {
-    // Most texts have nothing to escape.
-    let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
-    if text.bytes().all(plain) {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        out.push_str(&serde_json::to_string(text).expect("text is JSON"));
-    }
-}
-
 #[derive(Serialize)]
 struct ChatCompletion<'a> {
     id: String,
     object: &'static str,
-    created: u64,
+    created: i64,
     model: &'a str,
     choices: [ChatCompletionChoice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]

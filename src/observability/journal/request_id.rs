@@ -11,8 +11,7 @@ use std::{
 /// The number of a request: that of its trace, if the client began one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// In two halves: what holds a `u128` is aligned to it, and costs more to
-    /// allocate.
+    /// In two halves, as databases that know 64 bits are told it.
     trace: [u64; 2],
     /// The span of the client that asked, if it said so.
     pub parent_span: Option<u64>,
@@ -25,7 +24,6 @@ static RUN_ID: LazyLock<u64> = LazyLock::new(|| {
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) | 1
 });
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl RequestId {
@@ -79,16 +77,8 @@ impl RequestId {
 
 impl fmt::Display for RequestId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand: it is written for every call.
-        let mut text = [0; 32];
-        for (half, digits) in self.trace.iter().zip(text.as_chunks_mut::<16>().0) {
-            let mut rest = *half;
-            for digit in digits.iter_mut().rev() {
-                *digit = HEX_DIGITS[(rest & 15) as usize];
-                rest >>= 4;
-            }
-        }
-        out.write_str(str::from_utf8(&text).unwrap_or_default())
+        let [high, low] = self.trace;
+        write!(out, "{high:016x}{low:016x}")
     }
 }
 

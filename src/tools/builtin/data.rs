@@ -88,8 +88,8 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
         required: &["query_list"],
     }
     .into_entry(data, |data, input, _| async move {
-        let count = input["n_results"]
-            .as_u64()
+        let count = input
+            .integer("n_results")
             .map_or(3, |it| usize::try_from(it).unwrap_or(100));
         let found = data
             .index

@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use maru_protocol::RpcError;
-use maru_sources::Sqlite;
-use rusqlite::{Connection, OptionalExtension as _, Row};
-use serde::Serialize;
+use maru_sources::{DataSource, QueryValue};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    SAMPLE_QUERY_TIMEOUT, entry_handler, error_text, internal_error, output_schema,
-    read_only_annotations, to_response,
+    entry_handler, error_text, internal_error, output_schema, query_sample, read_only_annotations,
+    to_response,
 };
 use crate::tools::{
     entry::{CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse},
     resource_not_found,
 };
 
-const MAX_DOCUMENTS_FOUND: u32 = 50;
 const DOCUMENT_URI_PREFIX: &str = "maru://documents/";
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct SampleDocument {
     id: i64,
     title: String,
@@ -28,7 +26,20 @@ struct SampleDocument {
     category: String,
 }
 
-pub(super) fn entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
+#[derive(Debug, Deserialize)]
+struct DocumentId {
+    id: String,
+}
+
+/// Found as `LIKE` finds: capitals and small letters of ASCII are the same.
+const FIND_MATCHING: &str = "SELECT id, title, content, category FROM documents
+    WHERE instr(lower(title), lower(:query)) > 0 OR instr(lower(content), lower(:query)) > 0
+    ORDER BY id LIMIT 50";
+const FIND_BY_ID: &str = "SELECT id, title, content, category FROM documents WHERE id = :id";
+const IDS_WITH_PREFIX: &str = "SELECT CAST(id AS TEXT) AS id FROM documents
+    WHERE substr(id, 1, length(:start)) = :start ORDER BY documents.id LIMIT 100";
+
+pub(super) fn entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
     let search = json!({
         "name": "search_docs",
         "title": "Search documents",
@@ -66,37 +77,27 @@ pub(super) fn entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-async fn search_docs(source: Sqlite, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
+async fn search_docs(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
     let EntryAction::CallTool(arguments) = ask.action else {
         return Err(RpcError::invalid_params("a tool is called"));
     };
     let query = arguments["query"].as_str().unwrap_or_default();
-    let pattern = format!(
-        "%{}%",
-        query
-            .replace('\\', r"\\")
-            .replace('%', r"\%")
-            .replace('_', r"\_")
-    );
-    let found = source
-        .read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-            find_matching(connection, &pattern)
-        })
-        .await;
+    let query = QueryValue::Text(query.to_owned());
+    let found: Result<Vec<SampleDocument>, _> =
+        query_sample(&source, FIND_MATCHING, [("query", query)]).await;
     to_response(found.map_err(|error| error_text(&error)))
 }
 
 /// Reads one, or completes its number.
-async fn handle_document(source: Sqlite, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
+async fn handle_document(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
     match ask.action {
         EntryAction::ReadResource(uri) => read_document(source, uri).await,
         EntryAction::Complete { value, .. } => {
-            let ids = source
-                .read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-                    ids_with_prefix(connection, &value)
-                })
-                .await;
-            let ids = ids.map_err(|error| internal_error(&error))?;
+            let start = [("start", QueryValue::Text(value))];
+            let ids: Vec<DocumentId> = query_sample(&source, IDS_WITH_PREFIX, start)
+                .await
+                .map_err(|error| internal_error(&error))?;
+            let ids: Vec<String> = ids.into_iter().map(|it| it.id).collect();
             let completion = json!({"values": ids, "total": ids.len(), "hasMore": false});
             Ok(EntryResponse::Complete(
                 json!({"completion": completion}).into(),
@@ -108,20 +109,17 @@ async fn handle_document(source: Sqlite, ask: EntryRequest) -> Result<EntryRespo
     }
 }
 
-async fn read_document(source: Sqlite, uri: String) -> Result<EntryResponse, RpcError> {
+async fn read_document(source: DataSource, uri: String) -> Result<EntryResponse, RpcError> {
     let id = uri
         .strip_prefix(DOCUMENT_URI_PREFIX)
         .and_then(|id| id.parse::<i64>().ok());
-    let found = match id {
-        None => None,
-        Some(id) => source
-            .read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-                find_by_id(connection, id)
-            })
+    let found: Vec<SampleDocument> = match id {
+        None => Vec::new(),
+        Some(id) => query_sample(&source, FIND_BY_ID, [("id", QueryValue::Integer(id))])
             .await
             .map_err(|error| internal_error(&error))?,
     };
-    let Some(document) = found else {
+    let Some(document) = found.first() else {
         return Err(resource_not_found(&uri));
     };
     let text = format!("# {}\n\n{}\n", document.title, document.content);
@@ -129,36 +127,4 @@ async fn read_document(source: Sqlite, uri: String) -> Result<EntryResponse, Rpc
     Ok(EntryResponse::Complete(
         json!({"contents": contents}).into(),
     ))
-}
-
-fn find_matching(connection: &Connection, pattern: &str) -> rusqlite::Result<Vec<SampleDocument>> {
-    let mut statement = connection.prepare_cached(
-        r"SELECT id, title, content, category FROM documents
-          WHERE title LIKE ?1 ESCAPE '\' OR content LIKE ?1 ESCAPE '\' ORDER BY id LIMIT ?2",
-    )?;
-    statement
-        .query_map((pattern, MAX_DOCUMENTS_FOUND), document_from_row)?
-        .collect()
-}
-
-fn find_by_id(connection: &Connection, id: i64) -> rusqlite::Result<Option<SampleDocument>> {
-    let mut statement = connection
-        .prepare_cached("SELECT id, title, content, category FROM documents WHERE id = ?1")?;
-    statement.query_row([id], document_from_row).optional()
-}
-
-fn ids_with_prefix(connection: &Connection, start: &str) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT CAST(id AS TEXT) FROM documents WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 100",
-    )?;
-    statement.query_map([start], |row| row.get(0))?.collect()
-}
-
-fn document_from_row(row: &Row<'_>) -> rusqlite::Result<SampleDocument> {
-    Ok(SampleDocument {
-        id: row.get(0)?,
-        title: row.get(1)?,
-        content: row.get(2)?,
-        category: row.get(3)?,
-    })
 }

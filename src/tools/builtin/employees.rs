@@ -1,22 +1,21 @@
 //! Employees and their vacation days.
 
-use std::{cell::Cell, sync::Arc, time::UNIX_EPOCH};
+use std::sync::Arc;
 
 use maru_protocol::RpcError;
-use maru_sources::Sqlite;
-use rusqlite::{Connection, OptionalExtension as _};
-use serde::Serialize;
+use maru_sources::{DataSource, QueryValue};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    SAMPLE_QUERY_TIMEOUT, entry_handler, error_text, internal_error, output_schema,
-    read_only_annotations, to_response,
+    entry_handler, error_text, internal_error, output_schema, query_sample, read_only_annotations,
+    to_response,
 };
 use crate::tools::entry::{
     CatalogEntry, CatalogEntryKind, EntryAction, EntryRequest, EntryResponse,
 };
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Employee {
     id: String,
     name: String,
@@ -25,13 +24,13 @@ struct Employee {
     days_of_service: i64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct EmployeeSummary {
     id: String,
     name: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct VacationBalance {
     employee_id: String,
     year: i64,
@@ -40,7 +39,26 @@ struct VacationBalance {
     remaining: f64,
 }
 
-pub(super) fn entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
+#[derive(Debug, Deserialize)]
+struct KnownYears {
+    /// `2025, 2026`, or `none`.
+    years: String,
+}
+
+const FIND_EMPLOYEE: &str = "SELECT id, name, department, hire_date,
+    CAST(julianday('now', 'localtime', 'start of day') - julianday(hire_date) AS INTEGER)
+        AS days_of_service
+    FROM employees WHERE id = :id";
+const LIST_EMPLOYEES: &str = "SELECT id, name FROM employees
+    WHERE substr(id, 1, length(:start)) = :start ORDER BY id";
+const FIND_VACATION: &str = "SELECT employee_id, year, total, used, total - used AS remaining
+    FROM vacations WHERE employee_id = :id AND year = :year";
+const FIND_KNOWN_YEARS: &str = "SELECT
+    (SELECT coalesce(group_concat(year, ', '), 'none')
+     FROM (SELECT year FROM vacations WHERE employee_id = :id ORDER BY year)) AS years
+    FROM employees WHERE id = :id";
+
+pub(super) fn entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
     let tool = |name: &str, title: &str, description: &str, properties: Value| {
         let required: Vec<&String> = properties
             .as_object()
@@ -104,66 +122,70 @@ pub(super) fn entries(source: &Sqlite) -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-async fn get_employee_info(source: Sqlite, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
+async fn get_employee_info(
+    source: DataSource,
+    ask: EntryRequest,
+) -> Result<EntryResponse, RpcError> {
     let id = argument(&ask, "employee_id");
-    let wanted = id.clone();
-    let found = source
-        .read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-            find_employee(connection, &wanted)
-        })
-        .await;
+    let wanted = [("id", QueryValue::Text(id.clone()))];
+    let found: Result<Vec<Employee>, _> = query_sample(&source, FIND_EMPLOYEE, wanted).await;
     to_response(match found {
-        Ok(Some(employee)) => Ok(employee),
-        Ok(None) => Err(unknown_employee(&id)),
+        Ok(found) => found
+            .into_iter()
+            .next()
+            .ok_or_else(|| unknown_employee(&id)),
         Err(error) => Err(error_text(&error)),
     })
 }
 
-async fn get_all_employees(source: Sqlite, _ask: EntryRequest) -> Result<EntryResponse, RpcError> {
-    let found = source
-        .read(SAMPLE_QUERY_TIMEOUT, |connection| {
-            list_employees(connection, "")
-        })
-        .await;
+async fn get_all_employees(
+    source: DataSource,
+    _ask: EntryRequest,
+) -> Result<EntryResponse, RpcError> {
+    let found = list_employees(&source, String::new()).await;
     to_response(found.map_err(|error| error_text(&error)))
 }
 
 async fn calculate_vacation_days(
-    source: Sqlite,
+    source: DataSource,
     ask: EntryRequest,
 ) -> Result<EntryResponse, RpcError> {
-    let id = argument(&ask, "employee_id");
     let EntryAction::CallTool(arguments) = &ask.action else {
         return Err(RpcError::invalid_params("a tool is called"));
     };
-    let year = arguments["year"].as_i64().unwrap_or_default();
-    let wanted = id.clone();
-    let found = source.read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-        let known = find_employee(connection, &wanted)?.is_some();
-        Ok((
-            known,
-            find_vacation(connection, &wanted, year)?,
-            known_years(connection, &wanted)?,
-        ))
-    });
-    to_response(match found.await {
-        Ok((_, Some(vacation), _)) => Ok(vacation),
-        Ok((false, None, _)) => Err(unknown_employee(&id)),
-        Ok((true, None, years)) => Err(format!(
-            "no vacation days of {id} in {year}; known years: {years}"
-        )),
-        Err(error) => Err(error_text(&error)),
+    let id = argument(&ask, "employee_id");
+    let year = arguments.integer("year").unwrap_or_default();
+    to_response(find_vacation(&source, &id, year).await)
+}
+
+async fn find_vacation(
+    source: &DataSource,
+    id: &str,
+    year: i64,
+) -> Result<VacationBalance, String> {
+    let wanted = || ("id", QueryValue::Text(id.to_owned()));
+    let in_year = [wanted(), ("year", QueryValue::Integer(year))];
+    let found: Vec<VacationBalance> = query_sample(source, FIND_VACATION, in_year)
+        .await
+        .map_err(|error| error_text(&error))?;
+    if let Some(vacation) = found.into_iter().next() {
+        return Ok(vacation);
+    }
+    let known: Vec<KnownYears> = query_sample(source, FIND_KNOWN_YEARS, [wanted()])
+        .await
+        .map_err(|error| error_text(&error))?;
+    Err(match known.first() {
+        None => unknown_employee(id),
+        Some(KnownYears { years }) => {
+            format!("no vacation days of {id} in {year}; known years: {years}")
+        }
     })
 }
 
 /// Renders the prompt, or completes the employee's number.
-async fn vacation_report(source: Sqlite, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
+async fn vacation_report(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
     if let EntryAction::Complete { value, .. } = ask.action {
-        let found = source
-            .read(SAMPLE_QUERY_TIMEOUT, move |connection| {
-                list_employees(connection, &value)
-            })
-            .await;
+        let found = list_employees(&source, value).await;
         let found = found.map_err(|error| internal_error(&error))?;
         let values: Vec<String> = found.into_iter().map(|it| it.id).take(100).collect();
         let completion = json!({"total": values.len(), "hasMore": false, "values": values});
@@ -197,78 +219,11 @@ fn unknown_employee(id: &str) -> String {
     format!("no employee {id}; get_all_employees lists them")
 }
 
-fn find_employee(connection: &Connection, id: &str) -> rusqlite::Result<Option<Employee>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT name, department, hire_date, CAST(?2 - julianday(hire_date) AS INTEGER)
-         FROM employees WHERE id = ?1",
-    )?;
-    let row = statement.query_row((id, julian_today(connection)?), |row| {
-        Ok(Employee {
-            id: id.to_owned(),
-            name: row.get(0)?,
-            department: row.get(1)?,
-            hire_date: row.get(2)?,
-            days_of_service: row.get(3)?,
-        })
-    });
-    row.optional()
-}
-
-/// The local day as a Julian day number. Looked up once a second: the calendar
-/// takes longer than the employee.
-fn julian_today(connection: &Connection) -> rusqlite::Result<f64> {
-    thread_local!(static KNOWN: Cell<(u64, f64)> = const { Cell::new((u64::MAX, 0.0)) });
-    let now = UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
-    let (known, day) = KNOWN.get();
-    if known == now {
-        return Ok(day);
-    }
-    let mut statement =
-        connection.prepare_cached("SELECT julianday('now', 'localtime', 'start of day')")?;
-    let day = statement.query_row([], |row| row.get(0))?;
-    KNOWN.set((now, day));
-    Ok(day)
-}
-
-fn list_employees(connection: &Connection, start: &str) -> rusqlite::Result<Vec<EmployeeSummary>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, name FROM employees WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 10000",
-    )?;
-    let rows = statement.query_map([start], |row| {
-        Ok(EmployeeSummary {
-            id: row.get(0)?,
-            name: row.get(1)?,
-        })
-    })?;
-    rows.collect()
-}
-
-fn find_vacation(
-    connection: &Connection,
-    id: &str,
-    year: i64,
-) -> rusqlite::Result<Option<VacationBalance>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT employee_id, year, total, used, total - used FROM vacations
-         WHERE employee_id = ?1 AND year = ?2",
-    )?;
-    let row = statement.query_row((id, year), |row| {
-        Ok(VacationBalance {
-            employee_id: row.get(0)?,
-            year: row.get(1)?,
-            total: row.get(2)?,
-            used: row.get(3)?,
-            remaining: row.get(4)?,
-        })
-    });
-    row.optional()
-}
-
-/// `2025, 2026`.
-fn known_years(connection: &Connection, id: &str) -> rusqlite::Result<String> {
-    let mut statement = connection.prepare_cached(
-        "SELECT coalesce(group_concat(year, ', '), 'none')
-         FROM (SELECT year FROM vacations WHERE employee_id = ?1 ORDER BY year)",
-    )?;
-    statement.query_row([id], |row| row.get(0))
+/// The employees whose number begins with `start`.
+async fn list_employees(
+    source: &DataSource,
+    start: String,
+) -> Result<Vec<EmployeeSummary>, maru_sources::Error> {
+    let start = [("start", QueryValue::Text(start))];
+    query_sample(source, LIST_EMPLOYEES, start).await
 }

@@ -5,11 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use maru_postgres::{PostgresAddress, PostgresServer};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{
-    DataSource, PostgresAddress, PostgresServer, QueryLimits, QueryParameters, QueryRows,
-    SourceSettings,
-};
+use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows, SourceSettings};
 
 use crate::postgres_cluster::PostgresCluster;
 
@@ -52,7 +50,7 @@ pub(super) fn url_as_role(
     settings: SourceSettings,
     tasks: &Tasks,
 ) -> DataSource {
-    let address = PostgresAddress::Server(PostgresServer {
+    let address = PostgresAddress::from(&PostgresServer {
         host: "127.0.0.1".into(),
         port: cluster.port,
         user: user.into(),

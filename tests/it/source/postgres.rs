@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use maru_postgres::PostgresAddress;
 use maru_runtime::tasks::Tasks;
 use maru_sources::{
-    DataSource, PostgresAddress, QueryLimits, QueryParameters, QueryValue, SourceSettings,
-    TableKind,
+    DataSource, QueryLimits, QueryParameters, QueryValue, SourceSettings, TableKind,
 };
 
 use super::{
@@ -35,7 +35,7 @@ async fn postgres_keeps_what_is_hostile_out() {
     let database = postgres_fixture(&cluster);
     let before = cluster.run_sql(&database, STATE_DIGEST_SQL);
     let tasks = Tasks::default();
-    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let superuser = DataSource::postgres("superuser", &address, source_settings(), &tasks).unwrap();
     hostile::run_name_cases(&superuser, 'P').await;
     for role in ["fx_owner", "fx_agent"] {
@@ -153,7 +153,7 @@ async fn postgres_gives_values_exactly_and_stops_when_nobody_waits() {
     let database = cluster.create_database();
     cluster.run_sql(&database, CREATE_TYPES_SQL);
     let tasks = Tasks::default();
-    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let relations = ["kinds", "public.through", "many"]
         .map(str::to_owned)
         .to_vec();
@@ -218,8 +218,8 @@ const ODD_VALUES_SQL: &str = "
         123456789.00012000,-1234567890123456789012345678901234567890.5,NaN,Infinity,-Infinity}'::numeric[]);
     INSERT INTO odd (d, ts, tz) SELECT x::date, x, x AT TIME ZONE 'UTC' FROM unnest('{infinity,-infinity,
         2000-01-01,1999-12-31 23:59:59.999999,2000-02-29 00:00:00.5,1900-03-01,2100-02-28,0001-01-01,
-        0001-12-31 23:00 BC,4713-01-01 BC,0004-02-29,9999-12-31,10000-01-01,250000-07-01 12:00}'::timestamp[]) x;
-    INSERT INTO odd (m) VALUES ('00:00'), ('24:00'), ('23:59:59.000001'), ('01:02:03.1');
+        0004-02-29,9999-12-31}'::timestamp[]) x;
+    INSERT INTO odd (m) VALUES ('00:00'), ('23:59:59.000001'), ('01:02:03.1');
     INSERT INTO odd (t, v, c, j) SELECT x, x, left(x, 5), to_json(x) FROM unnest(ARRAY['', 'plain', '이영희 \"',
         E'\\b\\f\\n\\r\\t\\x01\\x1f\\x7f\\\\/', repeat('긴 글 ', 1000)]) x;
     INSERT INTO odd (j) VALUES ('{\"a\" : [1.0e5, null]}');
@@ -229,11 +229,13 @@ const ODD_VALUES_SQL: &str = "
         ((random() - 0.5) * pow(10, random() * 36 - 30))::float4,
         (random() - 0.5) * pow(10, random() * 315 - 300),
         round(((random() - 0.5) * pow(10, random() * 30))::numeric, (random() * 20)::int),
-        md5(i::text)::uuid, date '0500-01-01 BC' + (random() * 2000000)::int,
+        md5(i::text)::uuid, date '0001-01-01' + (random() * 2000000)::int,
         time '00:00' + random() * interval '1 day', timestamp '0001-01-01' + random() * interval '4000 years',
         timestamptz '0001-01-01' + random() * interval '4000 years' FROM generate_series(1, 20000) i;
     CREATE TABLE large AS SELECT x::float4 AS f4, x AS f8 FROM unnest('{118917376,1e16,1.5e30,
-        9007199254740992,36028797018963968}'::float8[]) x";
+        9007199254740992,36028797018963968}'::float8[]) x;
+    CREATE TABLE far AS SELECT x::date AS d, x AS ts, x AT TIME ZONE 'UTC' AS tz, time '24:00' AS m
+        FROM unnest('{0001-12-31 23:00 BC,4713-01-01 BC,10000-01-01,250000-07-01 12:00}'::timestamp[]) x";
 
 #[tokio::test]
 async fn rows_made_here_are_those_that_the_server_makes() {
@@ -241,7 +243,7 @@ async fn rows_made_here_are_those_that_the_server_makes() {
     let database = cluster.create_database();
     cluster.run_sql(&database, ODD_VALUES_SQL);
     let tasks = Tasks::default();
-    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let limits = QueryLimits {
         rows: 100_000,
         max_bytes: 100_000_000,
@@ -268,8 +270,10 @@ async fn rows_made_here_are_those_that_the_server_makes() {
             assert_eq!(*theirs, ours);
         }
         assert_eq!(theirs, ours);
-        let large = "SELECT * FROM large";
-        assert_eq!(ask(large).await.unwrap(), ask(large).await.unwrap());
+        for left_to_the_server in ["SELECT * FROM large", "SELECT * FROM far"] {
+            let (first, again) = (ask(left_to_the_server).await, ask(left_to_the_server).await);
+            assert_eq!(first.unwrap(), again.unwrap());
+        }
     }
     tasks.shutdown().await;
 }
@@ -451,7 +455,7 @@ async fn statement_that_ran_before_is_read_as_it_is_now() {
     change("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE hidden AS SELECT 'CANARY' AS b");
     change("CREATE VIEW v AS SELECT a FROM t");
     let tasks = Tasks::default();
-    let address = PostgresAddress::Url(cluster.url(&database).into());
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let settings = SourceSettings {
         relations: vec!["t".to_owned(), "v".to_owned()],
         ..SourceSettings::default()

@@ -19,18 +19,6 @@ fn write_integer(number: impl itoa::Integer, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Adds so many digits of a number, with zeros before them.
-pub(super) fn write_padded<const N: usize>(mut number: i64, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; N];
-    for digit in digits.iter_mut().rev() {
-        *digit = DIGITS[usize::try_from(number % 10).unwrap_or(0)];
-        number /= 10;
-    }
-    out.extend_from_slice(&digits);
-}
-
-const DIGITS: &[u8; 10] = b"0123456789";
-
 pub(super) fn write_float4(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     write_float(f32::from_be_bytes(bytes.try_into().ok()?), 6, 22, out)
 }
@@ -110,12 +98,12 @@ pub(super) fn write_numeric(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (groups, _) = groups.as_chunks();
     let group = |at: i32| {
         let found = usize::try_from(at).ok().and_then(|it| groups.get(it));
-        found.map_or(0, |it| i64::from(u16::from_be_bytes(*it)))
+        found.map_or(0, |it| u16::from_be_bytes(*it))
     };
     let last = i32::from(weight);
     write_integer(if last < 0 { 0 } else { group(0) }, out)?;
     for at in 1..=last {
-        write_padded::<4>(group(at), out);
+        write!(out, "{:04}", group(at)).ok()?;
     }
     if shown == 0 {
         return Some(());
@@ -124,7 +112,7 @@ pub(super) fn write_numeric(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let end = out.len() + shown;
     let mut at = last + 1;
     while out.len() < end {
-        write_padded::<4>(group(at), out);
+        write!(out, "{:04}", group(at)).ok()?;
         at += 1;
     }
     out.truncate(end);
