@@ -157,14 +157,7 @@ impl HubCore {
         let models = Arc::new(ReloadableGateway::new(models));
         let journal = catalog.journal();
         let audit = AuditLog::start(store.clone(), &config.audit, journal, &back);
-        let collector = config
-            .telemetry
-            .otlp_endpoint
-            .as_deref()
-            .unwrap_or_default();
-        let policy_of_traces = data::allowing_url(&policy, collector);
-        telemetry::start(&config.telemetry, &policy_of_traces, journal, &back)
-            .map_err(anyhow::Error::msg)?;
+        telemetry::start(&config.telemetry, &policy, journal, &back).map_err(anyhow::Error::msg)?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
@@ -424,12 +417,7 @@ async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Ar
 }
 
 fn open_oauth(config: &Config) -> Result<Option<OAuthVerifier>> {
-    let settings = &config.oauth;
-    let place = settings.jwks_url.as_deref().unwrap_or_default();
-    let oauth = OAuthVerifier::new(
-        settings,
-        &data::allowing_url(&address_policy(config, None), place),
-    );
+    let oauth = OAuthVerifier::new(&config.oauth, &address_policy(config, None));
     oauth.map_err(anyhow::Error::msg)
 }
 

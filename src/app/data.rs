@@ -62,7 +62,7 @@ pub(super) async fn open_index(
             port: chromadb.port,
             secure: chromadb.secure,
             headers: chromadb.headers.clone().into_iter().collect(),
-            policy: allowing_host(policy, host),
+            policy: policy.clone(),
             ..ChromaEndpoint::default()
         };
         return DocumentIndex::chroma(&settings, embedder)
@@ -96,26 +96,10 @@ fn open_embedder(config: &Config, policy: &AddressPolicy) -> Result<Embedder> {
             .embedding
             .timeout_ms
             .map_or(EMBEDDING_TIMEOUT, Duration::from_millis),
-        policy: allowing_url(policy, url),
+        policy: policy.clone(),
         tls: ClientTls::default(),
     };
     Embedder::endpoint(&settings).context("cannot use the embedding endpoint of the settings")
-}
-
-/// The same, with the host of an address.
-pub(super) fn allowing_url(policy: &AddressPolicy, url: &str) -> AddressPolicy {
-    let host = url.split("://").nth(1).unwrap_or_default();
-    allowing_host(
-        policy,
-        host.split(['/', ':', '?']).next().unwrap_or_default(),
-    )
-}
-
-/// Who writes a host into the settings wants it to be reached.
-fn allowing_host(policy: &AddressPolicy, host: &str) -> AddressPolicy {
-    let mut policy = policy.clone();
-    policy.allowed_hosts.push(host.to_owned());
-    policy
 }
 
 fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec<DataSource>> {

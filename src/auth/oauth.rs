@@ -8,12 +8,8 @@ use std::{
     time::Duration,
 };
 
-use hyper::{
-    HeaderMap, Method,
-    body::Bytes,
-    header::{self, HeaderValue},
-};
-use maru_http::{AddressPolicy, ClientTls, HttpClient, Request};
+use hyper::StatusCode;
+use maru_http::{AddressPolicy, ClientTls, JsonService, ServiceRequest, json_service};
 use maru_runtime::clock;
 use serde_json::{Value, json};
 use tokio::{
@@ -32,6 +28,8 @@ use crate::config;
 
 /// How long the issuer may take to send its keys.
 const JWKS_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Callers wait for the keys, and they are read again later anyway.
+const MAX_JWKS_RETRIES: u32 = 1;
 /// An unknown key makes us look for new ones, but not more often than this.
 const MIN_JWKS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// Tokens whose signature was checked are remembered.
@@ -59,7 +57,7 @@ pub struct OAuthVerifier {
 #[derive(Debug)]
 enum JwksSource {
     File(PathBuf),
-    Url(Arc<HttpClient>, String),
+    Url(Box<JsonService>),
 }
 
 impl OAuthVerifier {
@@ -74,10 +72,10 @@ impl OAuthVerifier {
         let place = match (&settings.jwks_file, &settings.jwks_url) {
             (Some(path), _) => JwksSource::File(path.clone()),
             (None, Some(url)) => {
-                let judged = policy.authorize(url);
-                let target = judged.map_err(|why| format!("oauth.jwks_url: {why}"))?;
-                let path = target.path.clone();
-                JwksSource::Url(HttpClient::new(target, ClientTls::default()), path)
+                let target = policy.authorize_configured(url);
+                let target = target.map_err(|why| format!("oauth.jwks_url: {why}"))?;
+                let service = JsonService::new(target, ClientTls::default(), JWKS_FETCH_TIMEOUT);
+                JwksSource::Url(Box::new(service.with_max_retries(MAX_JWKS_RETRIES)))
             }
             (None, None) => return Err("oauth.jwks_url is missing".to_owned()),
         };
@@ -186,10 +184,7 @@ impl OAuthVerifier {
         *lock(&self.last_attempt) = Some(Instant::now());
         let text = match &self.jwks_source {
             JwksSource::File(path) => fs::read(path).map_err(|error| error.kind().to_string()),
-            JwksSource::Url(client, path) => {
-                let fetched = timeout(JWKS_FETCH_TIMEOUT, fetch_jwks(client, path)).await;
-                fetched.unwrap_or_else(|_| Err(format!("no answer within {JWKS_FETCH_TIMEOUT:?}")))
-            }
+            JwksSource::Url(service) => fetch_jwks(service).await,
         };
         match text.and_then(|it| IssuerKeys::parse(&it)) {
             Ok(keys) => self.replace_keys(keys),
@@ -270,27 +265,16 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn fetch_jwks(client: &Arc<HttpClient>, path: &str) -> Result<Vec<u8>, String> {
-    let unusable = || "the address of the issuer cannot be asked for".to_owned();
-    let host = HeaderValue::try_from(client.target().authority());
-    let mut headers = HeaderMap::new();
-    headers.insert(header::HOST, host.map_err(|_| unusable())?);
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    let request = Request {
-        method: &Method::GET,
-        uri: &path.parse().map_err(|_| unusable())?,
-        headers: &headers,
-        more: &[],
-        body: &Bytes::new(),
-    };
-    let sent = client.send(&request).await;
-    let mut reply = sent.map_err(|error| error.to_string())?;
-    match reply.status.as_u16() {
-        200 => reply
-            .text()
-            .await
-            .map(Into::into)
-            .map_err(|error| error.to_string()),
-        status => Err(format!("the issuer answered with status {status}")),
+async fn fetch_jwks(service: &JsonService) -> Result<Vec<u8>, String> {
+    let request = ServiceRequest::get("");
+    let answer = service.send(&request).await;
+    match answer.map_err(with_source)? {
+        answer if answer.status == StatusCode::OK => Ok(answer.body.into()),
+        answer => Err(service.status_error(&request, &answer).to_string()),
     }
+}
+
+/// An error and what caused it.
+fn with_source(error: json_service::Error) -> String {
+    format!("{:#}", anyhow::Error::new(error))
 }

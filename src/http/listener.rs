@@ -4,7 +4,6 @@ use std::{io, net, pin::pin, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use maru_http::Joined;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -151,10 +150,7 @@ where
         .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(
-            TokioIo::new(FramedStream::new(Joined(stream), slot)),
-            service,
-        );
+        .serve_connection(TokioIo::new(FramedStream::new(stream, slot)), service);
     let mut served = pin!(served);
     let stop = tasks.stop_token();
     let done = tokio::select! {

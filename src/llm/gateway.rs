@@ -6,20 +6,16 @@ use std::{
     time::Duration,
 };
 
-use hyper::body::Bytes;
 use maru_dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect};
-use maru_http::{AddressPolicy, ClientTls, HttpResponse};
+use maru_http::{AddressPolicy, ClientTls, HttpResponse, JsonService, ServiceRequest};
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{self, Instant},
-};
+use tokio::{sync::watch, time::Instant};
 use tracing::debug;
 
 use super::{
     ChatRequest, ChatResponse, ChatStream, Error, ToolChoice,
-    backend_client::{BackendClient, ErrorResponse, MAX_RETRIES, backoff, is_retryable},
+    backend_client::{ErrorResponse, open_backend},
     constrained,
     decoder::ResponseDecoder,
     gemini,
@@ -53,7 +49,7 @@ pub struct Gateway {
 pub(super) struct ModelEntry {
     pub(super) names: ModelNames,
     pub(super) backend: BackendApi,
-    pub(super) service: BackendClient,
+    pub(super) service: JsonService,
     base_url: String,
     queue: std::sync::Arc<RequestQueue>,
     tool_mode: ToolMode,
@@ -107,8 +103,7 @@ impl ChatRequestOptions {
 
 /// A request in the words of a backend.
 struct PreparedRequest {
-    path: String,
-    body: Bytes,
+    request: ServiceRequest,
     decoder: ResponseDecoder,
 }
 
@@ -254,6 +249,7 @@ impl ModelEntry {
             BackendApi::Openai => SecretString::from(format!("Bearer {}", key.reveal())),
             BackendApi::Gemini => key.clone(),
         });
+        let timeout = Duration::from_millis(definition.timeout_ms);
         let names = ModelNames::new(
             &definition.name,
             &definition.aliases,
@@ -262,18 +258,13 @@ impl ModelEntry {
         Ok(Self {
             names,
             backend,
-            service: BackendClient::open(
-                base_url,
-                &allow_configured_host(policy, base_url),
-                tls,
-                key.map(|it| (header, it)),
-            )?,
+            service: open_backend(base_url, policy, tls, timeout, key.map(|it| (header, it)))?,
             base_url: base_url.to_owned(),
             queue: RequestQueue::new(queue_limits(definition)),
             tool_mode: definition.tool_mode,
             dialect: parse_dialect(&definition.dialect)?,
             client_mode: definition.client_mode,
-            timeout: Duration::from_millis(definition.timeout_ms),
+            timeout,
             toolless_models: Mutex::default(),
         })
     }
@@ -316,7 +307,7 @@ impl ModelEntry {
         };
         let refused = |it: ErrorResponse| Error::Status {
             model: asked.clone(),
-            status: it.status,
+            status: it.status.as_u16(),
             code: it.code,
             retry_after: it.retry_after,
         };
@@ -342,36 +333,24 @@ impl ModelEntry {
         asked: &str,
         end: Instant,
     ) -> Result<Result<HttpResponse, ErrorResponse>, Error> {
-        let mut attempt = 0;
+        let mut schedule = self.service.retry_schedule(end);
         loop {
-            let sent = self
-                .service
-                .post(&prepared.path, prepared.body.clone())
-                .await;
-            let (failed, pause) = match sent {
+            let failed = match self.service.open_response(&prepared.request).await {
                 Ok(reply) if reply.status.is_success() => return Ok(Ok(reply)),
-                Ok(reply) => {
-                    let refusal = ErrorResponse::read(reply).await;
-                    let pause = refusal
-                        .retry_delay(attempt)
-                        .filter(|_| !refusal.tools_unsupported);
-                    (Ok(refusal), pause)
-                }
-                Err(error) => {
-                    let pause = is_retryable(&error).then(|| backoff(attempt));
-                    (Err(error), pause)
-                }
+                Ok(reply) => Ok(ErrorResponse::read(reply).await),
+                Err(error) => Err(error),
             };
-            let pause = pause.filter(|it| attempt < MAX_RETRIES && Instant::now() + *it < end);
-            let Some(pause) = pause else {
+            let (is_retryable, retry_after) = match &failed {
+                Ok(refusal) => (refusal.is_retryable(), refusal.retry_after),
+                Err(error) => (error.is_retryable(), None),
+            };
+            if !is_retryable || !schedule.wait(retry_after).await {
                 return failed.map(Err).map_err(|source| Error::Unreachable {
                     model: asked.to_owned(),
                     source,
                 });
-            };
-            time::sleep(pause).await;
+            }
             self.queue.wait_for_rate_limit().await;
-            attempt += 1;
         }
     }
 
@@ -419,8 +398,7 @@ impl ModelEntry {
         );
         let (path, body) = self.encode_request(request, model, form, stream);
         PreparedRequest {
-            path,
-            body: body.into(),
+            request: ServiceRequest::post(path, body),
             decoder: ResponseDecoder::new(tools, self.dialect, constrained),
         }
     }
@@ -459,20 +437,6 @@ impl ModelEntry {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Who writes a host into the settings wants it to be reached.
-fn allow_configured_host(policy: &AddressPolicy, base_url: &str) -> AddressPolicy {
-    let host = base_url.split("://").nth(1).unwrap_or_default();
-    let host = host.split(['/', '?']).next().unwrap_or_default();
-    let host = match host.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
-        _ => host,
-    };
-    let mut policy = policy.clone();
-    policy.serves_loopback_only = true;
-    policy.allowed_hosts.push(host.to_owned());
-    policy
 }
 
 fn parse_dialect(name: &str) -> Result<DialectSelection, String> {

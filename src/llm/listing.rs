@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use maru_http::ServiceRequest;
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ impl Gateway {
             for name in names {
                 let known = models.iter().any(|it| it.name == name);
                 if !known && models.len() < MAX_LISTED_MODELS {
-                    let backend = entry.service.authority();
+                    let backend = entry.service.target().authority();
                     models.push(ModelInfo { name, backend });
                 }
             }
@@ -56,7 +57,9 @@ impl ModelEntry {
     }
 
     async fn fetch_model_names(&self) -> Option<Vec<String>> {
-        let mut reply = self.service.get("/models").await.ok()?;
+        let request = ServiceRequest::get("/models");
+        // One attempt: whoever asks for the list waits for the slowest backend.
+        let mut reply = self.service.open_response(&request).await.ok()?;
         if !reply.status.is_success() {
             return None;
         }

@@ -56,7 +56,7 @@ pub fn start(
     let Some(endpoint) = &settings.otlp_endpoint else {
         return Ok(());
     };
-    let judged = policy.authorize(endpoint);
+    let judged = policy.authorize_configured(endpoint);
     let target = judged.map_err(|why| format!("telemetry.otlp_endpoint: {why}"))?;
     let collector = Collector {
         path: format!("{}/v1/traces", target.path.trim_end_matches('/')),
@@ -131,9 +131,7 @@ impl Collector {
     }
 
     fn headers(&self) -> Option<HeaderMap> {
-        let host = self.client.target().authority();
         let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::try_from(host).ok()?);
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),

@@ -15,9 +15,9 @@ use std::{
 use hyper::{
     HeaderMap, Method, StatusCode, Uri,
     body::Bytes,
-    header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use maru_http::{AllowedUrl, HttpClient, HttpResponse, Request};
+use maru_http::{HttpClient, HttpResponse, Request};
 use maru_protocol::{ProtocolVersion, RpcId, encode_header_value, write_raw_request};
 use maru_runtime::tasks::Tasks;
 use tokio::{sync::Semaphore, time};
@@ -97,7 +97,7 @@ impl HttpLink {
         means: &ConnectContext,
     ) -> Result<Arc<Self>, Error> {
         let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
-        let mut base = with_host_header(client.target(), headers);
+        let mut base = headers.clone();
         base.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         base.insert(
             ACCEPT,
@@ -385,13 +385,4 @@ pub(super) fn check_status(reply: &HttpResponse) -> Result<(), Error> {
         ))),
         _ => Err(Error::HttpStatus(code)),
     }
-}
-
-/// The headers of the configuration and the host.
-pub(super) fn with_host_header(target: &AllowedUrl, headers: &HeaderMap) -> HeaderMap {
-    let mut all = headers.clone();
-    if let Ok(host) = HeaderValue::from_str(&target.authority()) {
-        all.insert(HOST, host);
-    }
-    all
 }

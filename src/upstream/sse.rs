@@ -13,10 +13,7 @@ use maru_runtime::{message_queue, tasks::WorkSlice};
 use tokio::{sync::oneshot, time};
 
 use super::{
-    Error,
-    channel::MessageChannel,
-    connect::ConnectContext,
-    http::{check_status, with_host_header},
+    Error, channel::MessageChannel, connect::ConnectContext, http::check_status,
     notifications::NotificationSink,
 };
 
@@ -34,7 +31,7 @@ pub(super) async fn open(
     means: &ConnectContext,
 ) -> Result<Arc<MessageChannel>, Error> {
     let tasks = &means.tasks;
-    let mut all = with_host_header(client.target(), &headers);
+    let mut all = headers.clone();
     all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let request = Request {
         method: &Method::GET,
@@ -174,7 +171,7 @@ async fn post_messages(
 
 impl MessagePoster {
     async fn post(&self, text: String) -> Result<(), Error> {
-        let mut headers = with_host_header(&self.target, &self.headers);
+        let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = Request {
             method: &Method::POST,

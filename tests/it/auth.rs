@@ -1,6 +1,7 @@
 //! Who may do what: every route for every role, lists of tokens, other binds.
 
 mod bind;
+mod configured_hosts;
 mod lists;
 mod oauth;
 mod roles;

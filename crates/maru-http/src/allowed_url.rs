@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// Where a request goes. Made by [`Policy::judge`](super::Policy::judge) only.
+/// Where a request goes. Made by [`AddressPolicy`](super::AddressPolicy) only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedUrl {
     /// Whether the connection is encrypted.

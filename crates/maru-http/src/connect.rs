@@ -1,7 +1,9 @@
-//! Making a connection to a judged address.
+//! Making a connection to an authorised address.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::Future,
+    io,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, OnceLock},
@@ -9,46 +11,90 @@ use std::{
     time::Duration,
 };
 
+use hyper::Uri;
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
     time,
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{ClientConfig, RootCertStore, pki_types::ServerName},
 };
 
-use super::{
-    Error,
-    allowed_url::{AllowedUrl, UrlHost},
-};
+use tower_service::Service;
+
+use super::allowed_url::{AllowedUrl, UrlHost};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that takes nothing for so long is gone. Without this, one that answers early
+/// and never reads the rest of a large request would hold its connection for ever.
+const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The name of HTTP/2 in a TLS handshake.
+const H2_PROTOCOL: &[u8] = b"h2";
 
 /// How secure connections are made; the system's certificates are read once.
 #[derive(Clone, Default)]
 pub struct ClientTls(Arc<OnceLock<Arc<ClientConfig>>>);
 
-/// A connection, encrypted or not.
-pub(super) enum MaybeTlsStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+/// Opens connections to one origin, whatever address hyper asks for.
+#[derive(Clone, Debug)]
+pub(super) struct OriginConnector {
+    target: Arc<AllowedUrl>,
+    tls: ClientTls,
 }
 
-/// Connects to `target` within ten seconds.
-pub(super) async fn open_connection(
-    target: &AllowedUrl,
-    tls: &ClientTls,
-) -> Result<MaybeTlsStream, Error> {
-    let unreachable = |why: String| Error::Unreachable {
-        place: target.authority(),
-        why,
-    };
-    match time::timeout(CONNECT_TIMEOUT, connect_any_address(target, tls)).await {
-        Ok(done) => done.map_err(unreachable),
-        Err(_) => Err(unreachable(format!("no answer within {CONNECT_TIMEOUT:?}"))),
+/// Why no connection could be made.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(super) struct ConnectError(pub(super) String);
+
+/// A connection, encrypted or not.
+pub(super) enum MaybeTlsStream {
+    Plain(StallGuardedTcp),
+    Tls(Box<TlsStream<StallGuardedTcp>>),
+}
+
+type StallGuardedTcp = Pin<Box<TimeoutStream<TcpStream>>>;
+
+impl OriginConnector {
+    pub(super) fn new(target: AllowedUrl, tls: ClientTls) -> Self {
+        let target = Arc::new(target);
+        Self { target, tls }
+    }
+
+    pub(super) fn target(&self) -> &AllowedUrl {
+        &self.target
+    }
+
+    async fn open_connection(self) -> Result<TokioIo<MaybeTlsStream>, ConnectError> {
+        let connecting = connect_any_address(&self.target, &self.tls);
+        let late = |_| format!("no answer within {CONNECT_TIMEOUT:?}");
+        let connected = time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let stream = connected.map_err(late).flatten();
+        stream.map(TokioIo::new).map_err(ConnectError)
+    }
+}
+
+impl Service<Uri> for OriginConnector {
+    type Response = TokioIo<MaybeTlsStream>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().open_connection())
     }
 }
 
@@ -64,7 +110,9 @@ async fn connect_any_address(
                 stream
                     .set_nodelay(true)
                     .map_err(|error| error.to_string())?;
-                return tls.handshake(stream, target).await;
+                let mut stream = TimeoutStream::new(stream);
+                stream.set_write_timeout(Some(WRITE_STALL_TIMEOUT));
+                return tls.handshake(Box::pin(stream), target).await;
             }
             Err(error) => last = error.kind().to_string(),
         }
@@ -84,9 +132,14 @@ async fn resolve_addresses(target: &AllowedUrl) -> Result<Vec<SocketAddr>, Strin
 }
 
 impl ClientTls {
+    #[cfg(test)]
+    pub(super) fn trusting(roots: RootCertStore) -> Self {
+        Self(Arc::new(OnceLock::from(client_config(roots))))
+    }
+
     async fn handshake(
         &self,
-        stream: TcpStream,
+        stream: StallGuardedTcp,
         target: &AllowedUrl,
     ) -> Result<MaybeTlsStream, String> {
         if !target.is_https {
@@ -109,16 +162,35 @@ impl ClientTls {
 fn load_client_config() -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    Arc::new(
-        ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth(),
-    )
+    client_config(roots)
+}
+
+fn client_config(roots: RootCertStore) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![H2_PROTOCOL.to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+impl Connection for MaybeTlsStream {
+    /// Tells hyper which version of HTTP the server chose.
+    fn connected(&self) -> Connected {
+        let is_h2 = match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(H2_PROTOCOL),
+        };
+        if is_h2 {
+            Connected::new().negotiated_h2()
+        } else {
+            Connected::new()
+        }
+    }
 }
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Tls")
+        out.write_str("ClientTls")
     }
 }
 
@@ -162,7 +234,10 @@ impl AsyncWrite for MaybeTlsStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        matches!(self, Self::Plain(_))
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_write_vectored(

@@ -1,6 +1,6 @@
 //! maru as an HTTP client: which addresses may be reached, and reaching them.
 //!
-//! An address is judged before it is dialled, and the judged address is the one
+//! An address is authorised before it is dialled, and the authorised address is the one
 //! that is dialled. Redirects are not followed.
 
 #![forbid(unsafe_code)]
@@ -8,19 +8,24 @@
 mod allowed_url;
 mod client;
 mod connect;
-mod joined;
-mod line;
+pub mod json_service;
 mod policy;
-mod words;
+mod request;
+mod response;
+mod retry;
+#[cfg(test)]
+mod test_server;
 
 use thiserror::Error;
 
 pub use allowed_url::AllowedUrl;
-pub use client::{HttpClient, HttpResponse};
+pub use client::HttpClient;
 pub use connect::ClientTls;
-pub use joined::Joined;
+pub use json_service::{JsonService, ServiceRequest, ServiceResponse};
 pub use policy::AddressPolicy;
-pub use words::Request;
+pub use request::Request;
+pub use response::HttpResponse;
+pub use retry::{RetrySchedule, is_retryable_status};
 
 /// Why nothing came back.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -45,4 +50,14 @@ pub enum Error {
     /// The answer is larger than we take.
     #[error("{0} sent more than the allowed size")]
     TooLarge(String),
+}
+
+impl Error {
+    /// Whether another attempt may help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken(_) | Self::Busy(_) => true,
+            Self::Refused(_) | Self::TooLarge(_) => false,
+        }
+    }
 }

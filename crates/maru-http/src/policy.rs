@@ -49,7 +49,9 @@ impl AddressPolicy {
     /// The place that `url` names, if we may go there.
     pub fn authorize(&self, url: &str) -> Result<AllowedUrl, Error> {
         let refused = |why: &str| {
-            let shown: String = mask_secrets(url).chars().take(100).collect();
+            // The query may hold a secret.
+            let plain = url.split('?').next().unwrap_or_default();
+            let shown: String = mask_secrets(plain).chars().take(100).collect();
             Error::Refused(format!(
                 "the address \"{}\" is refused: {why}",
                 shown.escape_debug()
@@ -61,6 +63,17 @@ impl AddressPolicy {
         }
         target.scope = self.scope_of(&target).map_err(|why| refused(&why))?;
         Ok(target)
+    }
+
+    /// The place that `url` names, where `url` comes from the settings: a model, an
+    /// embedder, ChromaDB, a collector of traces or the keys of an issuer. Whoever writes a
+    /// host there wants it to be reached, on this machine too, wherever maru listens.
+    pub fn authorize_configured(&self, url: &str) -> Result<AllowedUrl, Error> {
+        let mut policy = self.clone();
+        if let Ok(target) = AllowedUrl::parse(url) {
+            policy.allowed_hosts.push(target.host.to_string());
+        }
+        policy.authorize(url)
     }
 
     /// Allows the places on this machine that the settings name by address.
@@ -264,6 +277,34 @@ mod tests {
             "http://localhost:20006/mcp",
         ] {
             assert!(named.authorize(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_the_settings_are_reached_wherever_the_hub_listens() {
+        for local in [true, false] {
+            let policy = policy(local, &[]);
+            for good in [
+                "http://127.0.0.1:11434/v1",
+                "http://localhost:8000",
+                "http://[::1]:4318",
+                "http://192.168.0.18:8080/v1/embeddings",
+                "http://[fd12::1]:8080/",
+                "https://keys.example.com/jwks",
+                "http://chroma:8000/",
+            ] {
+                assert!(policy.authorize_configured(good).is_ok(), "{good}");
+            }
+            for bad in [
+                "http://127.0.0.1:20006/v1",
+                "http://[::1]:20006/v1",
+                "http://169.254.169.254/latest",
+                "http://127.0.0.1:22/",
+                "http://a@127.0.0.1/",
+                "file:///etc/passwd",
+            ] {
+                assert!(policy.authorize_configured(bad).is_err(), "{bad}");
+            }
         }
     }
 

@@ -4,23 +4,20 @@ mod wire;
 
 use std::{
     collections::{HashMap, HashSet},
+    net::Ipv6Addr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use hyper::{Method, StatusCode, body::Bytes};
-use maru_http::{AddressPolicy, ClientTls};
+use hyper::{Method, StatusCode};
+use maru_http::{AddressPolicy, ClientTls, JsonService, ServiceRequest};
 use maru_runtime::SecretString;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 use self::wire::{ChromaCollection, ChromaIdsResponse, ChromaQueryResponse};
-use super::{
-    CollectionInfo, Error, FoundDocument,
-    document::IndexedDocument,
-    json_service::{JsonService, ServiceRequest},
-};
+use super::{CollectionInfo, Error, FoundDocument, authorize, document::IndexedDocument};
 
 /// How many collections are listed at once, and counted at once.
 const PAGE_SIZE: usize = 100;
@@ -69,28 +66,26 @@ impl Default for ChromaEndpoint {
 /// The server, with its kept connections.
 #[derive(Debug)]
 pub(super) struct ChromaIndex {
+    /// Its base address is the one of the collections.
     service: JsonService,
-    /// The path of the collections.
-    collections_path: String,
     collection_cache: Mutex<HashMap<String, Arc<ChromaCollection>>>,
 }
 
 impl ChromaIndex {
     pub(super) fn open(settings: &ChromaEndpoint) -> Result<Self, Error> {
         let scheme = if settings.secure { "https" } else { "http" };
-        let (host, port) = (&settings.host, settings.port);
+        let (host, port) = (url_host(&settings.host), settings.port);
         let [tenant, database] =
             [&settings.tenant, &settings.database].map(|it| percent_encode(it));
         let root = format!("/api/v2/tenants/{tenant}/databases/{database}/collections");
         let url = format!("{scheme}://{host}:{port}{root}");
-        let mut service =
-            JsonService::open(&url, &settings.policy, &settings.tls, settings.timeout)?;
+        let target = authorize(&url, &settings.policy)?;
+        let mut service = JsonService::new(target, settings.tls.clone(), settings.timeout);
         for (name, value) in &settings.headers {
-            service.add_header(name, value)?;
+            service = service.with_header(name, value)?;
         }
         Ok(Self {
             service,
-            collections_path: root,
             collection_cache: Mutex::default(),
         })
     }
@@ -170,7 +165,10 @@ impl ChromaIndex {
 
     pub(super) async fn remove_collection(&self, name: &str) -> Result<bool, Error> {
         self.evict_cached(name);
-        let ask = self.build_request(Method::DELETE, &format!("/{}", percent_encode(name)), None);
+        let ask = ServiceRequest {
+            method: Method::DELETE,
+            ..ServiceRequest::get(format!("/{}", percent_encode(name)))
+        };
         let gone: Option<IgnoredAny> = self.send_for_optional_json(&ask).await?;
         Ok(gone.is_some())
     }
@@ -181,7 +179,7 @@ impl ChromaIndex {
             let path = format!("?limit={PAGE_SIZE}&offset={}", all.len());
             let page: Vec<ChromaCollection> = self
                 .service
-                .send_for_json(&self.build_request(Method::GET, &path, None))
+                .send_for_json(&ServiceRequest::get(path))
                 .await?;
             let is_last = page.len() < PAGE_SIZE;
             all.extend(page);
@@ -199,11 +197,7 @@ impl ChromaIndex {
 
     /// `None` if it was removed meanwhile.
     async fn with_count(&self, known: ChromaCollection) -> Result<Option<CollectionInfo>, Error> {
-        let ask = self.build_request(
-            Method::GET,
-            &format!("/{}/count", percent_encode(&known.id)),
-            None,
-        );
+        let ask = ServiceRequest::get(format!("/{}/count", percent_encode(&known.id)));
         let count: Option<usize> = self.send_for_optional_json(&ask).await?;
         Ok(count.map(|count| known.into_collection(count)))
     }
@@ -217,17 +211,13 @@ impl ChromaIndex {
         body: Value,
         check: impl Fn(&ChromaCollection) -> Result<(), Error>,
     ) -> Result<Option<(Arc<ChromaCollection>, T)>, Error> {
-        let mut ask = self.build_request(Method::POST, "", Some(&body));
+        let mut ask = ServiceRequest::post("", body.to_string());
         for _attempt in 0..2 {
             let Some(known) = self.find_collection(name).await? else {
                 return Ok(None);
             };
             check(&known)?;
-            ask.path = format!(
-                "{}/{}/{verb}",
-                self.collections_path,
-                percent_encode(&known.id)
-            );
+            ask.path = format!("/{}/{verb}", percent_encode(&known.id));
             if let Some(done) = self.send_for_optional_json(&ask).await? {
                 return Ok(Some((known, done)));
             }
@@ -240,7 +230,7 @@ impl ChromaIndex {
         if let Some(known) = self.lock_cache().get(name) {
             return Ok(Some(Arc::clone(known)));
         }
-        let ask = self.build_request(Method::GET, &format!("/{}", percent_encode(name)), None);
+        let ask = ServiceRequest::get(format!("/{}", percent_encode(name)));
         let known: Option<ChromaCollection> = self.send_for_optional_json(&ask).await?;
         let known = known.map(Arc::new);
         // The dimension is not known before the first document.
@@ -254,7 +244,7 @@ impl ChromaIndex {
         let body = wire::create_collection_body(name, model);
         let IgnoredAny = self
             .service
-            .send_for_json(&self.build_request(Method::POST, "", Some(&body)))
+            .send_for_json(&ServiceRequest::post("", body.to_string()))
             .await?;
         Ok(())
     }
@@ -267,16 +257,8 @@ impl ChromaIndex {
         let answer = self.service.send(ask).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => self.service.parse_json(ask, &answer).map(Some),
-            _ => Err(self.service.status_error(ask, &answer)),
-        }
-    }
-
-    fn build_request(&self, method: Method, path: &str, body: Option<&Value>) -> ServiceRequest {
-        ServiceRequest {
-            method,
-            path: format!("{}{path}", self.collections_path),
-            body: body.map_or_else(Bytes::new, |it| it.to_string().into()),
+            status if status.is_success() => Ok(Some(self.service.parse_json(ask, &answer)?)),
+            _ => Err(self.service.status_error(ask, &answer).into()),
         }
     }
 
@@ -293,6 +275,15 @@ impl ChromaIndex {
 
 fn no_collection(name: &str) -> Error {
     Error::NoCollection(name.to_owned())
+}
+
+/// A host as it stands in an address: IPv6 in brackets.
+fn url_host(host: &str) -> String {
+    if host.parse::<Ipv6Addr>().is_ok() {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
 }
 
 /// One part of a path.

@@ -4,16 +4,12 @@ use std::{ops::Range, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use hyper::Method;
-use maru_http::{AddressPolicy, ClientTls};
+use maru_http::{AddressPolicy, ClientTls, JsonService, ServiceRequest};
 use maru_runtime::SecretString;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
-use super::{
-    Error,
-    json_service::{JsonService, ServiceRequest},
-};
+use super::{Error, authorize};
 
 const MAX_BATCH_TEXTS: usize = 64;
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -45,15 +41,11 @@ pub(super) struct EndpointEmbedder {
 
 impl EndpointEmbedder {
     pub(super) fn open(settings: &EmbeddingEndpoint) -> Result<Self, Error> {
-        let mut service = JsonService::open(
-            &settings.url,
-            &settings.policy,
-            &settings.tls,
-            settings.timeout,
-        )?;
+        let target = authorize(&settings.url, &settings.policy)?;
+        let mut service = JsonService::new(target, settings.tls.clone(), settings.timeout);
         if let Some(key) = &settings.key {
             let bearer = SecretString::from(format!("Bearer {}", key.reveal()));
-            service.add_header("authorization", &bearer)?;
+            service = service.with_header("authorization", &bearer)?;
         }
         Ok(Self {
             service,
@@ -80,7 +72,8 @@ impl EndpointEmbedder {
         } else {
             Err(self
                 .service
-                .invalid_answer(&self.build_request(&[]), "vectors of different lengths"))
+                .invalid_answer(&self.build_request(&[]), "vectors of different lengths")
+                .into())
         }
     }
 
@@ -89,17 +82,12 @@ impl EndpointEmbedder {
         let answer: EmbeddingResponse = self.service.send_for_json(&ask).await?;
         answer
             .into_vectors(texts.len())
-            .map_err(|what| self.service.invalid_answer(&ask, what))
+            .map_err(|what| self.service.invalid_answer(&ask, what).into())
     }
 
     fn build_request(&self, texts: &[String]) -> ServiceRequest {
-        ServiceRequest {
-            method: Method::POST,
-            path: self.service.target().path.clone(),
-            body: json!({"input": texts, "model": self.model})
-                .to_string()
-                .into(),
-        }
+        let body = json!({"input": texts, "model": self.model});
+        ServiceRequest::post("", body.to_string())
     }
 }
 

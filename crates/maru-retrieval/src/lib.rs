@@ -16,10 +16,10 @@ mod glossary;
 mod hash_embedding;
 mod index;
 mod json_lines;
-mod json_service;
 mod text_runs;
 mod vector_set;
 
+use maru_http::{AddressPolicy, AllowedUrl, json_service};
 use thiserror::Error;
 
 pub use chroma::ChromaEndpoint;
@@ -36,40 +36,9 @@ pub enum Error {
     /// A setting cannot be used.
     #[error("{0}")]
     InvalidSetting(&'static str),
-    /// The service may not be reached, or cannot be.
-    #[error("cannot ask {endpoint}")]
-    Unreachable {
-        /// Where, without its query.
-        endpoint: String,
-        /// What stood in the way.
-        source: maru_http::Error,
-    },
-    /// The service refused, or failed more often than we ask again.
-    #[error("{endpoint} answered {status}{}", .code.as_deref().map(|it| format!(" ({it})")).unwrap_or_default())]
-    Status {
-        /// Where, without its query.
-        endpoint: String,
-        /// The HTTP status.
-        status: u16,
-        /// The name that the service gives to the error.
-        code: Option<String>,
-    },
-    /// The service did not answer in time.
-    #[error("{endpoint} did not answer within {limit:?}")]
-    Timeout {
-        /// Where, without its query.
-        endpoint: String,
-        /// How long we waited.
-        limit: std::time::Duration,
-    },
-    /// The answer is not what was asked for.
-    #[error("{endpoint} sent {what}")]
-    InvalidAnswer {
-        /// Where, without its query.
-        endpoint: String,
-        /// What is wrong with it.
-        what: String,
-    },
+    /// The embedding endpoint or ChromaDB may not be reached, or gave no usable answer.
+    #[error(transparent)]
+    Service(#[from] json_service::Error),
     /// Vectors of two kinds cannot be compared.
     #[error(
         "the collection {collection:?} holds vectors of {kept}, and the embedder makes vectors of {given}; \
@@ -117,4 +86,14 @@ pub enum Error {
     /// maru is shutting down.
     #[error("maru is stopping")]
     Stopping,
+}
+
+/// The place of a service that the settings name.
+fn authorize(url: &str, policy: &AddressPolicy) -> Result<AllowedUrl, Error> {
+    let refused = |source| json_service::Error::Unreachable {
+        // The query may hold a secret.
+        endpoint: url.split('?').next().unwrap_or_default().to_owned(),
+        source,
+    };
+    Ok(policy.authorize_configured(url).map_err(refused)?)
 }

@@ -4,16 +4,7 @@
 //! connections to servers that it uses: a call that crosses threads wakes the other
 //! thread and is woken by it, which takes a third more CPU per call.
 
-use std::{
-    cell::Cell,
-    future::{Future, poll_fn},
-    io,
-    num::NonZero,
-    sync::Arc,
-    task::Poll,
-    thread,
-    time::Duration,
-};
+use std::{cell::Cell, future::Future, io, num::NonZero, sync::Arc, thread, time::Duration};
 
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -36,22 +27,6 @@ thread_local! {
 /// The lane of this thread; 0 is where the hub was started.
 pub fn current_worker() -> usize {
     CURRENT_WORKER.get()
-}
-
-/// Lets everything go first that is ready on this thread. Before a write it makes
-/// several writes follow each other, and whoever reads them on the same machine is
-/// woken once.
-pub async fn yield_to_ready_tasks() {
-    let mut waited = false;
-    poll_fn(|context| {
-        if waited {
-            return Poll::Ready(());
-        }
-        waited = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// One for every core but one, which is left to what maru talks to on the same
@@ -170,22 +145,5 @@ mod tests {
         ended.sort_by_key(|it| it.0);
         assert_eq!(begun.map(|it| it.0), [0, 1]);
         assert_eq!(begun, ended);
-    }
-
-    #[tokio::test]
-    async fn whoever_lets_others_go_first_comes_last() {
-        let (told, mut order) = mpsc::channel(2);
-        let first = told.clone();
-        tokio::join!(
-            async {
-                yield_to_ready_tasks().await;
-                told.send("polite").await.unwrap();
-            },
-            async {
-                first.send("other").await.unwrap();
-            }
-        );
-        assert_eq!(order.recv().await, Some("other"));
-        assert_eq!(order.recv().await, Some("polite"));
     }
 }

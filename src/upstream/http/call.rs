@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use futures_util::FutureExt as _;
 use hyper::{
     StatusCode,
     body::Bytes,
@@ -207,8 +206,6 @@ impl ResponseReader {
             let received = self.parse_message(event.data.as_bytes())?;
             if let Some(CallEvent::Answer(_)) = &received {
                 self.cancel_guard.done = true;
-                // Most streams end with the answer; then the connection is kept.
-                let _end = self.reply.chunk().now_or_never();
             }
             if let Some(received) = received {
                 return Ok(received);

@@ -23,7 +23,7 @@ async fn a_killed_writer_leaves_an_index_that_goes_on() {
         .await
         .unwrap();
     let mut writer = command_ending_with_test(std::env::current_exe().unwrap())
-        .args(["--exact", "retrieval::killed::writer", "--ignored"])
+        .args(["--exact", "retrieval::crash::writer", "--ignored"])
         .env(INDEX_PATH_VARIABLE, &path)
         .stdout(std::process::Stdio::null())
         .spawn()

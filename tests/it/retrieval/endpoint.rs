@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use maru_http::AddressPolicy;
 use maru_retrieval::{DocumentIndex, Embedder, EmbeddingEndpoint, Ranking};
 
 use maru::config::SecretString;
@@ -97,11 +96,12 @@ async fn keys_are_sent_and_addresses_are_judged() {
     settings.key = Some(SecretString::from("hush-hush".to_owned()));
     let embedder = Embedder::endpoint(&settings).unwrap();
     assert_eq!(embedder.embed(&texts(&["a"])).await.unwrap().len(), 1);
-    settings.policy = AddressPolicy::default();
-    settings.url += "?token=hush-hush";
-    let error = Embedder::endpoint(&settings).unwrap_err();
+    let cloud = EmbeddingEndpoint {
+        url: "http://169.254.169.254/v1/embeddings?token=hush-hush".to_owned(),
+        ..settings.clone()
+    };
+    let error = Embedder::endpoint(&cloud).unwrap_err();
     assert!(!format!("{error:?}").contains("hush"), "{error:?}");
-    settings.policy.serves_loopback_only = true;
     settings.key = Some(SecretString::from("a\nb".to_owned()));
     assert!(Embedder::endpoint(&settings).is_err());
 }

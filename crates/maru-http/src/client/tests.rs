@@ -1,167 +1,205 @@
 use hyper::{
-    HeaderMap, Method,
-    header::{CONTENT_TYPE, HOST, HeaderValue},
+    HeaderMap, Method, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    server::conn::http2,
+    service::service_fn,
 };
+use hyper_util::rt::TokioIo;
 use maru_runtime::tasks::Tasks;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
     sync::mpsc,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
 };
 
 use super::*;
-use crate::AddressPolicy;
+use crate::{
+    AddressPolicy,
+    test_server::{client_of, listen, post, post_for_text, read_request, scripted_server},
+};
 
+const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// More than what is on the way between two sockets.
 const LARGE: usize = 20 << 20;
-
-async fn listen() -> (Arc<HttpClient>, TcpListener) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/x", listener.local_addr().unwrap());
-    let policy = AddressPolicy {
-        serves_loopback_only: true,
-        ..AddressPolicy::default()
-    };
-    let client = HttpClient::new(policy.authorize(&url).unwrap(), ClientTls::default());
-    (client, listener)
-}
-
-/// A server that answers the requests of its connections, one after the other, as the
-/// script says; tells the number of the connection for each.
-async fn server(
-    script: &'static [&'static [&'static str]],
-) -> (Arc<HttpClient>, mpsc::Receiver<usize>) {
-    let (client, listener) = listen().await;
-    let (told, asked) = mpsc::channel(16);
-    Tasks::default().spawn(async move {
-        for (number, answers) in script.iter().enumerate() {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            for answer in *answers {
-                read_request(&mut stream).await;
-                told.send(number).await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        }
-    });
-    (client, asked)
-}
-
-/// Reads up to the head's end; small bodies come with it.
-async fn read_request(stream: &mut TcpStream) {
-    let mut read = Vec::new();
-    while !read.windows(4).any(|it| it == b"\r\n\r\n") {
-        assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
-    }
-}
-
-async fn ask(client: &Arc<HttpClient>, body: &Bytes) -> Result<HttpResponse, Error> {
-    let mut headers = HeaderMap::new();
-    headers.insert(HOST, HeaderValue::from_static("localhost"));
-    let request = Request {
-        method: &Method::POST,
-        uri: &"/x".parse().unwrap(),
-        headers: &headers,
-        more: &[],
-        body,
-    };
-    client.send(&request).await
-}
+const TLS_FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls");
 
 fn large() -> Bytes {
     vec![b'x'; LARGE].into()
 }
 
-async fn text(client: &Arc<HttpClient>) -> Result<Bytes, Error> {
-    let mut reply = ask(client, &Bytes::from_static(b"{}")).await?;
-    reply.text().await
+/// Waits until hyper has put the connection of the last answer back, or closed it.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
 #[tokio::test]
 async fn connection_is_used_again_when_its_answer_was_read() {
-    let (client, mut asked) = server(&[&[OK, OK], &[OK]]).await;
-    assert_eq!(text(&client).await.unwrap(), "ok");
-    assert_eq!(text(&client).await.unwrap(), "ok");
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n";
+    let (target, mut requests) = scripted_server(&[&[OK, OK, STREAM], &[OK]]).await;
+    let client = client_of(target);
+    for _ in 0..2 {
+        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+        settle().await;
+    }
     // This one is left before its end, and takes its connection along.
-    let reply = ask(&client, &Bytes::new()).await.unwrap();
-    assert_eq!(reply.header(&CONTENT_TYPE), None);
-    drop(reply);
-    let numbers = [asked.recv().await, asked.recv().await, asked.recv().await];
-    assert_eq!(numbers, [Some(0), Some(0), Some(1)]);
+    let mut response = post(&client, &Bytes::new()).await.unwrap();
+    assert_eq!(response.header(&CONTENT_TYPE), None);
+    assert_eq!(response.chunk().await.unwrap().unwrap(), "ok");
+    drop(response);
+    settle().await;
+    assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+    for expected in [0, 0, 0, 1] {
+        assert_eq!(requests.recv().await.unwrap().0, expected);
+    }
 }
 
 #[tokio::test]
 async fn connection_is_not_used_again_when_the_server_says_so_or_says_more() {
     const CLOSE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
     const MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n";
-    let (client, mut asked) = server(&[&[CLOSE], &[MORE], &[OK]]).await;
+    let (target, mut requests) = scripted_server(&[&[CLOSE], &[MORE], &[OK]]).await;
+    let client = client_of(target);
     for number in 0..3 {
-        assert_eq!(text(&client).await.unwrap(), "ok");
-        assert_eq!(asked.recv().await, Some(number));
+        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+        settle().await;
+        assert_eq!(requests.recv().await.unwrap().0, number);
     }
 }
 
 #[tokio::test]
 async fn connection_that_was_closed_meanwhile_is_replaced() {
-    let (client, mut asked) = server(&[&[OK], &[OK]]).await;
-    assert_eq!(text(&client).await.unwrap(), "ok");
-    assert_eq!(asked.recv().await, Some(0));
-    // The server has closed the first when it waits for the second.
-    while !client.lock().iter_mut().any(|it| !it.is_quiet()) {
-        tokio::task::yield_now().await;
+    let (target, mut requests) = scripted_server(&[&[OK], &[OK]]).await;
+    let client = client_of(target);
+    for number in 0..2 {
+        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+        settle().await;
+        assert_eq!(requests.recv().await.unwrap().0, number);
     }
-    assert_eq!(text(&client).await.unwrap(), "ok");
-    assert_eq!(asked.recv().await, Some(1));
 }
 
 #[tokio::test]
-async fn answer_that_is_cut_off_is_an_error() {
+async fn answer_that_is_cut_off_or_malformed_is_an_error() {
     const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
     const CHUNK: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nok";
-    let (client, _asked) =
-        server(&[&[SHORT], &[CHUNK], &["HTTP/1.1 200"], &["no HTTP\r\n\r\n"]]).await;
-    for _ in 0..4 {
-        assert!(matches!(text(&client).await, Err(Error::Broken(_))));
+    const NO_SIZE: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\nok\r\n";
+    const LENGTHS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok";
+    let (target, _requests) = scripted_server(&[
+        &[SHORT],
+        &[CHUNK],
+        &[NO_SIZE],
+        &[LENGTHS],
+        &["HTTP/1.1 200"],
+        &["no HTTP\r\n\r\n"],
+    ])
+    .await;
+    let client = client_of(target);
+    for number in 0..6 {
+        let answer = post_for_text(&client).await;
+        assert!(matches!(answer, Err(Error::Broken(_))), "{number}");
+        settle().await;
+    }
+}
+
+#[tokio::test]
+async fn head_that_is_too_large_is_an_error() {
+    for head in [
+        format!("{OK_LINE}x: {}", "y".repeat(MAX_HEAD_BYTES)),
+        format!("{OK_LINE}{}\r\n", "x: y\r\n".repeat(101)),
+        "\r\n".repeat(MAX_HEAD_BYTES),
+    ] {
+        let (target, listener) = listen().await;
+        Tasks::default().spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await;
+            // The client may hang up before it has all.
+            let _ = stream.write_all(head.as_bytes()).await;
+            std::future::pending::<()>().await;
+        });
+        let answer = post_for_text(&client_of(target)).await;
+        assert!(matches!(answer, Err(Error::Broken(_))), "{answer:?}");
     }
 }
 
 #[tokio::test]
 async fn body_without_a_length_goes_to_the_end() {
-    let (client, _asked) = server(&[&["HTTP/1.0 200 OK\r\n\r\nall of it"]]).await;
-    assert_eq!(text(&client).await.unwrap(), "all of it");
+    let (target, _requests) = scripted_server(&[&["HTTP/1.0 200 OK\r\n\r\nall of it"]]).await;
+    assert_eq!(
+        post_for_text(&client_of(target)).await.unwrap(),
+        "all of it"
+    );
 }
 
 #[tokio::test]
-async fn large_request_is_sent_whole_and_a_refusal_is_heard_before_its_end() {
+async fn body_that_is_too_large_is_not_taken_whole() {
+    let (target, listener) = listen().await;
+    Tasks::default().spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+    });
+    let answer = post_for_text(&client_of(target)).await;
+    assert!(matches!(answer, Err(Error::TooLarge(_))));
+}
+
+#[tokio::test]
+async fn refusal_is_heard_before_the_end_of_a_large_request() {
     const REFUSED: &str = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
-    let (client, listener) = listen().await;
+    let (target, listener) = listen().await;
+    Tasks::default().spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        first.read_buf(&mut Vec::with_capacity(100)).await.unwrap();
+        first.write_all(REFUSED.as_bytes()).await.unwrap();
+        // The rest is never read, and the next request comes on another connection.
+        let (mut second, _) = listener.accept().await.unwrap();
+        read_request(&mut second).await;
+        second.write_all(OK.as_bytes()).await.unwrap();
+        drop(first);
+    });
+    let client = client_of(target);
+    let mut response = post(&client, &large()).await.unwrap();
+    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(response.text().await.unwrap(), "");
+    settle().await;
+    assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_takes_nothing_is_given_up() {
+    let (target, _listener) = listen().await;
+    let answer = post(&client_of(target), &large()).await;
+    assert!(matches!(answer, Err(Error::Broken(_))));
+}
+
+#[tokio::test]
+async fn answer_that_begins_early_does_not_cut_the_request_off() {
+    let (target, listener) = listen().await;
     Tasks::default().spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut read = Vec::new();
+        stream.read_buf(&mut read).await.unwrap();
+        let (head, rest) = OK.split_at(OK.len() - 2);
+        stream.write_all(head.as_bytes()).await.unwrap();
         while read.len() < LARGE {
-            stream.read_buf(&mut read).await.unwrap();
+            assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
         }
-        stream.write_all(OK.as_bytes()).await.unwrap();
-        // The second request is refused when its head is read.
-        let end = |it: &[u8]| it.windows(4).position(|it| it == b"\r\n\r\n");
-        let whole = end(&read).unwrap() + 4 + LARGE;
-        while read.len() < whole + 100 {
-            stream.read_buf(&mut read).await.unwrap();
-        }
-        stream.write_all(REFUSED.as_bytes()).await.unwrap();
+        stream.write_all(rest.as_bytes()).await.unwrap();
         std::future::pending::<()>().await;
     });
-    let mut reply = ask(&client, &large()).await.unwrap();
-    assert_eq!(reply.text().await.unwrap(), "ok");
-    let mut reply = ask(&client, &large()).await.unwrap();
-    assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(reply.text().await.unwrap(), "");
-    assert!(client.lock().is_empty());
+    let mut response = post(&client_of(target), &large()).await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "ok");
 }
 
 #[tokio::test]
 async fn large_answer_comes_whole() {
-    let (client, listener) = listen().await;
+    let (target, listener) = listen().await;
     let whole: Bytes = (0..3 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
     let sent = whole.clone();
     Tasks::default().spawn(async move {
@@ -176,28 +214,129 @@ async fn large_answer_comes_whole() {
             }
         }
         stream.write_all(b"0\r\n\r\n").await.unwrap();
-        read_request(&mut stream).await;
     });
-    assert_eq!(text(&client).await.unwrap(), whole);
-    assert_eq!(client.lock().len(), 1);
+    assert_eq!(post_for_text(&client_of(target)).await.unwrap(), whole);
 }
 
 #[tokio::test]
-async fn answer_that_begins_early_does_not_cut_the_request_off() {
-    let (client, listener) = listen().await;
-    Tasks::default().spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut read = Vec::new();
-        stream.read_buf(&mut read).await.unwrap();
-        let (head, rest) = OK.split_at(OK.len() - 2);
-        stream.write_all(head.as_bytes()).await.unwrap();
-        while read.len() < LARGE {
-            assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0);
+async fn host_is_written_from_the_target_unless_the_caller_names_one() {
+    let (target, mut requests) = scripted_server(&[&[OK], &[OK]]).await;
+    let (client, authority) = (client_of(target.clone()), target.authority());
+    let mut headers = HeaderMap::new();
+    headers.insert("mcp-name", HeaderValue::from_static("usual"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1"));
+    let more = [(
+        HeaderName::from_static("mcp-name"),
+        HeaderValue::from_static("own"),
+    )];
+    for (host, expected) in [(None, authority.as_str()), (Some("h:1"), "h:1")] {
+        if let Some(host) = host {
+            headers.insert(HOST, HeaderValue::from_static(host));
         }
-        stream.write_all(rest.as_bytes()).await.unwrap();
-        std::future::pending::<()>().await;
+        let request = Request {
+            method: &Method::DELETE,
+            uri: &"/mcp?x=1".parse().unwrap(),
+            headers: &headers,
+            more: &more,
+            body: &Bytes::new(),
+        };
+        client.send(&request).await.unwrap();
+        let (_, head) = requests.recv().await.unwrap();
+        assert!(head.starts_with("DELETE /mcp?x=1 HTTP/1.1\r\n"), "{head}");
+        for line in [
+            format!("host: {expected}"),
+            "mcp-name: own".to_owned(),
+            "content-length: 0".to_owned(),
+        ] {
+            assert_eq!(
+                head.matches(&format!("\r\n{line}\r\n")).count(),
+                1,
+                "{head}"
+            );
+        }
+        assert_eq!(head.lines().count(), 5, "{head}");
+        drop(client.pools.lock().unwrap().drain());
+    }
+}
+
+#[tokio::test]
+async fn more_requests_than_allowed_are_refused_at_once() {
+    let (target, _listener) = listen().await;
+    let client = client_of(target);
+    let all = u32::try_from(MAX_REQUESTS_IN_FLIGHT).unwrap();
+    let _taken = client.permits.try_acquire_many(all).unwrap();
+    let answer = post(&client, &Bytes::new()).await;
+    assert!(matches!(answer, Err(Error::Busy(_))));
+}
+
+#[tokio::test]
+async fn closed_port_is_unreachable() {
+    let (target, listener) = listen().await;
+    drop(listener);
+    let place = target.authority();
+    let error = post(&client_of(target), &Bytes::new()).await.unwrap_err();
+    let why = "connection refused".to_owned();
+    assert_eq!(error, Error::Unreachable { place, why });
+}
+
+/// A server that speaks HTTP/2 only, and the number of its connections.
+async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
+    let (plain, listener) = listen().await;
+    let (sender, connections) = mpsc::channel(16);
+    let file = |name: &str| format!("{TLS_FIXTURES}/{name}.pem");
+    let certificate = CertificateDer::from_pem_file(file("certificate")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = TlsAcceptor::from(Arc::new(config));
+    Tasks::default().spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let stream = tls.accept(stream).await.unwrap();
+            sender.send(()).await.unwrap();
+            let answer = service_fn(async |request: hyper::Request<_>| {
+                let _: &hyper::body::Incoming = request.body();
+                let shown = format!("{:?} {}", request.version(), request.uri());
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(Full::<Bytes>::from(shown)))
+            });
+            let served = http2::Builder::new(TokioExecutor::new());
+            Tasks::default().spawn(async move {
+                let _ = served.serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
     });
-    let mut reply = ask(&client, &large()).await.unwrap();
-    assert_eq!(reply.text().await.unwrap(), "ok");
-    assert_eq!(client.lock().len(), 1);
+    let port = plain.port;
+    let url = format!("https://localhost:{port}/x");
+    let policy = AddressPolicy::default();
+    (policy.authorize_configured(&url).unwrap(), connections)
+}
+
+#[tokio::test]
+async fn http2_is_spoken_with_servers_that_choose_it() {
+    let (target, mut connections) = http2_server().await;
+    let mut roots = RootCertStore::empty();
+    let file = format!("{TLS_FIXTURES}/certificate.pem");
+    roots
+        .add(CertificateDer::from_pem_file(file).unwrap())
+        .unwrap();
+    let expected = format!("HTTP/2.0 https://{}/x", target.authority());
+    let client = HttpClient::new(target.clone(), ClientTls::trusting(roots));
+    assert_eq!(post_for_text(&client).await.unwrap(), expected);
+    let (one, two) = tokio::join!(post_for_text(&client), post_for_text(&client));
+    assert_eq!(
+        (one.unwrap(), two.unwrap()),
+        (expected.clone().into(), expected.into())
+    );
+    // All of them on one connection.
+    connections.recv().await.unwrap();
+    assert!(connections.try_recv().is_err());
+    // A certificate that nobody vouches for is not accepted.
+    let stranger = HttpClient::new(target, ClientTls::trusting(RootCertStore::empty()));
+    let error = post_for_text(&stranger).await.unwrap_err();
+    assert!(
+        error.to_string().contains("no secure connection"),
+        "{error}"
+    );
 }

@@ -1,0 +1,138 @@
+//! An answer, whole or piece by piece.
+
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::{
+    HeaderMap, StatusCode,
+    body::Incoming,
+    header::{HeaderName, RETRY_AFTER},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Error, HttpClient};
+
+/// The largest answer that is taken whole.
+const MAX_BODY_BYTES: usize = 16 << 20;
+/// A server that asks for a longer pause than this does not mean it.
+const MAX_RETRY_AFTER_SECONDS: f64 = 1e6;
+
+/// An answer whose body may still be coming; dropping it cancels the rest.
+#[derive(Debug)]
+pub struct HttpResponse {
+    /// Its status.
+    pub status: StatusCode,
+    headers: HeaderMap,
+    body: Option<Incoming>,
+    /// What was read of a body that is taken whole.
+    read: Vec<u8>,
+    /// Its first piece; most bodies are one, which needs no copy.
+    first: Bytes,
+    client: Arc<HttpClient>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl HttpResponse {
+    pub(super) fn new(
+        response: hyper::Response<Incoming>,
+        client: Arc<HttpClient>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let (head, body) = response.into_parts();
+        Self {
+            status: head.status,
+            headers: head.headers,
+            body: Some(body),
+            read: Vec::new(),
+            first: Bytes::new(),
+            client,
+            _permit: permit,
+        }
+    }
+
+    /// The first header of this name, if it is text.
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        str::from_utf8(self.headers.get(name)?.as_bytes()).ok()
+    }
+
+    /// How long the server asks to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        parse_retry_after(self.header(&RETRY_AFTER)?, SystemTime::now())
+    }
+
+    /// The next piece of the body; `None` at its end. Cancel-safe.
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, Error>> {
+        loop {
+            match self.body.as_mut()?.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+                Some(Err(_)) => {
+                    self.body = None;
+                    return Some(Err(self.client.broken()));
+                }
+                None => {
+                    self.body = None;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The whole body, if it is not too large. Cancel-safe.
+    pub async fn text(&mut self) -> Result<Bytes, Error> {
+        while let Some(chunk) = self.chunk().await {
+            let chunk = chunk?;
+            if self.first.len() + self.read.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(Error::TooLarge(self.client.target().authority()));
+            }
+            if self.first.is_empty() && self.read.is_empty() {
+                self.first = chunk;
+                continue;
+            }
+            self.read.extend_from_slice(&mem::take(&mut self.first));
+            self.read.extend_from_slice(&chunk);
+        }
+        let (first, read) = (mem::take(&mut self.first), mem::take(&mut self.read));
+        Ok(if read.is_empty() { first } else { read.into() })
+    }
+}
+
+/// Seconds, also with a fraction, or a date.
+fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = value.parse::<f64>() {
+        let is_meant = (0.0..MAX_RETRY_AFTER_SECONDS).contains(&seconds);
+        return is_meant.then(|| Duration::from_secs_f64(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_is_told_in_seconds_or_as_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10);
+        let check = |value: &str, expected: Option<f64>| {
+            let found = parse_retry_after(value, now);
+            assert_eq!(found, expected.map(Duration::from_secs_f64), "{value}");
+        };
+        check("3", Some(3.0));
+        check("0.5", Some(0.5));
+        check("Thu, 01 Jan 1970 00:00:17 GMT", Some(7.0));
+        check("Thu, 01 Jan 1970 00:00:02 GMT", Some(0.0));
+        check("-1", None);
+        check("NaN", None);
+        check("1e9", None);
+        check("soon", None);
+    }
+}
