@@ -159,7 +159,7 @@ export const en = {
   'program.near': 'near the limit',
   'program.by.kernel': 'The kernel enforces these limits (cgroup).',
   'program.by.hub': 'maru enforces these limits by measuring.',
-  'warning.server': 'This server starts more than one plain program:',
+  'warning.server': 'What to know about this server’s program:',
   'warning.add': 'Not added yet. Check what this would start:',
   'warning.test': 'Not tested yet. Check what this would start:',
   'warning.save': 'Not saved yet. Check what this would start:',
