@@ -57,6 +57,8 @@
     ("Undo.js", include_bytes!("assets/Undo.js")),
     ("Waiting.css", include_bytes!("assets/Waiting.css")),
     ("Waiting.js", include_bytes!("assets/Waiting.js")),
+    ("Warnings.css", include_bytes!("assets/Warnings.css")),
+    ("Warnings.js", include_bytes!("assets/Warnings.js")),
     ("app.js", include_bytes!("assets/app.js")),
     ("dirty.svelte.js", include_bytes!("assets/dirty.svelte.js")),
     ("editor.js", include_bytes!("assets/editor.js")),

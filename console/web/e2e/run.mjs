@@ -144,6 +144,118 @@ const tests = {
     await context.close();
   },
 
+  async 'warnings are read and accepted before a program starts'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    const consents = [];
+    page.on('request', (request) => {
+      if (/\/api\/mcp\/(test|servers|import)/.test(request.url()) && request.method() !== 'GET') consents.push(`${request.method()} ${request.postDataJSON()?.acceptWarnings ?? false}`);
+    });
+    const names = async () => (await hub.api('GET', '/api/mcp/servers')).map((it) => it.name);
+    const warnings = page.locator('[data-warnings]');
+    await page.goto(`${hub.url}/servers?add=1`);
+    await pasteInto(page, `bash -c 'exec ${fixture} stdio'`);
+    await page.getByLabel('Name').first().fill('shelly');
+    await page.getByRole('button', { name: 'Test', exact: true }).click();
+    await warnings.getByText('bash is a shell. It runs any command it is given.').waitFor();
+    await page.getByRole('button', { name: 'Test anyway' }).click();
+    await page.locator('[data-trial=ok]').waitFor();
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('button', { name: 'Add anyway' }).waitFor();
+    assert.ok(!(await names()).includes('shelly'), 'nothing is added before the warning is accepted');
+    // Consent is for what was warned of, not for what is typed afterwards.
+    await page.getByLabel('Command', { exact: true }).fill(`sh -c 'exec ${fixture} stdio'`);
+    await page.getByLabel('Command', { exact: true }).blur();
+    await warnings.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await warnings.getByText('sh is a shell.').waitFor();
+    await page.getByRole('button', { name: 'Add anyway' }).click();
+    await status(page, 'shelly', 'CONNECTED');
+    assert.deepEqual(consents, ['POST false', 'POST true', 'POST false', 'POST false', 'POST true']);
+    // The server's page repeats the warning; a change asks again.
+    await page.goto(`${hub.url}/servers/shelly?tab=settings`);
+    await warnings.getByText('sh is a shell.').waitFor();
+    await page.getByLabel('Command', { exact: true }).fill(`bash -c 'exec ${fixture} stdio'`);
+    await page.getByLabel('Command', { exact: true }).blur();
+    await page.getByRole('button', { name: 'Save and reconnect' }).click();
+    await page.getByText('Not saved yet.').waitFor();
+    assert.equal((await hub.api('GET', '/api/mcp/servers/shelly')).config.command, 'sh');
+    await page.getByRole('button', { name: 'Save anyway' }).click();
+    await page.getByText('Saved. The connection was made anew.').waitFor();
+    await page.getByText('bash is a shell.').waitFor();
+    assert.equal((await hub.api('GET', '/api/mcp/servers/shelly')).config.command, 'bash');
+    // An imported file.
+    await page.goto(`${hub.url}/settings?tab=transfer`);
+    const file = { mcpServers: { plain: { command: fixture, args: ['stdio'] }, imported: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] } } };
+    await page.locator('input[type=file]').setInputFiles({ name: 'mcp.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) });
+    await page.getByRole('button', { name: 'Add anyway' }).click();
+    await warnings.waitFor({ state: 'detached' });
+    assert.equal(await page.getByText('Added', { exact: true }).count(), 2);
+    assert.ok((await names()).includes('imported'));
+    await context.close();
+    // Each sentence of the hub is known in Korean.
+    const korean = await signedIn(hub, { locale: 'ko-KR' });
+    const other = await korean.newPage();
+    await other.goto(`${hub.url}/servers?add=1`);
+    await pasteInto(other, JSON.stringify({
+      mcpServers: {
+        'k-shell': { command: 'bash', args: ['-c', 'true'], env: { KUBECONFIG: '/nowhere' } },
+        'k-code': { command: 'python3', args: ['-Ic', 'pass'], env: { LD_PRELOAD: '/nowhere.so' } },
+        'k-container': { command: 'docker', args: ['run', '-v', '/:/host', 'image'] },
+      },
+    }));
+    await other.getByRole('button', { name: '서버 3개 추가' }).click();
+    await other.getByRole('button', { name: '그래도 추가' }).nth(2).waitFor();
+    const sentences = await other.locator('[data-warnings] li').allInnerTexts();
+    assert.equal(sentences.length, 5, sentences.join('\n'));
+    for (const sentence of sentences) assert.match(sentence, /[가-힣]+니다\.$/);
+    await korean.close();
+    for (const name of ['shelly', 'plain', 'imported']) await hub.api('DELETE', `/api/mcp/servers/${name}`);
+  },
+
+  async 'a server shows its program, version, trust and attempts'(hub) {
+    await hub.api('POST', '/api/mcp/servers', { name: 'bounded', transportType: 'STDIO', config: { command: fixture, args: ['stdio'] }, autoConnect: true });
+    await hub.api('POST', '/api/mcp/servers', { name: 'lost', transportType: 'STDIO', config: { command: 'ls', args: ['/no/such/place'] }, autoConnect: true });
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/servers/bounded`);
+    const { program } = await hub.api('GET', '/api/mcp/servers/bounded');
+    const usage = (id) => page.locator(`[data-usage=${id}]`);
+    await usage('memory').getByText(/^[\d.,]+ [KM]iB$/).waitFor();
+    for (const id of ['memory', 'cpu', 'processes']) {
+      const limit = program.limits[{ memory: 'memoryBytes', cpu: 'cpuPercent', processes: 'processes' }[id]];
+      assert.match(await usage(id).innerText(), limit === null ? /no limit/ : /\d of |% of |B of /, id);
+    }
+    await usage('processes').getByText('1', { exact: true }).waitFor();
+    await page.locator('[data-program]').getByText(program.limits.enforcedBy === 'cgroup' ? 'The kernel enforces' : 'maru enforces').waitFor();
+    await page.locator('[data-trust]').getByText('Withhold').waitFor();
+    assert.equal(await page.locator('[data-attempts]').count(), 0, 'it is not lost');
+    // What can be changed.
+    await page.getByRole('tab', { name: 'Settings' }).click();
+    await page.getByLabel('Protocol version').selectOption('2025-06-18');
+    await page.getByLabel('Directory').fill('/');
+    await page.getByRole('radio', { name: 'Allow' }).click();
+    await page.getByRole('button', { name: 'Save and reconnect' }).click();
+    await page.locator('[data-version]').getByText('only 2025-06-18 allowed').waitFor();
+    await page.locator('[data-version] .mono').getByText('2025-06-18').waitFor();
+    await page.locator('[data-cwd]').getByText('/', { exact: true }).waitFor();
+    await page.locator('[data-trust]').getByText('Allow').waitFor();
+    const changed = await hub.api('GET', '/api/mcp/servers/bounded');
+    assert.deepEqual([changed.requiredProtocolVersion, changed.trust, changed.config.cwd], ['2025-06-18', 'follow', '/']);
+    await page.getByLabel('Protocol version').selectOption('');
+    await page.getByLabel('Directory').fill('');
+    await page.getByRole('button', { name: 'Save and reconnect' }).click();
+    await page.locator('[data-cwd]').waitFor({ state: 'detached' });
+    const freed = await hub.api('GET', '/api/mcp/servers/bounded');
+    assert.deepEqual([freed.requiredProtocolVersion, freed.config.cwd ?? null], [null, null]);
+    // A lost one.
+    await page.goto(`${hub.url}/servers/lost`);
+    await page.locator('[data-attempts]').getByText(/^\d+ attempts made, the next in \d+ s$|^attempt \d+ is under way$/).waitFor();
+    assert.equal(await page.locator('[data-program]').count(), 0, 'no program runs');
+    await context.close();
+    for (const name of ['bounded', 'lost']) await hub.api('DELETE', `/api/mcp/servers/${name}`);
+  },
+
   async 'tools are switched, found and called'(hub) {
     const context = await signedIn(hub);
     const page = await context.newPage();
@@ -529,7 +641,8 @@ const tests = {
   },
 
   async 'axe, in both themes and at three widths'(hub) {
-    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    await hub.api('POST', '/api/mcp/servers', { name: 'wrapped', transportType: 'STDIO', config: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] }, autoConnect: true, acceptWarnings: true });
     const found = [];
     for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {
       const context = await signedIn(hub, look);

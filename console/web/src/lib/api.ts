@@ -7,6 +7,8 @@ export class ApiError extends Error {
     readonly field?: string,
     readonly line?: number,
     readonly column?: number,
+    /** What has to be accepted before the hub does it. */
+    readonly warnings: string[] = [],
   ) {
     super(message);
   }
@@ -52,6 +54,7 @@ function failure(response: Response, data: unknown): ApiError {
     (body.field as string) ?? undefined,
     (body.line as number) ?? undefined,
     (body.column as number) ?? undefined,
+    Array.isArray(body.warnings) ? body.warnings.map(String) : [],
   );
 }
 

@@ -15,6 +15,13 @@ export function bytes(value: number): string {
   return `${(value / 1_000_000).toFixed(1)} MB`;
 }
 
+/** Memory, as limits are set: in MiB. */
+export function binaryBytes(value: number): string {
+  if (value < 1 << 20) return `${Math.ceil(value / 1024)} KiB`;
+  const mebibytes = value / (1 << 20);
+  return mebibytes < 10 ? `${mebibytes.toFixed(1).replace(/\.0$/, '')} MiB` : `${count(Math.round(mebibytes))} MiB`;
+}
+
 export function count(value: number): string {
   return value.toLocaleString(i18n.lang);
 }

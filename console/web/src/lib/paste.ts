@@ -83,6 +83,25 @@ function entriesOf(value: unknown): [string, Entry][] {
   return [];
 }
 
+/** The entries of a client's file that have these names, as `mcpServers` has them. */
+export function entriesNamed(file: unknown, names: string[]): Record<string, unknown> {
+  const pairs = Array.isArray(file) ? file.map(listed) : Object.entries(placeOf(file));
+  return Object.fromEntries(pairs.filter(([name]) => names.includes(name)));
+}
+
+function listed({ name, autoConnect, ...entry }: Entry): [string, unknown] {
+  return [String(name), autoConnect === false ? { ...entry, disabled: true } : entry];
+}
+
+/** The hub looks for servers in the same places, in the same order. */
+function placeOf(file: unknown): object {
+  const at = (value: unknown, name: string) => (value as Entry | null | undefined)?.[name];
+  const mcp = at(file, 'mcp');
+  const places = [at(file, 'mcpServers'), at(file, 'servers'), at(mcp, 'servers'), at(mcp, 'mcpServers'), at(file, 'context_servers')];
+  const found = places.find((it) => it !== undefined);
+  return typeof found === 'object' && found ? found : {};
+}
+
 function fromEntry(name: string, entry: Entry): Draft | null {
   const url = entry.url ?? entry.serverUrl;
   if (typeof url === 'string') {

@@ -1,5 +1,9 @@
 /** How servers are ordered and what can be done with one. Pure. */
-import type { Server, ServerStatus } from './types';
+import type { Draft } from './paste';
+import type { Server, ServerConfig, ServerStatus } from './types';
+
+/** The versions of the protocol that a server can be held to, newest first. */
+export const protocolVersions = ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /** Failed ones first, then by name. */
 export function byUrgency(servers: Server[]): Server[] {
@@ -23,4 +27,18 @@ export function actionOf(status: ServerStatus): { call: string; label: string } 
 
 export function withinSeconds(time: number, now: number): number {
   return Math.max(0, Math.ceil((time - now) / 1000));
+}
+
+/** What the hub is sent of a draft: the members of its transport only. */
+export function configOf({ transportType, config }: Draft): ServerConfig {
+  const { command, args, env, cwd, url, headers } = config;
+  return transportType === 'STDIO' ? { command, args, env, cwd: cwd || undefined } : { url, headers };
+}
+
+/** How often a lost server was tried again and when it is next; nothing while it is not lost. */
+export function attemptsOf(server: Pick<Server, 'status' | 'attempts' | 'nextAttemptAt'>, now: number): { key: 'attempts.next' | 'attempts.now' | 'attempts.over'; values: Record<string, number> } | null {
+  const { status, attempts, nextAttemptAt } = server;
+  if (nextAttemptAt) return { key: 'attempts.next', values: { n: attempts, s: withinSeconds(nextAttemptAt, now) } };
+  if (status === 'FAILED') return { key: 'attempts.over', values: { n: attempts } };
+  return status === 'CONNECTING' && attempts ? { key: 'attempts.now', values: { n: attempts } } : null;
 }

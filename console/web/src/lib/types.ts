@@ -26,22 +26,44 @@ export interface Server {
   version: string | null;
   autoConnect: boolean;
   enabled: boolean;
-  origin: 'file' | 'api' | 'import';
+  origin: 'file' | 'api' | 'console' | 'import';
+  trust: 'pin' | 'follow';
+  requiredProtocolVersion: string | null;
   status: ServerStatus;
+  /** Attempts to connect it again since it was lost. */
+  attempts: number;
+  nextAttemptAt: number | null;
   toolCount: number;
   createdAt: number;
   updatedAt: number;
   cause?: string;
+  /** What a person should know of the program that it starts. */
+  warnings?: string[];
+  /** While a program runs for it. */
+  program?: Program;
   differsFromFile?: boolean;
   target: string;
   changedAt: number;
   protocolVersion: string | null;
   serverInfo: { name?: string; version?: string; title?: string } | null;
   withheld: number;
-  nextAttemptAt: number | null;
   attempt?: number;
   maxAttempts?: number;
   stats: (Figures & { perMinute: number[] }) | null;
+}
+
+/** What the program of a server uses, and may use. */
+export interface Program {
+  memoryBytes: number | null;
+  /** Of one core. */
+  cpuPercent: number | null;
+  processes: number | null;
+  limits: {
+    memoryBytes: number | null;
+    cpuPercent: number | null;
+    processes: number | null;
+    enforcedBy: 'cgroup' | 'hub';
+  };
 }
 
 export interface ServerDetail extends Omit<Server, 'withheld'> {
