@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Config, LoadedConfig, schema};
+use super::{Config, LoadedConfig, mask_arguments, mask_secrets, schema};
 
 /// One key of the effective configuration.
 #[derive(Debug, serde::Serialize)]
@@ -19,7 +19,8 @@ pub struct ConfigRow {
 
 /// Every key with its value and where that comes from.
 pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
-    let values = serde_json::to_value(&loaded.config).expect("settings are JSON");
+    let mut values = serde_json::to_value(&loaded.config).expect("settings are JSON");
+    mask_values(&mut values);
     schema::leaf_pointers()
         .into_iter()
         .map(|pointer| ConfigRow {
@@ -28,6 +29,25 @@ pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
             origin: loaded.origin_of(&pointer).to_string(),
         })
         .collect()
+}
+
+/// Hides secrets in texts that are not secret as a whole: addresses and command lines.
+fn mask_values(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = mask_secrets(text),
+        Value::Array(items) => {
+            let texts: Option<Vec<String>> = items
+                .iter()
+                .map(|it| it.as_str().map(str::to_owned))
+                .collect();
+            match texts {
+                Some(texts) => *value = mask_arguments(&texts).into(),
+                None => items.iter_mut().for_each(mask_values),
+            }
+        }
+        Value::Object(members) => members.values_mut().for_each(mask_values),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
 }
 
 /// `docs/config.md`.
