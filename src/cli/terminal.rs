@@ -1,6 +1,9 @@
 //! Printing for people and programs.
 
-use std::io::{self, Write as _};
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+};
 
 use super::logging::escape_control;
 
@@ -52,6 +55,22 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// `1 tool`, `2 tools`.
+pub(super) fn count_of(count: impl Display + PartialEq<usize>, one: &str, many: &str) -> String {
+    let noun = if count == 1 { one } else { many };
+    format!("{count} {noun}")
+}
+
+/// `word` as one word of a shell's command line.
+pub(super) fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 fn display_width(text: &str) -> usize {
