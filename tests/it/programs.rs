@@ -402,7 +402,9 @@ async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
         expose_hub(config, &listed);
         let mut named = configured_server("named", "node", &["server.js"]);
         named.cwd = Some("/srv".to_owned());
-        config.mcp.servers = vec![named];
+        // What stands in the settings need not stand in the list, too.
+        let unlisted = configured_server("unlisted", "deno", &["server.ts"]);
+        config.mcp.servers = vec![named, unlisted];
     })
     .await;
     for (line, variables, status) in [
