@@ -167,7 +167,7 @@ impl ServerManager {
             async move {
                 match manager {
                     Some(manager) => manager.connect_for_call(&name).await,
-                    None => false,
+                    None => Ok(false),
                 }
             }
             .boxed()
@@ -180,15 +180,19 @@ impl ServerManager {
     }
 
     /// Connects a server whose tool is called while it is closed or has failed.
-    async fn connect_for_call(&self, name: &str) -> bool {
+    async fn connect_for_call(&self, name: &str) -> Result<bool, String> {
         let Ok(entry) = self.find(name) else {
-            return false;
+            return Ok(false);
         };
-        match entry.handle.status().state {
+        let connected = match entry.handle.status().state {
             ServerState::Disconnected | ServerState::Failed | ServerState::Waiting { .. } => {
                 entry.handle.connect_on_demand().await
             }
             _ => false,
+        };
+        match entry.handle.failure() {
+            Some(why) if !connected => Err(why),
+            _ => Ok(connected),
         }
     }
 
