@@ -465,11 +465,8 @@ impl ServerManager {
     fn save_registry_file(&self, registry: &RegistryFile) -> Result<(), RegistrationError> {
         let servers: Vec<RegisteredServer> =
             self.lock().values().map(|it| it.server.clone()).collect();
-        let entries = servers
-            .iter()
-            .map(|it| (it.name.as_str(), it.transport.url()));
         registry
-            .save(entries)
+            .save(&servers)
             .map_err(|error| RegistrationError::WriteRegistryFile(error.kind().to_string()))
     }
 
