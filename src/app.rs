@@ -130,9 +130,10 @@ impl HubCore {
         let mut offers = Vec::new();
         if config.sample_data {
             let path = files.path(SAMPLE_FILE);
+            let unusable = || format!("cannot use the sample data in {}", path.display());
+            data_directory::create_private_file(&path).with_context(unusable)?;
             let opened = write_sample(&path).and_then(|()| Sqlite::open(&path, &tasks));
-            let source = opened
-                .with_context(|| format!("cannot use the sample data in {}", path.display()))?;
+            let source = opened.with_context(unusable)?;
             offers.extend(builtin::sample_entries(&source));
         }
         let policy = address_policy(&config, own_port);

@@ -13,7 +13,9 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use tracing::warn;
 
-use super::{HTTP_SOCKET, HUB_FILE, STORE_FILE, data::INDEX_FILE, local_socket::STDIO_SOCKET};
+use super::{
+    HTTP_SOCKET, HUB_FILE, SAMPLE_FILE, STORE_FILE, data::INDEX_FILE, local_socket::STDIO_SOCKET,
+};
 use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
 
 /// Begins the name of a directory that lives as long as its process.
@@ -49,7 +51,7 @@ pub(super) fn prepare_data_dir(path: &Path) -> Result<()> {
         );
     }
     make_private(path, "the data directory")?;
-    for name in [STORE_FILE, INDEX_FILE] {
+    for name in [STORE_FILE, INDEX_FILE, SAMPLE_FILE] {
         for name in [
             name.to_owned(),
             format!("{name}-wal"),

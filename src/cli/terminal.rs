@@ -1,9 +1,6 @@
 //! Printing for people and programs.
 
-use std::{
-    fmt::Display,
-    io::{self, Write as _},
-};
+use std::io::{self, Write as _};
 
 use super::logging::escape_control;
 
@@ -28,6 +25,9 @@ pub(super) fn overwrite_line(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
 }
 
+/// A cell that is wider moves the rest of its own row alone.
+const MAX_COLUMN_WIDTH: usize = 60;
+
 /// Columns padded to their widest entry; wide letters count twice.
 ///
 /// A cell is one line: what a server said of itself could look like a row of its own.
@@ -42,6 +42,7 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
                 .map(|it| display_width(it))
                 .max()
                 .unwrap_or(0)
+                .min(MAX_COLUMN_WIDTH)
         })
         .collect();
     let mut text = String::new();
@@ -49,7 +50,12 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)
-            .map(|(cell, widest)| format!("{cell}{}", " ".repeat(widest - display_width(cell))))
+            .map(|(cell, widest)| {
+                format!(
+                    "{cell}{}",
+                    " ".repeat(widest.saturating_sub(display_width(cell)))
+                )
+            })
             .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
@@ -58,7 +64,7 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
 }
 
 /// `1 tool`, `2 tools`.
-pub(super) fn count_of(count: impl Display + PartialEq<usize>, one: &str, many: &str) -> String {
+pub(super) fn count_of(count: usize, one: &str, many: &str) -> String {
     let noun = if count == 1 { one } else { many };
     format!("{count} {noun}")
 }

@@ -157,11 +157,25 @@ const TABLE_HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---
 /// What a key takes, for people.
 pub(super) fn expected_value(pointer: &str) -> Option<String> {
     let leaf = schema::schema_at(pointer).filter(|it| it.get("properties").is_none())?;
+    if let Some(words) = pattern_words(leaf) {
+        return Some(format!("one of {}", words.join(", ")));
+    }
     let kind = type_text(pointer);
     match leaf.get("description").and_then(Value::as_str) {
         Some(about) if kind == "string" => Some(format!("text: {about}")),
         _ => Some(kind),
     }
+}
+
+/// The words of a pattern that is a choice between words.
+fn pattern_words(leaf: &Value) -> Option<Vec<&str>> {
+    let pattern = leaf.get("pattern")?.as_str()?;
+    let words = pattern.strip_prefix("^(")?.strip_suffix(")$")?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '|');
+    words
+        .chars()
+        .all(is_plain)
+        .then(|| words.split('|').collect())
 }
 
 fn description(pointer: &str) -> Option<&'static str> {
