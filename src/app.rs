@@ -407,8 +407,11 @@ async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Ar
                 .await
                 .is_err()
             {
-                if let Err(error) = access.reload_tokens().await {
-                    warn!(%error, "the tokens could not be read again");
+                match access.reload_tokens().await {
+                    Err(error) if !error.is_down() => {
+                        warn!(%error, "the tokens could not be read again");
+                    }
+                    _ => (),
                 }
             }
         });

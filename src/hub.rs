@@ -203,7 +203,7 @@ impl Hub {
             .catalog
             .call_tool(&self.caller, tool, arguments, Arc::default());
         match called.await {
-            Ok(EntryResponse::Complete(result)) => Ok(ToolOutput::parse(&result)),
+            Ok(EntryResponse::Complete(result)) => Ok(ToolOutput::from(&result)),
             Ok(EntryResponse::InputRequired(_)) => Err(Error::InputRequired { tool: tool_name() }),
             Err(refused) => Err(Error::CallRefused {
                 tool: tool_name(),

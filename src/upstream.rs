@@ -43,6 +43,7 @@ mod trust;
 mod unmask;
 pub mod warden;
 
+use maru_protocol::ProtocolVersion;
 use thiserror::Error;
 
 pub use diagnostics::ConnectionTest;
@@ -80,6 +81,16 @@ pub enum Error {
     /// It will not have us, and trying again does not change that.
     #[error("{0}")]
     Refused(String),
+    /// It answered the handshake with an error; what it said is for its owner only.
+    #[error("the server refused the handshake in protocol version {version} with error {code}")]
+    HandshakeRefused {
+        /// The version that was asked for.
+        version: ProtocolVersion,
+        /// The code of its error.
+        code: i64,
+        /// Its message: short, one line, without secrets.
+        said: String,
+    },
     /// It has forgotten our session; a new one is needed.
     #[error("the server ended the session")]
     SessionExpired,
@@ -95,6 +106,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether trying again changes nothing.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::HandshakeRefused { .. })
+    }
+
     /// The text for who registered the server: with what it said itself.
     fn owner_message(&self) -> String {
         match self {
@@ -102,6 +118,9 @@ impl Error {
                 how,
                 said: Some(said),
             } => format!("{how}: {said}"),
+            Self::HandshakeRefused { said, .. } => format!(
+                "{self}: {said}; if it fails in this version, hold it to another one with protocol-version"
+            ),
             other => other.to_string(),
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(super) const INDEX_FILE: &str = "index.db";
-const SAMPLE_FILE: &str = "sample.db";
+pub(super) const SAMPLE_FILE: &str = "sample.db";
 /// How long a batch of texts, or a search, may take where nothing is said.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What there is to find before anything was added: the columns of the sample data.
@@ -29,9 +29,11 @@ pub(super) fn open_sample(files: &DataFiles, tasks: &Tasks) -> Result<DataSource
         limits: SAMPLE_LIMITS,
         ..SourceSettings::default()
     };
+    let unusable = || format!("cannot use the sample data in {}", path.display());
+    data_directory::create_private_file(&path).with_context(unusable)?;
     write_sample(&path)
         .and_then(|()| DataSource::sqlite("sample", &path, settings, tasks))
-        .with_context(|| format!("cannot use the sample data in {}", path.display()))
+        .with_context(unusable)
 }
 
 /// Opens what the data tools work on.

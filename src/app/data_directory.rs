@@ -14,7 +14,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use tracing::warn;
 
 use super::{
-    HTTP_SOCKET, STORE_FILE, data::INDEX_FILE, hub_file::HUB_FILE, local_socket::STDIO_SOCKET,
+    HTTP_SOCKET, STORE_FILE,
+    data::{INDEX_FILE, SAMPLE_FILE},
+    hub_file::HUB_FILE,
+    local_socket::STDIO_SOCKET,
 };
 use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
 
@@ -51,7 +54,7 @@ pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
         );
     }
     make_private(path, "the data directory")?;
-    for name in [STORE_FILE, INDEX_FILE] {
+    for name in [STORE_FILE, INDEX_FILE, SAMPLE_FILE] {
         for name in [
             name.to_owned(),
             format!("{name}-wal"),

@@ -4,7 +4,7 @@
 //! `maru stdio` beside a hub joins its own input and output to it, so that every
 //! client sees the same tools and no server is connected to twice.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use maru_runtime::tasks::Tasks;
 use tokio::{
@@ -40,7 +40,9 @@ pub(super) fn listen_http(data_dir: &Path, service: GuardedRouter, tasks: &Tasks
 fn bind(path: &Path) -> io::Result<UnixListener> {
     // Left by a hub that was killed.
     let _ = fs::remove_file(path);
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Listens in the data directory of a hub that holds its lock.

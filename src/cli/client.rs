@@ -121,7 +121,8 @@ impl HubClient {
     /// The hub that was named by `--listen`, or the one that runs on this data
     /// directory.
     fn find(loaded: &LoadedConfig) -> Option<Self> {
-        let named = loaded.origin_of("/listen") != ValueOrigin::Default;
+        // The settings say where a hub would listen, not that one does.
+        let named = matches!(loaded.origin_of("/listen"), ValueOrigin::Flag(_));
         let config = &loaded.config;
         let own = running_hub(&config.data_dir);
         let address = if named {
@@ -193,9 +194,8 @@ impl HubClient {
         let accept = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(header::ACCEPT, accept);
         let unreachable = || format!("cannot reach the hub at {}", self.address);
-        let stream = TcpStream::connect(&self.address)
-            .await
-            .with_context(unreachable)?;
+        let stream = TcpStream::connect(&self.address).await;
+        let stream = stream.map_err(|error| self.connect_error(&error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .with_context(unreachable)?;
@@ -306,9 +306,21 @@ impl HubClient {
         Ok(Box::new(TcpStream::connect(&self.address).await?))
     }
 
+    /// Nobody listens there, or not for us; says what to do.
+    fn connect_error(&self, error: &io::Error) -> anyhow::Error {
+        let address = &self.address;
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => anyhow!(
+                "no hub listens on {address}; start one with: maru --listen {address}, or leave out --listen to ask the hub of the data directory"
+            ),
+            kind => anyhow!("cannot reach the hub at {address}: {kind}"),
+        }
+    }
+
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
         let unreachable = || format!("cannot reach the hub at {}", self.address);
-        let stream = self.connect().await.with_context(unreachable)?;
+        let stream = self.connect().await;
+        let stream = stream.map_err(|error| self.connect_error(&error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .with_context(unreachable)?;

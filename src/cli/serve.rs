@@ -29,10 +29,7 @@ pub(super) fn serve_hub(
 ) -> Result<ExitCode> {
     let log = LogFilter::start(&loaded.config.log);
     let directory = loaded.config.data_dir.display().to_string();
-    let mut program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
-    if matches!(loaded.origin_of("/data_dir"), ValueOrigin::Flag(_)) {
-        program = format!("{program} --data-dir {directory}");
-    }
+    let program = command_for_hub(&loaded);
     block_on(async {
         let mut signals = Signals::new()?;
         let running = app::start_with_settings(loaded).await?;
@@ -109,6 +106,18 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     done
 }
 
+/// The command line that reaches this hub from another terminal, in any directory.
+fn command_for_hub(loaded: &LoadedConfig) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "maru".to_owned());
+    if loaded.origin_of("/data_dir") == ValueOrigin::Default {
+        return program;
+    }
+    let directory = &loaded.config.data_dir;
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+    let directory = terminal::quote_word(&directory.display().to_string());
+    format!("{program} --data-dir {directory}")
+}
+
 fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String {
     let scheme = if running.is_encrypted() {
         "https"
@@ -141,11 +150,13 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     ];
     let servers = match running.servers().list().len() {
         0 => String::new(),
+        1 => format!("1 server is being connected; see: {program} servers list\n"),
         count => format!("{count} servers are being connected; see: {program} servers list\n"),
     };
+    let tools = terminal::count_of(tools, "tool is", "tools are");
     let rows = rows.map(|[name, value]| vec![format!("  {name}"), value.to_owned()]);
     format!(
-        "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} tools are on offer. Next, in another terminal:\n\n  \
+        "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} available. Next, in another terminal:\n\n  \
          {program} tools\n{try_one}\nStop with Ctrl-C.\n",
         env!("CARGO_PKG_VERSION"),
         terminal::format_table(&rows),

@@ -1,9 +1,14 @@
 //! `maru servers`: the servers behind the running hub.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+use maru_runtime::clock;
 use serde_json::{Map, Value, json};
 
 use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
@@ -14,6 +19,7 @@ use crate::{config::LoadedConfig, upstream::ServerDraft};
   maru servers add files -- npx -y @modelcontextprotocol/server-filesystem /data
   maru servers add github --env GITHUB_TOKEN=… -- npx -y @modelcontextprotocol/server-github
   maru servers add remote --url http://127.0.0.1:8081/sse
+  maru servers add old --protocol-version 2025-06-18 --trust pin --cwd /srv -- node server.js
   maru servers import ~/.cursor/mcp.json
   maru servers list
   maru servers show files")]
@@ -86,9 +92,18 @@ struct AddServer {
     /// A variable for the program
     #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url")]
     env: Vec<String>,
+    /// Directory that the program starts in
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    cwd: Option<String>,
     /// What it is for
     #[arg(long)]
     description: Option<String>,
+    /// The only protocol version to speak with it, such as 2025-06-18, for a server that fails in one that it offers
+    #[arg(long, value_name = "VERSION")]
+    protocol_version: Option<String>,
+    /// What happens to a tool whose definition changes: pin withholds it until you accept it, follow offers it
+    #[arg(long, value_name = "pin|follow")]
+    trust: Option<String>,
     /// Register only; do not connect now or at start
     #[arg(long)]
     no_connect: bool,
@@ -100,7 +115,7 @@ struct AddServer {
     command: Vec<String>,
 }
 
-const SERVERS_ROUTE: &str = "/api/mcp/servers";
+pub(super) const SERVERS_ROUTE: &str = "/api/mcp/servers";
 
 pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCode> {
     let hub = HubClient::open(loaded)?;
@@ -213,10 +228,15 @@ impl AddServer {
                     json!({"url": url, "headers": pairs(&self.headers, ':')?}),
                 )
             }
-            (None, Some((command, args))) => (
-                "STDIO".to_owned(),
-                json!({"command": command, "args": args, "env": pairs(&self.env, '=')?}),
-            ),
+            (None, Some((command, args))) => {
+                self.check_separate_words(command)?;
+                let mut config =
+                    json!({"command": command, "args": args, "env": pairs(&self.env, '=')?});
+                if let Some(cwd) = &self.cwd {
+                    config["cwd"] = cwd.as_str().into();
+                }
+                ("STDIO".to_owned(), config)
+            }
             _ => bail!("say how the server is reached: --url URL, or -- COMMAND ARGUMENTS"),
         };
         Ok(json!({
@@ -226,7 +246,21 @@ impl AddServer {
             "config": config,
             "autoConnect": !self.no_connect,
             "acceptWarnings": self.accept_warnings,
+            "requiredProtocolVersion": self.protocol_version,
+            "trust": self.trust,
         }))
+    }
+
+    /// A whole command line in quotes is no program.
+    fn check_separate_words(&self, command: &str) -> Result<()> {
+        let is_line = self.command.len() == 1 && command.contains(char::is_whitespace);
+        if is_line && !Path::new(command).exists() {
+            bail!(
+                "{command:?} is one word; write the program and its arguments as separate words: maru servers add {} -- {command}",
+                self.name
+            );
+        }
+        Ok(())
     }
 }
 
@@ -292,7 +326,9 @@ fn format_servers(servers: &[Value]) -> String {
 
 fn format_status(server: &Value) -> String {
     let tools = if server["status"] == "CONNECTED" {
-        format!(", {} tools", server["toolCount"])
+        let count = server["toolCount"].as_u64().unwrap_or_default();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        format!(", {}", terminal::count_of(count, "tool", "tools"))
     } else {
         String::new()
     };
@@ -353,6 +389,26 @@ fn format_program(program: &Value) -> String {
     )
 }
 
+/// The version that is spoken, and whether the server is held to one.
+fn format_protocol(server: &Value) -> String {
+    let spoken = text_of(server, "protocolVersion");
+    match server["requiredProtocolVersion"].as_str() {
+        None => spoken,
+        Some(held) if spoken.is_empty() => format!("held to {held}"),
+        Some(held) => format!("{spoken} (held to {held})"),
+    }
+}
+
+/// Attempts made since the server was lost, and when the next one is.
+fn format_attempts(server: &Value) -> String {
+    let made = server["attempts"].as_u64().unwrap_or_default();
+    match server["nextAttemptAt"].as_i64() {
+        Some(at) => format!("{made} made, the next at {}", clock::format_rfc3339(at)),
+        None if made > 0 => format!("{made} made, none follows"),
+        None => String::new(),
+    }
+}
+
 fn format_detail(server: &Value) -> String {
     let tools: Vec<&str> = server["tools"]
         .as_array()
@@ -369,7 +425,9 @@ fn format_detail(server: &Value) -> String {
         ("description", text_of(server, "description")),
         ("transport", text_of(server, "transportType")),
         ("config", text_of(server, "config")),
-        ("protocol", text_of(server, "protocolVersion")),
+        ("protocol", format_protocol(server)),
+        ("attempts", format_attempts(server)),
+        ("changed tools", text_of(server, "trust")),
         ("connects at start", text_of(server, "autoConnect")),
         ("registered by", text_of(server, "origin")),
         ("tools", tools.join(", ")),

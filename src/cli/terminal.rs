@@ -27,6 +27,9 @@ pub(super) fn overwrite_line(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
 }
 
+/// A cell that is wider moves the rest of its own row alone.
+const MAX_COLUMN_WIDTH: usize = 60;
+
 /// Columns padded to their widest entry; wide letters count twice.
 ///
 /// A cell is one line: what a server said of itself could look like a row of its own.
@@ -41,6 +44,7 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
                 .map(|it| it.width())
                 .max()
                 .unwrap_or(0)
+                .min(MAX_COLUMN_WIDTH)
         })
         .collect();
     let mut text = String::new();
@@ -48,10 +52,29 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)
-            .map(|(cell, widest)| format!("{cell}{}", " ".repeat(widest - cell.width())))
+            .map(|(cell, widest)| {
+                let padding = widest.saturating_sub(cell.width());
+                format!("{cell}{}", " ".repeat(padding))
+            })
             .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
     text
+}
+
+/// `1 tool`, `2 tools`.
+pub(super) fn count_of(count: usize, one: &str, many: &str) -> String {
+    let noun = if count == 1 { one } else { many };
+    format!("{count} {noun}")
+}
+
+/// `word` as one word of a shell's command line.
+pub(super) fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }

@@ -7,8 +7,10 @@ use clap::{Args, Subcommand};
 use maru_runtime::clock;
 use serde_json::{Value, json};
 
-use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
-use crate::config::LoadedConfig;
+use super::{
+    EXIT_CANNOT_RUN, client::HubClient, serve::block_on, servers::SERVERS_ROUTE, terminal,
+};
+use crate::{config::LoadedConfig, tools::OWN_SERVER_NAME};
 
 #[derive(Debug, Args)]
 #[command(
@@ -78,6 +80,9 @@ pub(super) fn run(loaded: &LoadedConfig, options: &TokenArgs) -> Result<ExitCode
         options.action.format_answer(&answer)
     };
     terminal::print(&text)?;
+    if let TokenAction::Create(create) = &options.action {
+        block_on(create.warn_of_unknown_servers(&hub))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,6 +111,24 @@ impl TokenAction {
 }
 
 impl CreateToken {
+    /// A server may be registered later, so its name is accepted all the same.
+    async fn warn_of_unknown_servers(&self, hub: &HubClient) -> Result<()> {
+        if self.servers.is_empty() {
+            return Ok(());
+        }
+        let (_, known) = hub.send_rest("GET", SERVERS_ROUTE, None).await?;
+        let known: Vec<&str> = known.as_array().map_or(Vec::new(), |all| {
+            all.iter().filter_map(|it| it["name"].as_str()).collect()
+        });
+        let is_unknown = |it: &&String| *it != OWN_SERVER_NAME && !known.contains(&it.as_str());
+        for name in self.servers.iter().filter(is_unknown) {
+            terminal::print_error(&format!(
+                "warning: no server is named {name:?} now; see maru servers list"
+            ));
+        }
+        Ok(())
+    }
+
     fn request_body(&self) -> Result<Value> {
         let list = |it: &[String]| {
             if it.is_empty() {

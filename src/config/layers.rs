@@ -300,6 +300,7 @@ impl ConfigLayers {
         let mut config: Config = deserialize_config(&self.value)
             .map_err(|(pointer, why)| self.invalid_value(&pointer, why))?;
         security::check_security(&config).map_err(|(key, why)| self.invalid_value(key, why))?;
+        self.check_server_names(&config)?;
         config.data_dir = expand_home(&config.data_dir, environment).ok_or_else(|| {
             let why =
                 "no home directory is known: set HOME, or name a directory with --data-dir DIR";
@@ -310,6 +311,24 @@ impl ConfigLayers {
             origins: self.origins,
             unmasked: UnmaskedValues(self.value),
         })
+    }
+
+    /// Which of two servers of one name was meant cannot be known.
+    fn check_server_names(&self, config: &Config) -> Result<(), Error> {
+        let mut seen = HashMap::new();
+        for (at, server) in config.mcp.servers.iter().enumerate() {
+            let name = &server.name;
+            if name.trim().is_empty() {
+                continue;
+            }
+            if let Some(first) = seen.insert(name, at) {
+                let why = format!(
+                    "mcp.servers.{first} and mcp.servers.{at} are both named {name:?}; rename or remove one"
+                );
+                return Err(self.invalid_value(&format!("/mcp/servers/{at}/name"), why));
+            }
+        }
+        Ok(())
     }
 
     fn validate(&self) -> Result<(), Error> {
@@ -396,7 +415,11 @@ fn deserialize_config(value: &Value) -> Result<Config, (String, String)> {
             .iter()
             .find_map(alone)
             .unwrap_or_default();
-        (pointer, error.to_string())
+        let advice = match pointer.as_str() {
+            "/listen" => "; write ADDR:PORT, such as 127.0.0.1:20006",
+            _ => "",
+        };
+        (pointer, format!("{error}{advice}"))
     })
 }
 
@@ -471,7 +494,15 @@ mod tests {
         );
         refused(
             "listen: nowhere\n",
-            "maru.yaml:1: listen: invalid socket address",
+            "maru.yaml:1: listen: invalid socket address syntax; write ADDR:PORT",
+        );
+        refused(
+            "mcp:\n  servers:\n    - {name: a, url: 'http://127.0.0.1:9/'}\n    - {name: a, url: 'http://127.0.0.1:9/'}\n",
+            "maru.yaml:4: mcp.servers.1.name: mcp.servers.0 and mcp.servers.1 are both named",
+        );
+        refused(
+            "mcp:\n  servers:\n    - {name: a, url: 'http://127.0.0.1:9/', protocol-version: 2025-06-99}\n",
+            "expected one of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28",
         );
         refused(
             "listen: '[::]:20006'\n",

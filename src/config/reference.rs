@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Config, LoadedConfig, schema};
+use super::{Config, LoadedConfig, mask_arguments, mask_secrets, schema};
 
 /// One key of the effective configuration.
 #[derive(Debug, serde::Serialize)]
@@ -19,7 +19,8 @@ pub struct ConfigRow {
 
 /// Every key with its value and where that comes from.
 pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
-    let values = serde_json::to_value(&loaded.config).expect("settings are JSON");
+    let mut values = serde_json::to_value(&loaded.config).expect("settings are JSON");
+    mask_values(&mut values);
     schema::leaf_pointers()
         .into_iter()
         .map(|pointer| ConfigRow {
@@ -28,6 +29,25 @@ pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
             origin: loaded.origin_of(&pointer).to_string(),
         })
         .collect()
+}
+
+/// Hides secrets in texts that are not secret as a whole: addresses and command lines.
+fn mask_values(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = mask_secrets(text),
+        Value::Array(items) => {
+            let texts: Option<Vec<String>> = items
+                .iter()
+                .map(|it| it.as_str().map(str::to_owned))
+                .collect();
+            match texts {
+                Some(texts) => *value = mask_arguments(&texts).into(),
+                None => items.iter_mut().for_each(mask_values),
+            }
+        }
+        Value::Object(members) => members.values_mut().for_each(mask_values),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
 }
 
 /// `docs/config.md`.
@@ -137,11 +157,25 @@ const TABLE_HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---
 /// What a key takes, for people.
 pub(super) fn expected_value(pointer: &str) -> Option<String> {
     let leaf = schema::schema_at(pointer).filter(|it| it.get("properties").is_none())?;
+    if let Some(words) = pattern_words(leaf) {
+        return Some(format!("one of {}", words.join(", ")));
+    }
     let kind = type_text(pointer);
     match leaf.get("description").and_then(Value::as_str) {
         Some(about) if kind == "string" => Some(format!("text: {about}")),
         _ => Some(kind),
     }
+}
+
+/// The words of a pattern that is a choice between words.
+fn pattern_words(leaf: &Value) -> Option<Vec<&str>> {
+    let pattern = leaf.get("pattern")?.as_str()?;
+    let words = pattern.strip_prefix("^(")?.strip_suffix(")$")?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '|');
+    words
+        .chars()
+        .all(is_plain)
+        .then(|| words.split('|').collect())
 }
 
 fn description(pointer: &str) -> Option<&'static str> {

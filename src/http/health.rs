@@ -59,6 +59,7 @@ pub(super) async fn readiness(
 async fn store_answers(hub: &HubState) -> bool {
     match time::timeout(STORE_PING_TIMEOUT, hub.store.ping()).await {
         Ok(Ok(())) => true,
+        Ok(Err(why)) if why.is_down() => false,
         Ok(Err(why)) => {
             tracing::warn!("not ready: {why}");
             false

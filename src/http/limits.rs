@@ -96,5 +96,5 @@ fn limit_json(row: &CallLimitRow) -> Value {
 
 fn store_error_response(why: &maru_store::Error) -> Response {
     tracing::error!("the daily limits could not be read or changed: {why}");
-    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
+    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.public_message(), None)
 }

@@ -93,14 +93,6 @@ impl GuardedRouter {
             .origin_policy
             .check(request.uri(), request.headers())
             .map_err(|(status, why)| rejection::error_response(path, status, why))?;
-        let verdict = self.rules.match_request(request.method(), path);
-        if matches!(verdict, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
-            return Ok(AdmittedRequest {
-                principal: None,
-                change: None,
-                counts_against_quota: false,
-            });
-        }
         let headers = request.headers();
         if headers
             .get_all(header::AUTHORIZATION)
@@ -111,6 +103,14 @@ impl GuardedRouter {
             // Whoever reads the other one would see another caller.
             let why = "there is more than one Authorization header; send one";
             return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, why).into());
+        }
+        let verdict = self.rules.match_request(request.method(), path);
+        if matches!(verdict, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
+            return Ok(AdmittedRequest {
+                principal: None,
+                change: None,
+                counts_against_quota: false,
+            });
         }
         let shows_token = headers.contains_key(header::AUTHORIZATION);
         let token = headers.get(header::AUTHORIZATION);

@@ -65,5 +65,5 @@ fn decision_response(waited: bool) -> Response {
 
 fn store_error_response(why: &maru_store::Error) -> Response {
     tracing::error!("the runs could not be read: {why}");
-    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
+    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.public_message(), None)
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    tools::{CatalogEntry, result},
+    tools::{CatalogEntry, EntryResult},
     upstream::{ServerState, ServerView},
 };
 
@@ -86,16 +86,17 @@ pub struct ToolOutput {
     is_error: bool,
 }
 
-impl ToolOutput {
-    pub(super) fn parse(json: &str) -> Self {
-        let (text, is_error) = result::to_text(json);
+impl From<&EntryResult> for ToolOutput {
+    fn from(result: &EntryResult) -> Self {
         Self {
-            result: serde_json::from_str(json).unwrap_or_default(),
-            text,
-            is_error,
+            result: serde_json::from_str(result.as_json()).unwrap_or_default(),
+            text: result.to_text(),
+            is_error: result.is_error(),
         }
     }
+}
 
+impl ToolOutput {
     /// Whether the tool says that it failed. The text then says why.
     pub fn is_error(&self) -> bool {
         self.is_error

@@ -254,6 +254,7 @@ impl AuditLog {
                 *batch = Arc::default();
                 true
             }
+            Err(error) if error.is_down() => false,
             Err(error) => {
                 warn!(%error, "{} audit records wait until the store takes them", batch.len());
                 false

@@ -50,8 +50,11 @@ pub struct Catalog {
     quota: OnceLock<Arc<CallQuota>>,
 }
 
-/// Connects a server by its name; true if its tools are on offer now.
-pub struct ServerConnector(pub Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>);
+/// Connects a server by its name; true if its tools are available now. The error says
+/// why the server failed.
+pub struct ServerConnector(
+    pub Box<dyn Fn(String) -> BoxFuture<'static, Result<bool, String>> + Send + Sync>,
+);
 
 impl fmt::Debug for ServerConnector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -182,11 +185,11 @@ impl Catalog {
         let _ = self.quota.set(quota);
     }
 
-    async fn connect_server_of(&self, principal: &Principal, name: &str) -> bool {
+    async fn connect_server_of(&self, principal: &Principal, name: &str) -> Result<bool, String> {
         let server = name::server_of(name).filter(|it| principal.may_reach(it));
         match (server, self.connector.get()) {
             (Some(server), Some(waker)) => (waker.0)(server.to_owned()).await,
-            _ => false,
+            _ => Ok(false),
         }
     }
 
@@ -304,8 +307,13 @@ impl Catalog {
         caller: &Caller,
         name: &str,
     ) -> Result<Arc<CatalogEntry>, RpcError> {
-        let woken = self.connect_server_of(&caller.principal, name).await;
-        let offer = woken
+        let connected = self.connect_server_of(&caller.principal, name).await;
+        let connected = connected.map_err(|why| {
+            let shown: String = name.chars().take(100).collect();
+            let shown = shown.escape_debug();
+            RpcError::invalid_params(format!("cannot call {shown}: {why}"))
+        })?;
+        let offer = connected
             .then(|| self.available_tool(caller, name))
             .transpose()?;
         match offer.flatten() {

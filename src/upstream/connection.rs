@@ -87,6 +87,7 @@ pub(super) fn spawn_connection(
         commands,
         log: Arc::default(),
         program_slot: ProgramSlot::default(),
+        reconnects_on_demand: settings.reconnect_policy.reconnects_on_demand(),
     });
     let mut settings = settings.clone();
     settings.context.cleanup = CleanupTracker::new();
@@ -199,10 +200,11 @@ impl ConnectionTask {
                 _ => self.refresh(),
             },
             ConnectionEvent::Lost(why) => {
-                warn!(server.name = %self.server.name, "server {} is lost: {why}", self.server.name);
-                let event = match why {
-                    Error::Refused(_) => LifecycleEvent::Refused,
-                    _ => LifecycleEvent::Lost,
+                self.log_lost(&why);
+                let event = if why.is_final() {
+                    LifecycleEvent::Refused
+                } else {
+                    LifecycleEvent::Lost
                 };
                 // A session that the server forgot is opened anew at once.
                 let over = why == Error::SessionExpired;
@@ -340,15 +342,40 @@ impl ConnectionTask {
                 warn!(server.name = %name, attempt, "server {name}: attempt {attempt} of {most} follows in {wait:.1} s");
                 format!("attempt {attempt} of {most} follows in {wait:.1} s")
             }
-            ServerState::Failed => {
-                let made = self.shared.status.borrow().attempts;
-                warn!(server.name = %name, attempts = made, "gave up on server {name} after {made} attempts to connect it again");
-                format!("gave up after {made} attempts to connect it again")
-            }
+            ServerState::Failed => self.log_failed(cause),
             ServerState::Disconnected => "disconnected".to_owned(),
             ServerState::Disabled => "switched off".to_owned(),
         };
         log.record_event(&text);
+    }
+
+    fn log_lost(&self, why: &Error) {
+        let name = &self.server.name;
+        let why = self.server.transport.redact(&why.owner_message());
+        if let ServerState::Connecting { .. } = self.server_state() {
+            warn!(server.name = %name, "server {name} could not be connected: {why}");
+        } else {
+            warn!(server.name = %name, "server {name} is lost: {why}");
+        }
+    }
+
+    /// Says why no attempt follows.
+    fn log_failed(&self, cause: Option<&Error>) -> String {
+        let (name, made) = (&self.server.name, self.shared.status.borrow().attempts);
+        let again = format!("connect it with: maru servers connect {name}");
+        let text = if cause.is_some_and(Error::is_final) {
+            format!(
+                "not tried again, because that would change nothing; mend the cause, then {again}"
+            )
+        } else if !self.settings.reconnect_policy.enabled {
+            format!("not tried again, because mcp.reconnection.enabled is false; {again}")
+        } else {
+            let attempts = if made == 1 { "attempt" } else { "attempts" };
+            warn!(server.name = %name, attempts = made, "gave up on server {name} after {made} {attempts} to connect it again");
+            return format!("gave up after {made} {attempts} to connect it again; {again}");
+        };
+        warn!(server.name = %name, "server {name} is {text}");
+        text
     }
 
     fn begin_connecting(&mut self) {

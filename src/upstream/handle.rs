@@ -59,6 +59,8 @@ pub(super) struct SharedConnection {
     pub(super) commands: mpsc::Sender<ConnectionCommand>,
     pub(super) log: Arc<ServerLog>,
     pub(super) program_slot: ProgramSlot,
+    /// Whether a call connects the server when it is lost.
+    pub(super) reconnects_on_demand: bool,
 }
 
 #[derive(Debug)]
@@ -118,6 +120,17 @@ impl ServerHandle {
         if matches!(state, Disconnected | Failed | Waiting { .. }) {
             self.shared.connect_on_demand().await;
         }
+    }
+
+    /// Why the server cannot be called, for those who call; `None` unless it failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        let status = self.status();
+        let has_failed = status.state.as_str() == ServerState::Failed.as_str();
+        has_failed.then(|| {
+            let why = status.public_error.unwrap_or_default();
+            let (name, advice) = (&self.shared.name, self.shared.reconnect_advice());
+            format!("server {name} is FAILED: {why}{advice}")
+        })
     }
 
     /// Switches the server on or off.
@@ -285,8 +298,19 @@ impl SharedConnection {
                 .public_error
                 .clone()
                 .unwrap_or_else(|| "it is not connected".to_owned());
-            Error::Unreachable(cause)
+            Error::Unreachable(format!("{cause}{}", self.reconnect_advice()))
         })
+    }
+
+    /// What to do about a server that nothing but a person connects again.
+    pub(super) fn reconnect_advice(&self) -> String {
+        if self.reconnects_on_demand {
+            return String::new();
+        }
+        let name = &self.name;
+        format!(
+            "; mcp.reconnection.enabled is false, so connect it with: maru servers connect {name}"
+        )
     }
 
     async fn report_lost(&self, live: Arc<ActiveConnection>, why: Error) {

@@ -11,9 +11,12 @@ use super::{
     channel::UNREADABLE_RESPONSE,
     link::{CallEvent, OutgoingRequest, UpstreamCall, UpstreamLink},
 };
+use crate::config::mask_secrets;
 
 /// How long a server may think about a question that older ones do not know.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of a server's own words is shown.
+const MAX_QUOTED_CHARS: usize = 300;
 
 /// What was agreed on.
 #[derive(Clone, Debug)]
@@ -97,12 +100,13 @@ pub(super) async fn initialize(
         "clientInfo": client_info(),
     });
     let mut call = start_call(link, "initialize", &params).await?;
-    let answer = await_result(&mut call).await?.map_err(|why| {
-        Error::Refused(format!(
-            "the server refused the handshake with error {}",
-            why.code
-        ))
-    })?;
+    let answer = await_result(&mut call)
+        .await?
+        .map_err(|why| Error::HandshakeRefused {
+            version: asked,
+            code: why.code,
+            said: quote_message(&why.message),
+        })?;
     let named = answer["protocolVersion"].as_str().unwrap_or_default();
     let shown: String = named.chars().filter(|c| !c.is_control()).take(20).collect();
     if required.is_some_and(|it| it.as_str() != named) {
@@ -128,6 +132,23 @@ pub(super) async fn initialize(
         capabilities: answer["capabilities"].clone(),
         info: answer["serverInfo"].clone(),
     })
+}
+
+/// What a server said, for a line that people read.
+fn quote_message(message: &str) -> String {
+    let masked = mask_secrets(message);
+    let mut quoted = String::new();
+    for c in masked.chars().take(MAX_QUOTED_CHARS) {
+        if c.is_control() {
+            quoted.extend(c.escape_default());
+        } else {
+            quoted.push(c);
+        }
+    }
+    if masked.chars().nth(MAX_QUOTED_CHARS).is_some() {
+        quoted.push('…');
+    }
+    quoted
 }
 
 /// The server does not speak the version that it is held to.
@@ -214,6 +235,13 @@ pub(super) fn own_request_meta() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_server_are_short_and_on_one_line_and_hold_no_secret() {
+        let said = quote_message("no\n\u{1b}[2Jtoken=abc");
+        assert_eq!(said, r"no\n\u{1b}[2Jtoken=***");
+        assert_eq!(quote_message(&"가".repeat(5000)).chars().count(), 301);
+    }
 
     #[test]
     fn refused_version_is_asked_for_again_only_where_it_is_spoken() {

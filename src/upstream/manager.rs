@@ -165,11 +165,10 @@ impl ServerManager {
         let waker = move |name: String| {
             let manager = woken.upgrade();
             async move {
-                let Some(manager) = manager else {
-                    return false;
-                };
-                let view = manager.ensure_connected(&name).await;
-                view.is_ok_and(|it| it.status.state == ServerState::Connected)
+                match manager {
+                    Some(manager) => manager.connect_for_call(&name).await,
+                    None => Ok(false),
+                }
             }
             .boxed()
         };
@@ -187,6 +186,19 @@ impl ServerManager {
         let entry = self.find(name)?;
         entry.handle.reconnect_if_down().await;
         Ok(self.view(entry))
+    }
+
+    /// Connects the server of a tool that is called; says why that failed.
+    async fn connect_for_call(&self, name: &str) -> Result<bool, String> {
+        let Ok(entry) = self.find(name) else {
+            return Ok(false);
+        };
+        entry.handle.reconnect_if_down().await;
+        let connected = entry.handle.status().state == ServerState::Connected;
+        match entry.handle.failure() {
+            Some(why) if !connected => Err(why),
+            _ => Ok(connected),
+        }
     }
 
     fn connect_all(&self) {
@@ -458,11 +470,8 @@ impl ServerManager {
     fn save_registry_file(&self, registry: &RegistryFile) -> Result<(), RegistrationError> {
         let servers: Vec<RegisteredServer> =
             self.lock().values().map(|it| it.server.clone()).collect();
-        let entries = servers
-            .iter()
-            .map(|it| (it.name.as_str(), it.transport.url()));
         registry
-            .save(entries)
+            .save(&servers)
             .map_err(|error| RegistrationError::WriteRegistryFile(error.kind().to_string()))
     }
 

@@ -18,7 +18,7 @@ use super::{
     server::{InvalidField, invalid_field},
     transport::ProgramSpec,
 };
-use crate::config::{McpServerDefinition, McpSettings};
+use crate::config::{McpServerDefinition, McpSettings, mask_arguments};
 
 /// What `mcp.security.allowed-commands` and the address of the hub allow.
 #[derive(Clone, Debug, Default)]
@@ -138,23 +138,20 @@ impl ProgramRules {
     }
 
     fn check_allowed(&self, program: &ProgramSpec) -> Result<FixedScope, InvalidField> {
-        let is_configured = self.configured.contains(program);
-        if self.allowed.is_empty() && is_configured {
+        if self.configured.contains(program) {
             return Ok(FixedScope::Everything);
         }
         if self.allowed.is_empty() && !self.exposed {
             return Ok(FixedScope::Command);
         }
-        let same = |it: &&AllowedCommand| self.is_same_program(&it.command, &program.command);
         let fits = |it: &AllowedCommand| match &it.args {
             Some(args) => *args == program.args,
             // Arguments of an exposed hub's programs stand in its settings.
-            None => !self.exposed || is_configured || program.args.is_empty(),
+            None => !self.exposed || program.args.is_empty(),
         };
-        let mut entries = self.allowed.iter().filter(same).filter(|it| fits(it));
+        let mut entries = self.entries_of(&program.command).filter(|it| fits(it));
         let has_arguments = |it: &AllowedCommand| it.args.is_some();
         match entries.next() {
-            Some(_) if is_configured => Ok(FixedScope::Everything),
             Some(first) if has_arguments(first) || entries.any(has_arguments) => {
                 Ok(FixedScope::Arguments)
             }
@@ -166,9 +163,22 @@ impl ProgramRules {
         }
     }
 
+    /// The entries of `allowed-commands` that mean the same program.
+    fn entries_of(&self, command: &str) -> impl Iterator<Item = &AllowedCommand> {
+        let entries = self.allowed.iter();
+        entries.filter(move |it| self.is_same_program(&it.command, command))
+    }
+
     fn not_allowed_reason(&self, program: &ProgramSpec) -> String {
         let command = &program.command;
-        if self.exposed {
+        let entries = self.entries_of(command);
+        let listed: Vec<String> = entries.map(AllowedCommand::display_arguments).collect();
+        if !listed.is_empty() {
+            format!(
+                "{command:?} is listed in mcp.security.allowed-commands only with {}; list it with these arguments, too",
+                listed.join(" or ")
+            )
+        } else if self.exposed {
             format!(
                 "{command:?} with these arguments is not in mcp.security.allowed-commands; a hub that other machines can reach starts only what is listed there, arguments included"
             )
@@ -206,6 +216,13 @@ fn is_left_open(hazard: &Hazard, fixed: FixedScope) -> bool {
 }
 
 impl AllowedCommand {
+    fn display_arguments(&self) -> String {
+        match &self.args {
+            None => "no arguments".to_owned(),
+            Some(args) => format!("the arguments {:?}", mask_arguments(args).join(" ")),
+        }
+    }
+
     fn parse(text: &str) -> Self {
         let name_only = || Self {
             command: text.to_owned(),
@@ -295,6 +312,45 @@ mod tests {
         ] {
             assert_eq!(split_words(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn program_that_is_listed_with_other_arguments_is_refused_with_those() {
+        let rules = ProgramRules {
+            allowed: vec![AllowedCommand::parse("python3 a.py --token abc")],
+            ..ProgramRules::default()
+        };
+        let program = ProgramSpec {
+            command: "python3".to_owned(),
+            args: vec!["b.py".to_owned()],
+            ..ProgramSpec::default()
+        };
+        let why = rules.check(&program).unwrap_err().why;
+        assert!(
+            why.contains(r#"only with the arguments "a.py --token ***""#),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn server_of_the_settings_is_allowed_beside_a_list_of_commands() {
+        let program = ProgramSpec {
+            command: "python3".to_owned(),
+            args: vec!["a.py".to_owned()],
+            ..ProgramSpec::default()
+        };
+        let rules = ProgramRules {
+            allowed: vec![AllowedCommand::parse("node")],
+            configured: vec![program.clone()],
+            exposed: true,
+            ..ProgramRules::default()
+        };
+        assert!(rules.check(&program).is_ok());
+        let other = ProgramSpec {
+            args: vec!["b.py".to_owned()],
+            ..program
+        };
+        assert!(rules.check(&other).is_err());
     }
 
     #[test]

@@ -12,10 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     draft::{NamedDraft, ServerDraft, drafts_from_client_file},
-    server::InvalidField,
+    server::{InvalidField, RegisteredServer},
 };
 
 const CLIENT_SERVERS_KEY: &str = "mcpServers";
+const VERSION_KEY: &str = "protocolVersion";
 
 /// The file.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl RegistryFile {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = registry.save(std::iter::empty());
+                let made = registry.save(&[]);
                 return made
                     .map(|()| (registry, LoadedEntries::default()))
                     .map_err(|error| unusable(error.to_string()));
@@ -147,28 +148,16 @@ impl RegistryFile {
     }
 
     /// Writes the file anew, in the form that it had: whole, or not at all.
-    pub(super) fn save<'a>(
-        &self,
-        servers: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    ) -> io::Result<()> {
+    pub(super) fn save(&self, servers: &[RegisteredServer]) -> io::Result<()> {
         if !self.is_writable {
             return Ok(());
         }
-        let has_url = |entry: &Value, url: &str| entry["url"] == url || entry["serverUrl"] == url;
-        let entry = |(name, url): (&str, Option<&str>)| match (self.detailed_entries.get(name), url)
-        {
-            (Some((key, longer)), url) if url.is_none_or(|url| has_url(longer, url)) => {
-                Some((key.clone(), longer.clone()))
-            }
-            (_, Some(url)) => Some((name.to_owned(), self.minimal_entry(name, url))),
-            _ => None,
-        };
-        let servers: Vec<(&str, Option<&str>)> = servers.collect();
-        let is_registered = |name: &str| servers.iter().any(|it| it.0 == name);
+        let is_registered = |name: &str| servers.iter().any(|it| it.name.as_str() == name);
         let refused = self.refused.iter();
         let refused = refused.filter(|it| !it.name.as_deref().is_some_and(is_registered));
         let refused = refused.map(|it| (it.key.clone(), it.entry.clone()));
-        let entries = servers.iter().copied().filter_map(entry).chain(refused);
+        let registered = servers.iter().filter_map(|it| self.entry_of(it));
+        let entries = registered.chain(refused);
         let file: Value = match &self.client_file_rest {
             None => entries.map(|(_, entry)| entry).collect(),
             Some(rest) => {
@@ -179,6 +168,27 @@ impl RegistryFile {
         };
         let text = serde_json::to_string_pretty(&file).map_err(io::Error::other)?;
         write_atomically(&self.path, &format!("{text}\n"))
+    }
+
+    /// The entry of a server with its name as written; none for a program that the file
+    /// did not have.
+    fn entry_of(&self, server: &RegisteredServer) -> Option<(String, Value)> {
+        let (name, url) = (server.name.as_str(), server.transport.url());
+        let has_url = |entry: &Value, url: &str| entry["url"] == url || entry["serverUrl"] == url;
+        let (key, mut entry) = match (self.detailed_entries.get(name), url) {
+            (Some((key, longer)), url) if url.is_none_or(|url| has_url(longer, url)) => {
+                (key.clone(), longer.clone())
+            }
+            (_, Some(url)) => (name.to_owned(), self.minimal_entry(name, url)),
+            _ => return None,
+        };
+        if let Value::Object(members) = &mut entry {
+            match server.required_version {
+                Some(version) => members.insert(VERSION_KEY.to_owned(), version.as_str().into()),
+                None => members.remove(VERSION_KEY),
+            };
+        }
+        Some((key, entry))
     }
 
     /// An entry that says no more than it must.

@@ -82,12 +82,14 @@ impl TrafficBudget {
             return Err(over_budget_error(
                 self.rate.messages,
                 "messages that nobody asked for",
+                "limits.server_messages_per_second",
             ));
         }
         if left.bytes < 0.0 {
             return Err(over_budget_error(
                 self.rate.bytes,
                 "bytes that nobody asked for",
+                "limits.server_bytes_per_second",
             ));
         }
         Ok(())
@@ -108,9 +110,9 @@ impl RemainingBudget {
     }
 }
 
-fn over_budget_error(rate: u32, what: &str) -> Error {
+fn over_budget_error(rate: u32, what: &str, setting: &str) -> Error {
     Error::Lost(format!(
-        "the server sends more than {rate} {what} a second, so it was disconnected"
+        "the server sends more than {rate} {what} a second ({setting}), so it was disconnected"
     ))
 }
 
@@ -149,6 +151,7 @@ mod tests {
         assert_eq!(sent(1200, 0), None);
         let why = sent(1201, 0).unwrap().to_string();
         assert!(why.contains("more than 100 messages"), "{why}");
+        assert!(why.contains("limits.server_messages_per_second"), "{why}");
         let why = sent(13, 1000).unwrap().to_string();
         assert!(why.contains("more than 1000 bytes"), "{why}");
     }

@@ -22,7 +22,7 @@ pub enum Transport {
 }
 
 /// What to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramSpec {
     /// A program of the search path, or an absolute path.
     pub command: String,

@@ -189,6 +189,50 @@ fn tools_are_a_table_for_people() {
 }
 
 #[test]
+fn tools_need_a_hub_only_where_the_flag_names_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let free = format!("127.0.0.1:{}", crate::faults::free_port());
+    let settings = directory.path().join("maru.yaml");
+    fs::write(settings, format!("listen: {free}\n")).unwrap();
+    let listed = run_maru(directory.path(), &["tools"]);
+    assert!(utf8(&listed.stdout).contains("search_docs"));
+    assert_refused(
+        &run_maru(directory.path(), &["tools", "--listen", &free]),
+        &["no hub listens on", &free, "start one with: maru"],
+    );
+    assert_refused(
+        &run_maru(directory.path(), &["tools", "--listen", "foo"]),
+        &["--listen: ", "ADDR:PORT"],
+    );
+}
+
+#[test]
+fn banner_prints_commands_that_reach_this_hub() {
+    use std::io::{BufRead as _, BufReader};
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("my data");
+    let settings = directory.path().join("maru.yaml");
+    fs::write(settings, "listen: 127.0.0.1:0\ndata_dir: my data\n").unwrap();
+    let mut hub = Command::new(env!("CARGO_BIN_EXE_maru"))
+        .current_dir(directory.path())
+        .env_remove("MARU_CONFIG")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(hub.stdout.take().unwrap()).lines();
+    let lines = lines.map_while(Result::ok);
+    let banner: Vec<String> = lines.take_while(|it| !it.starts_with("Stop")).collect();
+    hub.kill().unwrap();
+    hub.wait().unwrap();
+    let flag = format!("--data-dir '{}'", data.display());
+    for command in ["console", "stdio", "tools"] {
+        let expected = format!("{flag} {command}");
+        let found = banner.iter().any(|it| it.contains(&expected));
+        assert!(found, "{expected}: {banner:?}");
+    }
+}
+
+#[test]
 fn config_names_the_origin_of_every_value() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(

@@ -221,7 +221,7 @@ async fn heads_that_two_readers_could_read_differently_are_refused() {
 async fn two_authorization_headers_are_refused() {
     let hub = TestHub::start().await;
     let token = hub.running.admin_token.reveal();
-    for path in ["/api/tokens", "/mcp", "/v1/models"] {
+    for path in ["/api/tokens", "/mcp", "/v1/models", "/healthz", "/"] {
         for (one, two) in [(token, "x"), ("x", token), (token, token)] {
             let head = format!(
                 "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {one}\r\n\

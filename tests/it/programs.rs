@@ -51,6 +51,17 @@ const INDIRECT_LAUNCHES: &[LaunchCase] = &[
     command_case(&["sh", "-c", "id"], SHELL_WARNING),
     command_case(&["/bin/bash", "-c", "id"], SHELL_WARNING),
     command_case(&["bash"], SHELL_WARNING),
+    command_case(&["ed"], CODE_WARNING),
+    command_case(&["docker", "exec", "-i", "box", "server"], CODE_WARNING),
+    command_case(
+        &["kubectl", "-n", "x", "exec", "pod", "--", "server"],
+        CODE_WARNING,
+    ),
+    command_case(
+        &["ssh", "-tt", "-o", "BatchMode=yes", "host", "server"],
+        CODE_WARNING,
+    ),
+    command_case(&["sqlite3", "x.db", ".shell id"], CODE_WARNING),
     command_case(&["busybox", "sh", "-c", "id"], SHELL_WARNING),
     command_case(&["env", "bash", "-c", "id"], SHELL_WARNING),
     command_case(
@@ -289,18 +300,7 @@ const USUAL_SERVERS: &[(&[&str], &[&str])] = &[
         &[],
     ),
     (&["env", "A=1", "node", "server.js", "sh"], &[]),
-    (
-        &[
-            "ssh",
-            "-i",
-            "/k",
-            "-o",
-            "BatchMode=yes",
-            "host",
-            "mcp-server",
-        ],
-        &[],
-    ),
+    (&["ssh", "-i", "/k", "-o", "BatchMode=yes", "host"], &[]),
     (&["perl", "-w", "server.pl", "-e"], &[]),
     (
         &["/opt/server/bin/mcp-server", "--eval", "-c"],
@@ -402,7 +402,9 @@ async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
         expose_hub(config, &listed);
         let mut named = configured_server("named", "node", &["server.js"]);
         named.cwd = Some("/srv".to_owned());
-        config.mcp.servers = vec![named];
+        // What stands in the settings need not stand in the list, too.
+        let unlisted = configured_server("unlisted", "deno", &["server.ts"]);
+        config.mcp.servers = vec![named, unlisted];
     })
     .await;
     for (line, variables, status) in [

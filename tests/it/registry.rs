@@ -119,6 +119,26 @@ fn read_registry(directory: &Path) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn version_that_a_server_is_held_to_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let hub = HubProcess::start(directory.path()).await;
+    let url = "http://127.0.0.1:9/mcp";
+    let server = json!({"name": "old", "url": url});
+    hub.send_as_admin("POST", "/mcp/add", server.clone()).await;
+    assert_eq!(read_registry(directory.path())[0], server);
+    let hold = |version: Value| {
+        let body = json!({"requiredProtocolVersion": version});
+        hub.send_as_admin("PUT", "/api/mcp/servers/old", body)
+    };
+    hold("2025-06-18".into()).await;
+    let held = json!({"name": "old", "url": url, "protocolVersion": "2025-06-18"});
+    assert_eq!(read_registry(directory.path()), [held]);
+    hold(Value::Null).await;
+    assert_eq!(read_registry(directory.path())[0], server);
+}
+
+#[tokio::test]
 async fn unreadable_file_is_refused_and_kept() {
     let files = files_expected_as("refuse-keep");
     assert_eq!(files.len(), 6);

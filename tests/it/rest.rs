@@ -13,7 +13,7 @@ use tokio::{net::TcpStream, time};
 use crate::{
     fixture_server::fixture_program,
     http_client::{TEST_TIMEOUT, TestRequest},
-    postgres_cluster::PostgresCluster,
+    postgres_cluster::{PASSWORD, PostgresCluster},
     test_hub::{TestHub, call_message},
 };
 
@@ -403,6 +403,14 @@ async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
     for (method, path, body) in changes {
         let reply = hub.send_as_admin(method, path, body).await;
         assert_eq!(reply.status, 503, "{method} {path}");
+        // Whoever signs in is not known yet, and is not told where the store is.
+        if path == "/api/session" {
+            continue;
+        }
+        let why = reply.text().await;
+        assert!(why.contains("the store in PostgreSQL at"), "{path}: {why}");
+        assert!(why.contains("is down"), "{path}: {why}");
+        assert!(!why.contains(PASSWORD), "{path}: {why}");
     }
     // What needs no store goes on.
     let echo = call_message(1, "up__test_simple_text", json!({}));

@@ -17,7 +17,7 @@ use crate::{
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 /// Each stands in another place of the settings or of a request.
-const CANARIES: [&str; 7] = [
+const CANARIES: [&str; 9] = [
     "canary-env-5ecret",
     "canary-header-5ecret",
     "canary-file-5ecret",
@@ -25,6 +25,8 @@ const CANARIES: [&str; 7] = [
     "canary-api-env-5ecret",
     "canary-embedding-5ecret",
     "canary-argument-5ecret",
+    "canary-url-5ecret",
+    "canary-option-5ecret",
 ];
 
 /// Says its secrets to everyone, then ends.
@@ -107,8 +109,10 @@ mcp:
   servers:
     - {{name: program, transport: stdio, command: {python}, args: ['{at}/telltale.py'], env: {{API_KEY: {}, FILE_KEY: '${{file:{at}/key}}'}}}}
     - {{name: remote, transport: http, url: 'http://127.0.0.1:9/mcp', headers: {{Authorization: 'Bearer {}'}}}}
+    - {{name: address, transport: http, auto-connect: false, url: 'http://127.0.0.1:9/?API%5FKEY={}'}}
+    - {{name: option, transport: stdio, auto-connect: false, command: {python}, args: [x.py, --api-key, {}]}}
 ",
-            CANARIES[5], CANARIES[0], CANARIES[1]
+            CANARIES[5], CANARIES[0], CANARIES[1], CANARIES[7], CANARIES[8]
         )
     })
     .await;
@@ -135,6 +139,9 @@ mcp:
         "/api/mcp/servers/remote",
         "/api/mcp/servers/http",
         "/api/mcp/servers/stdio",
+        "/api/mcp/servers/address",
+        "/api/mcp/servers/option",
+        "/api/config",
         "/mcp/list",
         "/api/tokens",
         "/api/audit",

@@ -463,6 +463,79 @@ async fn command_line_manages_the_running_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn refused_handshake_is_shown_in_the_words_of_the_server() {
+    const REFUSING_SCRIPT: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        why = {"code": -32000, "message": "no license\x1b for token=s3cret-canary " + "x" * 5000}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": why}), flush=True)
+"#;
+    let hub = TestHub::start().await;
+    let directory = hub.directory.path();
+    let script = directory.join("refuse.py").display().to_string();
+    fs::write(&script, REFUSING_SCRIPT).unwrap();
+    let add = [
+        "servers",
+        "add",
+        "old",
+        "--protocol-version",
+        "2025-06-18",
+        "--trust",
+        "pin",
+        "--cwd",
+        "/tmp",
+        "--",
+        "python3",
+        &script,
+    ];
+    let (code, shown, why) = run_maru(directory, &add).await;
+    assert_eq!(code, Some(1), "{why}");
+    for part in [
+        "in protocol version 2025-06-18 with error -32000: no license",
+        "\\u{1b} for token=***",
+        "hold it to another one with protocol-version",
+    ] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    assert!(shown.len() < 700 && !shown.contains("s3cret"), "{shown}");
+    let (_, shown, _) = run_maru(directory, &["servers", "show", "old"]).await;
+    for part in ["held to 2025-06-18", "pin", "\"cwd\":\"/tmp\""] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    let log = hub
+        .send_as_admin("GET", &format!("{SERVERS_ROUTE}/old/log"), Value::Null)
+        .await;
+    let log = log.text().await;
+    assert!(!log.contains("gave up"), "{log}");
+    assert!(log.contains("maru servers connect old"), "{log}");
+    // Those who call are told that it failed, but not in its words.
+    let (code, _, why) = run_maru(directory, &["call", "old__anything"]).await;
+    assert_eq!(code, Some(2), "{why}");
+    assert!(
+        why.contains("server old is FAILED: the server refused the handshake"),
+        "{why}"
+    );
+    assert!(!why.contains("license"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_line_says_what_was_probably_meant() {
+    let hub = TestHub::start().await;
+    let directory = hub.directory.path();
+    let quoted = ["servers", "add", "x", "--", "npx -y foo"];
+    let (code, _, why) = run_maru(directory, &quoted).await;
+    assert_eq!(code, Some(2));
+    assert!(why.contains("maru servers add x -- npx -y foo"), "{why}");
+    let create = ["token", "create", "bot", "--server", "flies"];
+    let (code, shown, why) = run_maru(directory, &create).await;
+    assert_eq!(code, Some(0), "{why}");
+    assert!(shown.starts_with("maru_"), "{shown}");
+    assert!(why.contains("no server is named \"flies\""), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn server_that_is_down_is_connected_by_a_call() {
     let hub = TestHub::start().await;
     let (server, url) = FixtureServer::start("http").await;

@@ -9,6 +9,8 @@ use super::{RpcError, code};
 
 /// How deep a message may nest.
 pub const MAX_JSON_DEPTH: usize = 64;
+/// Characters of a member's name that a message repeats.
+const MAX_SHOWN_NAME_CHARS: usize = 60;
 
 /// The text cannot be taken as one JSON value.
 #[derive(Debug, Error)]
@@ -108,7 +110,12 @@ impl<'de> Visitor<'de> for StrictJsonVisitor {
         seen.sort_unstable();
         match seen.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
-            Some(_) => Err(de::Error::custom("an object has the same member twice")),
+            Some(pair) => {
+                let name: String = pair[0].chars().take(MAX_SHOWN_NAME_CHARS).collect();
+                Err(de::Error::custom(format_args!(
+                    "an object has the same member twice: {name:?}"
+                )))
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Hiding what looks like a secret: in JSON, also in JSON that was cut and in JSON
 //! inside a text, in addresses, in command lines and in plain text.
 
+mod encoded;
+
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
@@ -67,9 +69,12 @@ const SECRET_PREFIXES: [&str; 25] = [
     "eyJhbGciOi",
 ];
 /// Texts without one of these, a name and a prefix from above hold no secret.
-const SECRET_HINTS: [&str; 11] = [
+const SECRET_HINTS: [&str; 13] = [
     "://", "key=", "sig=", "nature=", "auth=", "pwd=", "pass=", "pat=", "code=", "asic ", "\"-",
+    "-u", "-user",
 ];
+/// Options whose value is `user:password`.
+const CREDENTIAL_OPTIONS: [&str; 4] = ["-u", "-U", "--user", "--proxy-user"];
 
 static SECRET_NAME_MATCHER: LazyLock<AhoCorasick> =
     LazyLock::new(|| build_matcher(&SECRET_NAME_PARTS));
@@ -87,8 +92,19 @@ fn build_matcher(words: &[&str]) -> AhoCorasick {
     AhoCorasick::new(words).expect("few short words")
 }
 
-/// `text` with every value that looks like a secret replaced by `***`.
+/// `text` with every value that looks like a secret replaced by `***`, also where it is
+/// percent-encoded.
 pub fn mask_secrets(text: &str) -> String {
+    let masked = mask_plain(text);
+    if encoded::is_encoded(&masked) {
+        encoded::mask_encoded(&masked)
+    } else {
+        masked
+    }
+}
+
+/// Masks what is not percent-encoded.
+fn mask_plain(text: &str) -> String {
     // Most texts have nothing to hide.
     if !SECRET_NAME_MATCHER.is_match(&to_alphanumeric(text))
         && !SECRET_PREFIX_MATCHER.is_match(text)
@@ -115,7 +131,7 @@ pub fn mask_secrets(text: &str) -> String {
             None => {
                 // JSON inside a text has its quotes escaped.
                 if content.contains("\\\"") {
-                    out.push_str(&mask_secrets(content));
+                    out.push_str(&mask_plain(content));
                 } else {
                     push_masked_text(&mut out, content);
                 }
@@ -137,14 +153,16 @@ pub fn mask_secrets(text: &str) -> String {
 
 /// The arguments of a program, without the values of options such as `--api-key`.
 pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
-    let mut hide_next = false;
+    let mut option = "";
     arguments
         .iter()
         .map(|argument| {
-            let hide = hide_next && !argument.starts_with('-');
-            hide_next = is_secret_option(argument);
-            if hide {
+            let before = std::mem::replace(&mut option, argument);
+            if is_secret_option(before) && !argument.starts_with('-') {
                 return MASK.to_owned();
+            }
+            if let Some(masked) = mask_credentials(before, argument) {
+                return masked;
             }
             match argument.split_once(':') {
                 // A header; what is no secret of itself is one here.
@@ -178,6 +196,17 @@ fn is_secret_option(argument: &str) -> bool {
         && (is_secret_name(name) || is_parameter(name))
 }
 
+/// `user:password` behind an option such as `-u`, without the password.
+fn mask_credentials(option: &str, value: &str) -> Option<String> {
+    let (user, password) = value.split_once(':')?;
+    // `docker run -u 1000:1000` names a user and a group.
+    let is_number = |it: &str| it.bytes().all(|byte| byte.is_ascii_digit());
+    let is_secret = CREDENTIAL_OPTIONS.contains(&option)
+        && !value.starts_with('-')
+        && !(is_number(user) && is_number(password));
+    is_secret.then(|| format!("{user}:{MASK}"))
+}
+
 fn is_parameter(name: &str) -> bool {
     SECRET_PARAMETERS
         .iter()
@@ -201,7 +230,7 @@ fn string_end(string: &str, escaped: bool) -> usize {
 
 /// If `name` is a member whose value is to be hidden: where in `after` that is.
 fn secret_value_range(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<usize>> {
-    let is_option = is_secret_option(name);
+    let is_option = is_secret_option(name) || CREDENTIAL_OPTIONS.contains(&name);
     if !is_secret_name(name) && !is_option {
         return None;
     }
@@ -212,7 +241,9 @@ fn secret_value_range(name: &str, after: &str, escaped: bool) -> Option<std::ops
         let string = next.trim_start().strip_prefix(quote)?;
         let start = after.len() - string.len();
         let end = start + string_end(string, escaped);
-        return (!string.starts_with('-')).then_some(start..end);
+        let value = &after[start..end];
+        let is_secret = is_secret_option(name) || mask_credentials(name, value).is_some();
+        return (is_secret && !value.starts_with('-')).then_some(start..end);
     }
     let colon = behind.strip_prefix(':')?;
     let value = colon.trim_start();
@@ -342,17 +373,20 @@ fn mask_options(text: &str) -> String {
     if !text.contains('-') {
         return text.to_owned();
     }
-    let mut hide_next = false;
+    let mut option = "";
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(' ') {
         let bare = word.trim_end_matches(' ');
-        if hide_next && !bare.is_empty() && !bare.starts_with('-') {
+        let before = std::mem::replace(&mut option, bare);
+        let hides_next = before.starts_with("--") && is_secret_option(before);
+        if hides_next && !bare.is_empty() && !bare.starts_with('-') {
             out.push_str(MASK);
-            out.push_str(&word[bare.len()..]);
+        } else if let Some(masked) = mask_credentials(before, bare) {
+            out.push_str(&masked);
         } else {
-            out.push_str(word);
+            out.push_str(bare);
         }
-        hide_next = bare.starts_with("--") && is_secret_option(bare);
+        out.push_str(&word[bare.len()..]);
     }
     out
 }
@@ -477,6 +511,19 @@ mod tests {
         );
         let arguments = ["--token=s3cret-word".to_owned(), "--n".to_owned()];
         assert_eq!(masked_argument_values(&arguments), ["s3cret-word"]);
+    }
+
+    #[test]
+    fn password_behind_a_user_option_is_hidden() {
+        let arguments = ["-u", "ann:s3cret", "-u", "1000:1000"].map(str::to_owned);
+        let shown = ["-u", "ann:***", "-u", "1000:1000"];
+        assert_eq!(mask_arguments(&arguments), shown);
+        assert_eq!(masked_argument_values(&arguments), ["s3cret"]);
+        check("curl -u ann:s3cret http://h/", "curl -u ann:*** http://h/");
+        check(
+            r#"{"args":["-u","ann:s3cret","x"]}"#,
+            r#"{"args":["-u","***","x"]}"#,
+        );
     }
 
     #[test]

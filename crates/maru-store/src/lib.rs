@@ -7,6 +7,7 @@
 
 mod agent_runs;
 mod audit;
+mod availability;
 mod call_limits;
 mod console;
 mod custom_tools;
@@ -23,6 +24,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use thiserror::Error;
 
+use availability::StoreAvailability;
 use postgres::PostgresBackend;
 use sqlite::SqliteBackend;
 use statement::{CellValue, PortableStatement, ResultRow};
@@ -52,6 +54,14 @@ pub enum Error {
     /// The address of a PostgreSQL database cannot be used as it is.
     #[error("cannot use the address of the store")]
     Address(#[from] maru_postgres::Error),
+    /// The database cannot be reached now.
+    #[error("the store {place} is down: {why}")]
+    Down {
+        /// The host, port and database; never a password.
+        place: String,
+        /// What the attempt to reach it met.
+        why: String,
+    },
     /// A statement failed.
     #[error("the store did not {attempted}")]
     Failed {
@@ -69,9 +79,12 @@ pub enum DatabaseError {
     /// SQLite says so.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// PostgreSQL, or the way to it, says so.
+    /// PostgreSQL says so.
     #[error("{0}")]
     Postgres(String),
+    /// There is no connection to PostgreSQL.
+    #[error("{0}")]
+    Unreachable(String),
     /// Nobody answered.
     #[error("there was no answer within {0:?}")]
     Timeout(Duration),
@@ -91,6 +104,21 @@ pub enum DatabaseError {
     Stopping,
 }
 
+impl Error {
+    /// Whether the database cannot be reached; that was logged when it began.
+    pub fn is_down(&self) -> bool {
+        matches!(self, Self::Down { .. })
+    }
+
+    /// The text for those who may not know where the database is.
+    pub fn public_message(&self) -> String {
+        match self {
+            Self::Down { .. } => "the store is down; try again later".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 const PING_STATEMENT: PortableStatement = PortableStatement {
     attempted: "answer",
     sql: "SELECT name FROM token LIMIT 1",
@@ -102,6 +130,7 @@ const PING_STATEMENT: PortableStatement = PortableStatement {
 pub struct Store {
     backend: StoreBackend,
     sealer: Option<Arc<SecretSealer>>,
+    availability: Arc<StoreAvailability>,
 }
 
 #[derive(Clone, Debug)]
@@ -171,6 +200,7 @@ impl Store {
             Ok(back_end) => Ok(Self {
                 backend: back_end,
                 sealer: None,
+                availability: Arc::new(StoreAvailability::new(place)),
             }),
             Err(cause) => Err(Error::Unusable { place, cause }),
         }
@@ -211,7 +241,7 @@ impl Store {
             StoreBackend::Sqlite(it) => it.execute_in_transaction(work).await,
             StoreBackend::Postgres(it) => it.execute_in_transaction(work).await,
         };
-        done.map_err(|cause| whole.into_error(cause))
+        self.record_outcome(whole, done)
     }
 
     async fn query(
@@ -223,7 +253,24 @@ impl Store {
             StoreBackend::Sqlite(it) => it.query(statement.sql, values).await,
             StoreBackend::Postgres(it) => it.query(statement.sql, values).await,
         };
-        answer.map_err(|cause| statement.into_error(cause))
+        self.record_outcome(statement, answer)
+    }
+
+    fn record_outcome<T>(
+        &self,
+        statement: PortableStatement,
+        outcome: Result<T, DatabaseError>,
+    ) -> Result<T, Error> {
+        match outcome {
+            Ok(answer) => {
+                self.availability.record_answer();
+                Ok(answer)
+            }
+            Err(cause) => {
+                let down = self.availability.record_failure(&cause);
+                Err(down.unwrap_or_else(|| statement.into_error(cause)))
+            }
+        }
     }
 }
 

@@ -93,7 +93,9 @@ impl PostgresBackend {
 
     async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
         let client = time::timeout(ACQUIRE_TIMEOUT, self.pool.get()).await;
-        Ok(client.map_err(|_| DatabaseError::Timeout(ACQUIRE_TIMEOUT))??)
+        let client = client.map_err(|_| DatabaseError::Timeout(ACQUIRE_TIMEOUT));
+        let client = client.and_then(|it| it.map_err(DatabaseError::from));
+        client.map_err(|why| DatabaseError::Unreachable(why.to_string()))
     }
 }
 
@@ -154,7 +156,7 @@ impl From<tokio_postgres::Error> for DatabaseError {
             let (message, code) = (told.message(), told.code().code());
             return Self::Postgres(format!("the server says: {message} ({code})"));
         }
-        Self::Postgres(match error.source() {
+        Self::Unreachable(match error.source() {
             Some(cause) => format!("{error}: {cause}"),
             None => error.to_string(),
         })

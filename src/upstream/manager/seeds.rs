@@ -56,10 +56,15 @@ impl ServerManager {
                 None => self.seed(&draft, ServerOrigin::Import).await,
             };
             match done {
+                Err(RegistrationError::WarningsNotAccepted { warnings, .. }) => {
+                    let (name, why) = (&draft.name, warnings.join("; "));
+                    warn!(
+                        "the entry {name:?} of mcp.json is not used: {why}; if that is meant, run: maru servers add {name} --accept-warnings -- COMMAND ARGUMENTS"
+                    );
+                    self.registry.lock().await.retain_refused(&draft);
+                }
                 Err(
-                    why @ (RegistrationError::Invalid(_)
-                    | RegistrationError::TooManyServers(_)
-                    | RegistrationError::WarningsNotAccepted { .. }),
+                    why @ (RegistrationError::Invalid(_) | RegistrationError::TooManyServers(_)),
                 ) => {
                     warn!("the entry {:?} of mcp.json is not used: {why}", draft.name);
                     self.registry.lock().await.retain_refused(&draft);

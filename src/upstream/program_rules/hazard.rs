@@ -109,6 +109,9 @@ impl fmt::Display for Hazard {
             Self::Shell { program } => {
                 write!(out, "{program} is a shell: it runs any command it is given")
             }
+            Self::CodeArgument { program, argument } if argument.is_empty() => {
+                write!(out, "{program} runs code or other programs as it is told")
+            }
             Self::CodeArgument { program, argument } => write!(
                 out,
                 "{program} runs code or other programs named by its argument {argument:?}"
@@ -275,6 +278,7 @@ impl Interpreter {
             return Some(code_argument(program, argument));
         }
         let mut at = 0;
+        let mut operands = 0;
         // Whether the option before may take this argument as its value.
         let mut may_be_value = false;
         while let Some(argument) = args.get(at) {
@@ -284,7 +288,13 @@ impl Interpreter {
                 return code();
             }
             match parse_option(argument) {
-                ParsedOption::End | ParsedOption::Operand if self.options_anywhere => (),
+                ParsedOption::Operand if self.options_anywhere => {
+                    operands += usize::from(!std::mem::take(&mut may_be_value));
+                    if self.code_after.is_some_and(|it| operands > it) {
+                        return code();
+                    }
+                }
+                ParsedOption::End if self.options_anywhere => (),
                 ParsedOption::End => return None,
                 ParsedOption::Operand if std::mem::take(&mut may_be_value) => (),
                 ParsedOption::Operand => return None,
@@ -318,7 +328,10 @@ impl Interpreter {
         }
         match parse_option(argument) {
             ParsedOption::End => false,
-            ParsedOption::Operand => contains_word(self.code_operands, argument),
+            ParsedOption::Operand => {
+                contains_word(self.code_operands, argument)
+                    || (self.has_dot_commands && is_dot_command(argument))
+            }
             ParsedOption::Long { name, .. } => matches_long_option(self.code_long, name),
             ParsedOption::Short(letters) => {
                 let word = letters.split('=').next().unwrap_or(letters);
@@ -338,6 +351,12 @@ impl Interpreter {
         let attached = Some(&letters[at + 1..]).filter(|it| !it.is_empty());
         attached.or(next.map(String::as_str)).filter(|_| is_flags)
     }
+}
+
+/// `.shell id`, and not `./data.db`.
+fn is_dot_command(argument: &str) -> bool {
+    let name = argument.trim_start().strip_prefix('.');
+    name.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// Abbreviations count: getopt takes `--ev` for `--eval`.
@@ -430,6 +449,7 @@ fn container_hazard(program: &str, args: &[String]) -> Option<Hazard> {
         })
     };
     let mut started = false;
+    let mut exec = None;
     let mut at = 0;
     while let Some(argument) = args.get(at) {
         at += 1;
@@ -452,15 +472,19 @@ fn container_hazard(program: &str, args: &[String]) -> Option<Hazard> {
                     OptionGroup::Complete | OptionGroup::Unknown => (),
                 }
             }
-            ParsedOption::Operand if started => return None,
+            ParsedOption::Operand if started => return exec,
             ParsedOption::Operand if argument == "container" => (),
+            ParsedOption::Operand if argument == "exec" => {
+                started = true;
+                exec = Some(code_argument(program, argument));
+            }
             ParsedOption::Operand if contains_word(CONTAINER_COMMANDS, argument) => {
                 started = true;
             }
             ParsedOption::Operand => return host(argument),
         }
     }
-    None
+    exec
 }
 
 fn grants_host_access(name: &str, value: &str) -> bool {

@@ -23,6 +23,10 @@ pub(super) struct Interpreter {
     pub(super) flags: &'static str,
     /// Its options may stand behind operands.
     pub(super) options_anywhere: bool,
+    /// Operands after this many are a command, such as that of `ssh host command`.
+    pub(super) code_after: Option<usize>,
+    /// An operand that begins with a dot is a command, such as `.shell`.
+    pub(super) has_dot_commands: bool,
 }
 
 /// A program that starts the program which its arguments name.
@@ -55,6 +59,8 @@ const DEFAULT_INTERPRETER: Interpreter = Interpreter {
     value_long: "",
     flags: "",
     options_anywhere: false,
+    code_after: None,
+    has_dot_commands: false,
 };
 
 const DEFAULT_WRAPPER: WrapperProgram = WrapperProgram {
@@ -232,7 +238,9 @@ pub(super) const INTERPRETERS: &[Interpreter] = &[
         code_short: "F",
         code_operands: "proxycommand= localcommand= knownhostscommand=",
         value_short: "bcDEeIiJLlmOPpQRSWw",
+        flags: "46AaCfGgKkMNnqsTtVvXxYy",
         options_anywhere: true,
+        code_after: Some(1),
         ..DEFAULT_INTERPRETER
     },
     Interpreter {
@@ -253,6 +261,13 @@ pub(super) const INTERPRETERS: &[Interpreter] = &[
         code_short: "ce",
         code_long: "eval execute command cmd init",
         code_words: "cmd init",
+        options_anywhere: true,
+        has_dot_commands: true,
+        ..DEFAULT_INTERPRETER
+    },
+    Interpreter {
+        names: "kubectl oc crictl ctr",
+        code_operands: "exec debug run cp",
         options_anywhere: true,
         ..DEFAULT_INTERPRETER
     },
@@ -415,7 +430,7 @@ pub(super) const CONTAINER_PROGRAMS: &str =
     "docker podman nerdctl finch docker-compose podman-compose buildah";
 
 /// Commands that start a container, or one that was made before.
-pub(super) const CONTAINER_COMMANDS: &str = "run create start exec mcp version info";
+pub(super) const CONTAINER_COMMANDS: &str = "run create start mcp version info";
 
 /// Options of `docker run` that take no value; every other takes one.
 pub(super) const BOOLEAN_RUN_FLAGS: &str = "detach disable-content-trust help init interactive no-healthcheck \

@@ -1,0 +1,110 @@
+//! Secrets that are percent-encoded, as in the query of an address.
+
+use super::{MASK, mask_plain};
+
+/// How often a text may have been encoded over again.
+const MAX_ENCODING_DEPTH: usize = 3;
+
+/// Hides the parts of `text` that hold a secret once they are decoded. The name of a
+/// parameter stays.
+pub(super) fn mask_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for part in text.split_inclusive(is_separator) {
+        let bare = part.trim_end_matches(is_separator);
+        if is_encoded(bare) && hides_secret(bare) {
+            if let Some((name, _)) = bare.split_once('=') {
+                out.push_str(name);
+                out.push('=');
+            }
+            out.push_str(MASK);
+            out.push_str(&part[bare.len()..]);
+        } else {
+            out.push_str(part);
+        }
+    }
+    out
+}
+
+/// Whether there is anything to decode.
+pub(super) fn is_encoded(text: &str) -> bool {
+    text.contains(['%', '+'])
+}
+
+fn hides_secret(part: &str) -> bool {
+    let mut decoded = decode(part);
+    for _ in 1..MAX_ENCODING_DEPTH {
+        if mask_plain(&decoded) != decoded {
+            return true;
+        }
+        if !decoded.contains('%') {
+            return false;
+        }
+        decoded = decode(&decoded);
+    }
+    mask_plain(&decoded) != decoded
+}
+
+/// What stands between the parameters of an address, and between addresses.
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || "?&;#\"'<>`\\".contains(c)
+}
+
+/// `text` with `%41` and `+` as the characters they stand for.
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let byte = digits.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok());
+        decoded.push(match (byte, bytes[at]) {
+            (Some(byte), _) => byte,
+            (None, b'+') => b' ',
+            (None, other) => other,
+        });
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mask_secrets;
+
+    #[test]
+    fn encoded_secrets_of_addresses_are_hidden() {
+        for (text, expected) in [
+            (
+                "http://h/?API%5FKEY=S3CRET&n=1",
+                "http://h/?API%5FKEY=***&n=1",
+            ),
+            ("http://h/?x=Bearer%20S3CRET-S3CRET", "http://h/?x=***"),
+            ("http://h/?x=Bearer+S3CRET-S3CRET", "http://h/?x=***"),
+            (
+                "http://h/?redirect=http%3A%2F%2Fu%3AS3CRET%40h%2F&n=1",
+                "http://h/?redirect=***&n=1",
+            ),
+            ("http://h/?a=api%255Fkey%253DS3CRET", "http://h/?a=***"),
+            ("?API%5FKEY=S3CRET", "?API%5FKEY=***"),
+            (
+                "http://u:p%40ss@h/a%20b?c=d%20e",
+                "http://u:***@h/a%20b?c=d%20e",
+            ),
+            ("a + b is 100 % of c", "a + b is 100 % of c"),
+            (
+                "http://h/%EC%97%B0%EC%B0%A8?q=%",
+                "http://h/%EC%97%B0%EC%B0%A8?q=%",
+            ),
+        ] {
+            assert_eq!(mask_secrets(text), expected);
+        }
+    }
+
+    #[test]
+    fn anything_encoded_can_be_masked() {
+        for text in ["%", "%4", "%zz", "%가", "+%", "%+1token=x", "%ff%fe=%00"] {
+            mask_secrets(text);
+        }
+        mask_secrets(&"%25".repeat(100_000));
+    }
+}
