@@ -1,7 +1,8 @@
 //! Results of tools: making them, bounding them, and reading them as text.
 
-use std::{mem, sync::LazyLock};
+use std::sync::LazyLock;
 
+use maru_protocol::{push_json_string, to_json_string};
 use memchr::memmem::Finder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -82,9 +83,9 @@ pub(super) fn is_error(result: &str) -> bool {
 fn write_structured(value: &impl Serialize, is_error: bool) -> String {
     let raw = serde_json::to_string(value).expect("our own values are JSON");
     let mut text = String::with_capacity(raw.len() * 3 + 128);
-    text.push_str("{\"content\":[{\"type\":\"text\",\"text\":\"");
-    push_escaped(&mut text, &raw);
-    text.push_str("\"}],\"structuredContent\":");
+    text.push_str("{\"content\":[{\"type\":\"text\",\"text\":");
+    push_json_string(&mut text, &raw);
+    text.push_str("}],\"structuredContent\":");
     text.push_str(&raw);
     text.push_str(if is_error {
         ",\"isError\":true}"
@@ -100,18 +101,6 @@ pub fn text_and_structure(text: &str, structure: &str, is_error: bool) -> String
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"structuredContent\":{structure},\"isError\":{is_error}}}"
     )
-}
-
-/// A text as JSON. May be long: no [`Value`] is made of it.
-fn to_json_string(text: &str) -> String {
-    if text.bytes().any(|it| it < b' ') {
-        return serde_json::to_string(text).expect("a text is JSON");
-    }
-    let mut quoted = String::with_capacity(text.len() + text.len() / 4 + 2);
-    quoted.push('"');
-    push_escaped(&mut quoted, text);
-    quoted.push('"');
-    quoted
 }
 
 /// A result with this text, and this JSON in a structure as `result`; twice the
@@ -130,21 +119,6 @@ pub fn text_and_value(text: &str, json: &str) -> String {
 pub fn text_only(text: &str, is_error: bool) -> String {
     let text = to_json_string(text);
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}}}")
-}
-
-/// Appends JSON as the inside of a string. It has no control characters, so
-/// quotes and backslashes are all there is to escape. They are so many that
-/// searching for them takes longer than looking at every byte.
-fn push_escaped(text: &mut String, json: &str) {
-    let mut bytes = mem::take(text).into_bytes();
-    bytes.reserve(json.len() + json.len() / 4);
-    for byte in json.bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            bytes.push(b'\\');
-        }
-        bytes.push(byte);
-    }
-    *text = String::from_utf8(bytes).expect("what was text is, with backslashes in it");
 }
 
 /// Cuts a result to `limit` bytes of JSON, by the rules of [`shorten`].
@@ -329,13 +303,6 @@ mod tests {
             serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"]);
         assert_eq!(result["isError"], false);
-    }
-
-    #[test]
-    fn every_text_is_quoted_as_a_library_would() {
-        for text in ["", "가 \"나\" \\ /", "{\"a\":\"b\\\"c\"}", "a\n\u{1}\u{7f}"] {
-            assert_eq!(to_json_string(text), serde_json::to_string(text).unwrap());
-        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     RequestMeta, RpcError, RpcId, code,
     json::{InvalidJson, parse_utf8, validate_fully},
+    json_string::push_json_string,
     members::{RawJson, object_members, parse_json_string},
     plain::is_plain_object,
     to_single_line,
@@ -326,18 +327,6 @@ fn push_id(text: &mut String, id: &RpcId) {
     match id {
         RpcId::Number(number) => text.push_str(itoa::Buffer::new().format(*number)),
         RpcId::Text(id) => push_json_string(text, id),
-    }
-}
-
-/// Adds `value` to `text` as JSON.
-pub fn push_json_string(text: &mut String, value: &str) {
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_-./:".contains(&it);
-    if value.bytes().all(is_plain) {
-        text.push('"');
-        text.push_str(value);
-        text.push('"');
-    } else {
-        push_json(text, &value);
     }
 }
 

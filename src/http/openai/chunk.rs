@@ -4,6 +4,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use maru_protocol::push_json_string;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -114,7 +115,7 @@ impl ChunkWriter {
         out.push_str("[{\"index\":0,\"delta\":{\"");
         out.push_str(member);
         out.push_str("\":");
-        push_json_string(text, out);
+        push_json_string(out, text);
         out.push_str("},\"finish_reason\":null}]}\n\n");
         if member == "content" {
             self.has_open_line = !text.ends_with('\n');
@@ -212,19 +213,6 @@ fn finish_for_mode(finish: FinishReason, mode: ClientMode) -> FinishReason {
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |it| it.as_secs())
-}
-
-/// Appends `text` as JSON.
-fn push_json_string(text: &str, out: &mut String) {
-    // Most texts have nothing to escape.
-    let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
-    if text.bytes().all(plain) {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        out.push_str(&serde_json::to_string(text).expect("text is JSON"));
-    }
 }
 
 #[derive(Serialize)]

@@ -6,6 +6,7 @@ mod number;
 
 use std::error::Error;
 
+use maru_protocol::push_json_string_bytes;
 use tokio_postgres::{
     Column, Row,
     types::{FromSql, Type},
@@ -152,14 +153,8 @@ fn write_bool(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let stands_as_it_is = |it: &u8| *it >= b' ' && *it != b'"' && *it != b'\\';
-    if bytes.iter().all(stands_as_it_is) {
-        out.push(b'"');
-        out.extend_from_slice(bytes);
-        out.push(b'"');
-        return Some(());
-    }
-    serde_json::to_writer(out, str::from_utf8(bytes).ok()?).ok()
+    push_json_string_bytes(out, str::from_utf8(bytes).ok()?);
+    Some(())
 }
 
 /// The text is JSON already.
