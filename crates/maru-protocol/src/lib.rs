@@ -32,5 +32,7 @@ pub use message::{
     write_notification, write_raw_request, write_request, write_result,
 };
 pub use meta::{LoggingLevel, RequestMeta, declares_version, encode_header_value, key};
-pub use sse::{EventTooLarge, IgnoredLines, SseEvent, SseReader, to_single_line, write_event};
+pub use sse::{
+    EventTooLarge, IgnoredLines, SseEvent, SseEventRef, SseReader, to_single_line, write_event,
+};
 pub use version::ProtocolVersion;
