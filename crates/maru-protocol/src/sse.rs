@@ -199,11 +199,10 @@ impl SseReader {
             return self.take_line(end, each);
         }
         self.line.extend_from_slice(end);
-        let mut line = std::mem::take(&mut self.line);
-        let is_used = self.take_line(&line, each);
-        line.clear();
-        self.line = line;
-        is_used
+        // Not kept for the next line: one long line would hold its memory for as long
+        // as the stream lives.
+        let line = std::mem::take(&mut self.line);
+        self.take_line(&line, each)
     }
 
     fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
@@ -266,15 +265,11 @@ impl PartialEvent {
     /// Ends the event; false if there was none. Events without data still carry an
     /// id or a retry time.
     fn dispatch(&mut self, each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
-        let is_event = self.has_data || self.id.is_some() || self.retry.is_some();
+        let event = std::mem::take(self);
+        let is_event = event.has_data || event.id.is_some() || event.retry.is_some();
         if is_event {
-            each(self.as_event());
+            each(event.as_event());
         }
-        self.name.clear();
-        self.data.clear();
-        self.has_data = false;
-        self.id = None;
-        self.retry = None;
         is_event
     }
 
