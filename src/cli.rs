@@ -6,6 +6,7 @@ mod chat;
 mod client;
 mod config;
 mod console;
+mod hub_endpoint;
 mod index;
 mod logging;
 mod models;

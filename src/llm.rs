@@ -18,7 +18,6 @@ mod openai;
 mod prompt;
 mod queue;
 mod reloadable;
-mod sse;
 mod stream;
 
 use std::time::Duration;

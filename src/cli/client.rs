@@ -1,30 +1,33 @@
 //! Asking the running hub, or the catalog itself when none runs.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
-    Request,
-    body::Bytes,
-    client::conn::http1,
+    Request, Response,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
     header::{self, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
 use maru_protocol::{ProtocolVersion, SseEvent, SseReader, encode_header_value, key};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
-    time,
-};
+use tokio::time;
 
+use super::hub_endpoint::{HubEndpoint, HubStream};
 use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
     auth::Principal,
-    config::{LoadedConfig, ValueOrigin},
+    config::{Config, LoadedConfig, ValueOrigin},
+    downstream::http::KEEP_ALIVE_INTERVAL,
     tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
+
+/// How long a stream may be silent before the hub counts as gone.
+const MAX_STREAM_SILENCE: Duration = Duration::from_secs(4 * KEEP_ALIVE_INTERVAL.as_secs());
+/// The longest answer that is read as a whole.
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Someone who lists and calls tools.
 #[derive(Debug)]
@@ -36,16 +39,10 @@ pub(super) enum CatalogClient {
 #[derive(Debug)]
 pub(super) struct HubClient {
     address: String,
-    /// The way to our own hub that does not depend on where it listens.
-    socket: Option<PathBuf>,
+    endpoint: HubEndpoint,
     token: Option<String>,
     deadline: Duration,
 }
-
-/// A connection to a hub.
-trait HubStream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> HubStream for T {}
 
 /// How a call went.
 #[derive(Debug)]
@@ -137,9 +134,8 @@ impl HubClient {
             .limits
             .tool_timeout_ms
             .max(config.mcp.connect_timeout_ms);
-        let socket = config.data_dir.join(HTTP_SOCKET);
         Some(Self {
-            socket: (own.as_ref() == Some(&address) && socket.exists()).then_some(socket),
+            endpoint: endpoint(config, &address, own.as_ref() == Some(&address)),
             address,
             token: token.flatten(),
             deadline: Duration::from_millis(longest) + Duration::from_secs(5),
@@ -171,11 +167,11 @@ impl HubClient {
         let request = self.request(method, path).body(Full::new(Bytes::from(
             body.map_or(String::new(), Value::to_string),
         )))?;
-        let (status, text) = self.send_within_deadline(request).await?;
+        let (status, text) = self.send(request).await?;
         let answer = if text.is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(&text).context("the hub's answer is not JSON")?
+            parse_json(&text)?
         };
         Ok((status, answer))
     }
@@ -193,53 +189,43 @@ impl HubClient {
             .body(Full::new(Bytes::from(body.to_string())))?;
         let accept = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(header::ACCEPT, accept);
-        let unreachable = || format!("cannot reach the hub at {}", self.address);
-        let stream = TcpStream::connect(&self.address).await;
-        let stream = stream.map_err(|error| self.connect_error(&error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .with_context(unreachable)?;
-        let exchange = async {
-            let mut reply = sender
-                .send_request(request)
-                .await
-                .with_context(unreachable)?;
-            let is_stream = reply
-                .headers()
-                .get(header::CONTENT_TYPE)
-                .is_some_and(|it| it == "text/event-stream");
-            if !is_stream {
-                let body = reply.into_body().collect().await?.to_bytes();
-                return Ok(Some(
-                    serde_json::from_slice(&body).context("the hub's answer is not JSON")?,
-                ));
+        self.exchange(request, async |response| {
+            if !is_event_stream(&response) {
+                let (_, text) = self.within_deadline(read_whole(response)).await??;
+                return parse_json(&text).map(Some);
             }
+            let mut body = response.into_body();
             let mut reader = SseReader::default();
             let mut found = Vec::new();
-            while let Some(frame) = reply.body_mut().frame().await {
-                let frame = frame.with_context(unreachable)?;
-                let data = frame.data_ref().map_or(&[][..], |it| it);
+            while let Some(data) = self.next_chunk(&mut body).await? {
                 reader
-                    .feed(data, &mut found)
+                    .feed(&data, &mut found)
                     .context("the hub sent too much")?;
                 for event in found.drain(..) {
                     on(event).await?;
                 }
             }
             Ok(None)
+        })
+        .await
+    }
+
+    /// The next bytes of a stream; `None` at its end. The hub sends comments when it
+    /// has nothing to say, so a long silence means that it is gone.
+    async fn next_chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>> {
+        let frame = time::timeout(MAX_STREAM_SILENCE, body.frame());
+        let Some(frame) = frame.await.map_err(|_| self.late(MAX_STREAM_SILENCE))? else {
+            return Ok(None);
         };
-        tokio::select! {
-            done = exchange => done,
-            // The exchange notices, too, and says what is wrong.
-            Err(error) = connection => Err(error).with_context(unreachable),
-        }
+        let frame = frame.with_context(|| self.unreachable())?;
+        Ok(Some(frame.into_data().unwrap_or_default()))
     }
 
     fn request(&self, method: &str, path: &str) -> hyper::http::request::Builder {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, self.host_header())
+            .header(header::HOST, self.endpoint.host_header())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
         match &self.token {
@@ -250,17 +236,53 @@ impl HubClient {
         }
     }
 
-    async fn send_within_deadline(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
-        let late = |_| {
-            anyhow!(
-                "the hub at {} did not answer within {:?}",
-                self.address,
-                self.deadline
-            )
-        };
-        time::timeout(self.deadline, self.send(request))
-            .await
-            .map_err(late)?
+    /// A request whose answer is read as a whole; its status and body.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
+        self.within_deadline(self.exchange(request, read_whole))
+            .await?
+    }
+
+    /// Sends `request` over a connection of its own, which lives until `read` is done
+    /// with the response.
+    async fn exchange<T>(
+        &self,
+        request: Request<Full<Bytes>>,
+        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T>,
+    ) -> Result<T> {
+        let opening = Box::pin(self.open_connection());
+        let opened = self.within_deadline(opening).await?;
+        let (mut sender, connection) = opened.with_context(|| self.unreachable())?;
+        let mut connection = pin!(connection);
+        let mut exchange = pin!(async {
+            let response = self.within_deadline(sender.send_request(request)).await?;
+            read(response.with_context(|| self.unreachable())?).await
+        });
+        tokio::select! {
+            done = &mut exchange => done,
+            // The exchange notices, too, and says what is wrong.
+            _closed = &mut connection => exchange.await,
+        }
+    }
+
+    async fn open_connection(&self) -> Result<(SendRequest<Full<Bytes>>, HubConnection)> {
+        let stream = self.endpoint.connect().await?;
+        Ok(http1::handshake(TokioIo::new(stream)).await?)
+    }
+
+    async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        let done = time::timeout(self.deadline, work).await;
+        done.map_err(|_| self.late(self.deadline))
+    }
+
+    fn late(&self, waited: Duration) -> anyhow::Error {
+        anyhow!(
+            "the hub at {} did not answer within {waited:?}",
+            self.address
+        )
+    }
+
+    fn unreachable(&self) -> String {
+        format!("cannot reach the hub at {}", self.address)
     }
 
     /// One request of 2026-07-28, which needs no handshake.
@@ -280,9 +302,8 @@ impl HubClient {
             request = request.header("mcp-name", &*encode_header_value(&name));
         }
         let request = request.body(Full::new(Bytes::from(body)))?;
-        let (_, text) = self.send_within_deadline(request).await?;
-        let answer: Value =
-            serde_json::from_slice(&text).context("the hub's answer is not JSON")?;
+        let (_, text) = self.send(request).await?;
+        let answer = parse_json(&text)?;
         Ok(match answer.get("error") {
             Some(error) => Err(error["message"]
                 .as_str()
@@ -291,51 +312,41 @@ impl HubClient {
             None => Ok(answer["result"].clone()),
         })
     }
+}
 
-    fn host_header(&self) -> &str {
-        match self.socket {
-            Some(_) => "localhost",
-            None => &self.address,
-        }
+/// Our own hub is reached by its socket if there is one, any other as the settings
+/// say that hubs are reached.
+fn endpoint(config: &Config, address: &str, is_own: bool) -> HubEndpoint {
+    let socket = config.data_dir.join(HTTP_SOCKET);
+    if is_own && socket.exists() {
+        return HubEndpoint::LocalSocket(socket);
     }
+    let address = address.to_owned();
+    match config.tls.certificate.clone() {
+        None => HubEndpoint::Tcp { address },
+        Some(certificate) => HubEndpoint::Tls {
+            address,
+            certificate,
+        },
+    }
+}
 
-    async fn connect(&self) -> io::Result<Box<dyn HubStream>> {
-        if let Some(socket) = &self.socket {
-            return Ok(Box::new(UnixStream::connect(socket).await?));
-        }
-        Ok(Box::new(TcpStream::connect(&self.address).await?))
-    }
+/// The connection under requests; it must be polled for them to go on.
+type HubConnection = http1::Connection<TokioIo<Box<dyn HubStream>>, Full<Bytes>>;
 
-    /// Nobody listens there, or not for us; says what to do.
-    fn connect_error(&self, error: &io::Error) -> anyhow::Error {
-        let address = &self.address;
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => anyhow!(
-                "no hub listens on {address}; start one with: maru --listen {address}, or leave out --listen to ask the hub of the data directory"
-            ),
-            kind => anyhow!("cannot reach the hub at {address}: {kind}"),
-        }
-    }
+fn is_event_stream(response: &Response<Incoming>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|it| it == "text/event-stream")
+}
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
-        let unreachable = || format!("cannot reach the hub at {}", self.address);
-        let stream = self.connect().await;
-        let stream = stream.map_err(|error| self.connect_error(&error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .with_context(unreachable)?;
-        let exchange = async {
-            let reply = sender.send_request(request).await?;
-            let status = reply.status().as_u16();
-            let body = reply.into_body().collect().await?;
-            Ok::<_, hyper::Error>((status, body.to_bytes()))
-        };
-        let mut exchange = std::pin::pin!(exchange);
-        let mut connection = std::pin::pin!(connection);
-        let body = tokio::select! {
-            body = &mut exchange => body,
-            _closed = &mut connection => exchange.await,
-        };
-        body.with_context(unreachable)
-    }
+async fn read_whole(response: Response<Incoming>) -> Result<(u16, Bytes)> {
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
+    let body = body.collect().await.map_err(|error| anyhow!(error));
+    let body = body.context("the hub's answer ended early or is too large")?;
+    Ok((status, body.to_bytes()))
+}
+
+fn parse_json(text: &[u8]) -> Result<Value> {
+    serde_json::from_slice(text).context("the hub's answer is not JSON")
 }

@@ -1,6 +1,7 @@
 //! Streamable HTTP: sessions until 2025-11-25, stateless since 2026-07-28.
 
 mod batch;
+mod event_stream;
 mod exchange;
 mod headers;
 mod modern;
@@ -27,8 +28,9 @@ use super::{
     session_registry::detached_session,
 };
 use crate::tools::Caller;
+pub use event_stream::{KEEP_ALIVE_INTERVAL, event_stream};
 use exchange::HttpExchange;
-pub(super) use exchange::{EventSource, event_stream, or_keep_alive, stream_response};
+pub(super) use exchange::{EventSource, stream_response};
 use headers::{
     AcceptedTypes, LAST_EVENT_ID_HEADER, accepted_types, protocol_version, single_header,
 };

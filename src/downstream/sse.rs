@@ -9,7 +9,7 @@ use super::{
     McpEngine,
     dispatch::OwnedRequest,
     feed::{MessageFeed, STANDALONE_STREAM},
-    http::{EventSource, handle_one_way, or_keep_alive, reply, stream_response},
+    http::{EventSource, handle_one_way, reply, stream_response},
     session::{McpSession, ReaderGuard, RunningRequest},
 };
 use crate::{auth::Principal, tools::Caller};
@@ -129,7 +129,7 @@ impl EventSource for SseSessionStream {
         };
         tokio::select! {
             biased;
-            text = or_keep_alive(next) => text,
+            text = next => text,
             () = session.end.cancelled() => None,
             () = wound_up => None,
         }

@@ -1,10 +1,6 @@
 //! `subscriptions/listen`: news of the catalog on a stream of its own.
 
-use axum::{
-    body::{Body, Bytes},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{http::StatusCode, response::Response};
 use futures_util::stream;
 use maru_protocol::{
     RequestParams, RpcError, RpcId, key, write_event, write_notification, write_result,
@@ -16,11 +12,9 @@ use super::{
     catalog_changes::{CatalogChanges, ClientSubscriptions},
     describe,
     dispatch::OwnedRequest,
-    http::{StreamableRequest, reply},
+    http::{StreamableRequest, event_stream, reply},
 };
 use crate::tools::{Caller, Catalog};
-
-const KEEP_ALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Lists that a listener can ask for, and the notifications of each.
 const LIST_NOTIFICATIONS: [(&str, &str); 3] = [
@@ -147,20 +141,13 @@ pub(super) fn http_response(
                 biased;
                 () = stop.cancelled() => vec![listener.final_result()],
                 messages = listener.next() => messages,
-                () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Vec::new(),
             },
         };
-        let mut text: String = messages
+        let text: String = messages
             .iter()
             .map(|it| write_event(Some("message"), None, it))
             .collect();
-        if text.is_empty() {
-            text.push_str(": keep-alive\n\n");
-        }
-        Some((
-            Ok::<_, std::convert::Infallible>(Bytes::from(text)),
-            (listener, stop, None),
-        ))
+        Some((text, (listener, stop, None)))
     });
-    super::http::event_stream(Body::from_stream(events))
+    event_stream(events)
 }

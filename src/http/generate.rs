@@ -1,23 +1,22 @@
 //! `POST /generate` and `/generate_with_mcp`: the agent loop over JSON-RPC.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension,
-    body::{Body, Bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::Response,
 };
 use futures_util::stream;
-use maru_protocol::{RpcError, code};
+use maru_protocol::{RpcError, code, write_event};
 use serde_json::{Map, Value, json};
 
 use super::{HubState, body, openai};
 use crate::{
     agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome},
     auth::Principal,
-    downstream::http::{reply, require_json},
+    downstream::http::{event_stream, reply, require_json},
     llm,
 };
 
@@ -251,7 +250,7 @@ async fn respond_json(live: ActiveRun, id: &Value) -> Response {
 
 /// The run goes on as the client reads; it ends when the client leaves.
 fn respond_stream(live: ActiveRun, id: Value) -> Response {
-    let body = stream::unfold(Some(live), move |live| {
+    let events = stream::unfold(Some(live), move |live| {
         let id = id.clone();
         async move {
             let mut live = live?;
@@ -264,19 +263,11 @@ fn respond_stream(live: ActiveRun, id: Value) -> Response {
                 }
                 Err(error) => ("error", error_envelope(&id, &to_rpc_error(&error)), false),
             };
-            let text = format!("event: {name}\ndata: {data}\n\n");
-            Some((Ok::<_, Infallible>(Bytes::from(text)), more.then_some(live)))
+            let text = write_event(Some(name), None, &data.to_string());
+            Some((text, more.then_some(live)))
         }
     });
-    let mut response = Response::new(Body::from_stream(body));
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    event_stream(events)
 }
 
 /// The name and the data of an event.

@@ -5,6 +5,7 @@ use std::{mem, time::Duration};
 use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
 use maru_http::HttpResponse;
+use maru_protocol::SseReader;
 use maru_runtime::tasks::{WorkSlice, with_timeout};
 use tokio::time::Instant;
 
@@ -14,7 +15,6 @@ use super::{
     gemini,
     openai::{self, ProtocolViolation},
     queue::QueuePermit,
-    sse::SseDataReader,
 };
 use crate::config::BackendApi;
 
@@ -24,6 +24,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
 const MAX_CHUNKS_PER_READ: usize = 64;
+/// The longest event that is taken; a call with a file in its arguments fits.
+const MAX_EVENT_BYTES: usize = 4 << 20;
 /// Bytes that are read together.
 const MAX_BYTES_PER_READ: usize = 32 << 10;
 
@@ -49,7 +51,7 @@ pub struct ChatStream {
 #[derive(Debug)]
 struct StreamDecoder {
     /// Events of a stream; `None` for one document.
-    sse_reader: Option<SseDataReader>,
+    sse_reader: Option<SseReader>,
     response_decoder: ResponseDecoder,
     state: ChatStreamState,
 }
@@ -78,7 +80,7 @@ impl ChatStream {
     pub(super) fn new(parts: ChatStreamParts) -> Result<Self, Error> {
         let kind = parts.reply.header(&CONTENT_TYPE).unwrap_or_default();
         let events = match kind.split(';').next().unwrap_or_default().trim() {
-            "text/event-stream" => Some(SseDataReader::default()),
+            "text/event-stream" => Some(SseReader::with_max_event_bytes(MAX_EVENT_BYTES)),
             "application/json" | "" => None,
             _ => {
                 return Err(Error::InvalidResponse {
@@ -246,9 +248,9 @@ impl StreamDecoder {
             return Ok(());
         };
         let mut wrong = None;
-        let fed = events.feed(chunk, |data| {
+        let fed = events.for_each_event(chunk, |event| {
             if wrong.is_none() {
-                wrong = decode_event(data, backend, reading, state, out).err();
+                wrong = decode_event(event.data, backend, reading, state, out).err();
             }
         });
         fed.map_err(|_| "an event that is too long")?;
@@ -264,7 +266,9 @@ impl StreamDecoder {
         let mut wrong = None;
         if let Some(mut events) = self.sse_reader.take() {
             let (reading, state) = (&mut self.response_decoder, &mut self.state);
-            events.finish(|data| wrong = decode_event(data, backend, reading, state, out).err());
+            events.finish(|event| {
+                wrong = decode_event(event.data, backend, reading, state, out).err();
+            });
         }
         let complete =
             self.state == ChatStreamState::Complete || self.response_decoder.is_finished();

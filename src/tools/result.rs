@@ -4,7 +4,7 @@ mod limits;
 
 use std::fmt::Write as _;
 
-use maru_protocol::object_members;
+use maru_protocol::{object_members, push_json_string};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -121,10 +121,10 @@ impl EntryResult {
     }
 
     fn write(text: &str, structure: Option<&str>, status: ResultStatus) -> Self {
-        let quoted = serde_json::to_string(text).expect("a text is JSON");
-        let mut json = String::with_capacity(quoted.len() + structure.map_or(0, str::len) + 128);
+        let size = text.len() + text.len() / 4 + structure.map_or(0, str::len) + 128;
+        let mut json = String::with_capacity(size);
         json.push_str("{\"content\":[{\"type\":\"text\",\"text\":");
-        json.push_str(&quoted);
+        push_json_string(&mut json, text);
         json.push_str("}]");
         if let Some(structure) = structure {
             json.push_str(",\"structuredContent\":");

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use futures_util::FutureExt as _;
-use maru_protocol::push_json_string;
+use maru_protocol::{push_json_string, to_json_string};
 use serde_json::{Value, json};
 
 use super::{
@@ -274,7 +274,7 @@ fn build_forwarded_request<'a>(
         EntryAction::ReadResource(uri) => plain(
             "resources/read",
             uri.as_str(),
-            format!("\"uri\":{}", Value::from(uri.as_str())),
+            format!("\"uri\":{}", to_json_string(uri)),
         ),
         EntryAction::Complete {
             argument,

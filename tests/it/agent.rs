@@ -620,6 +620,30 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
     }
 }
 
+/// In real time: a hub serves connections on several runtimes, whose clocks no test
+/// can pause.
+#[tokio::test]
+async fn run_that_waits_for_approval_is_kept_alive() {
+    let call = native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
+    let backend = FakeModelServer::start_with_steps(call).await;
+    let hub = hub_with_model(&backend, |config| {
+        config.agent.destructive_tools = vec!["maru.get_employee_info".to_owned()];
+    })
+    .await;
+    let question = question_request(json!({"approval": "ask"}));
+    let mut reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question)
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    while !reply
+        .next_chunk()
+        .await
+        .unwrap()
+        .starts_with("event: approval\n")
+    {}
+    assert_eq!(reply.next_chunk().await.unwrap(), ": keep-alive\n\n");
+}
+
 #[tokio::test]
 async fn with_many_tools_the_nearest_are_offered_and_the_rest_found() {
     let backend = FakeModelServer::start(|number, _| match number {

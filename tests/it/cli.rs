@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    openai::fake_model::{FakeModelServer, json_response},
+    openai::fake_model::{FakeModelServer, json_response, streamed_by_byte},
     test_hub::TestHub,
 };
 
@@ -377,6 +377,59 @@ async fn port_in_use_says_which_and_how_to_choose_another() {
         last.contains(&hub.address) && last.contains("--listen 127.0.0.1:PORT"),
         "{complaint}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chat_reaches_a_hub_with_tls() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let backend = FakeModelServer::start_with_steps(streamed_by_byte("안녕하세요!", "stop")).await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
+        config.agent.model = Some("small".to_owned());
+        config.tls.certificate = Some(fixtures.join("issued.pem"));
+        config.tls.key = Some(fixtures.join("issued_key.pem"));
+    })
+    .await;
+    let settings = tempfile::tempdir().unwrap();
+    let own = hub.directory.path().to_owned();
+    let other = settings.path().join("other");
+    // Asks with settings that name this certificate.
+    let run = async |certificate: &str, data: &Path, arguments: &[&str]| {
+        let file = settings.path().join(format!("{certificate}.yaml"));
+        let tls =
+            json!({"certificate": fixtures.join(certificate), "key": fixtures.join("key.pem")});
+        fs::write(&file, json!({"tls": tls}).to_string()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
+        command
+            .args(arguments)
+            .arg("--config")
+            .arg(file)
+            .arg("--data-dir")
+            .arg(data)
+            .env_remove("MARU_CONFIG")
+            .stdin(Stdio::null());
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap()
+    };
+    let question = ["chat", "누구세요?"];
+    let assert_answered = |output: &Output| {
+        let complaint = utf8(&output.stderr);
+        assert!(output.status.success(), "{complaint}");
+        assert_eq!(utf8(&output.stdout), "안녕하세요!\n");
+    };
+    assert_answered(&run("renewed.pem", &own, &question).await);
+    // Without its socket it is reached where it listens, by its own certificate or
+    // that of who issued it, and by no other.
+    fs::remove_file(own.join("http.sock")).unwrap();
+    assert_answered(&run("issued.pem", &own, &question).await);
+    assert_answered(&run("ca.pem", &own, &question).await);
+    let named = [&question[..], &["--listen", &hub.address]].concat();
+    assert_answered(&run("issued.pem", &other, &named).await);
+    let listed = run("ca.pem", &own, &["tools"]).await;
+    assert!(utf8(&listed.stdout).contains("get_employee_info"));
+    let refused = run("renewed.pem", &own, &question).await;
+    assert_refused(&refused, &["cannot reach the hub", "certificate"]);
 }
 
 #[test]

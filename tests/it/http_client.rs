@@ -115,6 +115,13 @@ impl TestResponse {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"))
     }
 
+    /// The next bytes of the body, comments included; `None` at its end.
+    pub(crate) async fn next_chunk(&mut self) -> Option<String> {
+        let frame = within_test_timeout(self.body.frame()).await?.ok()?;
+        let data = frame.into_data().unwrap_or_default();
+        Some(String::from_utf8(data.to_vec()).unwrap())
+    }
+
     /// The next event; `None` at the end of the stream.
     pub(crate) async fn next_event(&mut self) -> Option<SseEvent> {
         // Signs of life are no events, so the wait is for all of them together.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     RequestMeta, RpcError, RpcId, code,
     json::{InvalidJson, validate_json},
+    json_string::push_json_string,
     members::{RawJson, object_members, parse_json_string},
     to_single_line,
 };
@@ -317,11 +318,6 @@ fn push_id(text: &mut String, id: &RpcId) {
         RpcId::Number(number) => text.push_str(&number.to_string()),
         RpcId::Text(id) => push_json_string(text, id),
     }
-}
-
-/// Adds `value` to `text` as JSON.
-pub fn push_json_string(text: &mut String, value: &str) {
-    push_json(text, &value);
 }
 
 fn push_json(text: &mut String, value: &impl Serialize) {

@@ -15,10 +15,36 @@ pub struct SseEvent {
     pub retry: Option<u64>,
 }
 
-/// The longest event a [`Reader`] keeps; more is an error of the sender.
-const MAX_EVENT_BYTES: usize = 16 << 20;
+/// One event that borrows from the reader or from the chunk it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SseEventRef<'a> {
+    /// Its kind; `message` when none was named.
+    pub name: &'a str,
+    /// Its payload, lines joined. Not checked to be UTF-8.
+    pub data: &'a [u8],
+    /// Where to resume after it.
+    pub id: Option<&'a str>,
+    /// How long to wait before reconnecting, in milliseconds.
+    pub retry: Option<u64>,
+}
 
-/// Writes an event. `data` must be one line, as [`one_line`] makes it.
+impl From<SseEventRef<'_>> for SseEvent {
+    fn from(event: SseEventRef<'_>) -> Self {
+        Self {
+            name: event.name.to_owned(),
+            data: String::from_utf8_lossy(event.data).into_owned(),
+            id: event.id.map(str::to_owned),
+            retry: event.retry,
+        }
+    }
+}
+
+/// The longest event that a reader keeps unless it is told otherwise.
+const MAX_EVENT_BYTES: usize = 16 << 20;
+/// The kind of an event that names none.
+const DEFAULT_EVENT_NAME: &str = "message";
+
+/// Writes an event. `data` must be one line, as [`to_single_line`] makes it.
 pub fn write_event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
     let mut text = String::with_capacity(data.len() + 48);
     let mut field = |name: &str, value: &str| {
@@ -46,20 +72,33 @@ pub fn to_single_line(text: String) -> String {
 }
 
 /// Reads events from chunks of bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SseReader {
+    max_event_bytes: usize,
+    /// A line that has not ended yet.
     line: Vec<u8>,
-    event: SseEvent,
-    has_data: bool,
+    event: PartialEvent,
     /// The last byte was `\r`: a `\n` now belongs to the same line end.
     after_cr: bool,
     started: bool,
 }
 
+/// The lines so far of an event that has not ended yet.
+#[derive(Debug, Default)]
+struct PartialEvent {
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+    id: Option<String>,
+    retry: Option<u64>,
+}
+
 /// An event grew beyond what is kept of one.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("an event of more than 16 MiB")]
-pub struct EventTooLarge;
+#[error("an event of more than {} MiB", .max_event_bytes >> 20)]
+pub struct EventTooLarge {
+    max_event_bytes: usize,
+}
 
 /// Lines that said nothing: comments, unknown fields, fields said twice. A sender
 /// may write them without end.
@@ -71,13 +110,41 @@ pub struct IgnoredLines {
     pub bytes: usize,
 }
 
+impl Default for SseReader {
+    fn default() -> Self {
+        Self::with_max_event_bytes(MAX_EVENT_BYTES)
+    }
+}
+
 impl SseReader {
+    /// A reader that refuses events of more than `max_event_bytes`.
+    pub fn with_max_event_bytes(max_event_bytes: usize) -> Self {
+        Self {
+            max_event_bytes,
+            line: Vec::new(),
+            event: PartialEvent::default(),
+            after_cr: false,
+            started: false,
+        }
+    }
+
     /// Takes `chunk` and appends every event that it completes to `out`. Tells which
     /// part of it was no part of an event.
     pub fn feed(
         &mut self,
-        mut chunk: &[u8],
+        chunk: &[u8],
         out: &mut Vec<SseEvent>,
+    ) -> Result<IgnoredLines, EventTooLarge> {
+        self.for_each_event(chunk, |event| out.push(event.into()))
+    }
+
+    /// Takes `chunk` and gives every event that it completes to `each`, without a copy
+    /// where the event is a single line of data. Tells which part of the chunk was no
+    /// part of an event.
+    pub fn for_each_event(
+        &mut self,
+        mut chunk: &[u8],
+        mut each: impl FnMut(SseEventRef<'_>),
     ) -> Result<IgnoredLines, EventTooLarge> {
         let mut ignored = IgnoredLines::default();
         loop {
@@ -89,65 +156,107 @@ impl SseReader {
                 break;
             };
             let (line, rest) = chunk.split_at(end);
+            if let Some(data) = self.whole_event(line, rest) {
+                each(SseEventRef::from_data(data));
+                chunk = &rest[2..];
+                continue;
+            }
             self.after_cr = rest.starts_with(b"\r");
             chunk = &rest[1..];
-            let used = if self.line.is_empty() {
-                self.end_line(line, out)
-            } else {
-                self.line.extend_from_slice(line);
-                let whole = std::mem::take(&mut self.line);
-                self.end_line(&whole, out)
-            };
-            if !used {
+            if !self.end_line(line, &mut each) {
                 ignored.lines += 1;
                 ignored.bytes += line.len() + 1;
             }
+            self.check_size()?;
         }
         self.line.extend_from_slice(chunk);
-        if self.line.len() + self.event.data.len() > MAX_EVENT_BYTES {
-            return Err(EventTooLarge);
-        }
+        self.check_size()?;
         Ok(ignored)
     }
 
-    /// Takes a whole line; false if it says nothing.
-    fn end_line(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> bool {
-        if bytes.starts_with(b":") {
-            self.started = true;
-            return false;
-        }
-        let text = String::from_utf8_lossy(bytes);
-        let mut line = text.as_ref();
-        if !std::mem::replace(&mut self.started, true) {
-            line = line.strip_prefix('\u{feff}').unwrap_or(line);
-        }
-        if line.is_empty() {
-            return self.dispatch(out);
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        self.set_field(field, value.strip_prefix(' ').unwrap_or(value))
+    /// Gives the last event to `each` when the sender ended without the empty line
+    /// that completes it. The standard drops such an event; models send it.
+    pub fn finish(&mut self, mut each: impl FnMut(SseEventRef<'_>)) {
+        self.end_line(b"", &mut each);
+        self.end_line(b"", &mut each);
     }
 
-    fn set_field(&mut self, field: &str, value: &str) -> bool {
-        let event = &mut self.event;
+    /// The data of an event that is this one line, with the empty line right behind
+    /// it: the form in which models stream. `rest` begins with the line's end.
+    fn whole_event<'a>(&self, line: &'a [u8], rest: &[u8]) -> Option<&'a [u8]> {
+        let is_alone = self.started && self.line.is_empty() && self.event.is_empty();
+        if !is_alone || !rest.starts_with(b"\n\n") {
+            return None;
+        }
+        let data = line.strip_prefix(b"data:")?;
+        let data = data.strip_prefix(b" ").unwrap_or(data);
+        (data.len() <= self.max_event_bytes).then_some(data)
+    }
+
+    /// Takes the end of a line; false if the line says nothing.
+    fn end_line(&mut self, end: &[u8], each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+        if self.line.is_empty() {
+            return self.take_line(end, each);
+        }
+        self.line.extend_from_slice(end);
+        // Not kept for the next line: one long line would hold its memory for as long
+        // as the stream lives.
+        let line = std::mem::take(&mut self.line);
+        self.take_line(&line, each)
+    }
+
+    fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+        if !std::mem::replace(&mut self.started, true) {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.event.dispatch(each);
+        }
+        let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+        let (field, value) = line.split_at(colon);
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        self.event
+            .set_field(field, value.strip_prefix(b" ").unwrap_or(value))
+    }
+
+    fn check_size(&self) -> Result<(), EventTooLarge> {
+        let max_event_bytes = self.max_event_bytes;
+        if self.line.len() + self.event.data.len() > max_event_bytes {
+            Err(EventTooLarge { max_event_bytes })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl PartialEvent {
+    fn is_empty(&self) -> bool {
+        !self.has_data && self.name.is_empty() && self.id.is_none() && self.retry.is_none()
+    }
+
+    /// Takes a field; false if it says nothing.
+    fn set_field(&mut self, field: &[u8], value: &[u8]) -> bool {
         match field {
-            "event" => {
-                let is_new = event.name.is_empty() && !value.is_empty();
-                value.clone_into(&mut event.name);
+            b"event" => {
+                let is_new = self.name.is_empty() && !value.is_empty();
+                self.name = String::from_utf8_lossy(value).into_owned();
                 is_new
             }
-            "data" => {
+            b"data" => {
                 if std::mem::replace(&mut self.has_data, true) {
-                    event.data.push('\n');
+                    self.data.push(b'\n');
                 }
-                event.data.push_str(value);
+                self.data.extend_from_slice(value);
                 true
             }
-            "id" if !value.contains('\0') => event.id.replace(value.to_owned()).is_none(),
-            "retry" => {
-                let is_new = event.retry.is_none();
-                event.retry = value.parse().ok();
-                is_new && event.retry.is_some()
+            b"id" if !value.contains(&0) => {
+                let id = String::from_utf8_lossy(value).into_owned();
+                self.id.replace(id).is_none()
+            }
+            b"retry" => {
+                let is_new = self.retry.is_none();
+                self.retry = str::from_utf8(value).ok().and_then(|it| it.parse().ok());
+                is_new && self.retry.is_some()
             }
             _comment_or_unknown => false,
         }
@@ -155,17 +264,37 @@ impl SseReader {
 
     /// Ends the event; false if there was none. Events without data still carry an
     /// id or a retry time.
-    fn dispatch(&mut self, out: &mut Vec<SseEvent>) -> bool {
-        let mut event = std::mem::take(&mut self.event);
-        let has_data = std::mem::take(&mut self.has_data);
-        if has_data || event.id.is_some() || event.retry.is_some() {
-            if event.name.is_empty() {
-                "message".clone_into(&mut event.name);
-            }
-            out.push(event);
-            return true;
+    fn dispatch(&mut self, each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+        let event = std::mem::take(self);
+        let is_event = event.has_data || event.id.is_some() || event.retry.is_some();
+        if is_event {
+            each(event.as_event());
         }
-        false
+        is_event
+    }
+
+    fn as_event(&self) -> SseEventRef<'_> {
+        let name = match self.name.as_str() {
+            "" => DEFAULT_EVENT_NAME,
+            name => name,
+        };
+        SseEventRef {
+            name,
+            data: &self.data,
+            id: self.id.as_deref(),
+            retry: self.retry,
+        }
+    }
+}
+
+impl<'a> SseEventRef<'a> {
+    fn from_data(data: &'a [u8]) -> Self {
+        Self {
+            name: DEFAULT_EVENT_NAME,
+            data,
+            id: None,
+            retry: None,
+        }
     }
 }
 
@@ -217,6 +346,50 @@ mod tests {
         assert_eq!(ignored(":\n: x\nfoo: bar\n"), (3, 15, 0));
         assert_eq!(ignored("id: 1\nid: 2\nevent: a\nevent: b\n\n"), (2, 15, 1));
         assert_eq!(ignored("\n\n\n"), (3, 3, 0));
+    }
+
+    /// The data of every event, also of one that is not complete at the end.
+    fn read_data(pieces: &[&[u8]]) -> Vec<String> {
+        let mut reader = SseReader::default();
+        let mut found = Vec::new();
+        let mut each =
+            |event: SseEventRef<'_>| found.push(String::from_utf8(event.data.to_vec()).unwrap());
+        for piece in pieces {
+            reader.for_each_event(piece, &mut each).unwrap();
+        }
+        reader.finish(&mut each);
+        found
+    }
+
+    #[test]
+    fn last_event_without_an_empty_line_is_read_at_every_cut() {
+        let text =
+            "data: one\n\n: comment\n\nevent: x\ndata:two\r\n\r\ndata: a\ndata: 가\n\n\ndata: last";
+        let expected = ["one", "two", "a\n가", "last"];
+        assert_eq!(read_data(&[text.as_bytes()]), expected);
+        for cut in 0..text.len() {
+            let (before, after) = text.as_bytes().split_at(cut);
+            assert_eq!(read_data(&[before, after]), expected, "cut at {cut}");
+        }
+        let single: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(read_data(&single), expected);
+    }
+
+    #[test]
+    fn endless_lines_and_events_are_refused() {
+        let check = |chunk: &[u8], count: usize| {
+            let mut reader = SseReader::with_max_event_bytes(4 << 20);
+            let fed = (0..count).map(|_| reader.for_each_event(chunk, |_| ()));
+            let why = fed.last().unwrap().unwrap_err();
+            assert_eq!(why.to_string(), "an event of more than 4 MiB");
+        };
+        let long = vec![b'a'; 1 << 20];
+        check(&long, 5);
+        check(&[b"data: ", long.as_slice(), b"\n"].concat(), 5);
+        check(
+            &[b":\ndata: ", long.repeat(5).as_slice(), b"\n\n"].concat(),
+            1,
+        );
     }
 
     proptest! {

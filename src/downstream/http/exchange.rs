@@ -2,7 +2,6 @@
 //! stream from its first message on.
 
 use std::{
-    convert::Infallible,
     future::{Future, ready},
     pin::Pin,
     sync::Arc,
@@ -10,18 +9,14 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    body::{Body, Bytes},
-    http::{HeaderName, HeaderValue, StatusCode, header},
-    response::Response,
-};
+use axum::{body::Bytes, http::StatusCode, response::Response};
 use futures_util::{future::BoxFuture, stream};
 use maru_protocol::{ProtocolVersion, write_event};
 use maru_runtime::message_queue;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
-use super::{headers::AcceptedTypes, reply};
+use super::{event_stream::event_stream_from_bytes, headers::AcceptedTypes, reply};
 use crate::downstream::{
     McpEngine,
     feed::{MessageFeed, STANDALONE_STREAM},
@@ -31,8 +26,6 @@ use crate::downstream::{
 
 /// How long an answer may take before it becomes a stream, which stays alive.
 const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
 /// A long event leaves in pieces, so that a slow reader shows that it reads.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
@@ -147,38 +140,9 @@ pub(in crate::downstream) fn stream_response(
         }
         source.report_progress();
         let piece = rest.split_to(rest.len().min(MAX_PIECE_BYTES));
-        Some((Ok::<_, Infallible>(piece), (source, rest)))
+        Some((piece, (source, rest)))
     });
-    event_stream(Body::from_stream(events))
-}
-
-/// A response of server-sent events.
-pub(in crate::downstream) fn event_stream(body: Body) -> Response {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-transform"),
-    );
-    headers.insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
-    response
-}
-
-/// What `next` gives, or a sign of life while that is nothing.
-pub(in crate::downstream) async fn or_keep_alive(
-    next: impl Future<Output = Option<String>>,
-) -> Option<String> {
-    match time::timeout(KEEP_ALIVE_INTERVAL, next).await {
-        Ok(text) => text,
-        Err(_) => Some(KEEP_ALIVE_COMMENT.to_owned()),
-    }
+    event_stream_from_bytes(events)
 }
 
 struct FeedReader {
@@ -217,7 +181,7 @@ impl EventSource for FeedReader {
         let text = tokio::select! {
             biased;
             () = self.revoked.cancelled() => return None,
-            text = or_keep_alive(next) => text,
+            text = next => text,
             () = self.end.cancelled() => None,
         };
         self.done = text.is_none();
@@ -294,6 +258,6 @@ fn json_response(done: Option<(StatusCode, String)>) -> Response {
     match done {
         Some((status, text)) => reply::json(status, text),
         // Cancelled by its own client, which waits for nothing.
-        None => event_stream(Body::empty()),
+        None => event_stream_from_bytes(stream::empty()),
     }
 }

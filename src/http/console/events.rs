@@ -7,11 +7,9 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use axum::{
-    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderValue, StatusCode, header},
     response::Response,
@@ -19,16 +17,13 @@ use axum::{
 use futures_util::stream;
 use maru_protocol::write_event;
 use maru_runtime::tasks::Tasks;
-use tokio::{
-    sync::{broadcast, watch},
-    time,
-};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::HubState, publisher};
 use crate::{
     auth::{AccessRole, Principal},
-    downstream::http::reply,
+    downstream::http::{event_stream, reply},
     observability::journal::CallJournal,
 };
 
@@ -36,7 +31,6 @@ use crate::{
 const MAX_KEPT_EVENTS: usize = 512;
 /// How many streams may be open.
 const MAX_EVENT_STREAMS: usize = 256;
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Everything that is told to open pages.
 #[derive(Debug)]
@@ -202,18 +196,14 @@ pub(in crate::http) async fn stream(
         sent: 0,
     };
     page.resume(last.as_deref());
-    let body = stream::unfold(page, |mut page| async {
-        let text = page.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), page))
-    });
-    let mut response = Response::new(Body::from_stream(body));
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let mut response = event_stream(stream::unfold(page, |mut page| async {
+        Some((page.next().await?, page))
+    }));
+    // What a person may see does not stay in the browser's cache.
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
     response
 }
 
@@ -259,17 +249,16 @@ impl PageStream {
             let heard = tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                heard = time::timeout(KEEP_ALIVE_INTERVAL, self.receiver.recv()) => heard,
+                heard = self.receiver.recv() => heard,
             };
             match heard {
-                Err(_) => return Some(": still here\n\n".to_owned()),
-                Ok(Err(broadcast::error::RecvError::Closed)) => return None,
-                Ok(Err(broadcast::error::RecvError::Lagged(_))) => {
+                Err(broadcast::error::RecvError::Closed) => return None,
+                Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.receiver = self.receiver.resubscribe();
                     self.push_snapshot();
                 }
-                Ok(Ok(event)) if event.number <= self.sent => (),
-                Ok(Ok(event)) => {
+                Ok(event) if event.number <= self.sent => (),
+                Ok(event) => {
                     self.sent = event.number;
                     if let Some(text) = self.visible_text(&event) {
                         return Some(text);

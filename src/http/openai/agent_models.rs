@@ -1,17 +1,14 @@
 //! Models named `agent/…`: the loop with maru's tools, as a chat.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
-use axum::{
-    body::{Body, Bytes},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{http::StatusCode, response::Response};
 use futures_util::stream;
+use maru_protocol::write_event;
+use serde_json::json;
 
 use super::{
     super::HubState,
-    chat::event_stream,
     chat_request::ChatCompletionRequest,
     chunk::{ChunkWriter, completion_json},
     error,
@@ -20,7 +17,7 @@ use crate::{
     agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome},
     auth::Principal,
     config::ClientMode,
-    downstream::http::reply,
+    downstream::http::{event_stream, reply},
     llm::{ChatEvent, ChatResponse, FinishReason, TokenUsage},
 };
 
@@ -68,7 +65,7 @@ pub(super) async fn handle(
 }
 
 fn respond_stream(live: ActiveRun, writer: ChunkWriter) -> Response {
-    let body = stream::unfold(Some((live, writer, false)), |state| async move {
+    let events = stream::unfold(Some((live, writer, false)), |state| async move {
         let (mut live, mut writer, mut spoke) = state?;
         let mut text = String::new();
         loop {
@@ -80,23 +77,23 @@ fn respond_stream(live: ActiveRun, writer: ChunkWriter) -> Response {
                     ];
                     writer.write(&mut last, &mut text);
                     writer.write_end(&mut text);
-                    return Some((Ok::<_, Infallible>(Bytes::from(text)), None));
+                    return Some((text, None));
                 }
                 Ok(Some(happening)) => {
                     writer.write(&mut visible_events(happening, &mut spoke), &mut text);
                     if !text.is_empty() {
-                        return Some((Ok(Bytes::from(text)), Some((live, writer, spoke))));
+                        return Some((text, Some((live, writer, spoke))));
                     }
                 }
                 Ok(None) => return None,
                 Err(error) => {
                     text.push_str(&public_error_event(&error));
-                    return Some((Ok(Bytes::from(text)), None));
+                    return Some((text, None));
                 }
             }
         }
     });
-    event_stream(Body::from_stream(body))
+    event_stream(events)
 }
 
 /// What the client sees of it: the text as text, each round a paragraph, the
@@ -165,9 +162,9 @@ fn error_response(error: &agent::Error) -> Response {
 fn public_error_event(error: &agent::Error) -> String {
     match error {
         agent::Error::Model(error) => error::model_error_event(error),
-        other => format!(
-            "data: {}\n\n",
-            serde_json::json!({"error": {"message": other.to_string(), "type": "server_error"}})
-        ),
+        other => {
+            let body = json!({"error": {"message": other.to_string(), "type": "server_error"}});
+            write_event(None, None, &body.to_string())
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! `POST /v1/chat/completions`: one direction, one stream, no task in between.
 
-use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes},
+    body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::Response,
 };
 use futures_util::stream;
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     auth::Principal,
     config::ClientMode,
-    downstream::http::{check_content_headers, reply},
+    downstream::http::{KEEP_ALIVE_INTERVAL, check_content_headers, event_stream, reply},
     llm::{self, ChatEvent, ChatRequest, ChatRequestOptions, ChatStream, ChatTool},
     tools::{Caller, CatalogScope},
 };
@@ -34,6 +34,9 @@ static QUEUE_POSITION_HEADER: HeaderName = HeaderName::from_static("x-maru-queue
 const MAX_CHAT_DURATION: Duration = Duration::from_secs(3600);
 /// After so long in the queue a stream begins, and tells its place.
 const QUEUE_NOTICE_DELAY: Duration = Duration::from_secs(2);
+/// After so long more a stream begins without an answer, and comments keep it alive.
+/// An error then comes as an event; sooner, it is told by the status.
+const MAX_STATUS_DELAY: Duration = KEEP_ALIVE_INTERVAL;
 /// How often the place is told.
 const QUEUE_NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 /// Tools of our own that are offered in the mode `shell`.
@@ -195,11 +198,14 @@ async fn respond_stream(
     });
     let opened = match with_timeout(QUEUE_NOTICE_DELAY, &mut opening).await {
         Some(opened) => opened,
-        // Behind others: the status can wait no longer.
+        // Behind others, the client wants to know its place.
         None if *place.borrow_and_update() > 0 => {
             return phase_response(ChatStreamPhase::Waiting(opening, place, writer));
         }
-        None => opening.await,
+        None => match with_timeout(MAX_STATUS_DELAY, &mut opening).await {
+            Some(opened) => opened,
+            None => return phase_response(ChatStreamPhase::Waiting(opening, place, writer)),
+        },
     };
     match opened {
         Ok(stream) => {
@@ -234,25 +240,11 @@ enum ChatStreamPhase {
 
 /// A response that is read from the backend as the client reads it.
 fn phase_response(phase: ChatStreamPhase) -> Response {
-    let body = stream::unfold((phase, Vec::new()), |(phase, mut scratch)| async move {
+    let start = (phase, Vec::new());
+    event_stream(stream::unfold(start, |(phase, mut scratch)| async move {
         let (phase, text) = next_chunk(phase, &mut scratch).await?;
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (phase, scratch)))
-    });
-    event_stream(Body::from_stream(body))
-}
-
-/// A response of events.
-pub(super) fn event_stream(body: Body) -> Response {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies in between must not gather it.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+        Some((text, (phase, scratch)))
+    }))
 }
 
 /// The next piece of the body; `None` at its end.
@@ -300,13 +292,17 @@ async fn next_chunk(
     }
 }
 
-/// Tells the place until the answer begins.
+/// Tells the place until the answer begins. A request that waits for nobody but its
+/// model has no place.
 async fn wait_in_queue(
     mut opening: OpeningStream,
     mut place: watch::Receiver<usize>,
     writer: ChunkWriter,
 ) -> (ChatStreamPhase, String) {
-    let told = format!(": place {} in the queue\n\n", *place.borrow_and_update());
+    let told = match *place.borrow_and_update() {
+        0 => String::new(),
+        place => format!(": place {place} in the queue\n\n"),
+    };
     tokio::select! {
         biased;
         opened = &mut opening => match opened {

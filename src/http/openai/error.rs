@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
+use maru_protocol::write_event;
 use serde_json::{Value, json};
 
 use crate::{downstream::http::reply, llm};
@@ -74,10 +75,8 @@ pub(super) fn model_error_response(error: &llm::Error) -> Response {
 /// The same in a stream that has begun.
 pub(super) fn model_error_event(error: &llm::Error) -> String {
     let (_, kind, code) = classify(error);
-    format!(
-        "data: {}\n\n",
-        error_body(&public_error(error), kind, Some(code), None)
-    )
+    let body = error_body(&public_error(error), kind, Some(code), None);
+    write_event(None, None, &body.to_string())
 }
 
 fn error_body(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {

@@ -331,3 +331,35 @@ async fn a_slow_backend_is_given_up_and_so_is_one_that_is_not_there() {
     assert_eq!(gathered.error.unwrap()["code"], "timeout");
     silent.wait_for_disconnects(1).await;
 }
+
+/// In real time: a hub serves connections on several runtimes, whose clocks no test
+/// can pause.
+#[tokio::test]
+async fn stream_of_a_silent_model_is_kept_alive() {
+    let thinking = |pause: u64| ScriptStep::Pause(Duration::from_secs(pause));
+    let answer = || {
+        [
+            delta_step(json!({"content": "Hi"}), Some("stop")),
+            ScriptStep::Send("data: [DONE]\n\n".to_owned()),
+        ]
+    };
+    // One is silent after the head of its answer, one says nothing at all.
+    let after_head = [vec![stream_head(), thinking(16)], answer().to_vec()].concat();
+    let before_head = [vec![thinking(18), stream_head()], answer().to_vec()].concat();
+    let first_chunk = async |steps| {
+        let backend = FakeModelServer::start_with_steps(steps).await;
+        let hub = hub_before(&backend).await;
+        let body = chat_client::chat_body(json!({"stream": true}));
+        let mut reply = chat_client::chat_request(&hub, &body).send().await;
+        assert!(reply.status.is_success() && reply.is_stream());
+        assert_eq!(reply.headers["x-accel-buffering"], "no");
+        let first = reply.next_chunk().await.unwrap();
+        let whole = first.clone() + &reply.text().await;
+        assert!(whole.contains("\"Hi\""), "{whole}");
+        assert!(whole.ends_with("data: [DONE]\n\n"), "{whole}");
+        first
+    };
+    let (after, before) = tokio::join!(first_chunk(after_head), first_chunk(before_head));
+    assert_eq!(after, ": keep-alive\n\n");
+    assert!(before.starts_with("data: "), "{before}");
+}

@@ -7,6 +7,7 @@ mod number;
 
 use std::error::Error;
 
+use maru_protocol::push_json_string_bytes;
 use tokio_postgres::{
     Column, Row,
     types::{FromSql, Type},
@@ -153,7 +154,8 @@ fn write_bool(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 fn write_text(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    serde_json::to_writer(out, str::from_utf8(bytes).ok()?).ok()
+    push_json_string_bytes(out, str::from_utf8(bytes).ok()?);
+    Some(())
 }
 
 /// The text is JSON already.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use maru_protocol::to_json_string;
 use rusqlite::{
     Connection, OpenFlags,
     config::DbConfig,
@@ -18,7 +19,7 @@ use super::{
     SqlStatement,
     access_rules::{SqliteAccessRules, StatementVerdict},
     bounded_functions,
-    value::{json_string, row_to_json, to_sql_output},
+    value::{row_to_json, to_sql_output},
 };
 use crate::rows::unique_column_names;
 
@@ -226,7 +227,7 @@ impl GuardedConnection {
                 .raw_bind_parameter(at + 1, to_sql_output(value))
                 .map_err(|error| execution_error(&error))?;
         }
-        let names: Vec<String> = columns.iter().map(|it| json_string(it)).collect();
+        let names: Vec<String> = columns.iter().map(|it| to_json_string(it)).collect();
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(|error| execution_error(&error))? {
             let text = row_to_json(&names, row).map_err(|error| execution_error(&error))?;

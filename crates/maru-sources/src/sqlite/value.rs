@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use maru_protocol::push_json_string;
 use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 
 use super::QueryValue;
@@ -41,7 +42,7 @@ fn write_value(text: &mut String, value: ValueRef<'_>) {
         }
         ValueRef::Real(number) if number > 0.0 => text.push_str("\"Infinity\""),
         ValueRef::Real(_) => text.push_str("\"-Infinity\""),
-        ValueRef::Text(bytes) => text.push_str(&json_string(&String::from_utf8_lossy(bytes))),
+        ValueRef::Text(bytes) => push_json_string(text, &String::from_utf8_lossy(bytes)),
         ValueRef::Blob(bytes) => write_blob(text, bytes),
     }
 }
@@ -53,8 +54,4 @@ fn write_blob(text: &mut String, bytes: &[u8]) {
         let _ = write!(text, "{byte:02x}");
     }
     text.push('"');
-}
-
-pub(super) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

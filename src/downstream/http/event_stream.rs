@@ -1,0 +1,110 @@
+//! The one form of a response of server-sent events.
+
+use std::{convert::Infallible, future::ready, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderName, HeaderValue, header},
+    response::Response,
+};
+use futures_util::{Stream, StreamExt as _, stream};
+use maru_runtime::tasks::with_timeout;
+
+/// How long a stream may be silent before a comment is sent. Proxies close streams
+/// that are silent for 30 to 60 seconds.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
+
+/// A response that sends `events`, which are framed already, as they come, and a
+/// comment whenever none came for [`KEEP_ALIVE_INTERVAL`]. Empty items are left out.
+/// An event may be cut into several items if they follow each other at once.
+pub fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Response {
+    event_stream_from_bytes(events.map(Bytes::from))
+}
+
+/// The response of [`event_stream`], for events that are bytes.
+pub(super) fn event_stream_from_bytes(
+    events: impl Stream<Item = Bytes> + Send + 'static,
+) -> Response {
+    let pieces = with_keep_alive(events).map(Ok::<_, Infallible>);
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, "text/event-stream");
+    // A proxy that compresses (`no-transform`) or buffers would hold events back.
+    set(header::CACHE_CONTROL, "no-cache, no-transform");
+    set(HeaderName::from_static("x-accel-buffering"), "no");
+    response
+}
+
+/// The items of `events`, and comments while there are none. The stream is not
+/// restarted by a comment: what it waits for, it goes on waiting for.
+fn with_keep_alive(events: impl Stream<Item = Bytes> + Send) -> impl Stream<Item = Bytes> + Send {
+    let events = Box::pin(events.filter(|it| ready(!it.is_empty())));
+    stream::unfold(events, |mut events| async move {
+        let item = match with_timeout(KEEP_ALIVE_INTERVAL, events.next()).await {
+            Some(item) => item?,
+            None => Bytes::from_static(KEEP_ALIVE_COMMENT.as_bytes()),
+        };
+        Some((item, events))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tokio::time::{self, Instant};
+
+    use super::*;
+
+    /// What is sent, and after how many seconds.
+    async fn sent(response: Response) -> Vec<(u64, String)> {
+        let begin = Instant::now();
+        let mut body = response.into_body();
+        let mut found = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let data = frame.unwrap().into_data().unwrap();
+            let text = String::from_utf8(data.to_vec()).unwrap();
+            found.push((begin.elapsed().as_secs(), text));
+        }
+        found
+    }
+
+    /// Events that each come so many seconds after the one before; after one second
+    /// comes nothing.
+    fn after_pauses(pauses: Vec<u64>) -> impl Stream<Item = String> + Send + 'static {
+        stream::iter(pauses).then(|pause| async move {
+            time::sleep(Duration::from_secs(pause)).await;
+            if pause == 1 {
+                return String::new();
+            }
+            format!("data: {pause}\n\n")
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_filled_with_comments_and_no_event_is_lost() {
+        let found = sent(event_stream(after_pauses(vec![0, 14, 1, 39, 14]))).await;
+        let event = |at, pause: u64| (at, format!("data: {pause}\n\n"));
+        let comment = |at| (at, KEEP_ALIVE_COMMENT.to_owned());
+        let expected = [
+            event(0, 0),
+            event(14, 14),
+            comment(29),
+            comment(44),
+            event(54, 39),
+            event(68, 14),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn proxies_are_told_to_pass_events_on_at_once() {
+        let response = event_stream(stream::empty());
+        let headers = response.headers();
+        assert_eq!(headers["content-type"], "text/event-stream");
+        assert_eq!(headers["cache-control"], "no-cache, no-transform");
+        assert_eq!(headers["x-accel-buffering"], "no");
+        assert!(sent(response).await.is_empty());
+    }
+}
