@@ -10,6 +10,11 @@ use crate::{
 /// Runs every required scenario of `version` against `url`; returns how many
 /// passed. Those in `except` may fail.
 pub(crate) async fn count_passed(url: &str, version: &str, except: &[&str]) -> usize {
+    passed_scenarios(url, version, except).await.len()
+}
+
+/// The same, by name.
+pub(crate) async fn passed_scenarios(url: &str, version: &str, except: &[&str]) -> Vec<String> {
     let suite =
         client_tools_dir().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let out = tempfile::tempdir().unwrap();
@@ -44,8 +49,27 @@ pub(crate) async fn count_passed(url: &str, version: &str, except: &[&str]) -> u
     assert!(failed.is_empty(), "{version}: {failed:?}\n{shown}");
     let passed = scored.lines().filter_map(|line| line.strip_prefix("✓ "));
     passed
-        .filter(|line| !is_unscored(line.split(':').next().unwrap()))
-        .count()
+        .map(|line| line.split(':').next().unwrap().to_owned())
+        .filter(|name| !is_unscored(name))
+        .collect()
+}
+
+/// Runs one scenario against `url`; panics with what it printed if it fails.
+pub(crate) async fn check_scenario(url: &str, version: &str, name: &str) {
+    let suite =
+        client_tools_dir().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut command = Command::new(node_program());
+    command.arg(suite).args([
+        "server",
+        "--url",
+        url,
+        "--spec-version",
+        version,
+        "--scenario",
+        name,
+    ]);
+    let (shown, _, succeeded) = run_to_end(&mut command).await;
+    assert!(succeeded, "{name}: {shown}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clients::{client_tools_dir, node_program},
-    conformance::count_passed,
+    conformance::{check_scenario, count_passed, passed_scenarios},
     fixture_server::{FixtureServer, fixture_program},
     http_client::TestRequest,
     mcp_client::{LEGACY_VERSIONS, McpClient},
@@ -229,8 +229,53 @@ async fn check_conformance(kind: &str, modern: usize) {
             "input-required-result-capability-check",
         ],
     };
-    assert_eq!(count_passed(&url, "2026-07-28", not_carried).await, modern);
+    if kind == "sse" {
+        check_modern_scenarios_on_one_stream(&hub, &url, not_carried, modern).await;
+    } else {
+        assert_eq!(count_passed(&url, "2026-07-28", not_carried).await, modern);
+    }
     hub.running.stop().await;
+}
+
+/// Questions of a server with one stream for all do not say which call they belong to,
+/// and the suite leaves calls behind whose questions it never answers. So a scenario
+/// that is asked something needs a connection of its own.
+async fn check_modern_scenarios_on_one_stream(
+    hub: &TestHub,
+    url: &str,
+    not_carried: &[&str],
+    expected: usize,
+) {
+    const VERSION: &str = "2026-07-28";
+    const ASKING: [&str; 14] = [
+        "input-required-result-basic-elicitation",
+        "input-required-result-basic-list-roots",
+        "input-required-result-basic-sampling",
+        "input-required-result-capability-check",
+        "input-required-result-ignore-extra-params",
+        "input-required-result-missing-input-response",
+        "input-required-result-multi-round",
+        "input-required-result-multiple-input-requests",
+        "input-required-result-non-tool-request",
+        "input-required-result-request-state",
+        "input-required-result-result-type",
+        "input-required-result-tampered-state",
+        "input-required-result-unsupported-methods",
+        "input-required-result-validate-input",
+    ];
+    let passed = passed_scenarios(url, VERSION, &ASKING).await;
+    let asking: Vec<&str> = ASKING
+        .into_iter()
+        .filter(|it| !not_carried.contains(it))
+        .collect();
+    let others = passed.iter().filter(|it| !ASKING.contains(&it.as_str()));
+    assert_eq!(others.count() + asking.len(), expected);
+    for name in asking {
+        let servers = hub.running.servers();
+        servers.disconnect("up").await.unwrap();
+        servers.connect("up").await.unwrap();
+        check_scenario(url, VERSION, name).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
