@@ -14,6 +14,7 @@ use super::{
     gemini,
     openai::{self, ProtocolViolation},
     queue::QueuePermit,
+    request_recorder::ModelRequestRecorder,
     sse::SseDataReader,
 };
 use crate::config::BackendApi;
@@ -43,6 +44,7 @@ pub struct ChatStream {
     /// Bytes that were read since the slice was looked at.
     unspent_bytes: usize,
     _permit: QueuePermit,
+    recorder: ModelRequestRecorder,
 }
 
 /// What is being read, and what it means so far.
@@ -71,6 +73,7 @@ pub(super) struct ChatStreamParts {
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
     pub(super) permit: QueuePermit,
+    pub(super) recorder: ModelRequestRecorder,
 }
 
 impl ChatStream {
@@ -102,6 +105,7 @@ impl ChatStream {
             work_slice: WorkSlice::default(),
             unspent_bytes: 0,
             _permit: parts.permit,
+            recorder: parts.recorder,
         })
     }
 
@@ -114,6 +118,7 @@ impl ChatStream {
     /// Adds what comes next to `out`, everything that is there already at once;
     /// false when nothing more comes. After an error nothing more comes.
     pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
+        let seen = out.len();
         let read = match (self.decoder.state, self.decoder.sse_reader.is_some()) {
             (ChatStreamState::Ended, _) => return Ok(false),
             (_, true) => self.read_event_stream(out).await,
@@ -124,6 +129,7 @@ impl ChatStream {
             // What was held back is not lost.
             self.decoder.response_decoder.abort(out);
         }
+        self.recorder.observe(&out[seen..], &read);
         read
     }
 
