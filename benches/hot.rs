@@ -70,7 +70,7 @@ fn remembering(c: &mut Criterion) {
                 remote_ip: None,
                 request_id: RequestId::next(),
             };
-            let mut started = journal.begin_call(asked);
+            let mut started = journal.begin_call(asked, None);
             started.mark_forwarded();
             started.mark_answered();
             started.finish(ToolCallOutcome::Ok, black_box(result.as_json()));

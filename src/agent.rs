@@ -119,6 +119,18 @@ pub enum Error {
     Model(#[from] llm::Error),
 }
 
+impl Error {
+    /// What failed, in a word for traces.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownServer { .. } => "unknown_server",
+            Self::NoModel => "no_model",
+            Self::Busy(_) => "busy",
+            Self::Model(_) => "model_failed",
+        }
+    }
+}
+
 impl Agent {
     /// The agent; nothing runs yet.
     pub fn new(parts: AgentDependencies) -> Arc<Self> {

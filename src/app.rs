@@ -5,6 +5,7 @@ mod data_directory;
 mod hub_file;
 mod local_socket;
 mod reload;
+mod span_export;
 
 use std::{
     io::ErrorKind,
@@ -34,7 +35,7 @@ use crate::{
         RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
     },
     llm::{Gateway, ReloadableGateway},
-    observability::{audit::AuditLog, telemetry},
+    observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
         CallQuota, Catalog, DisabledTools, ResultLimits,
         builtin::{self, DataContext},
@@ -51,6 +52,7 @@ use data_directory::{DataDirCleanup, DataFiles};
 pub(crate) use hub_file::DataDirLock;
 pub use hub_file::running_hub;
 pub use local_socket::{HTTP_SOCKET, join_hub};
+pub use span_export::start_span_export;
 
 const STORE_FILE: &str = "maru.db";
 const SEAL_KEY_FILE: &str = "seal-key";
@@ -81,6 +83,7 @@ pub struct HubCore {
     custom_tools: Arc<CustomTools>,
     quota: Arc<CallQuota>,
     audit: Arc<AuditLog>,
+    metrics: Arc<HubMetrics>,
     store: Store,
     config: Config,
     /// Removed at the end where nothing is kept.
@@ -129,7 +132,13 @@ impl HubCore {
             offers.extend(builtin::sample_entries(&data::open_sample(&files, &tasks)?));
         }
         let policy = address_policy(&config, own_port);
-        let data = data::open_data(&config, &files, &policy, &tasks).await?;
+        let metrics = Arc::new(HubMetrics::default());
+        let mut data = data::open_data(&config, &files, &policy, &tasks).await?;
+        let observer = metrics.query_observer();
+        let sources = data.sources.iter().cloned();
+        data.sources = sources
+            .map(|it| it.with_observer(observer.clone()))
+            .collect();
         offers.extend(builtin::data(&data));
         let off = store.disabled_tools().await?;
         catalog.set_disabled_tools(DisabledTools::from_iter(off));
@@ -154,10 +163,11 @@ impl HubCore {
             &policy,
             &ClientTls::default(),
         )?;
+        let models = models.with_metrics(&metrics.models);
         let models = Arc::new(ReloadableGateway::new(models));
         let journal = catalog.journal();
+        metrics.count_calls_of(journal);
         let audit = AuditLog::start(store.clone(), &config.audit, journal, &back);
-        telemetry::start(&config.telemetry, &policy, journal, &back).map_err(anyhow::Error::msg)?;
         let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
         let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
@@ -182,6 +192,7 @@ impl HubCore {
             custom_tools: workshop,
             quota,
             audit,
+            metrics,
             store,
             config,
             _data_files: files,
@@ -332,6 +343,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         models: Arc::clone(&core.models),
         agent: Arc::clone(&core.agent),
         audit: Arc::clone(&core.audit),
+        metrics: Arc::clone(&core.metrics),
         rejected_requests: RejectedRequests::default(),
         access: open_access(config, &core.store, &core.client_tasks).await?,
         reloadable: RwLock::new(ReloadableSettings {

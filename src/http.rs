@@ -18,6 +18,7 @@ mod openai;
 mod origin_policy;
 mod registry;
 mod rejection;
+mod request_observer;
 mod resource_metadata;
 mod router;
 mod routes;
@@ -42,7 +43,7 @@ use crate::{
     config::{ChatSettings, ConfigRow},
     downstream::McpEngine,
     llm::ReloadableGateway,
-    observability::audit::AuditLog,
+    observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{CallQuota, builtin::DataContext, custom::CustomTools},
     upstream::ServerManager,
 };
@@ -79,6 +80,8 @@ pub struct HubState {
     pub access: Arc<AccessControl>,
     /// Keeps who did what.
     pub audit: Arc<AuditLog>,
+    /// Counts what is shown at `/metrics`.
+    pub metrics: Arc<HubMetrics>,
     /// Counts who was not let in.
     pub rejected_requests: RejectedRequests,
     /// What can change while the hub runs.

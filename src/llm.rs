@@ -18,6 +18,8 @@ mod openai;
 mod prompt;
 mod queue;
 mod reloadable;
+mod request_options;
+mod request_recorder;
 mod stream;
 
 use std::time::Duration;
@@ -28,9 +30,10 @@ pub use chat::{
     ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
     FinishReason, TokenUsage, ToolChoice, random_id,
 };
-pub use gateway::{ChatRequestOptions, Gateway, ModelStatus};
+pub use gateway::{Gateway, ModelStatus};
 pub use listing::ModelInfo;
 pub use reloadable::ReloadableGateway;
+pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;
 
 /// Why there is no answer, or no more of it. Quotes neither what a backend said

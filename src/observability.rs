@@ -1,6 +1,7 @@
 //! What is remembered and told of every call: the journal in memory, the audit log in the
-//! store, traces for a collector.
+//! store, metrics for Prometheus, traces for a collector.
 
 pub mod audit;
 pub mod journal;
+pub mod metrics;
 pub mod telemetry;

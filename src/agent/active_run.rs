@@ -4,8 +4,10 @@ use std::{fmt, sync::Arc};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tracing::Instrument as _;
 
 use super::{Agent, AgentRequest, Error, RunEvent, RunOutcome, driver};
+use crate::observability::telemetry::spans;
 
 /// A run in progress. Nothing happens unless it is read; dropping it stops the
 /// model and the calls.
@@ -27,7 +29,11 @@ impl ActiveRun {
     ) -> Self {
         let (tell, events) = mpsc::channel(MAX_BUFFERED_EVENTS);
         Self {
-            run: Some(driver::run(agent, question, tell).boxed()),
+            run: Some(
+                driver::run(agent, question, tell)
+                    .instrument(spans::agent_run())
+                    .boxed(),
+            ),
             error: None,
             events,
             _permit: place,

@@ -8,6 +8,7 @@ use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
+use tracing::Span;
 
 use super::{
     Agent, AgentRequest, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     llm::{self, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatToolCall, ToolChoice},
+    observability::telemetry::spans,
     tools::{self, Caller, CatalogScope, OWN_SERVER_NAME},
 };
 
@@ -47,6 +49,7 @@ pub(super) async fn run(
         }
         Err(error) => {
             let why = error.to_string();
+            spans::record_error(&Span::current(), error.kind());
             driver.run.update(|it| it.end(Err(&why)));
         }
     }
@@ -94,6 +97,9 @@ impl<'a> RunDriver<'a> {
         self.model = self.resolve_model().await?;
         let (tools, tool_tokens) = (self.offered.len(), self.tool_tokens());
         let model = self.model.clone();
+        let span = Span::current();
+        span.record("gen_ai.request.model", model.as_str());
+        span.record("gen_ai.conversation.id", &*self.run.id);
         self.run
             .update(|it| it.set_model(&model, tools, tool_tokens));
         self.emit(RunEvent::Started {

@@ -84,6 +84,7 @@ impl RunningHub {
             .context("cannot read the tokens")?;
         self.certificates.replace(&config.tls, acceptor);
         if let Some(models) = models {
+            let models = models.with_metrics(&self.core.metrics.models);
             self.core.models.replace(models);
         }
         let has_new_issuer = new_oauth.is_some();

@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context as _, Result};
 use tracing::{Event, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Registry,
+    Layer, Registry,
+    filter::{FilterExt as _, filter_fn},
     fmt::{
         FmtContext, FormatEvent, FormatFields,
         format::{Format, Writer},
@@ -20,28 +21,25 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::config::{LogFormat, LogLevelSetting, LogSettings};
+use crate::{
+    config::{LogFormat, LogLevelSetting, LogSettings},
+    observability::telemetry::SpanExport,
+};
 
 /// Changes what is logged while the hub runs.
 pub(super) struct LogFilter(reload::Handle<LevelFilter, Registry>);
 
 impl LogFilter {
-    /// Logs to stderr from now on, as the settings say.
-    pub(super) fn start(log: &LogSettings) -> Self {
-        let (filter, handle) = reload::Layer::new(level_filter(log.level));
-        let logged = tracing_subscriber::registry().with(filter);
-        match log.format {
-            LogFormat::Text => {
-                let is_terminal = stderr().is_terminal();
-                let format = SingleLineFormat {
-                    format: Format::default().with_ansi(is_terminal),
-                    is_terminal,
-                };
-                let written = layer().with_ansi(is_terminal).event_format(format);
-                logged.with(written.with_writer(stderr)).init();
-            }
-            LogFormat::Json => logged.with(layer().json().with_writer(stderr)).init(),
-        }
+    /// Logs to stderr from now on, as the settings say, and exports spans if there is a
+    /// way for them.
+    pub(super) fn start(log: &LogSettings, export: Option<&SpanExport>) -> Self {
+        let (level, handle) = reload::Layer::new(level_filter(log.level));
+        // Spans are for the collector, and without one they are not made: every layer has
+        // a filter of its own, so that tracing knows in advance that nobody wants them.
+        let logged = level.and(filter_fn(|it| it.is_event()));
+        let mut layers = vec![log_layer(log.format).with_filter(logged).boxed()];
+        layers.extend(export.map(|it| it.layer().boxed()));
+        tracing_subscriber::registry().with(layers).init();
         Self(handle)
     }
 
@@ -49,6 +47,21 @@ impl LogFilter {
     pub(super) fn set_level(&self, level: LogLevelSetting) -> Result<()> {
         let changed = self.0.modify(|it| *it = level_filter(level));
         changed.context("cannot change log.level")
+    }
+}
+
+fn log_layer(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
+    match format {
+        LogFormat::Text => {
+            let is_terminal = stderr().is_terminal();
+            let format = SingleLineFormat {
+                format: Format::default().with_ansi(is_terminal),
+                is_terminal,
+            };
+            let written = layer().with_ansi(is_terminal).event_format(format);
+            written.with_writer(stderr).boxed()
+        }
+        LogFormat::Json => layer().json().with_writer(stderr).boxed(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     auth::Principal,
     config::{Config, LoadedConfig, ValueOrigin},
     downstream::stdio::serve,
+    observability::telemetry::SpanExport,
     tools::{Caller, CatalogScope},
 };
 
@@ -27,10 +28,11 @@ pub(super) fn serve_hub(
     loaded: LoadedConfig,
     load: impl Fn() -> Result<LoadedConfig>,
 ) -> Result<ExitCode> {
-    let log = LogFilter::start(&loaded.config.log);
     let directory = loaded.config.data_dir.display().to_string();
     let program = command_for_hub(&loaded);
     block_on(async {
+        let export = app::start_span_export(&loaded.config)?;
+        let log = LogFilter::start(&loaded.config.log, export.as_ref());
         let mut signals = Signals::new()?;
         let running = app::start_with_settings(loaded).await?;
         terminal::print(&welcome_text(&running, &directory, &program))?;
@@ -41,6 +43,7 @@ pub(super) fn serve_hub(
             }
         }
         running.stop().await;
+        stop_span_export(export).await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -68,8 +71,9 @@ async fn reload(running: &RunningHub, load: &impl Fn() -> Result<LoadedConfig>, 
 }
 
 pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
-    LogFilter::start(&config.log);
     block_on(async {
+        let export = app::start_span_export(&config)?;
+        LogFilter::start(&config.log, export.as_ref());
         let mut signals = Signals::new()?;
         if running_hub(&config.data_dir).is_some() {
             let joined = tokio::select! {
@@ -88,8 +92,16 @@ pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
             () = signals.wait_for_stop() => (),
         }
         core.close().await;
+        stop_span_export(export).await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Sends the spans that wait; they come from everything that was stopped before.
+async fn stop_span_export(export: Option<SpanExport>) {
+    if let Some(export) = export {
+        export.shutdown().await;
+    }
 }
 
 /// Runs to the end and leaves threads that still block, such as one reading stdin.

@@ -91,7 +91,7 @@ impl Default for AuditSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetrySettings {
-    /// Address of the collector, such as `http://127.0.0.1:4318`; spans go to `/v1/traces` there, as JSON. Without it nothing is sent.
+    /// Address of the collector, such as `http://127.0.0.1:4318`; spans go to `/v1/traces` there, as OTLP protobuf over HTTP. Without it nothing is sent.
     pub otlp_endpoint: Option<String>,
     /// Headers that the collector asks for.
     pub headers: BTreeMap<String, SecretString>,

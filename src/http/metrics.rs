@@ -1,206 +1,180 @@
-//! `GET /metrics`: figures in the text format of Prometheus.
+//! `GET /metrics`: counts and states for Prometheus, in the text format of `OpenMetrics`.
 
-use std::{fmt::Write as _, fs, sync::Arc};
+use std::{fs, sync::Arc};
 
 use axum::{
     body::Body,
     extract::State,
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::Response,
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::ConstCounter, family::Family, gauge::Gauge, info::Info},
+    registry::Registry,
 };
 
 use super::HubState;
-use crate::observability::journal::{LATENCY_BOUNDS_SECONDS, ToolCallOutcome, ToolTotal};
 
-/// What is told of every tool, every server, and the hub itself.
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerLabels {
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServerStateLabels {
+    server: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    model: String,
+}
+
+/// What was counted since the start, and how things stand now.
 pub(super) async fn show(State(hub): State<Arc<HubState>>) -> Response {
-    let mut out = String::new();
-    let totals = hub.engine.catalog().journal().totals();
-    write_calls(&mut out, &totals);
-    write_durations(&mut out, &totals);
-    write_servers(&mut out, &hub);
-    write_hub(&mut out, &hub);
-    write_process(&mut out);
-    let mut response = Response::new(Body::from(out));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let mut current = Registry::default();
+    add_servers(&mut current, &hub);
+    add_model_queues(&mut current, &hub);
+    add_hub(&mut current, &hub);
+    add_process(&mut current);
+    let mut response = Response::default();
+    match hub.metrics.encode(&current) {
+        Ok(text) => *response.body_mut() = Body::from(text),
+        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
+    }
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, CONTENT_TYPE);
     response
 }
 
-fn write_header(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-}
-
-fn write_metric(
-    out: &mut String,
-    (name, kind, help): (&str, &str, &str),
-    value: impl std::fmt::Display,
-) {
-    write_header(out, name, kind, help);
-    let _ = writeln!(out, "{name} {value}");
-}
-
-/// A label's value.
-fn escape_label(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-fn write_calls(out: &mut String, totals: &[(Arc<str>, ToolTotal)]) {
-    let name = "maru_tool_calls_total";
-    write_header(out, name, "counter", "Calls by tool and how they ended.");
-    for (tool, total) in totals {
-        let (server, tool) = (escape_label(&total.server), escape_label(tool));
-        for (outcome, count) in ToolCallOutcome::ALL.iter().zip(total.outcomes) {
-            if count > 0 {
-                let outcome = outcome.as_str();
-                let _ = writeln!(
-                    out,
-                    "{name}{{server=\"{server}\",tool=\"{tool}\",outcome=\"{outcome}\"}} {count}"
-                );
-            }
-        }
+fn add_servers(registry: &mut Registry, hub: &HubState) {
+    let states = Family::<ServerStateLabels, Gauge>::default();
+    let counts = Family::<StateLabels, Gauge>::default();
+    let tools = Family::<ServerLabels, Gauge>::default();
+    let withheld = Family::<ServerLabels, Gauge>::default();
+    for it in hub.servers.list() {
+        let (server, state) = (it.server.name.as_str().to_owned(), it.status.state.as_str());
+        let labels = ServerLabels {
+            server: server.clone(),
+        };
+        tools
+            .get_or_create(&labels)
+            .set(count(it.status.tools.len()));
+        withheld
+            .get_or_create(&labels)
+            .set(count(it.status.withheld.len()));
+        states
+            .get_or_create(&ServerStateLabels { server, state })
+            .set(1);
+        counts.get_or_create(&StateLabels { state }).inc();
     }
-}
-
-fn write_durations(out: &mut String, totals: &[(Arc<str>, ToolTotal)]) {
-    let name = "maru_tool_call_duration_seconds";
-    write_header(out, name, "histogram", "How long calls took.");
-    for (tool, total) in totals {
-        let labels = format!(
-            "server=\"{}\",tool=\"{}\"",
-            escape_label(&total.server),
-            escape_label(tool)
-        );
-        let mut count = 0;
-        for (bound, calls) in LATENCY_BOUNDS_SECONDS.iter().zip(total.latency_counts) {
-            count += calls;
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
-        }
-        let all: u64 = total.latency_counts.iter().sum();
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {all}");
-        let _ = writeln!(
-            out,
-            "{name}_sum{{{labels}}} {}",
-            total.total_duration.as_secs_f64()
-        );
-        let _ = writeln!(out, "{name}_count{{{labels}}} {all}");
-    }
-}
-
-fn write_servers(out: &mut String, hub: &HubState) {
-    let all = hub.servers.list();
-    write_header(
-        out,
+    registry.register(
         "maru_server_state",
-        "gauge",
-        "1 for the state that a server is in.",
+        "1 for the state that a server is in",
+        states,
     );
-    for it in &all {
-        let (name, state) = (
-            escape_label(it.server.name.as_str()),
-            it.status.state.as_str(),
-        );
-        let _ = writeln!(
-            out,
-            "maru_server_state{{server=\"{name}\",state=\"{state}\"}} 1"
-        );
-    }
-    write_header(
-        out,
-        "maru_server_tools",
-        "gauge",
-        "Tools that a server offers.",
-    );
-    for it in &all {
-        let (name, tools) = (escape_label(it.server.name.as_str()), it.status.tools.len());
-        let _ = writeln!(out, "maru_server_tools{{server=\"{name}\"}} {tools}");
-    }
-    write_header(
-        out,
+    registry.register("maru_servers", "Servers by the state they are in", counts);
+    registry.register("maru_server_tools", "Tools that a server offers", tools);
+    registry.register(
         "maru_server_withheld",
-        "gauge",
-        "What a server lists and maru does not offer.",
+        "What a server lists and maru does not offer",
+        withheld,
     );
-    for it in &all {
-        let (name, withheld) = (
-            escape_label(it.server.name.as_str()),
-            it.status.withheld.len(),
-        );
-        let _ = writeln!(out, "maru_server_withheld{{server=\"{name}\"}} {withheld}");
-    }
 }
 
-fn write_hub(out: &mut String, hub: &HubState) {
-    let (waiting, lost) = hub.audit.queue_depth();
-    let (denied, refused) = hub.rejected_requests.counts();
-    let version = env!("CARGO_PKG_VERSION");
-    write_header(out, "maru_build_info", "gauge", "Version of this hub.");
-    let _ = writeln!(out, "maru_build_info{{version=\"{version}\"}} 1");
-    write_metric(
-        out,
-        ("maru_sessions", "gauge", "MCP sessions that are open."),
-        hub.engine.session_count(),
+fn add_model_queues(registry: &mut Registry, hub: &HubState) {
+    let running = Family::<QueueLabels, Gauge>::default();
+    let waiting = Family::<QueueLabels, Gauge>::default();
+    for it in hub.models.current().status() {
+        let labels = QueueLabels { model: it.name };
+        running.get_or_create(&labels).set(count(it.running));
+        waiting.get_or_create(&labels).set(count(it.waiting));
+    }
+    registry.register(
+        "maru_model_queue_running",
+        "Requests to a model that are in progress",
+        running,
     );
-    write_metric(
-        out,
-        (
-            "maru_audit_queue",
-            "gauge",
-            "Audit records that wait to be written.",
-        ),
+    registry.register(
+        "maru_model_queue_waiting",
+        "Requests that wait in the queue of a model",
         waiting,
     );
-    write_metric(
-        out,
-        (
-            "maru_audit_lost_total",
-            "counter",
-            "Audit records of calls that were lost.",
-        ),
-        lost,
+}
+
+fn add_hub(registry: &mut Registry, hub: &HubState) {
+    let (waiting, lost) = hub.audit.queue_depth();
+    let (denied, refused) = hub.rejected_requests.counts();
+    let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("maru_build", "Version of this hub", version);
+    add_gauge(
+        registry,
+        "maru_sessions",
+        "MCP sessions that are open",
+        hub.engine.session_count(),
     );
-    write_metric(
-        out,
-        (
-            "maru_requests_unauthorized_total",
-            "counter",
-            "Requests without a token that is known.",
-        ),
-        denied,
+    add_gauge(
+        registry,
+        "maru_audit_queue",
+        "Audit records that wait to be written",
+        waiting,
     );
-    write_metric(
-        out,
-        (
-            "maru_requests_forbidden_total",
-            "counter",
-            "Requests whose token does not allow them.",
-        ),
-        refused,
+    registry.register(
+        "maru_audit_lost",
+        "Audit records of calls that were lost",
+        ConstCounter::new(lost),
+    );
+    registry.register(
+        "maru_requests_unauthorized",
+        "Requests without a token that is known",
+        ConstCounter::new(denied),
+    );
+    registry.register(
+        "maru_requests_forbidden",
+        "Requests whose token does not allow them",
+        ConstCounter::new(refused),
     );
 }
 
-fn write_process(out: &mut String) {
+fn add_process(registry: &mut Registry) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|it| it.starts_with("VmRSS:"));
-    let kib = line.and_then(|it| it.split_whitespace().nth(1)?.parse::<u64>().ok());
+    let kib = line.and_then(|it| it.split_whitespace().nth(1)?.parse::<usize>().ok());
     if let Some(kib) = kib {
-        write_metric(
-            out,
-            (
-                "process_resident_memory_bytes",
-                "gauge",
-                "Memory of the hub.",
-            ),
+        add_gauge(
+            registry,
+            "process_resident_memory_bytes",
+            "Memory of the hub",
             kib * 1024,
         );
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        write_metric(
-            out,
-            ("process_open_fds", "gauge", "Open files of the hub."),
+        add_gauge(
+            registry,
+            "process_open_fds",
+            "Open files of the hub",
             open.count(),
         );
     }
+}
+
+fn add_gauge(registry: &mut Registry, name: &str, help: &str, value: usize) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(count(value));
+    registry.register(name, help, gauge);
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -18,6 +18,7 @@ use super::{
     admission::ConnectionSlot,
     audit::{self, ChangeActor},
     console, rejection,
+    request_observer::{ObservedResponse, RequestObserver},
     routes::{self, RouteMatch, RouteRule, RouteRules},
 };
 use crate::auth::{Error, Principal};
@@ -86,7 +87,11 @@ impl GuardedRouter {
     }
 
     /// Who asks; nobody in particular where everyone may.
-    fn admit(&self, request: &Request<Incoming>) -> Result<AdmittedRequest, AdmitError> {
+    fn admit(
+        &self,
+        verdict: RouteMatch<'_>,
+        request: &Request<Incoming>,
+    ) -> Result<AdmittedRequest, AdmitError> {
         let path = request.uri().path();
         self.hub
             .reloadable()
@@ -104,7 +109,6 @@ impl GuardedRouter {
             let why = "there is more than one Authorization header; send one";
             return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, why).into());
         }
-        let verdict = self.rules.match_request(request.method(), path);
         if matches!(verdict, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
             return Ok(AdmittedRequest {
                 principal: None,
@@ -231,7 +235,7 @@ impl GuardedRouter {
         if let Some(oauth) = self.hub.access.oauth() {
             oauth.refresh().await;
         }
-        match self.admit(&request) {
+        match self.admit(self.match_route(&request), &request) {
             Ok(admitted) => self.forward(admitted, request).await,
             Err(AdmitError::Rejected(refusal)) => Ok(self.close_if_unidentified(*refusal)),
             Err(AdmitError::UnknownKey) => {
@@ -246,11 +250,30 @@ impl GuardedRouter {
 impl hyper::service::Service<Request<Incoming>> for GuardedRouter {
     type Response = Response;
     type Error = Infallible;
-    type Future = ResponseFuture;
+    type Future = ObservedResponse<ResponseFuture>;
 
-    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let verdict = self.match_route(&request);
+        let rule = match verdict {
+            RouteMatch::Rule(rule) => Some(rule),
+            RouteMatch::MethodNotAllowed(_) | RouteMatch::NotFound => None,
+        };
+        let observer = RequestObserver::new(&self.hub.metrics, rule, request.headers());
+        let answer = observer.span().in_scope(|| self.answer(verdict, request));
+        observer.observe(answer)
+    }
+}
+
+impl GuardedRouter {
+    fn match_route(&self, request: &Request<Incoming>) -> RouteMatch<'_> {
+        let path = request.uri().path();
+        self.rules.match_request(request.method(), path)
+    }
+
+    /// Admits a request and passes it on, or says why not.
+    fn answer(&self, verdict: RouteMatch<'_>, request: Request<Incoming>) -> ResponseFuture {
         let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
-        let answer = match self.admit(&request) {
+        let answer = match self.admit(verdict, &request) {
             Ok(admitted) => self.forward(admitted, request),
             Err(AdmitError::Rejected(refusal)) => {
                 let refusal = self.close_if_unidentified(*refusal);

@@ -10,11 +10,11 @@ use maru_dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect};
 use maru_http::{AddressPolicy, ClientTls, HttpResponse, JsonService, ServiceRequest};
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
-use tokio::{sync::watch, time::Instant};
-use tracing::debug;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug};
 
 use super::{
-    ChatRequest, ChatResponse, ChatStream, Error, ToolChoice,
+    ChatRequest, ChatRequestOptions, ChatResponse, ChatStream, Error, ToolChoice,
     backend_client::{ErrorResponse, open_backend},
     constrained,
     decoder::ResponseDecoder,
@@ -24,9 +24,13 @@ use super::{
     openai,
     prompt::{self, CallFormat},
     queue::{QueueLimits, QueuePermit, RequestQueue},
+    request_recorder::ModelRequestRecorder,
     stream::ChatStreamParts,
 };
-use crate::config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode};
+use crate::{
+    config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode},
+    observability::metrics::ModelMetrics,
+};
 
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
@@ -42,6 +46,7 @@ pub struct Gateway {
     pub(super) entries: Vec<ModelEntry>,
     /// Nothing was configured: the address that is tried instead.
     fallback_url: Option<String>,
+    metrics: ModelMetrics,
 }
 
 /// One entry of the settings.
@@ -69,36 +74,6 @@ pub struct ModelStatus {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
-}
-
-/// How an answer is wanted.
-#[derive(Debug)]
-pub struct ChatRequestOptions {
-    /// Piece by piece, or in one.
-    pub stream: bool,
-    /// How long it may take; the settings may say less.
-    pub limit: Duration,
-    /// Hears the place in the queue while there is one.
-    pub queue_position: watch::Sender<usize>,
-}
-
-impl ChatRequestOptions {
-    /// Piece by piece, within `limit`.
-    pub fn streamed(limit: Duration) -> Self {
-        Self {
-            stream: true,
-            limit,
-            queue_position: watch::Sender::new(0),
-        }
-    }
-
-    /// In one, within `limit`.
-    pub fn unstreamed(limit: Duration) -> Self {
-        Self {
-            stream: false,
-            ..Self::streamed(limit)
-        }
-    }
 }
 
 /// A request in the words of a backend.
@@ -134,7 +109,15 @@ impl Gateway {
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
             fallback_url: fallback,
+            metrics: ModelMetrics::default(),
         })
+    }
+
+    /// The same, counting in `metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &ModelMetrics) -> Self {
+        self.metrics = metrics.clone();
+        self
     }
 
     /// Asks for an answer, piece by piece. Resolves when it begins.
@@ -171,8 +154,10 @@ impl Gateway {
             .ok_or_else(|| Error::UnknownModel(asked.clone()))?;
         let limit = entry.timeout.min(wanted.limit);
         let end = Instant::now() + limit;
+        let mut recorder = entry.record_request(&self.metrics, &model);
         let work = async {
             let turn = entry.acquire_permit(&asked, wanted).await?;
+            recorder.mark_admitted();
             let (reply, reading) = entry
                 .start_response(request, &model, wanted.stream, end)
                 .await?;
@@ -182,8 +167,14 @@ impl Gateway {
             model: asked.clone(),
             limit,
         };
-        let done = with_timeout(limit, Box::pin(work)).await.ok_or_else(late)?;
-        let (turn, reply, reading) = done.map_err(|error| self.to_public_error(error))?;
+        let work = Box::pin(work.instrument(recorder.span().clone()));
+        let done = with_timeout(limit, work)
+            .await
+            .unwrap_or_else(|| Err(late()));
+        let (turn, reply, reading) = done.map_err(|error| {
+            recorder.fail(&error);
+            self.to_public_error(error)
+        })?;
         ChatStream::new(ChatStreamParts {
             reply,
             decoder: reading,
@@ -192,6 +183,7 @@ impl Gateway {
             deadline: end,
             timeout: limit,
             permit: turn,
+            recorder,
         })
     }
 
@@ -267,6 +259,15 @@ impl ModelEntry {
             timeout,
             toolless_models: Mutex::default(),
         })
+    }
+
+    fn record_request(&self, metrics: &ModelMetrics, model: &str) -> ModelRequestRecorder {
+        let provider = match self.backend {
+            BackendApi::Openai => "openai",
+            BackendApi::Gemini => "gcp.gemini",
+        };
+        let entry = self.names.configured_name();
+        ModelRequestRecorder::start(metrics.clone(), entry, provider, model)
     }
 
     async fn acquire_permit(

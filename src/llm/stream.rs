@@ -15,6 +15,7 @@ use super::{
     gemini,
     openai::{self, ProtocolViolation},
     queue::QueuePermit,
+    request_recorder::ModelRequestRecorder,
 };
 use crate::config::BackendApi;
 
@@ -45,6 +46,7 @@ pub struct ChatStream {
     /// Bytes that were read since the slice was looked at.
     unspent_bytes: usize,
     _permit: QueuePermit,
+    recorder: ModelRequestRecorder,
 }
 
 /// What is being read, and what it means so far.
@@ -73,6 +75,7 @@ pub(super) struct ChatStreamParts {
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
     pub(super) permit: QueuePermit,
+    pub(super) recorder: ModelRequestRecorder,
 }
 
 impl ChatStream {
@@ -104,6 +107,7 @@ impl ChatStream {
             work_slice: WorkSlice::default(),
             unspent_bytes: 0,
             _permit: parts.permit,
+            recorder: parts.recorder,
         })
     }
 
@@ -116,6 +120,7 @@ impl ChatStream {
     /// Adds what comes next to `out`, everything that is there already at once;
     /// false when nothing more comes. After an error nothing more comes.
     pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
+        let seen = out.len();
         let read = match (self.decoder.state, self.decoder.sse_reader.is_some()) {
             (ChatStreamState::Ended, _) => return Ok(false),
             (_, true) => self.read_event_stream(out).await,
@@ -126,6 +131,7 @@ impl ChatStream {
             // What was held back is not lost.
             self.decoder.response_decoder.abort(out);
         }
+        self.recorder.observe(&out[seen..], &read);
         read
     }
 

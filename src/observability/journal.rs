@@ -9,7 +9,6 @@ mod record;
 mod request_id;
 mod ring;
 mod stats;
-mod totals;
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -17,16 +16,17 @@ use std::sync::{
 };
 
 use tokio::{sync::Notify, time::Instant};
+use tracing::Span;
 
 use maru_runtime::clock;
 use ring::RecordRing;
 
+use super::telemetry::{RemoteTrace, spans};
 pub use crate::config::mask_secrets;
 pub use clients::{ClientRecord, KnownClients, client_label};
 pub use record::{CallRecord, CallRequest, ToolCallOutcome};
 pub use request_id::RequestId;
 pub use stats::{CallSeries, CallStats, MinuteStats, StatsSummary};
-pub use totals::{CallTotals, LATENCY_BOUNDS_SECONDS, ToolTotal};
 
 /// Every call of late.
 #[derive(Debug)]
@@ -48,7 +48,6 @@ struct RegisteredCallback(RecordCallback);
 struct JournalState {
     ring: RecordRing,
     stats: CallStats,
-    totals: CallTotals,
 }
 
 /// A call in progress. Dropped before it is finished, it was cancelled.
@@ -60,6 +59,7 @@ pub struct CallRecorder<'a> {
     /// When whoever answers was asked.
     forwarded_at: Option<Instant>,
     answered_at: Option<Instant>,
+    span: Span,
 }
 
 /// Somebody who is told that there is more, until this is dropped.
@@ -71,7 +71,6 @@ impl Default for CallJournal {
         let kept = JournalState {
             ring: RecordRing::new(now_millis()),
             stats: CallStats::default(),
-            totals: CallTotals::default(),
         };
         Self {
             state: Mutex::new(kept),
@@ -84,14 +83,27 @@ impl Default for CallJournal {
 }
 
 impl CallJournal {
-    /// A call begins.
-    pub fn begin_call(&self, asked: CallRequest) -> CallRecorder<'_> {
+    /// A call begins, in the trace that the client named or in the current one.
+    pub fn begin_call(
+        &self,
+        mut asked: CallRequest,
+        trace: Option<RemoteTrace>,
+    ) -> CallRecorder<'_> {
+        let span = spans::tool_call(&asked.tool, &asked.server, &asked.principal);
+        // Where the HTTP request names the same trace, the call is below that request.
+        if let Some(trace) = trace.filter(|it| !it.is_current()) {
+            trace.adopt(&span);
+        }
+        if let Some(id) = RequestId::of_span(&span) {
+            asked.request_id = id;
+        }
         CallRecorder {
             journal: self,
             request: Some(asked),
             started_at: Instant::now(),
             forwarded_at: None,
             answered_at: None,
+            span,
         }
     }
 
@@ -129,11 +141,6 @@ impl CallJournal {
         read(&self.lock().stats)
     }
 
-    /// Counts since the start, of every tool.
-    pub fn totals(&self) -> Vec<(Arc<str>, ToolTotal)> {
-        self.lock().totals.sorted()
-    }
-
     /// Tells `told` of every record from now on.
     pub fn on_record(&self, told: RecordCallback) {
         let mut all = self
@@ -157,7 +164,6 @@ impl CallJournal {
     fn add_record(&self, mut record: CallRecord) {
         let mut kept = self.lock();
         kept.stats.count(&record);
-        kept.totals.count(&record);
         record.id = kept.ring.next_id();
         let record = Arc::new(record);
         kept.ring.push(Arc::clone(&record));
@@ -180,6 +186,16 @@ impl CallJournal {
 }
 
 impl CallRecorder<'_> {
+    /// The span of the call.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The request that the call is part of: its trace, where spans are exported.
+    pub fn request_id(&self) -> Option<RequestId> {
+        self.request.as_ref().map(|it| it.request_id)
+    }
+
     /// The question is passed on to whoever answers it.
     pub fn mark_forwarded(&mut self) {
         self.forwarded_at = Some(Instant::now());
@@ -205,6 +221,7 @@ impl CallRecorder<'_> {
             return;
         };
         let done = self.answered_at.unwrap_or_else(Instant::now);
+        spans::record_tool_outcome(&self.span, outcome);
         let record = CallRecord {
             id: 0,
             ended_at: now_millis(),
@@ -279,10 +296,10 @@ mod tests {
     fn every_end_of_a_call_leaves_one_record() {
         let journal = CallJournal::default();
         journal
-            .begin_call(asked("a", "{}"))
+            .begin_call(asked("a", "{}"), None)
             .finish(ToolCallOutcome::Ok, "done");
-        drop(journal.begin_call(asked("b", "{}")));
-        journal.begin_call(asked("c", "{}")).discard();
+        drop(journal.begin_call(asked("b", "{}"), None));
+        journal.begin_call(asked("c", "{}"), None).discard();
         let found: Vec<_> = journal
             .recent(None, 10, |_| true)
             .iter()
@@ -300,7 +317,7 @@ mod tests {
         let journal = CallJournal::default();
         let long = "가".repeat(10_000);
         journal
-            .begin_call(asked("a", &long))
+            .begin_call(asked("a", &long), None)
             .finish(ToolCallOutcome::Ok, &long);
         let record = journal.get(journal.last_id()).unwrap();
         assert!(record.asked.arguments.len() <= record::MAX_ARGUMENT_BYTES);
@@ -317,7 +334,7 @@ mod tests {
         let listening = journal.subscribe();
         let seen = journal.last_id();
         journal
-            .begin_call(asked("a", "{}"))
+            .begin_call(asked("a", "{}"), None)
             .finish(ToolCallOutcome::Ok, "");
         listening.wait_past(seen).await;
         assert_eq!(journal.since(seen, 10).len(), 1);

@@ -1,206 +1,168 @@
-//! Traces for a collector of OpenTelemetry: one span for each call, and one for
-//! whoever answered it, sent together as JSON over HTTP (OTLP).
+//! Traces for an OpenTelemetry collector.
 //!
-//! A collector that does not answer costs spans, never calls.
+//! The hub describes its work with `tracing` spans. A layer of the process's subscriber
+//! makes OpenTelemetry spans of them, and a thread of the SDK sends those as OTLP
+//! (protobuf over HTTP). Without a collector there is no layer, and a span costs one
+//! look at a cached flag.
+//!
+//! A collector that does not answer costs spans, never calls: the queue is bounded, and
+//! a span that does not fit is dropped.
+
+mod collector_client;
+mod propagation;
+pub mod spans;
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
-use hyper::{
-    HeaderMap, Method,
-    body::Bytes,
-    header::{self, HeaderName, HeaderValue},
-};
-use maru_http::{AddressPolicy, ClientTls, HttpClient, Request};
+use hyper::header::{HeaderName, HeaderValue};
+use maru_http::{AddressPolicy, ClientTls, HttpClient};
 use maru_runtime::tasks::Tasks;
-use serde_json::{Value, json};
-use tokio::{sync::mpsc, time};
-use tracing::warn;
-
-use crate::{
-    config::{SecretString, TelemetrySettings as Settings},
-    observability::journal::{CallJournal, CallRecord, ToolCallOutcome},
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
 };
+use thiserror::Error;
+use tracing::{Subscriber, level_filters::LevelFilter, warn};
+use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-/// Calls that wait to be sent; one more is lost.
-const QUEUE: usize = 4096;
-/// Calls that are sent together, and how long one waits for others.
-const BATCH: usize = 512;
-const SOON: Duration = Duration::from_secs(2);
-/// How long the collector may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A failing collector is complained about this often.
-const COMPLAIN: Duration = Duration::from_secs(60);
+use crate::config::TelemetrySettings;
+use collector_client::CollectorClient;
 
-/// Where spans go.
+pub use propagation::{OutgoingTrace, RemoteTrace, trace_of};
+pub(crate) use propagation::{TRACEPARENT, TRACESTATE};
+
+/// Spans that wait to be sent; one more is dropped.
+const MAX_QUEUED_SPANS: usize = 4096;
+/// Spans that are sent together, and how long one waits for others.
+const MAX_BATCH_SPANS: usize = 512;
+const BATCH_DELAY: Duration = Duration::from_secs(2);
+/// How long the collector may take for a batch.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whether spans are exported by this process.
+static EXPORTS_SPANS: AtomicBool = AtomicBool::new(false);
+
+/// Whether spans are exported by this process; what a span alone would need is not
+/// computed otherwise.
+pub fn is_enabled() -> bool {
+    EXPORTS_SPANS.load(Relaxed)
+}
+
+/// Why spans cannot be exported as the settings say.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The collector may not be reached.
+    #[error("telemetry.otlp_endpoint: {0}")]
+    Endpoint(#[source] maru_http::Error),
+    /// A header has characters that HTTP does not allow.
+    #[error("telemetry.headers: {0} cannot be sent as a header")]
+    Header(String),
+    /// The exporter does not take the settings.
+    #[error("cannot export spans")]
+    Exporter(#[source] ExporterBuildError),
+}
+
+/// The way of spans out of this process.
 #[derive(Debug)]
-struct Collector {
-    client: Arc<HttpClient>,
-    path: String,
-    headers: BTreeMap<String, SecretString>,
-}
-
-/// Sends a span for every call of `journal`, if the settings name a collector.
-pub fn start(
-    settings: &Settings,
-    policy: &AddressPolicy,
-    journal: &CallJournal,
-    tasks: &Tasks,
-) -> Result<(), String> {
-    let Some(endpoint) = &settings.otlp_endpoint else {
-        return Ok(());
-    };
-    let judged = policy.authorize_configured(endpoint);
-    let target = judged.map_err(|why| format!("telemetry.otlp_endpoint: {why}"))?;
-    let collector = Collector {
-        path: format!("{}/v1/traces", target.path.trim_end_matches('/')),
-        client: HttpClient::new(target, ClientTls::default()),
-        headers: settings.headers.clone(),
-    };
-    let (queue, records) = mpsc::channel(QUEUE);
-    journal.on_record(Box::new(move |record| {
-        // Full: the collector is slow, and calls do not wait for it.
-        let _ = queue.try_send(Arc::clone(record));
-    }));
-    tasks.spawn(send_all(collector, records, tasks.clone()));
-    Ok(())
-}
-
-async fn send_all(
-    collector: Collector,
-    mut records: mpsc::Receiver<Arc<CallRecord>>,
+pub struct SpanExport {
+    provider: SdkTracerProvider,
     tasks: Tasks,
-) {
-    let stop = tasks.stop_token();
-    let mut batch = Vec::new();
-    let mut complained: Option<time::Instant> = None;
-    loop {
-        tokio::select! {
-            count = records.recv_many(&mut batch, BATCH) => if count == 0 { return },
-            () = stop.cancelled() => break,
-        }
-        if let Err(why) = collector.send(&batch).await
-            && complained.is_none_or(|it| it.elapsed() > COMPLAIN)
-        {
-            complained = Some(time::Instant::now());
-            warn!("traces could not be sent: {why}");
-        }
-        batch.clear();
-        if records.len() < BATCH {
-            let _stopped = time::timeout(SOON, stop.cancelled()).await;
-        }
-    }
-    while let Ok(record) = records.try_recv() {
-        batch.push(record);
-    }
-    if !batch.is_empty() {
-        // The last ones; nobody is left to complain to.
-        let _ = collector.send(&batch).await;
-    }
 }
 
-impl Collector {
-    async fn send(&self, batch: &[Arc<CallRecord>]) -> Result<(), String> {
-        let unusable = "a header of telemetry.headers cannot be sent";
-        let body = Bytes::from(spans(batch).to_string());
-        let request = Request {
-            method: &Method::POST,
-            uri: &self.path.parse().map_err(|_| "the path is not valid")?,
-            headers: &self.headers().ok_or(unusable)?,
-            more: &[],
-            body: &body,
+impl SpanExport {
+    /// Starts to export, if the settings name a collector. Needs a tokio runtime, which
+    /// sends the batches.
+    pub fn start(
+        settings: &TelemetrySettings,
+        policy: &AddressPolicy,
+    ) -> Result<Option<Self>, Error> {
+        let Some(endpoint) = &settings.otlp_endpoint else {
+            return Ok(None);
         };
-        let answer = time::timeout(PATIENCE, async {
-            let mut reply = self.client.send(&request).await?;
-            let status = reply.status;
-            reply.text().await?;
-            Ok::<_, maru_http::Error>(status)
-        });
-        match answer.await {
-            Ok(Ok(status)) if status.is_success() => Ok(()),
-            Ok(Ok(status)) => Err(format!("the collector answered with status {status}")),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+        let target = policy
+            .authorize_configured(endpoint)
+            .map_err(Error::Endpoint)?;
+        let tasks = Tasks::default();
+        let client = HttpClient::new(target, ClientTls::default());
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(CollectorClient::start(client, &tasks))
+            .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            .with_headers(headers(settings)?)
+            .with_timeout(EXPORT_TIMEOUT)
+            .build()
+            .map_err(Error::Exporter)?;
+        EXPORTS_SPANS.store(true, Relaxed);
+        let provider = tracer_provider(exporter);
+        Ok(Some(Self { provider, tasks }))
+    }
+
+    /// Makes OpenTelemetry spans of the hub's own spans. Log events are not exported.
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+    {
+        let is_own_span = filter_fn(|it| it.is_span() && it.target().starts_with("maru"));
+        tracing_opentelemetry::layer()
+            .with_tracer(self.provider.tracer("maru"))
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_filter(is_own_span.with_max_level_hint(LevelFilter::INFO))
+    }
+
+    /// Sends what waits, within the time that a batch may take, and stops.
+    pub async fn shutdown(self) {
+        let Self { provider, tasks } = self;
+        // The SDK blocks until its thread has sent the rest.
+        let stopped = tasks
+            .spawn_blocking(move || provider.shutdown_with_timeout(EXPORT_TIMEOUT))
+            .await;
+        if !matches!(stopped, Some(Ok(()))) {
+            warn!("the last spans could not be sent to the collector");
         }
+        tasks.shutdown().await;
     }
+}
 
-    fn headers(&self) -> Option<HeaderMap> {
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-        for (name, value) in &self.headers {
-            let name = HeaderName::try_from(name).ok()?;
-            headers.append(name, HeaderValue::from_str(value.reveal()).ok()?);
+fn tracer_provider(exporter: SpanExporter) -> SdkTracerProvider {
+    let batches = BatchConfigBuilder::default()
+        .with_max_queue_size(MAX_QUEUED_SPANS)
+        .with_max_export_batch_size(MAX_BATCH_SPANS)
+        .with_scheduled_delay(BATCH_DELAY)
+        .build();
+    let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches);
+    // Tells the hubs of one trace apart.
+    let instance = uuid::Uuid::new_v4().to_string();
+    let resource = Resource::builder()
+        .with_service_name("maru")
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attribute(KeyValue::new("service.instance.id", instance));
+    SdkTracerProvider::builder()
+        .with_resource(resource.build())
+        // Who sends a traceparent decides whether the trace is recorded.
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
+        .with_span_processor(processor.build())
+        .build()
+}
+
+/// The headers of the settings; the exporter would leave out those it cannot send.
+fn headers(settings: &TelemetrySettings) -> Result<HashMap<String, String>, Error> {
+    let all = settings.headers.iter().map(|(name, value)| {
+        let is_valid =
+            HeaderName::try_from(name).is_ok() && HeaderValue::from_str(value.reveal()).is_ok();
+        if is_valid {
+            Ok((name.clone(), value.reveal().to_owned()))
+        } else {
+            Err(Error::Header(name.clone()))
         }
-        Some(headers)
-    }
-}
-
-fn spans(batch: &[Arc<CallRecord>]) -> Value {
-    let spans: Vec<Value> = batch.iter().flat_map(|it| of_call(it)).collect();
-    json!({"resourceSpans": [{
-        "resource": {"attributes": [text("service.name", "maru"), text("service.version", env!("CARGO_PKG_VERSION"))]},
-        "scopeSpans": [{"scope": {"name": "maru"}, "spans": spans}],
-    }]})
-}
-
-/// The call, and within it whoever answered.
-fn of_call(record: &CallRecord) -> Vec<Value> {
-    let asked = &record.asked;
-    let (trace, own) = (asked.request_id.to_string(), next_span());
-    let end = u128::from(record.ended_at) * 1_000_000;
-    let start = end.saturating_sub(record.duration.as_nanos());
-    let failed = record.outcome != ToolCallOutcome::Ok;
-    let mut call = json!({
-        "traceId": trace,
-        "spanId": own,
-        "name": format!("tools/call {}", asked.tool),
-        "kind": 2,
-        "startTimeUnixNano": start.to_string(),
-        "endTimeUnixNano": end.to_string(),
-        "attributes": [
-            text("mcp.method.name", "tools/call"),
-            text("gen_ai.tool.name", &asked.tool),
-            text("maru.server", &asked.server),
-            text("maru.principal", &asked.principal),
-            text("maru.outcome", record.outcome.as_str()),
-        ],
-        "status": {"code": if failed { 2 } else { 1 }},
     });
-    if let Some(parent) = asked.request_id.parent_span {
-        call["parentSpanId"] = format!("{parent:016x}").into();
-    }
-    if record.server_duration.is_zero() {
-        return vec![call];
-    }
-    let waiting = json!({
-        "traceId": trace,
-        "spanId": next_span(),
-        "parentSpanId": own,
-        "name": format!("answer of {}", asked.server),
-        "kind": 3,
-        "startTimeUnixNano": end.saturating_sub(record.server_duration.as_nanos()).to_string(),
-        "endTimeUnixNano": end.to_string(),
-        "attributes": [text("maru.server", &asked.server)],
-        "status": {},
-    });
-    vec![call, waiting]
-}
-
-fn text(key: &str, value: &str) -> Value {
-    json!({"key": key, "value": {"stringValue": value}})
-}
-
-/// Unique in a trace, which is all that a span's number has to be.
-fn next_span() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("{:016x}", NEXT.fetch_add(1, Relaxed))
+    all.collect()
 }

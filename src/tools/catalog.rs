@@ -15,6 +15,7 @@ use tokio::{
     sync::{broadcast, watch},
     time::Instant,
 };
+use tracing::Instrument as _;
 
 use super::{
     caller::Caller,
@@ -200,8 +201,9 @@ impl Catalog {
         caller: &Caller,
         name: &str,
         arguments: Arc<CallArguments>,
-        peer: Arc<RequestContext>,
+        mut peer: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
+        let trace = peer.remote_trace();
         let mut asked = CallRequest {
             tool: Arc::clone(&NO_NAME),
             server: Arc::clone(&NO_NAME),
@@ -222,14 +224,18 @@ impl Catalog {
             Err(why) => {
                 asked.tool = name.chars().take(100).collect::<String>().into();
                 self.journal
-                    .begin_call(asked)
+                    .begin_call(asked, trace)
                     .finish(ToolCallOutcome::Refused, &why.message);
                 return Err(why);
             }
         };
         asked.tool = Arc::clone(&offer.public_name);
         asked.server = Arc::clone(&offer.server);
-        let mut started = self.journal.begin_call(asked);
+        let mut started = self.journal.begin_call(asked, trace);
+        if let Some(id) = started.request_id().filter(|it| *it != peer.request_id) {
+            // A trace began with this call; what is below it, such as SQL, names the same.
+            Arc::make_mut(&mut peer).request_id = id;
+        }
         if let Err(why) = self.check_call(caller, &offer, &arguments).await {
             let answer = EntryResult::failure(&why);
             started.finish(ToolCallOutcome::Refused, answer.as_json());
@@ -239,6 +245,7 @@ impl Catalog {
         started.mark_forwarded();
         let answer = self
             .invoke(caller, &offer, EntryAction::CallTool(arguments), peer)
+            .instrument(started.span().clone())
             .await;
         started.mark_answered();
         let answer = match answer {

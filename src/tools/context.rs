@@ -9,7 +9,10 @@ use maru_protocol::{LoggingLevel, ProtocolVersion, RpcId, write_notification};
 use maru_runtime::message_queue;
 use serde_json::{Map, Value, json};
 
-use crate::observability::journal::RequestId;
+use crate::observability::{
+    journal::RequestId,
+    telemetry::{self, RemoteTrace},
+};
 
 /// One client connection: a session, or one request of a client that has none.
 /// Clients that share a token are told apart by it.
@@ -80,6 +83,12 @@ impl Default for RequestContext {
 }
 
 impl RequestContext {
+    /// The trace that the caller's `_meta` names, where spans are exported.
+    pub fn remote_trace(&self) -> Option<RemoteTrace> {
+        let meta = self.meta.as_deref().filter(|_| telemetry::is_enabled())?;
+        RemoteTrace::from_meta(meta)
+    }
+
     /// Reports how far the call is.
     pub async fn send_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = &self.progress_token else {

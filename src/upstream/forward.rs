@@ -23,8 +23,11 @@ use super::{
     notifications::EMPTY_ROOTS_RESULT,
     pending_input::{PendingInput, PendingInputCall},
 };
-use crate::tools::{
-    EntryResponse, EntryResult, InputRequired, RequestContext, ResultStatus, StructuredContent,
+use crate::{
+    observability::telemetry::{OutgoingTrace, TRACEPARENT, TRACESTATE},
+    tools::{
+        EntryResponse, EntryResult, InputRequired, RequestContext, ResultStatus, StructuredContent,
+    },
 };
 
 /// A question to be passed on.
@@ -436,14 +439,20 @@ fn own_meta_prefix() -> &'static str {
     &META_PREFIX
 }
 
-/// What the client says about its request and does not concern this hop only.
+/// What the client says about its request and does not concern this hop only. Where spans
+/// are exported, the span of this hop takes the place of the client's.
 fn forwarded_meta(peer: &RequestContext) -> Vec<String> {
-    let Some(meta) = &peer.meta else {
-        return Vec::new();
-    };
-    let all = object_members(meta).into_iter().flatten();
-    all.filter(|(name, _)| !HOP_META_KEYS.contains(&&**name))
-        .map(|(name, raw)| format!("{}:{raw}", Value::from(&*name)))
+    let trace = OutgoingTrace::current();
+    let is_replaced = |name: &str| trace.is_some() && [TRACEPARENT, TRACESTATE].contains(&name);
+    let all = peer.meta.as_deref().and_then(object_members);
+    let passed = all
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !HOP_META_KEYS.contains(&&**name) && !is_replaced(name))
+        .map(|(name, raw)| format!("{}:{raw}", Value::from(&*name)));
+    let own = trace.iter().flat_map(OutgoingTrace::members);
+    passed
+        .chain(own.map(|(name, value)| format!("\"{name}\":{}", Value::from(value))))
         .collect()
 }
 

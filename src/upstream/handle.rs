@@ -6,6 +6,7 @@ use maru_protocol::{ProtocolVersion, RpcError, code};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{
     Error, WithheldEntry,
@@ -16,7 +17,10 @@ use super::{
     server::ServerName,
     server_log::{ServerLog, ServerLogEntry, epoch_millis},
 };
-use crate::tools::{EntryResponse, EntryResult, RequestContext};
+use crate::{
+    observability::telemetry::spans,
+    tools::{EntryResponse, EntryResult, RequestContext},
+};
 
 /// Cheap-to-clone way to one server.
 #[derive(Clone, Debug)]
@@ -233,9 +237,17 @@ impl SharedConnection {
         peer: &RequestContext,
     ) -> Result<EntryResponse, RpcError> {
         let is_call = question.method == "tools/call";
-        match self.forward_with_retry(&question, peer).await {
-            Ok(answer) => answer,
+        let span = spans::upstream_request(question.method, question.key, self.name.as_str());
+        let forwarded = self.forward_with_retry(&question, peer);
+        match forwarded.instrument(span.clone()).await {
+            Ok(answer) => {
+                if answer.is_err() {
+                    spans::record_error(&span, "rpc_error");
+                }
+                answer
+            }
             Err(why) => {
+                spans::record_error(&span, "unavailable");
                 let (name, why) = (self.name.as_str(), why.to_string());
                 if is_call {
                     Ok(EntryResponse::Complete(EntryResult::server_unavailable(

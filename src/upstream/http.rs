@@ -34,6 +34,7 @@ use super::{
     traffic_budget::TrafficBudget,
 };
 
+use crate::observability::telemetry::OutgoingTrace;
 use call::CancelGuard;
 pub(super) use call::HttpCall;
 pub(super) use event_stream::listen_for_events;
@@ -155,11 +156,12 @@ impl HttpLink {
         let id = self.next_id.fetch_add(1, Relaxed);
         let text = write_raw_request(&RpcId::Number(id), ask.method, &(ask.params)(id));
         self.log.record_sent(&text);
-        let more = if self.version().is_modern() && ask.method != "initialize" {
+        let mut more = if self.version().is_modern() && ask.method != "initialize" {
             self.mirrored_headers(ask)
         } else {
             Vec::new()
         };
+        more.extend(trace_headers());
         let client = ask.client.filter(|_| !self.version().is_modern());
         let client = client.map(|it| self.in_flight.register(id, it));
         let mut pending = CancelGuard::new(self, id, ask.method);
@@ -366,6 +368,17 @@ impl HttpLink {
             drop(trace);
         });
     }
+}
+
+/// The trace that a request is part of, where spans are exported.
+fn trace_headers() -> Vec<(HeaderName, HeaderValue)> {
+    let trace = OutgoingTrace::current();
+    let members = trace.iter().flat_map(OutgoingTrace::members);
+    let headers = members.map(|(name, value)| {
+        let value = HeaderValue::from_str(value).ok()?;
+        Some((HeaderName::from_static(name), value))
+    });
+    headers.flatten().collect()
 }
 
 /// What the status of an answer says about us. The body is never quoted.

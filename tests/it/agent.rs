@@ -48,7 +48,7 @@ async fn generate(hub: &TestHub, body: &Value) -> Value {
 }
 
 /// A call as a backend with tools writes it.
-fn native_tool_calls(calls: &[(&str, Value)]) -> Vec<ScriptStep> {
+pub(crate) fn native_tool_calls(calls: &[(&str, Value)]) -> Vec<ScriptStep> {
     let calls = calls.iter().enumerate().map(|(at, (name, arguments))| {
         json!({"index": at, "id": format!("call_{at}"), "type": "function",
             "function": {"name": name, "arguments": arguments.to_string()}})

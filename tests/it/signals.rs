@@ -17,14 +17,14 @@ use crate::http_client::{TestRequest, within_test_timeout};
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 
 /// `maru serve` with its own directory, whose log and output are files there.
-struct ServeProcess {
+pub(crate) struct ServeProcess {
     child: Child,
     directory: tempfile::TempDir,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl ServeProcess {
-    async fn start(yaml: &str) -> Self {
+    pub(crate) async fn start(yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
         let file = |name: &str| File::create(directory.path().join(name)).unwrap();
@@ -67,6 +67,17 @@ impl ServeProcess {
     fn send(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(id, signal).unwrap();
+    }
+
+    /// Asks the hub to stop, and waits until it has.
+    pub(crate) async fn stop(&mut self) {
+        self.send(Signal::TERM);
+        within_test_timeout(async {
+            while self.child.try_wait().unwrap().is_none() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
     }
 
     /// Reloads, and gives what was logged since.

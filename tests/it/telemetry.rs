@@ -1,15 +1,23 @@
 //! Figures and traces for those who watch a hub.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod collector;
 
-use axum::{Router, routing::post};
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::test_hub::{TestHub, call_message};
+use crate::{
+    agent::native_tool_calls,
+    http_client::TestRequest,
+    openai::fake_model::{FakeModelServer, streamed_by_byte},
+    signals::ServeProcess,
+    test_hub::{TestHub, call_message, modern},
+};
+use collector::{ReceivedSpan, TestCollector};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CLIENT_SPAN: &str = "00f067aa0ba902b7";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_calls_by_tool_and_outcome() {
@@ -30,10 +38,18 @@ async fn metrics_count_calls_by_tool_and_outcome() {
             .rpc_response()
             .await;
     }
+    for sql in ["SELECT 1", "DELETE FROM employees"] {
+        let body = call_message(3, "query_bga_database", json!({"generated_sql": sql}));
+        hub.session_request(&session, &body)
+            .send()
+            .await
+            .rpc_response()
+            .await;
+    }
     let shown = hub.send_as_admin("GET", "/metrics", Value::Null).await;
     assert_eq!(
         shown.headers["content-type"],
-        "text/plain; version=0.0.4; charset=utf-8"
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
     );
     let text = shown.text().await;
     for line in [
@@ -41,9 +57,15 @@ async fn metrics_count_calls_by_tool_and_outcome() {
         "maru_tool_calls_total{server=\"maru\",tool=\"get_employee_info\",outcome=\"refused\"} 1",
         "maru_tool_calls_total{server=\"\",tool=\"(others)\",outcome=\"refused\"} 1",
         "maru_tool_call_duration_seconds_count{server=\"maru\",tool=\"get_employee_info\"} 4",
-        "maru_tool_call_duration_seconds_bucket{server=\"maru\",tool=\"get_employee_info\",le=\"+Inf\"} 4",
+        "maru_tool_call_duration_seconds_bucket{le=\"+Inf\",server=\"maru\",tool=\"get_employee_info\"} 4",
         "maru_sessions 1",
         "maru_audit_lost_total 0",
+        "maru_http_requests_total{method=\"POST\",route=\"/mcp\",status=\"200\"} 8",
+        "maru_requests_unauthorized_total 0",
+        "maru_sql_statements_total{source=\"sample\",outcome=\"ok\"} 1",
+        "maru_sql_statements_total{source=\"sample\",outcome=\"refused\"} 1",
+        "maru_sql_statement_duration_seconds_count{source=\"sample\"} 2",
+        "# EOF",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
@@ -51,47 +73,168 @@ async fn metrics_count_calls_by_tool_and_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_reach_a_collector_in_the_trace_of_the_client() {
-    let got: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let kept = Arc::clone(&got);
-    let taken = move |headers: axum::http::HeaderMap, body: String| async move {
-        assert_eq!(headers["x-key"], "k");
-        kept.lock()
-            .unwrap()
-            .push(serde_json::from_str(&body).unwrap());
-        "{}"
-    };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    maru_runtime::tasks::Tasks::default().spawn(async move {
-        let router = Router::new().route("/v1/traces", post(taken));
-        let _ = axum::serve(listener, router).await;
-    });
-    let hub = TestHub::with_config(|config| {
-        config.telemetry.otlp_endpoint = Some(format!("http://{address}"));
-        let key = maru::config::SecretString::from("k".to_owned());
-        config.telemetry.headers.insert("x-key".to_owned(), key);
-    })
-    .await;
-    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    let params = json!({
-        "name": "get_employee_info", "arguments": {"employee_id": "EMP001"},
-        "_meta": {"traceparent": format!("00-{trace}-00f067aa0ba902b7-01")},
-    });
-    hub.stateless_request("tools/call", params)
+async fn metrics_count_requests_and_tokens_of_models() {
+    let backend =
+        FakeModelServer::start(|_, _| crate::openai::fake_model::text_response("Good day.")).await;
+    let hub = TestHub::with_config(|config| config.models = vec![backend.model()]).await;
+    let body = json!({"model": "small", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = hub.send_as_admin("POST", "/v1/chat/completions", body);
+    assert_eq!(answer.await.status, 200);
+    let shown = hub.send_as_admin("GET", "/metrics", Value::Null).await;
+    let text = shown.text().await;
+    for line in [
+        "maru_model_requests_total{model=\"*\",outcome=\"ok\"} 1",
+        "maru_model_tokens_total{model=\"*\",kind=\"input\"} 3",
+        "maru_model_tokens_total{model=\"*\",kind=\"output\"} 2",
+        "maru_model_queue_wait_seconds_count{model=\"*\"} 1",
+        "maru_model_time_to_first_token_seconds_count{model=\"*\"} 1",
+        "maru_model_queue_running{model=\"*\"} 0",
+        "maru_model_queue_waiting{model=\"*\"} 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+    }
+}
+
+async fn call_employee_info(hub: &ServeProcess, body: &str) -> Value {
+    TestRequest::new(&hub.address, "POST", "/mcp")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "get_employee_info")
+        .body(body)
         .send()
         .await
         .rpc_response()
-        .await;
-    let began = Instant::now();
-    while got.lock().unwrap().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(10));
-        sleep(Duration::from_millis(50)).await;
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_call_is_in_the_trace_that_meta_names_with_spaces() {
+    let collector = TestCollector::start().await;
+    let hub = ServeProcess::start(&collector.settings()).await;
+    let params = json!({
+        "name": "get_employee_info", "arguments": {"employee_id": "EMP001"},
+        "_meta": {"traceparent": format!("00-{TRACE}-{CLIENT_SPAN}-01")},
+    });
+    // As Python writes JSON by default.
+    let body = modern("tools/call", params)
+        .to_string()
+        .replace("\"traceparent\":", "\"traceparent\": ");
+    call_employee_info(&hub, &body).await;
+    let spans = collector.wait_for(|it| it.len() >= 2).await;
+    let call = spans
+        .iter()
+        .find(|it| it.name == "tools/call get_employee_info")
+        .unwrap();
+    assert_eq!((&*call.trace, &*call.parent), (TRACE, CLIENT_SPAN));
+    assert_eq!(call.attributes["mcp.method.name"], "tools/call");
+    assert_eq!(call.attributes["gen_ai.tool.name"], "get_employee_info");
+    assert_eq!(call.attributes["maru.outcome"], "ok");
+    assert!(!format!("{spans:?}").contains("EMP001"), "{spans:?}");
+}
+
+/// The path from `span` up to the client, as names; a hub is told by its instance.
+fn path_of(spans: &[ReceivedSpan], span: &ReceivedSpan) -> Vec<String> {
+    let mut path = Vec::new();
+    let mut at = Some(span);
+    while let Some(span) = at {
+        assert_eq!(span.trace, TRACE, "{span:?}");
+        path.push(span.name.clone());
+        if span.parent == CLIENT_SPAN {
+            path.push("client".to_owned());
+        }
+        at = spans.iter().find(|it| it.id == span.parent);
     }
-    let sent = got.lock().unwrap()[0].clone();
-    let span = &sent["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
-    assert_eq!(span["traceId"], trace);
-    assert_eq!(span["parentSpanId"], "00f067aa0ba902b7");
-    assert_eq!(span["name"], "tools/call get_employee_info");
-    assert!(!sent.to_string().contains("EMP001"), "{sent}");
+    path.reverse();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_run_is_one_trace_across_two_hubs() {
+    let collector = TestCollector::start().await;
+    let inner = ServeProcess::start(&collector.settings()).await;
+    let query = json!({"generated_sql": "SELECT 7"});
+    let backend = FakeModelServer::start(move |number, _| match number {
+        0 => native_tool_calls(&[("inner__query_bga_database", query.clone())]),
+        _ => streamed_by_byte("Seven.", "stop"),
+    })
+    .await;
+    let yaml = format!(
+        "{}mcp: {{servers: [{{name: inner, transport: http, url: 'http://{}/mcp'}}]}}\n\
+         models: [{{name: small, base_url: '{}'}}]\nagent: {{model: small}}\n",
+        collector.settings(),
+        inner.address,
+        backend.url(),
+    );
+    let outer = ServeProcess::start(&yaml).await;
+    let params =
+        json!({"messages": [{"role": "user", "content": "Ask."}], "mcp_servers": ["inner"]});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params});
+    let answer = TestRequest::post(&outer.address, "/generate_with_mcp", &body)
+        .header("traceparent", &format!("00-{TRACE}-{CLIENT_SPAN}-01"))
+        .send()
+        .await
+        .json()
+        .await;
+    assert_eq!(answer["result"]["text"], "Seven.", "{answer}");
+    assert_eq!(
+        answer["result"]["tool_calls"][0]["is_error"], false,
+        "{answer}"
+    );
+    let is_ours = |it: &&ReceivedSpan| it.trace == TRACE;
+    let spans = collector.wait_for(|all| all.iter().filter(is_ours).count() >= 9);
+    let spans: Vec<_> = spans
+        .await
+        .into_iter()
+        .filter(|it| it.trace == TRACE)
+        .collect();
+    let mut paths: Vec<String> = spans
+        .iter()
+        .map(|it| path_of(&spans, it).join(" > "))
+        .collect();
+    paths.sort();
+    let run = "client > POST /generate_with_mcp > invoke_agent maru";
+    let call = format!("{run} > tools/call inner__query_bga_database");
+    let upstream = format!("{call} > tools/call query_bga_database");
+    let served = format!("{upstream} > POST /mcp");
+    let expected = [
+        "client > POST /generate_with_mcp".to_owned(),
+        run.to_owned(),
+        format!("{run} > chat small"),
+        format!("{run} > chat small"),
+        call,
+        upstream,
+        served.clone(),
+        format!("{served} > tools/call query_bga_database"),
+        format!("{served} > tools/call query_bga_database > SELECT sample"),
+    ];
+    assert_eq!(paths, expected);
+    let instance = |name: &str| &spans.iter().find(|it| it.name == name).unwrap().instance;
+    assert_eq!(instance("POST /mcp"), instance("SELECT sample"));
+    assert_ne!(instance("POST /mcp"), instance("invoke_agent maru"));
+    let chat = spans.iter().find(|it| it.name == "chat small").unwrap();
+    assert_eq!(chat.attributes["gen_ai.operation.name"], "chat");
+    assert_eq!(chat.attributes["gen_ai.request.model"], "small");
+    let shown = format!("{spans:?}");
+    assert!(!shown.contains("SELECT 7"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_collector_delays_neither_calls_nor_the_end() {
+    // Connections are made and never answered.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let yaml = format!("telemetry: {{otlp_endpoint: 'http://{address}'}}\n");
+    let mut hub = ServeProcess::start(&yaml).await;
+    let params = json!({"name": "get_employee_info", "arguments": {"employee_id": "EMP001"}});
+    let body = modern("tools/call", params).to_string();
+    let started = Instant::now();
+    for _ in 0..600 {
+        let answer = call_employee_info(&hub, &body).await;
+        assert_ne!(answer["result"]["isError"], true, "{answer}");
+    }
+    // More than a batch was made, and the collector has 5 s for each.
+    assert!(started.elapsed() < Duration::from_secs(5));
+    hub.stop().await;
 }

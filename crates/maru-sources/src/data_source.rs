@@ -4,10 +4,15 @@ use std::{path::Path, sync::Arc};
 
 use maru_postgres::PostgresAddress;
 use maru_runtime::tasks::Tasks;
+use tracing::Instrument as _;
 
 use super::{
     ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
-    lexer::SqlDialect, postgres::PostgresSource, sqlite::SqliteSource, statement::SqlStatement,
+    lexer::SqlDialect,
+    postgres::PostgresSource,
+    query_observer::{QueryObserver, QueryRecorder},
+    sqlite::SqliteSource,
+    statement::SqlStatement,
 };
 
 /// A handle to a database that is read and never written; clones share its
@@ -17,6 +22,7 @@ pub struct DataSource {
     name: Arc<str>,
     limits: QueryLimits,
     backend: DatabaseBackend,
+    observer: Option<QueryObserver>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +47,7 @@ impl DataSource {
             name: name.into(),
             limits,
             backend: back_end,
+            observer: None,
         })
     }
 
@@ -57,7 +64,15 @@ impl DataSource {
             name: name.into(),
             limits,
             backend: back_end,
+            observer: None,
         })
+    }
+
+    /// The same, with `observer` told of every query.
+    #[must_use]
+    pub fn with_observer(mut self, observer: QueryObserver) -> Self {
+        self.observer = Some(observer);
+        self
     }
 
     /// The name it was given.
@@ -83,6 +98,19 @@ impl DataSource {
     /// source's own. Every `:name` takes its value from `parameters`. Dropping
     /// the future stops the query in the database.
     pub async fn query(
+        &self,
+        sql: &str,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) -> Result<QueryRows, Error> {
+        let recorder = QueryRecorder::start(self.system_name(), &self.name, self.observer.as_ref());
+        let running = self.run_query(sql, parameters, limits);
+        let done = running.instrument(recorder.span().clone()).await;
+        recorder.finish(&done);
+        done
+    }
+
+    async fn run_query(
         &self,
         sql: &str,
         parameters: &QueryParameters,
@@ -126,6 +154,14 @@ impl DataSource {
         match &self.backend {
             DatabaseBackend::Postgres(postgres) => postgres.describe(table).await,
             DatabaseBackend::Sqlite(sqlite) => sqlite.describe(table).await,
+        }
+    }
+
+    /// Its name in the OpenTelemetry conventions.
+    fn system_name(&self) -> &'static str {
+        match self.backend {
+            DatabaseBackend::Postgres(_) => "postgresql",
+            DatabaseBackend::Sqlite(_) => "sqlite",
         }
     }
 

@@ -9,6 +9,7 @@ mod data_source;
 mod lexer;
 mod parameters;
 mod postgres;
+mod query_observer;
 mod rows;
 mod sample;
 mod schema;
@@ -22,6 +23,7 @@ use thiserror::Error;
 
 pub use data_source::DataSource;
 pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
+pub use query_observer::{FinishedQuery, QueryObserver};
 pub use rows::QueryRows;
 pub use sample::write_sample;
 pub use schema::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};

@@ -15,13 +15,17 @@ use maru_protocol::{ProtocolVersion, write_event};
 use maru_runtime::message_queue;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{event_stream::event_stream_from_bytes, headers::AcceptedTypes, reply};
-use crate::downstream::{
-    McpEngine,
-    feed::{MessageFeed, STANDALONE_STREAM},
-    session::{McpSession, ReaderGuard},
-    streams::READER_GRACE,
+use crate::{
+    downstream::{
+        McpEngine,
+        feed::{MessageFeed, STANDALONE_STREAM},
+        session::{McpSession, ReaderGuard},
+        streams::READER_GRACE,
+    },
+    observability::telemetry,
 };
 
 /// How long an answer may take before it becomes a stream, which stays alive.
@@ -41,8 +45,19 @@ pub(super) struct HttpExchange {
     pub(super) messages: message_queue::MessageReceiver,
 }
 
+/// The work in the span of its request, also while the answer is streamed, which happens
+/// outside of it.
+fn in_request_span(work: PendingResponse) -> PendingResponse {
+    if telemetry::is_enabled() {
+        Box::pin(work.in_current_span())
+    } else {
+        work
+    }
+}
+
 impl HttpExchange {
     pub(super) async fn run(mut self, work: PendingResponse) -> Response {
+        let work = in_request_span(work);
         let mut work = SurvivingWork {
             work: Some(work),
             engine: self.session.as_ref().map(|_| Arc::clone(&self.engine)),

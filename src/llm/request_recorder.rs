@@ -1,0 +1,140 @@
+//! What is counted and traced of one request to a model.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::{ChatEvent, Error, FinishReason, TokenUsage};
+use crate::observability::{
+    metrics::{ModelMetrics, ModelOutcome, TokenKind},
+    telemetry::spans,
+};
+
+/// The most tokens that are counted of one request: backends may say anything.
+const MAX_COUNTED_TOKENS: u64 = 1_000_000_000;
+
+/// A request to a model, from its arrival to the end of the answer. Dropped before, it
+/// was cancelled.
+#[derive(Debug)]
+pub(super) struct ModelRequestRecorder {
+    metrics: ModelMetrics,
+    /// The name in the settings.
+    model: Arc<str>,
+    span: Span,
+    started_at: Instant,
+    has_answer: bool,
+    /// The last one: some backends repeat theirs with every piece.
+    usage: Option<TokenUsage>,
+    is_over: bool,
+}
+
+impl ModelRequestRecorder {
+    /// `entry` is the name in the settings, `model` the one that the backend is asked for.
+    pub(super) fn start(
+        metrics: ModelMetrics,
+        entry: &str,
+        provider: &'static str,
+        model: &str,
+    ) -> Self {
+        Self {
+            metrics,
+            model: entry.into(),
+            span: spans::model_request(provider, model),
+            started_at: Instant::now(),
+            has_answer: false,
+            usage: None,
+            is_over: false,
+        }
+    }
+
+    /// The span of the request.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Its turn has come.
+    pub(super) fn mark_admitted(&self) {
+        self.metrics
+            .observe_queue_wait(&self.model, self.started_at.elapsed());
+    }
+
+    /// Notes what came of the answer, and whether more comes.
+    pub(super) fn observe(&mut self, events: &[ChatEvent], read: &Result<bool, Error>) {
+        if !self.has_answer && !events.is_empty() {
+            self.has_answer = true;
+            self.metrics
+                .observe_first_token(&self.model, self.started_at.elapsed());
+        }
+        for event in events {
+            match event {
+                ChatEvent::Usage(usage) => self.usage = Some(usage.clone()),
+                ChatEvent::Finish(reason) => self.record_finish(*reason),
+                _ => (),
+            }
+        }
+        match read {
+            Ok(true) => (),
+            Ok(false) => self.end(ModelOutcome::Ok),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// There is no answer, or no more of it.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.end(match error {
+            Error::QueueFull { .. } => ModelOutcome::QueueFull,
+            _ => ModelOutcome::Failed,
+        });
+    }
+
+    fn record_finish(&self, reason: FinishReason) {
+        let reason = match reason {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::ToolCalls => "tool_calls",
+            FinishReason::ContentFilter => "content_filter",
+        };
+        self.span.record("gen_ai.response.finish_reasons", reason);
+    }
+
+    fn end(&mut self, outcome: ModelOutcome) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        self.metrics.count_request(&self.model, outcome);
+        if outcome != ModelOutcome::Ok {
+            spans::record_error(&self.span, outcome.as_str());
+        }
+        if let Some(usage) = self.usage.take() {
+            self.count_tokens(&usage);
+        }
+    }
+
+    fn count_tokens(&self, usage: &TokenUsage) {
+        let counted = [
+            (
+                TokenKind::Input,
+                "prompt_tokens",
+                "gen_ai.usage.input_tokens",
+            ),
+            (
+                TokenKind::Output,
+                "completion_tokens",
+                "gen_ai.usage.output_tokens",
+            ),
+        ];
+        for (kind, name, field) in counted {
+            let count = usage.count(name).min(MAX_COUNTED_TOKENS);
+            self.metrics.count_tokens(&self.model, kind, count);
+            self.span.record(field, i64::try_from(count).unwrap_or(0));
+        }
+    }
+}
+
+impl Drop for ModelRequestRecorder {
+    fn drop(&mut self) {
+        self.end(ModelOutcome::Cancelled);
+    }
+}
