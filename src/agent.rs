@@ -190,7 +190,7 @@ impl Agent {
         }
     }
 
-    /// The tools that are on offer now.
+    /// The tools that are available now.
     fn toolbox(&self) -> Arc<Toolbox> {
         let snapshot = self.catalog.snapshot();
         let mut kept = self.toolbox.lock().unwrap_or_else(PoisonError::into_inner);

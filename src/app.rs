@@ -62,10 +62,10 @@ const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How long servers get to end: twice as long as a program that has to be told twice.
 const SERVER_SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
-/// Everything below the doors.
+/// Everything below the endpoints.
 #[derive(Debug)]
 pub struct HubCore {
-    /// What is on offer.
+    /// What is available.
     pub catalog: Arc<Catalog>,
     /// Answers MCP clients.
     pub engine: Arc<McpEngine>,
@@ -451,7 +451,7 @@ impl RunningHub {
         self.hub.sessions.issue_code(self.admin_token.hash())
     }
 
-    /// What is on offer.
+    /// What is available.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.core.catalog
     }

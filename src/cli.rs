@@ -57,7 +57,7 @@ enum CliCommand {
     Serve,
     /// Speak MCP over stdin and stdout, for clients that start their servers
     Stdio,
-    /// List the tools on offer
+    /// List the tools available
     Tools(tools::ToolsArgs),
     /// Call a tool and print its result; the exit code tells whether it succeeded
     Call(call::CallArgs),

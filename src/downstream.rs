@@ -1,6 +1,6 @@
-//! maru as a server: sessions and dispatch, and the doors that lead there.
+//! maru as a server: sessions and dispatch, and the endpoints that lead there.
 //!
-//! The engine answers; a door only carries. An answer does not wait for a
+//! The engine answers; a endpoint only carries. An answer does not wait for a
 //! reader longer than its bounded queue allows, and a session that nobody
 //! uses ends.
 
@@ -31,7 +31,7 @@ use request_state::RequestStateSealer;
 use session::McpSession;
 use session_registry::{SessionRegistry, TooManySessions};
 
-/// Answers what comes through any door.
+/// Answers what comes through any endpoint.
 #[derive(Debug)]
 pub struct McpEngine {
     catalog: Arc<Catalog>,
@@ -91,7 +91,7 @@ impl McpEngine {
         self.sessions.count()
     }
 
-    /// What is on offer.
+    /// What is available.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }

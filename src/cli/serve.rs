@@ -107,7 +107,7 @@ async fn stop_span_export(export: Option<SpanExport>) {
 /// Runs to the end and leaves threads that still block, such as one reading stdin.
 ///
 /// One thread does what there is to wait for; the hub has more of them, its
-/// [`lanes`](crate::lanes).
+/// [`workers`](crate::workers).
 pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

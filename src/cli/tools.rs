@@ -1,4 +1,4 @@
-//! `maru tools`: what can be called, and the tools that people made as a file.
+//! `maru tools`: what can be called, and the custom tools as a file.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -29,7 +29,7 @@ pub(super) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolsAction {
-    /// Print tools that people made as YAML
+    /// Print custom tools as YAML
     Export {
         /// Only these
         names: Vec<String>,

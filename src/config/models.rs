@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SecretString;
 
-/// A model, or a family of models, behind the OpenAI door.
+/// A model, or a family of models, behind the OpenAI-compatible endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDefinition {

@@ -38,7 +38,7 @@ pub struct Config {
     /// File of the key that seals secrets in the store; `seal-key` in the data directory if absent, where it is made on first start. In PostgreSQL secrets are sealed only if this is set; hubs that share a database share the key.
     #[schemars(with = "Option<String>")]
     pub seal_key_file: Option<PathBuf>,
-    /// Who may reach the HTTP doors.
+    /// Who may reach the HTTP endpoints.
     pub http: HttpSettings,
     /// Which places maru may reach.
     pub outbound: OutboundSettings,
@@ -79,7 +79,7 @@ pub struct Config {
     pub warden: Option<PathBuf>,
 }
 
-/// Who may reach the HTTP doors.
+/// Who may reach the HTTP endpoints.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSettings {

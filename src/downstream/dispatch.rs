@@ -1,4 +1,4 @@
-//! Methods to answers: one table for every door and version.
+//! Methods to answers: one table for every endpoint and version.
 
 use std::sync::Arc;
 

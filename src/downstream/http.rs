@@ -48,7 +48,7 @@ const AGENT_METHODS: [&str; 5] = [
     "completion/complete",
 ];
 
-/// One request to a Streamable HTTP door.
+/// One request to a Streamable HTTP endpoint.
 #[derive(Debug)]
 pub struct StreamableRequest {
     /// Who answers.

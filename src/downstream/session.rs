@@ -36,7 +36,7 @@ const MAX_WAITING_REQUESTS: usize = 1000;
 /// How many requests of a session may listen at once.
 const MAX_LISTENING_REQUESTS: usize = 64;
 
-/// A session of a legacy client, whatever door it came through.
+/// A session of a legacy client, whatever endpoint it came through.
 #[derive(Debug)]
 pub(super) struct McpSession {
     pub(super) id: String,

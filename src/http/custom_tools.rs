@@ -1,4 +1,4 @@
-//! `/api/custom-tools`: tools that people make.
+//! `/api/custom-tools`: custom tools.
 
 use std::sync::Arc;
 

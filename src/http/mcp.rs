@@ -1,4 +1,4 @@
-//! Routes to the MCP doors.
+//! Routes to the MCP endpoints.
 
 use std::sync::Arc;
 

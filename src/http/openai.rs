@@ -1,4 +1,4 @@
-//! The OpenAI door: `/v1/chat/completions`, `/v1/models`, `/v1/embeddings`.
+//! The OpenAI endpoint: `/v1/chat/completions`, `/v1/models`, `/v1/embeddings`.
 //!
 //! What goes out is strict whatever came in: section by section what real
 //! clients need, see `chunk`.

@@ -12,7 +12,7 @@ use crate::{
     tools::QuotaExceeded,
 };
 
-/// In the form of the door that was knocked at.
+/// In the form of the endpoint that was knocked at.
 pub(super) fn error_response(path: &str, status: StatusCode, why: &str) -> Response {
     if path.starts_with("/v1/") {
         openai::rejection_response(status, why)

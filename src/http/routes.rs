@@ -23,7 +23,7 @@ const DELETE: Method = Method::DELETE;
 /// The table.
 fn route_table() -> Vec<RouteEntry> {
     vec![
-        // The doors. Who may call and who may only list is told apart behind them.
+        // The endpoints. Who may call and who may only list is told apart behind them.
         reader(POST, "/mcp", mcp::all_servers).filtered(),
         reader(GET, "/mcp", mcp::all_servers).filtered(),
         reader(DELETE, "/mcp", mcp::all_servers).filtered(),
@@ -78,7 +78,7 @@ fn route_table() -> Vec<RouteEntry> {
         reader(GET, "/api/sources", sources::list),
         reader(GET, "/api/sources/{name}/tables", sources::tables),
         reader(GET, "/api/sources/{name}/tables/{table}", sources::columns),
-        // Tools that people make.
+        // Custom tools.
         reader(GET, "/api/custom-tools", custom_tools::list),
         admin(POST, "/api/custom-tools", custom_tools::create),
         admin(POST, "/api/custom-tools/test", custom_tools::test),

@@ -36,7 +36,7 @@ use crate::{
     observability::journal::{CallJournal, CallRequest, ToolCallOutcome},
 };
 
-/// Everything on offer, shared by every door, the agent and the command line.
+/// Everything available, shared by every endpoint, the agent and the command line.
 #[derive(Debug)]
 pub struct Catalog {
     current: watch::Sender<Arc<CatalogSnapshot>>,
@@ -153,12 +153,12 @@ impl Catalog {
         &self.journal
     }
 
-    /// What is on offer now.
+    /// What is available now.
     pub fn snapshot(&self) -> Arc<CatalogSnapshot> {
         Arc::clone(&self.current.borrow())
     }
 
-    /// What is on offer, now and as it changes.
+    /// What is available, now and as it changes.
     pub fn subscribe(&self) -> watch::Receiver<Arc<CatalogSnapshot>> {
         self.current.subscribe()
     }
@@ -174,7 +174,7 @@ impl Catalog {
         self.resource_updates.subscribe()
     }
 
-    /// Lets `waker` bring back the server of a tool that is not on offer now.
+    /// Lets `waker` bring back the server of a tool that is not available now.
     pub fn set_connector(&self, waker: ServerConnector) {
         // Set once, when everything is built.
         let _ = self.connector.set(waker);
@@ -298,7 +298,7 @@ impl Catalog {
         }
     }
 
-    /// The tool of this name, if it is on offer.
+    /// The tool of this name, if it is available.
     fn available_tool(
         &self,
         caller: &Caller,
@@ -308,7 +308,7 @@ impl Catalog {
         Ok(self.snapshot().find_tool(caller, name)?.cloned())
     }
 
-    /// A tool that is not on offer, after one attempt to bring back its server.
+    /// A tool that is not available, after one attempt to bring back its server.
     async fn connect_and_find_tool(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Tools that people make while the hub runs: a SQL statement or an expression
+//! Custom tools while the hub runs: a SQL statement or an expression
 //! with described parameters.
 
 mod custom_tools;

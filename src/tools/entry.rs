@@ -15,7 +15,7 @@ use super::{
 };
 use crate::auth::Principal;
 
-/// The server that maru's own offers belong to.
+/// The server that maru's own entries belong to.
 pub const OWN_SERVER_NAME: &str = "maru";
 
 /// What kind of thing is offered.
@@ -31,12 +31,12 @@ pub enum CatalogEntryKind {
     ResourceTemplate,
 }
 
-/// Something on offer. Its key is a name, an address, or a pattern of addresses.
+/// Something that can be called, rendered or read. Its key is a name, an address, or a pattern of addresses.
 pub struct CatalogEntry {
     pub(super) kind: CatalogEntryKind,
     pub(super) server: Arc<str>,
     pub(super) key: String,
-    /// Its key beside the offers of all other servers.
+    /// Its key beside the entries of all other servers.
     pub(super) public_name: Arc<str>,
     /// Its description in a listing, without the key: members of a JSON object.
     pub(super) listing_members: String,
@@ -54,11 +54,11 @@ pub type SubscribeResource = Arc<dyn Fn(&str) -> ResourceSubscription + Send + S
 /// Someone watches a resource as long as this is kept.
 pub type ResourceSubscription = Box<dyn Any + Send + Sync>;
 
-/// Answers what is asked of an offer.
+/// Answers what is asked of an entry.
 pub type EntryHandler =
     Arc<dyn Fn(EntryRequest) -> BoxFuture<'static, Result<EntryResponse, RpcError>> + Send + Sync>;
 
-/// A question to an offer.
+/// A question to an entry.
 #[derive(Debug)]
 pub struct EntryRequest {
     /// What to do.
@@ -69,7 +69,7 @@ pub struct EntryRequest {
     pub principal: Principal,
 }
 
-/// What to do with an offer.
+/// What to do with an entry.
 #[derive(Debug)]
 pub enum EntryAction {
     /// Call the tool; the arguments are an object that fits its schema.
@@ -115,7 +115,7 @@ pub struct InputRequired {
 }
 
 impl CatalogEntry {
-    /// One of maru's own offers. `described` is its entry in a listing.
+    /// One of maru's own entries. `described` is its entry in a listing.
     ///
     /// Panics when `described` is not an object or its `inputSchema` is no
     /// schema: ours are constants.
@@ -149,7 +149,7 @@ impl CatalogEntry {
         })
     }
 
-    /// A tool that people made. `described` is its entry in a listing, without
+    /// A custom tool. `described` is its entry in a listing, without
     /// the name; `null` may stand for an argument that is not given.
     pub(super) fn custom(name: String, described: &Value, handler: EntryHandler) -> Arc<Self> {
         Arc::new(Self {
@@ -164,7 +164,7 @@ impl CatalogEntry {
         })
     }
 
-    /// An offer of another server. `described` is its entry in a listing,
+    /// An entry of another server. `described` is its entry in a listing,
     /// without the key; a schema that cannot be checked here is not checked.
     pub fn from_server(
         server: &Arc<str>,

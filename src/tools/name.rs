@@ -1,6 +1,6 @@
 //! Names that every client accepts: at most 64 of `A-Z a-z 0-9 _ -`.
 //!
-//! maru's own offers keep their bare name, which has no `__`. One of another
+//! maru's own entries keep their bare name, which has no `__`. One of another
 //! server is `server__name`. Where that does not fit, a cleaned beginning is
 //! followed by a digest of both: still a function of the two, and still one name
 //! for one thing. The catalog finds the thing again by looking the name up.

@@ -1,4 +1,4 @@
-//! What is answered about something that is not on offer.
+//! What is answered about something that is not available.
 
 use maru_protocol::{RpcError, code};
 use serde_json::json;

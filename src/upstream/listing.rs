@@ -1,4 +1,4 @@
-//! What a server lists, as offers of the catalog.
+//! What a server lists, as entries of the catalog.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Real clients, each listing and calling through every door it speaks.
+//! Real clients, each listing and calling through every endpoint it speaks.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ enum ClientRuntime {
     Python(&'static str),
 }
 
-/// Runs a client script through all three doors.
+/// Runs a client script through all three endpoints.
 async fn check_client(runs: ClientRuntime, script: &str, environment: &[(&str, &str)]) {
     let hub = TestHub::start().await;
     let program = match runs {
@@ -113,7 +113,7 @@ pub(crate) async fn run_to_end(command: &mut Command) -> (String, String, bool) 
     (shown, complaints, output.status.success())
 }
 
-/// What the inspector shows after asking at `door`.
+/// What the inspector shows after asking at `endpoint`.
 pub(crate) async fn inspect(door: &[String], rest: &[&str]) -> String {
     let mut command = Command::new(node_program());
     command

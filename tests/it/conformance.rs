@@ -1,4 +1,4 @@
-//! The official conformance suite against the hub's own doors.
+//! The official conformance suite against the hub's own endpoints.
 
 use tokio::process::Command;
 

@@ -1,4 +1,4 @@
-//! Tools that people make while the hub runs.
+//! Custom tools while the hub runs.
 
 use std::{fs, path::Path};
 
@@ -630,7 +630,7 @@ fn hostile_set_tool(tool: &Value) -> Value {
     })
 }
 
-/// Every argument set and every definition, through the API and the door.
+/// Every argument set and every definition, through the API and the endpoint.
 async fn check_hostile_parameters(url: String) -> usize {
     let hub = TestHub::with_config(|config| {
         let definition = json!({"name": "fixture", "url": url});

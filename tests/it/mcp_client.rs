@@ -1,4 +1,4 @@
-//! A client of one door, in one version.
+//! A client of one endpoint, in one version.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) const LEGACY_VERSIONS: [&str; 4] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// A client of one door.
+/// A client of one endpoint.
 pub(crate) enum McpClient {
     /// Streamable HTTP with a session.
     Session {

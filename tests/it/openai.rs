@@ -1,4 +1,4 @@
-//! The OpenAI door, in front of models on the wire.
+//! The OpenAI endpoint, in front of models on the wire.
 
 mod answers;
 pub(crate) mod chat_client;

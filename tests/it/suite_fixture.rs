@@ -1,5 +1,5 @@
 //! The tools, prompts and resources that the conformance suite asks for, as
-//! offers of the hub itself: what fails with them is the hub's doing.
+//! entries of the hub itself: what fails with them is the hub's doing.
 
 use std::{
     future::Future,
@@ -322,7 +322,7 @@ fn input_requesting_tools() -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-/// Tools that change what is on offer: each call adds one more.
+/// Tools that change what is available: each call adds one more.
 fn list_changing_tools(catalog: &Arc<Catalog>) -> Vec<Arc<CatalogEntry>> {
     let changing = |name: &'static str, kind: CatalogEntryKind| {
         let catalog = Arc::clone(catalog);

@@ -1,4 +1,4 @@
-//! Every door in every version it speaks, with the same assertions.
+//! Every endpoint in every version it speaks, with the same assertions.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use crate::{
     test_hub::{TestHub, initialize_message, modern, request_message},
 };
 
-/// What must hold through every door.
+/// What must hold through every endpoint.
 async fn check_transport(mut door: McpClient) {
     let list = door.ask(1, "tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();

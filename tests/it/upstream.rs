@@ -1,4 +1,4 @@
-//! Servers behind the hub: every door, every transport, every version.
+//! Servers behind the hub: every endpoint, every transport, every version.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ impl TestHub {
     }
 }
 
-/// What must hold for a server, whatever carries it, through whatever door.
+/// What must hold for a server, whatever carries it, through whatever endpoint.
 async fn check_upstream(door: &mut McpClient, prefix: &str) {
     let list = door.ask(1, "tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();

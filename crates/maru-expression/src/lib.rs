@@ -1,4 +1,4 @@
-//! A small language for tools that people make: one expression of Python, or a
+//! A small language for custom tools: one expression of Python, or a
 //! few assignments that end in `result = …`. Pure: no file, no network, no
 //! import; the clock is passed in.
 //!

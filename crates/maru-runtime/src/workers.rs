@@ -24,7 +24,7 @@ thread_local! {
     static CURRENT_WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The lane of this thread; 0 is where the hub was started.
+/// The worker of this thread; 0 is where the hub was started.
 pub fn current_worker() -> usize {
     CURRENT_WORKER.get()
 }
@@ -45,7 +45,7 @@ struct Worker {
 }
 
 impl WorkerPool {
-    /// Makes this thread the first lane and starts the others.
+    /// Makes this thread the first worker and starts the others.
     pub fn start(tasks: &Tasks) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let stop = CancellationToken::new();
@@ -60,7 +60,7 @@ impl WorkerPool {
         })
     }
 
-    /// Spawns `connection` on the lane that has the fewest.
+    /// Spawns `connection` on the worker that has the fewest.
     pub fn spawn(&self, tasks: &Tasks, connection: impl Future<Output = ()> + Send + 'static) {
         let lanes = self.workers.iter();
         let lane = lanes.min_by_key(|it| Arc::strong_count(&it.open_connections));
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Two connections that last on two lanes, whose threads are told.
+    /// Two connections that last on two workers, whose threads are told.
     #[tokio::test]
     async fn connections_are_spread_and_stay_where_they_are() {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());

@@ -1,4 +1,4 @@
-//! Tools that people make, and what they were before.
+//! Custom tools, and what they were before.
 
 use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 

@@ -34,7 +34,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Response> {
     check_content_headers(headers).map_err(|(status, why)| reply::reject(status, why))
 }
 
-/// The same, for doors with errors of another form.
+/// The same, for endpoints with errors of another form.
 pub(crate) fn check_content_headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let refused = |why| Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     let kind = single_header(headers, &header::CONTENT_TYPE).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tools that people made: kept in the store, offered in the catalog.
+//! The custom tools: kept in the store, offered in the catalog.
 
 use std::{collections::BTreeMap, sync::Arc};
 

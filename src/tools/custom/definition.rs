@@ -1,4 +1,4 @@
-//! What a tool that people made is.
+//! What a custom tool is.
 
 use std::collections::HashSet;
 

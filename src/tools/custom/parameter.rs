@@ -1,4 +1,4 @@
-//! What a tool that people made takes.
+//! What a custom tool takes.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What a tool that people made gives back.
+//! What a custom tool gives back.
 
 use maru_sources::QueryRows;
 use serde_json::Value;

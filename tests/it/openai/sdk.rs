@@ -1,4 +1,4 @@
-//! Real clients read what the door writes.
+//! Real clients read what the endpoint writes.
 
 use maru::config::ModelDefinition;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the room promises beside the corpus.
+//! What the crate promises beside the corpus.
 
 use std::str::FromStr as _;
 
