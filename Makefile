@@ -11,6 +11,7 @@ test: lint
 lint:
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 
 docs:
 	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md

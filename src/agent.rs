@@ -1,6 +1,6 @@
 //! The loop that lets a model use tools until it can answer.
 //!
-//! [`machine`] decides and does nothing; [`driver`] asks the model and calls the
+//! `machine` decides and does nothing; `driver` asks the model and calls the
 //! tools. A run is moved by whoever reads it: when they leave, the model's stream
 //! and the calls in progress end with it.
 

@@ -1,6 +1,6 @@
 //! Settings: file, environment, `.env` and flags, as one checked value.
 //!
-//! The types in [`values`] are the one description of every key. Their JSON
+//! The types in `settings` are the one description of every key. Their JSON
 //! Schema checks what was given, names what is wrong with it, and writes
 //! `docs/config.md`.
 

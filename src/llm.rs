@@ -1,8 +1,8 @@
 //! Language models behind one interface: whatever a backend speaks and however
 //! its model writes calls of tools, the reader gets the same events.
 //!
-//! [`Gateway::chat`] finds the model, waits for its turn, asks the backend and
-//! hands out a [`Stream`] that the caller moves on: no task stands in between,
+//! [`Gateway::stream_chat`] finds the model, waits for its turn, asks the backend and
+//! hands out a [`ChatStream`] that the caller moves on: no task stands in between,
 //! so dropping it closes the backend's stream and frees the place in the queue.
 
 mod backend_client;

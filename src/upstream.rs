@@ -1,9 +1,9 @@
 //! maru as an MCP client: many servers, each kept connected by a task of its
 //! own, their offers in the catalog.
 //!
-//! `stdio`, `sse` and `http` open links; behind [`link`] nobody knows which it
-//! is. What differs between protocol versions is in [`handshake`] and
-//! [`forward`].
+//! `stdio`, `sse` and `http` open links; behind `link` nobody knows which it
+//! is. What differs between protocol versions is in `handshake` and
+//! `forward`.
 
 mod cgroup;
 mod channel;

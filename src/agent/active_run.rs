@@ -41,7 +41,7 @@ impl ActiveRun {
     }
 
     /// What happens next; `None` after the last, which is
-    /// [`Happening::Answered`]. A run that breaks off ends in an error instead.
+    /// `Answered`. A run that breaks off ends in an error instead.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, Error> {
         if let Some(run) = &mut self.run {
             tokio::select! {

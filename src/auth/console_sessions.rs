@@ -56,7 +56,7 @@ impl ConsoleSessions {
         })
     }
 
-    /// A code that signs in once within [`CODE_LIFETIME`], for the token of this hash.
+    /// A code that signs in once within [`SIGN_IN_CODE_LIFETIME`], for the token of this hash.
     pub fn issue_code(&self, token: [u8; 32]) -> BearerToken {
         let code = BearerToken::random();
         let now = Instant::now();

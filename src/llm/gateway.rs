@@ -39,7 +39,7 @@ const MAX_TOOLLESS_MODELS: usize = 1000;
 /// As many as the client of one place takes.
 const MAX_CONCURRENT_REQUESTS: usize = 1024;
 
-/// Every model that is configured. Answers come through [`Stream`]s that their
+/// Every model that is configured. Answers come through [`ChatStream`]s that their
 /// readers move.
 #[derive(Debug)]
 pub struct Gateway {

@@ -1,4 +1,4 @@
-//! What was called: every call leaves a [`Record`], the last ones are kept in
+//! What was called: every call leaves a [`CallRecord`], the last ones are kept in
 //! memory, and counts of each minute outlive them by an hour.
 //!
 //! A call costs two looks at the clock, one lock and the texts that are kept.

@@ -47,7 +47,7 @@ pub enum DialectEvent {
     Text(String),
     /// Thoughts, without the marks around them.
     Reasoning(String),
-    /// All [`Event::Text`] so far was reasoning: its end came without a
+    /// All [`DialectEvent::Text`] so far was reasoning: its end came without a
     /// beginning, which stood in the prompt.
     TextWasReasoning,
     /// A complete call of an offered tool.

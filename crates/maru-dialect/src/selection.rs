@@ -8,7 +8,7 @@ pub enum DialectSelection {
     /// Whatever is found in the text.
     #[default]
     Auto,
-    /// Only this one; an entry of [`KNOWN`].
+    /// Only this one; an entry of [`DIALECT_NAMES`].
     Only(&'static str),
 }
 

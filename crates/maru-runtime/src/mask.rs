@@ -175,7 +175,7 @@ pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What [`masked_arguments`] hides of `arguments`.
+/// What [`mask_arguments`] hides of `arguments`.
 pub fn masked_argument_values(arguments: &[String]) -> Vec<String> {
     let shown = mask_arguments(arguments);
     let hidden = |(argument, shown): (&String, &String)| {

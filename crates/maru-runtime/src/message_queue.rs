@@ -1,7 +1,7 @@
 //! A queue of outgoing messages, bounded by count and by bytes.
 //!
 //! A sender waits for room, in turn, but not for ever: a reader that takes
-//! nothing for [`PATIENCE`] counts as gone, so a vanished client never holds the
+//! nothing for [`SEND_TIMEOUT`] counts as gone, so a vanished client never holds the
 //! engine. One that takes its time but keeps taking is waited for.
 
 use std::{

@@ -28,7 +28,7 @@ pub struct CallRecord {
     pub argument_bytes: usize,
     /// Bytes of the result.
     pub result_bytes: usize,
-    /// The beginning of the result. May hold secrets; see [`masked`](super::masked).
+    /// The beginning of the result. May hold secrets; see `mask_secrets`.
     pub result: Box<str>,
 }
 
