@@ -290,7 +290,7 @@ fn broken_data_is_refused_and_kept() {
     let data = directory.path().join("data");
     fs::write(&data, "a file").unwrap();
     assert_refused(
-        &run_maru(directory.path(), &["serve"]),
+        &run_maru(directory.path(), &["serve", "--listen", "127.0.0.1:0"]),
         &["cannot write to the data directory", "--data-dir"],
     );
     assert_eq!(fs::read_to_string(&data).unwrap(), "a file");
@@ -306,7 +306,7 @@ fn broken_data_is_refused_and_kept() {
     fs::write(data.join("maru.db"), &garbage).unwrap();
     private(&data.join("maru.db"), 0o600);
     assert_refused(
-        &run_maru(directory.path(), &["serve"]),
+        &run_maru(directory.path(), &["serve", "--listen", "127.0.0.1:0"]),
         &["cannot use the store", "maru.db", "nothing was changed"],
     );
     assert_eq!(fs::read_to_string(data.join("maru.db")).unwrap(), garbage);
