@@ -54,10 +54,15 @@ pub(super) struct ToolCallFragment<'a> {
 pub(super) struct ResponseTooLarge;
 
 impl ResponseDecoder {
-    pub(super) fn new(tools: ToolSet, dialect: DialectSelection, constrained: bool) -> Self {
+    pub(super) fn new(
+        tools: ToolSet,
+        dialect: DialectSelection,
+        options: DialectOptions,
+        constrained: bool,
+    ) -> Self {
         let tools = Arc::new(tools);
         Self {
-            parser: DialectParser::new(Arc::clone(&tools), dialect, DialectOptions::default()),
+            parser: DialectParser::new(Arc::clone(&tools), dialect, options),
             tools,
             constrained_text: constrained.then(String::new),
             native_calls: Vec::new(),
@@ -249,7 +254,11 @@ impl ResponseDecoder {
             match event {
                 maru_dialect::DialectEvent::Text(text) => out.push(ChatEvent::Text(text)),
                 maru_dialect::DialectEvent::Reasoning(text) => out.push(ChatEvent::Reasoning(text)),
-                maru_dialect::DialectEvent::Call(call) => self.emit_call(call, None, out),
+                maru_dialect::DialectEvent::Call(call)
+                | maru_dialect::DialectEvent::CallFinished(call) => self.emit_call(call, None, out),
+                // Not asked for: calls come whole.
+                maru_dialect::DialectEvent::CallStarted(_)
+                | maru_dialect::DialectEvent::CallArguments(_) => (),
                 maru_dialect::DialectEvent::TextWasReasoning => {
                     out.push(ChatEvent::TextWasReasoning);
                 }

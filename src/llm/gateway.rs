@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use maru_dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect};
+use maru_dialect::{DIALECT_NAMES, DialectOptions, DialectSelection, ToolSet, UnknownDialect};
 use maru_http::{AddressPolicy, ClientTls, HttpResponse, JsonService, ServiceRequest};
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
@@ -398,9 +398,13 @@ impl ModelEntry {
             BackendQuirks::detect(&self.base_url, model),
         );
         let (path, body) = self.encode_request(request, model, form, stream);
+        let options = DialectOptions {
+            prompted: callable && matches!(mode, ToolMode::Prompt | ToolMode::Constrained),
+            ..DialectOptions::default()
+        };
         PreparedRequest {
             request: ServiceRequest::post(path, body),
-            decoder: ResponseDecoder::new(tools, self.dialect, constrained),
+            decoder: ResponseDecoder::new(tools, self.dialect, options, constrained),
         }
     }
 

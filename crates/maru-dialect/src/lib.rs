@@ -1,11 +1,11 @@
-//! Model text in, events out: prose, reasoning and tool calls. Pure and
-//! incremental.
+//! Parses the text of a language model into prose, reasoning and tool calls,
+//! incrementally and without I/O.
 //!
-//! Models write tool calls in some fifty ways. All are data over a few shapes
-//! (`table`), recognised by one machine (`reader`) that lets ordinary text
-//! through at once and holds back only what may still become a call. However
-//! the text was cut on its way, the events are the same; what is no call comes
-//! out as text.
+//! Models write tool calls in some fifty syntaxes. All are data over a few shapes
+//! (`grammar`), recognised by one state machine (`parser`) that lets ordinary text
+//! through at once and holds back only what may still become a call. The events do
+//! not depend on how the text was split into chunks; what is no call comes out as
+//! text, byte for byte.
 
 #![forbid(unsafe_code)]
 
@@ -45,18 +45,37 @@ pub use tool_set::ToolSet;
 pub enum DialectEvent {
     /// Prose for the user.
     Text(String),
-    /// Thoughts, without the marks around them.
+    /// Reasoning, without the tags around it.
     Reasoning(String),
-    /// All [`DialectEvent::Text`] so far was reasoning: its end came without a
-    /// beginning, which stood in the prompt.
+    /// All [`DialectEvent::Text`] so far was reasoning: its closing tag came
+    /// without an opening one, which was part of the prompt.
     TextWasReasoning,
     /// A complete call of an offered tool.
     Call(ParsedCall),
-    /// A frame that is no call.
+    /// The beginning of a call whose arguments follow in pieces; only with
+    /// [`DialectOptions::stream_arguments`]. It ends with
+    /// [`DialectEvent::CallFinished`] or, if it turns out to be no call, with
+    /// [`DialectEvent::InvalidCall`]; no other event comes in between.
+    CallStarted(CallStart),
+    /// The next piece of the started call's arguments. All pieces joined are the
+    /// arguments of the finished call.
+    CallArguments(String),
+    /// The started call is complete; holds what [`DialectEvent::Call`] would.
+    CallFinished(ParsedCall),
+    /// Text that is shaped like a call but cannot be made.
     InvalidCall(InvalidCall),
     /// What a model made up after its call, such as the call's result. It is
-    /// neither answer nor thought; a proxy leaves it out.
+    /// neither answer nor reasoning; a proxy leaves it out.
     Hallucination(String),
+}
+
+/// The first thing known about a call that is streamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallStart {
+    /// The name under which the tool was offered.
+    pub name: String,
+    /// The dialect it is written in.
+    pub dialect: &'static str,
 }
 
 /// A call of an offered tool, its arguments fitted to the tool's schema.
@@ -70,7 +89,7 @@ pub struct ParsedCall {
     pub id: Option<String>,
     /// The dialect it was written in.
     pub dialect: &'static str,
-    /// What had to be mended in its JSON.
+    /// What had to be repaired in its JSON.
     pub repairs: Vec<JsonRepair>,
     /// What the model wrote: the whole frame for the first call of a frame,
     /// the part that is the call for every further one.
@@ -80,16 +99,17 @@ pub struct ParsedCall {
     pub explicit: bool,
 }
 
-/// A frame that is no call: the tool is unknown, or it cannot be read.
+/// Text shaped like a call that cannot be made: the tool is unknown or ambiguous,
+/// or the arguments cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidCall {
     /// What the model wrote. A proxy shows it as text.
     pub text: String,
     /// The dialect it was written in.
     pub dialect: &'static str,
-    /// The tool it names, as far as that could be read.
+    /// The tool it names, if it names one.
     pub name: Option<String>,
-    /// Why it is no call, in words for the model.
+    /// Why it cannot be made, in words for the model.
     pub reason: String,
 }
 

@@ -26,14 +26,24 @@ const MAX_FENCE_LINE_BYTES: usize = 120;
 /// How often a frame that only the end of the text decided is left before it.
 const MAX_UNDECIDED_FRAMES: u32 = 16;
 
-/// What a reader is told beside the tools and the dialect.
+/// How a message is parsed, beside its tools and its dialect.
 #[derive(Clone, Copy, Debug)]
 pub struct DialectOptions {
     /// The prompt ended inside reasoning: the text begins there.
     pub starts_in_reasoning: bool,
     /// A complete call that is the last thing in the reasoning, with nothing
-    /// behind the reasoning's end, is meant as one.
+    /// behind the reasoning's end, is made.
     pub accept_trailing_draft: bool,
+    /// Our own prompt told the model how to write a call. Then JSON that is shaped
+    /// like a call is one wherever it stands, words around it stay text, and a call
+    /// of an unknown tool is a [`DialectEvent::InvalidCall`] rather than text.
+    ///
+    /// Off for models that get their tools natively: there, such JSON in the middle
+    /// of prose is rather an example.
+    pub prompted: bool,
+    /// Hand out arguments in pieces as soon as nothing that follows can change them.
+    /// Calls for which that cannot be known come whole.
+    pub stream_arguments: bool,
 }
 
 impl Default for DialectOptions {
@@ -41,6 +51,8 @@ impl Default for DialectOptions {
         Self {
             starts_in_reasoning: false,
             accept_trailing_draft: true,
+            prompted: false,
+            stream_arguments: false,
         }
     }
 }

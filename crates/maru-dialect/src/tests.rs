@@ -1,4 +1,4 @@
-//! The room as a whole: a corpus, every chunking, hostile text.
+//! Tests of the whole parser: corpora, every chunking, hostile text.
 
 mod behavior;
 mod corpus;
@@ -87,11 +87,13 @@ fn collect_output(events: &[DialectEvent]) -> CollectedOutput {
             DialectEvent::Reasoning(text) => seen.reasoning.push_str(text),
             DialectEvent::TextWasReasoning => seen.reasoning = std::mem::take(&mut seen.content),
             DialectEvent::InvalidCall(broken) => seen.content.push_str(&broken.text),
-            DialectEvent::Call(call) => {
+            DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
                 let arguments = serde_json::from_str(&call.arguments).unwrap();
                 seen.calls.push((call.name.clone(), arguments));
             }
-            DialectEvent::Hallucination(_) => (),
+            DialectEvent::Hallucination(_)
+            | DialectEvent::CallStarted(_)
+            | DialectEvent::CallArguments(_) => (),
         }
     }
     seen

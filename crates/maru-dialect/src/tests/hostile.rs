@@ -177,9 +177,11 @@ fn missing(tools: &Arc<ToolSet>, text: &str) -> Option<String> {
             DialectEvent::Text(text)
             | DialectEvent::Reasoning(text)
             | DialectEvent::Hallucination(text) => out.push_str(&text),
-            DialectEvent::Call(call) => out.push_str(&call.raw),
+            DialectEvent::Call(call) | DialectEvent::CallFinished(call) => out.push_str(&call.raw),
             DialectEvent::InvalidCall(broken) => out.push_str(&broken.text),
-            DialectEvent::TextWasReasoning => (),
+            DialectEvent::TextWasReasoning
+            | DialectEvent::CallStarted(_)
+            | DialectEvent::CallArguments(_) => (),
         }
     }
     ["Seoul", "한글", "é", "&quot;"]
