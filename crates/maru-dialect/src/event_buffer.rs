@@ -80,6 +80,11 @@ impl EventBuffer {
         self.held_text.push_str(token);
     }
 
+    /// A token that means nothing beside a frame, and is text at the end.
+    pub(super) fn push_quotable_token(&mut self, token: &str) {
+        self.hold(token);
+    }
+
     /// A token that never is text.
     pub(super) fn push_structural_token(&mut self, token: &str) {
         self.held_text.push_str(token);

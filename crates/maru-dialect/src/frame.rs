@@ -1,6 +1,7 @@
 //! From a frame in the text to what it stands for.
 
 use super::{
+    DialectEvent,
     cursor::TextCursor,
     frame_context::{FrameContext, FrameResult},
     gemma_calls,
@@ -54,6 +55,7 @@ fn parse_body(
     match shape {
         FrameBody::Json => parse_json_body(body, scene),
         FrameBody::Python => parse_python_body(body, scene),
+        FrameBody::Script => parse_script_body(body, scene),
         FrameBody::Tags => {
             let dialect = match scene.dialect {
                 "hermes" => "qwen3_xml",
@@ -72,8 +74,12 @@ fn parse_body(
 /// Which of the frame's bodies begins here.
 fn detect_body(frame: &FrameSyntax, body: TextCursor<'_>) -> Option<FrameBody> {
     let allowed = |wanted: FrameBody| frame.bodies.contains(&wanted).then_some(wanted);
-    if let [only @ (FrameBody::ReactAction | FrameBody::QwenAgent | FrameBody::Gemma)] =
-        frame.bodies
+    if let [
+        only @ (FrameBody::ReactAction
+        | FrameBody::QwenAgent
+        | FrameBody::Gemma
+        | FrameBody::Script),
+    ] = frame.bodies
     {
         return Some(*only);
     }
@@ -87,6 +93,11 @@ fn detect_body(frame: &FrameSyntax, body: TextCursor<'_>) -> Option<FrameBody> {
                 '{' | ']' | '[' => allowed(FrameBody::Json),
                 _ => python_calls::peek_call_name(inside).and(allowed(FrameBody::Python)),
             }
+        }
+        '`' if allowed(FrameBody::Python).is_some()
+            && (ahead.starts_with("```py") || ahead.starts_with("```\n")) =>
+        {
+            Some(FrameBody::Python)
         }
         '{' | '"' | '`' | '\'' | '\\' => allowed(FrameBody::Json).or(allowed(FrameBody::Header)),
         '[' if allowed(FrameBody::Json).is_some() => Some(FrameBody::Json),
@@ -205,11 +216,17 @@ fn retry_with_closing_quote(body: TextCursor<'_>, scene: FrameContext<'_>) -> Op
 /// Python calls up to the closer, or to where something else follows.
 pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
     let mut parser = LenientJsonParser::new(body, scene.closers);
+    parser.skip_trivia();
+    parser.skip_fence();
     let written = match python_calls::parse_calls(&mut parser) {
         Ok(written) if !written.is_empty() => written,
         Ok(_) => return FrameResult::NotAFrame,
         Err(flaw) => return scene.unreadable_frame(parser.cursor, flaw),
     };
+    if parser.repairs.contains(&JsonRepair::SurroundingText) {
+        parser.skip_trivia();
+        parser.cursor.eat("```");
+    }
     let end = frame_end(parser.cursor, scene.closers);
     let repairs = parser.repairs;
     let read = |call: python_calls::PythonCall| {
@@ -228,6 +245,8 @@ pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -
     };
     // What python writes differently from JSON is no defect here.
     let python = [
+        JsonRepair::SurroundingText,
+        JsonRepair::Comment,
         JsonRepair::Quote,
         JsonRepair::Literal,
         JsonRepair::Tuple,
@@ -238,6 +257,21 @@ pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -
         .filter(|it| !python.contains(it))
         .collect();
     scene.result_from_outcomes(written.into_iter().map(read).collect(), &repairs, end)
+}
+
+/// Python between tags that other text uses, too: calls of offered tools and
+/// nothing else, closed.
+fn parse_script_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let is_call = |it: &DialectEvent| matches!(it, DialectEvent::Call(_));
+    match parse_python_body(body, scene) {
+        FrameResult::Parsed { end, events }
+            if events.iter().all(is_call)
+                && scene.find_closer(body).is_some_and(|it| it.1 == end) =>
+        {
+            FrameResult::Parsed { end, events }
+        }
+        _ => FrameResult::NotAFrame,
+    }
 }
 
 /// Tags up to the closer, or to where something else follows.

@@ -29,6 +29,10 @@ pub(super) struct FrameContext<'a> {
     pub(super) dialect: &'static str,
     pub(super) closers: &'static [&'static str],
     pub(super) explicit: bool,
+    /// Our own prompt told the model how to call.
+    pub(super) prompted: bool,
+    /// The end of the visible text before the frame.
+    pub(super) text_before: &'a str,
     /// Where the frame begins, its opener included.
     pub(super) start: TextCursor<'a>,
     /// Whether a marker that opens a frame is next.
@@ -131,7 +135,8 @@ impl FrameContext<'_> {
         FrameResult::Parsed { end, events }
     }
 
-    fn outcome_event(
+    /// The event of one candidate, of which `raw` is the text.
+    pub(super) fn outcome_event(
         &self,
         outcome: CandidateOutcome,
         raw: String,
@@ -141,7 +146,7 @@ impl FrameContext<'_> {
             CandidateOutcome::Call(found) => self.call_event(found, raw, repairs),
             CandidateOutcome::Answer(text) => DialectEvent::Text(text),
             CandidateOutcome::UnknownTool(name) => {
-                let reason = format!("no tool is called {name:?}");
+                let reason = self.tools.explain_unknown(&name);
                 self.invalid_call_event(raw, Some(name), reason)
             }
             CandidateOutcome::NotACall(reason) => {
@@ -183,6 +188,16 @@ impl FrameContext<'_> {
             name,
             reason,
         })
+    }
+
+    /// A call that cannot be read, of the tool called `name`.
+    pub(super) fn unreadable_call(
+        &self,
+        raw: String,
+        name: &str,
+        error: PayloadError,
+    ) -> DialectEvent {
+        self.invalid_call_event(raw, Some(name.to_owned()), error.to_string())
     }
 
     /// A frame that cannot be read: it lasts up to its closer, or to the end.

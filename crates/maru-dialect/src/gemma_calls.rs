@@ -9,7 +9,7 @@ use super::{
     tool_set::{ToolSet, ToolSignature},
 };
 
-const QUOTE_TOKENS: [&str; 3] = ["<|\"|>", "<escape>", "\""];
+const QUOTE_TOKENS: [&str; 4] = ["<|\"|>", "<escape>", "\"", "'"];
 
 /// Reads the arguments of one call.
 pub(super) struct GemmaCallParser<'a> {
@@ -151,7 +151,9 @@ impl<'a> GemmaCallParser<'a> {
             self.cursor.take_while(|c| c != '<' && Some(c) != first);
             self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)?;
             let at = self.cursor.position();
-            if let Some(length) = marker::match_length(quote, self.cursor) {
+            if let Some(length) = marker::match_length(quote, self.cursor)
+                && self.ends_text(quote, length)
+            {
                 self.cursor = self.cursor.advanced_by(length);
                 return Ok(self.cursor.slice(from, at));
             }
@@ -163,6 +165,17 @@ impl<'a> GemmaCallParser<'a> {
             }
             self.cursor.bump();
         }
+    }
+
+    /// Whether a quote that is next ends the text. One that words use, too, is
+    /// followed by what follows a value or a key.
+    fn ends_text(&self, quote: &str, length: usize) -> bool {
+        if quote.len() > 1 {
+            return true;
+        }
+        let mut after = self.cursor.advanced_by(length);
+        after.skip_space();
+        matches!(after.peek(), None | Some(',' | '}' | ']' | ':' | '<'))
     }
 
     fn closer_length(&self) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! The dialects, as data: what opens a frame, what closes it, what it holds.
 
-use FrameBody::{Gemma, Header, Json, KeyValueTags, Python, QwenAgent, ReactAction, Tags};
+use FrameBody::{Gemma, Header, Json, KeyValueTags, Python, QwenAgent, ReactAction, Script, Tags};
 
 /// What can stand in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(super) enum FrameBody {
     Json,
     /// A call as python, or several.
     Python,
+    /// The same between tags that are no token of a model.
+    Script,
     /// Tags: calls, and in them one tag per parameter.
     Tags,
     /// The tool's name, then tags for keys and values, or JSON.
@@ -86,6 +88,14 @@ const fn unframed_tag(dialect: &'static str, opener: &'static str) -> FrameSynta
     }
 }
 
+/// A frame whose opening tag carries the tool's name.
+const fn named_frame(opener: &'static str, closers: &'static [&'static str]) -> FrameSyntax {
+    FrameSyntax {
+        body_includes_opener: true,
+        ..frame("hermes", opener, closers, &[Tags])
+    }
+}
+
 const fn at_line_start(frame: FrameSyntax) -> FrameSyntax {
     FrameSyntax {
         placement: MarkerPlacement::LineStart,
@@ -105,10 +115,15 @@ pub(super) const FRAMES: &[FrameSyntax] = &[
         "hermes",
         "<longcat_tool_call>",
         &["</longcat_tool_call>"],
-        &[Json],
+        &[Json, Tags, KeyValueTags],
     ),
     frame("hermes", "<tools>", &["</tools>"], &[Json]),
     frame("hermes", "<tool>", &["</tool>"], &[Json]),
+    frame("hermes", "<tool_use>", &["</tool_use>"], &[Json, Tags]),
+    named_frame("<tool_call ", &["</tool_call>"]),
+    named_frame("<function_call ", &["</function_call>"]),
+    named_frame("<tool ", &["</tool>"]),
+    named_frame("<tool_use ", &["</tool_use>"]),
     frame(
         "seed_oss",
         "<seed:tool_call>",
@@ -194,6 +209,19 @@ pub(super) const FRAMES: &[FrameSyntax] = &[
         &["<|message_sep|>"],
         &[Json],
     )),
+    frame(
+        "hyperclova_x",
+        "<|im_start|>assistant -> tool/function_call",
+        &["<|im_end|>"],
+        &[Json],
+    ),
+    at_line_start(frame(
+        "hyperclova_x",
+        "-> tool/function_call",
+        &["<|im_end|>"],
+        &[Json],
+    )),
+    frame("functionary", "<|recipient|>", &["<|stop|>"], &[Header]),
     at_line_start(frame("functools", "functools", &[], &[Json])),
     frame(
         "inkling",
@@ -305,6 +333,7 @@ pub(super) const FRAMES: &[FrameSyntax] = &[
     unframed_tag("claude_xml", "<invoke name="),
     unframed_tag("claude_xml", "<antml:invoke name="),
     unframed_tag("claude_legacy", "<invoke>"),
+    at_line_start(frame("tool_code", "<code>", &["</code>"], &[Script])),
     frame("qwen_agent", "✿FUNCTION✿", &[], &[QwenAgent]),
     at_line_start(frame("react", "Action:", &[], &[ReactAction])),
     at_line_start(frame("react", "**Action:**", &[], &[ReactAction])),
@@ -318,6 +347,8 @@ pub(super) const REASONING_TAGS: &[(&str, &str)] = &[
     ("<reasoning>", "</reasoning>"),
     ("<seed:think>", "</seed:think>"),
     ("<mm:think>", "</mm:think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("<|thought_start|>", "<|thought_end|>"),
     ("[THINK]", "[/THINK]"),
     ("<|channel>thought", "<channel|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
@@ -325,6 +356,8 @@ pub(super) const REASONING_TAGS: &[(&str, &str)] = &[
     ("◁think▷", "◁/think▷"),
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     ("<|content_thinking|>", "<|end_message|>"),
+    // HyperCLOVA X: the role of the turn, of which the prompt holds the first half.
+    ("/think\n", "<|im_end|>"),
 ];
 
 /// What leads a message of a dialect that addresses its messages.
@@ -388,6 +421,15 @@ pub(super) const CONTROL_TOKENS: &[&str] = &[
     "<|tool_calls_section_end|>",
     "<|assistant_end|>",
     "<|eos|>",
+    "<|from|>assistant",
+    "<|stop|>",
+    "<|endofturn|>",
+    "[|endofturn|]",
+    "<|observation|>",
+    "<|user|>",
+    "<start_function_response>",
+    "<longcat_s>",
+    "</longcat_s>",
     "[/TOOL_CALLS]",
     "[END FINAL RESPONSE]",
     "<response>",
@@ -407,6 +449,7 @@ pub(super) const STRUCTURAL_TOKENS: &[&str] = &[
     "<|open|>message<|sep|>",
     "<|message_model|>",
     "<|content_text|>",
+    "<|recipient|>all~<|content|>",
 ];
 
 /// What a model writes when it makes up the result of its own call.

@@ -4,13 +4,14 @@ use super::{cursor::TextCursor, marker};
 
 /// Longest part of a header.
 const MAX_HEADER_PART_BYTES: usize = 256;
-const HEADER_SEPARATORS: [&str; 6] = [
+const HEADER_SEPARATORS: [&str; 7] = [
     "<|tool_call_argument_begin|>",
     "<|tool_sep|>",
     "[CALL_ID]",
     "[ARGS]",
     "<|tool_call:name|>",
     "<|tool_call:args|>",
+    "<|content|>",
 ];
 
 const HARMONY_CHANNELS: [&str; 3] = ["analysis", "commentary", "final"];
@@ -34,7 +35,9 @@ pub(super) fn parse_call_header<'a>(cursor: &mut TextCursor<'a>) -> Option<CallH
         let part = part(cursor)?;
         match before {
             Some("[CALL_ID]") => found.id = Some(part),
-            Some("[ARGS]" | "<|tool_call_argument_begin|>" | "<|tool_call:args|>") => (),
+            Some(
+                "[ARGS]" | "<|tool_call_argument_begin|>" | "<|tool_call:args|>" | "<|content|>",
+            ) => (),
             Some("<|tool_call:name|>") => {
                 found.id = Some(found.name).filter(|id| !id.is_empty());
                 found.name = part;

@@ -198,8 +198,10 @@ fn named_call(
     let Some(tool) = reading.tools.find(name) else {
         return if is_answer_name(name) {
             CandidateOutcome::Answer(answer(given))
-        } else {
+        } else if reading.in_frame || is_call_shaped(name, given) {
             CandidateOutcome::UnknownTool(name.to_owned())
+        } else {
+            CandidateOutcome::NotACall("it names no tool")
         };
     };
     let mut repairs = Vec::new();
@@ -232,6 +234,17 @@ fn named_call(
     CandidateOutcome::Call(call)
 }
 
+/// Whether JSON outside a frame can be a call of a tool that is not offered, rather
+/// than an answer that happens to have such members.
+fn is_call_shaped(name: &str, given: Option<&JsonValue>) -> bool {
+    let identifier = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
+    let object = given.and_then(|value| match value {
+        JsonValue::Object(_) | JsonValue::String(_) => as_object(value, &mut Vec::new()),
+        _ => None,
+    });
+    !name.is_empty() && name.chars().all(identifier) && object.is_some()
+}
+
 /// `{"⟨tool⟩": {…}}`.
 fn collect_keyed_calls(
     members: &JsonObject,
@@ -246,7 +259,7 @@ fn collect_keyed_calls(
     let calls: Option<Vec<MatchedCall>> = members.iter().map(read).collect();
     match (calls, members.as_slice()) {
         (Some(calls), _) => found.extend(calls.into_iter().map(CandidateOutcome::Call)),
-        (None, [(name, JsonValue::Object(_))]) => {
+        (None, [(name, JsonValue::Object(_))]) if reading.in_frame => {
             found.push(CandidateOutcome::UnknownTool(name.clone()));
         }
         (None, _) => found.push(CandidateOutcome::NotACall("it names no tool")),

@@ -8,7 +8,7 @@ use super::{
         CONTROL_TOKENS, FRAMES, MESSAGE_HEADERS, MarkerPlacement, MarkerRole, REASONING_TAGS,
         STRUCTURAL_TOKENS,
     },
-    line_calls, marker,
+    line_calls, marker, markerless_calls, stripped_harmony,
 };
 
 /// A marker that was found.
@@ -44,11 +44,17 @@ const BAR_FIRST_BYTES: [u8; 3] = [b'|', 0xef, 0xe2];
 /// something else happens there that a reader minds.
 pub(super) const MARKER_FIRST_BYTES: [bool; 256] = table(&[b'<', b'[', b']', b'`', b'\n', 0xe2]);
 
+/// The same, where our prompt told the model to call with JSON: that may begin
+/// anywhere.
+pub(super) const PROMPTED_FIRST_BYTES: [bool; 256] =
+    table(&[b'<', b'[', b']', b'`', b'\n', b'{', 0xe2]);
+
 /// Whether something that only a line begins with may begin with this byte:
 /// markers, labels, fences, values, and space before them.
 pub(super) const LINE_FIRST_BYTES: [bool; 256] = table(&[
-    b'<', b'[', b']', b'`', b'{', b'>', b'*', b'A', b'F', b'T', b'a', b'c', b'f', b't', b' ',
-    b'\t', b'\n', b'\r', 0x0b, 0x0c, 0xc2, 0xe1, 0xe2, 0xe3, 0xe6, 0xec,
+    b'<', b'[', b']', b'`', b'{', b'>', b'*', b'-', b'/', b'~', b'"', b'\'', b'A', b'F', b'T',
+    b'a', b'c', b'd', b'f', b'p', b't', b' ', b'\t', b'\n', b'\r', 0x0b, 0x0c, 0xc2, 0xe1, 0xe2,
+    0xe3, 0xe6, 0xec,
 ]);
 
 /// Whether a line that begins with these bytes, or the next one that is not empty, may
@@ -61,7 +67,10 @@ pub(super) fn may_start_line_marker(bytes: &[u8]) -> bool {
     match rest {
         [] => true,
         [first, ..] if !LINE_FIRST_BYTES[*first as usize] => false,
-        [first, ..] if first.is_ascii_alphabetic() || matches!(first, b'*' | b'>') => {
+        [first, ..]
+            if first.is_ascii_alphabetic()
+                || matches!(first, b'*' | b'>' | b'-' | b'/' | b'~' | b'"' | b'\'') =>
+        {
             let begins = |it: &&str| it.bytes().zip(rest).all(|(a, b)| a == *b);
             MARKER_INDEX.line_starts[*first as usize].iter().any(begins)
         }
@@ -83,7 +92,7 @@ const fn table(bytes: &[u8]) -> [bool; 256] {
 pub(super) fn may_start_marker(bytes: &[u8]) -> bool {
     match bytes {
         [b'<', second, ..] => !MARKER_INDEX.by_second_byte[*second as usize].is_empty(),
-        [b'[', second, ..] => matches!(second, b'T' | b'E' | b'/' | b'A' | b'C'),
+        [b'[', second, ..] => matches!(second, b'T' | b'E' | b'/' | b'A' | b'C' | b'|'),
         [b']', second, ..] => *second == b'<',
         [0xe2, second, ..] => matches!(second, 0x9c | 0x97),
         _ => true,
@@ -128,15 +137,24 @@ impl MarkerIndex {
             by_second_byte: (0..256).map(|_| Vec::new()).collect(),
             line_starts: (0..256).map(|_| Vec::new()).collect(),
         };
+        // First: a header with a recipient is also the beginning of a frame.
+        for pattern in STRUCTURAL_TOKENS {
+            index.add(
+                pattern,
+                MarkerRole::StructuralToken,
+                MarkerPlacement::Anywhere,
+            );
+        }
         for (at, frame) in FRAMES.iter().enumerate() {
             index.add(frame.opener, MarkerRole::FrameOpener(at), frame.placement);
         }
         for (at, (open, close)) in REASONING_TAGS.iter().enumerate() {
-            index.add(
-                open,
-                MarkerRole::ReasoningOpener(at),
-                MarkerPlacement::Anywhere,
-            );
+            let placement = if open.starts_with('/') {
+                MarkerPlacement::MessageStart
+            } else {
+                MarkerPlacement::Anywhere
+            };
+            index.add(open, MarkerRole::ReasoningOpener(at), placement);
             if !CONTROL_TOKENS.contains(close) {
                 index.add(
                     close,
@@ -148,13 +166,6 @@ impl MarkerIndex {
         for (pattern, place) in MESSAGE_HEADERS {
             index.add(pattern, MarkerRole::MessageHeader, *place);
         }
-        for pattern in STRUCTURAL_TOKENS {
-            index.add(
-                pattern,
-                MarkerRole::StructuralToken,
-                MarkerPlacement::Anywhere,
-            );
-        }
         let closers = FRAMES.iter().flat_map(|frame| frame.closers);
         for pattern in CONTROL_TOKENS.iter().chain(closers) {
             index.add(pattern, MarkerRole::ControlToken, MarkerPlacement::Anywhere);
@@ -162,18 +173,28 @@ impl MarkerIndex {
         let labels = line_calls::THOUGHT_LABELS
             .iter()
             .chain(&line_calls::FINAL_ANSWER_LABELS);
-        for label in labels.chain(&line_calls::RECIPIENT_ALL_LINES) {
-            index.add_line(label);
+        let labels = labels
+            .chain(&line_calls::RECIPIENT_ALL_LINES)
+            .chain(&markerless_calls::QUOTED_JSON_STARTS)
+            .chain(&markerless_calls::SCRIPT_STARTS)
+            .chain(&stripped_harmony::REPLY_STARTS);
+        for label in labels {
+            index.add_exact_line(label);
         }
+        index.add_exact_line("~~~");
         index
     }
 
-    /// Notes how something begins that stands at the beginning of a line.
+    /// Notes how a marker begins that stands at the beginning of a line: up to what
+    /// its pattern leaves open.
     fn add_line(&mut self, pattern: &'static str) {
         let certain = pattern.split(['|', '_', '+', '~']).next();
-        let certain = certain.unwrap_or_default();
-        if let Some(first) = pattern.bytes().next() {
-            self.line_starts[first as usize].push(certain);
+        self.add_exact_line(certain.unwrap_or_default());
+    }
+
+    fn add_exact_line(&mut self, start: &'static str) {
+        if let Some(first) = start.bytes().next() {
+            self.line_starts[first as usize].push(start);
         }
     }
 

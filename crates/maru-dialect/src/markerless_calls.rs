@@ -4,33 +4,20 @@
 use super::{
     DialectEvent,
     cursor::{TextCursor, is_space},
-    frame::{parse_frame, parse_json_values, parse_python_body},
+    frame::{parse_frame, parse_json_values, parse_named_arguments, parse_python_body},
     frame_context::{FrameContext, FrameResult},
     grammar::{FRAMES, HALLUCINATED_RESULT_MARKERS, MarkerPlacement, MarkerRole},
+    header,
     json::JsonValue,
     json_calls::{CandidateOutcome, MatchedCall, is_answer_name, is_call_key, is_name_key},
     line_calls, marker, marker_index, python_calls,
     repair::{self, JsonRepair, LenientJsonParser, PayloadError},
+    surrounding_text::{announces_example, is_meant},
     tag_calls,
-    tool_set::ToolSet,
 };
 
 /// Longest first key that is looked at.
 const MAX_FIRST_KEY_BYTES: usize = 96;
-/// Words that announce an example rather than a call.
-const EXAMPLE_WORDS: [&str; 11] = [
-    "example",
-    "e.g.",
-    "for instance",
-    "looks like",
-    "look like",
-    "syntax",
-    "format",
-    "예시",
-    "예를 들",
-    "형식",
-    "例",
-];
 /// Fences that may hold JSON.
 const JSON_FENCE_LANGUAGES: [&str; 12] = [
     "",
@@ -47,26 +34,100 @@ const JSON_FENCE_LANGUAGES: [&str; 12] = [
     "xml",
 ];
 
-/// Whether the end of the text before announces an example.
-pub(super) fn announces_example(tail: &str) -> bool {
-    let line = tail.trim_end().rsplit('\n').next().unwrap_or_default();
-    let line = line.to_lowercase();
-    EXAMPLE_WORDS.iter().any(|word| line.contains(word))
-}
+/// How JSON begins that is written as a string.
+pub(super) const QUOTED_JSON_STARTS: [&str; 2] = ["\"{\\\"", "'{\""];
+/// How python without a fence begins.
+pub(super) const SCRIPT_STARTS: [&str; 3] = ["print(default_api.", "default_api.", "tool_code\n"];
 
 /// Reads what begins like bare JSON or a python list.
 pub(super) fn parse_bare(scene: FrameContext<'_>) -> FrameResult {
-    let start = scene.start;
-    match detect_payload(start, scene.tools) {
-        Some(PayloadStart::Json) => parse_json_calls(start, false, scene),
-        Some(PayloadStart::Python) => parse_python_list(scene),
+    match detect_payload(scene.start, scene) {
+        Some(Payload::Json { name }) => parse_json_calls(
+            scene.start,
+            JsonContext {
+                fenced: false,
+                name,
+            },
+            scene,
+        ),
+        Some(Payload::Python) => parse_python_list(scene),
         None => FrameResult::NotAFrame,
     }
 }
 
-/// Reads a fence: of a dialect, or around a call that is the message's end.
-/// `first` says that nothing stands before it, `tail` is the text that does.
-pub(super) fn parse_fence(scene: FrameContext<'_>, first: bool, tail: &str) -> FrameResult {
+/// Reads a message that is the JSON text of a call, written as a string.
+pub(super) fn parse_quoted_json(scene: FrameContext<'_>) -> FrameResult {
+    let context = JsonContext {
+        fenced: false,
+        name: None,
+    };
+    parse_json_calls(scene.start, context, scene)
+}
+
+/// Reads python without a fence that is the end of a message: `print(…)`, or a call
+/// with the prefix of the prompt.
+pub(super) fn parse_script(scene: FrameContext<'_>) -> FrameResult {
+    let mut body = scene.start;
+    body.eat("tool_code\n");
+    parse_python_lines(body, scene)
+}
+
+/// Reads what a line that begins with a tool's name goes on with: its arguments on
+/// the next line (GLM-4), `[ARGS]` (Mistral, its first token removed), or a python
+/// call that is the whole message of a prompted model. `is_first` says that nothing stands before it.
+pub(super) fn parse_named_line(scene: FrameContext<'_>, is_first: bool) -> FrameResult {
+    let mut cursor = scene.start;
+    let name = cursor.take_while(python_calls::is_name_char);
+    let Some(tool) = scene.tools.find_exact(name) else {
+        return FrameResult::NotAFrame;
+    };
+    if cursor.peek() == Some('(') && is_first && scene.prompted {
+        let scene = FrameContext {
+            dialect: "pythonic",
+            ..scene
+        };
+        return parse_python_lines(scene.start, scene);
+    }
+    if cursor.starts_with("[ARGS]") || cursor.starts_with("[CALL_ID]") {
+        let mut header = scene.start;
+        let id = header::parse_call_header(&mut header).and_then(|it| it.id);
+        let scene = FrameContext {
+            dialect: "mistral",
+            explicit: true,
+            ..scene
+        };
+        return parse_named_arguments(header, name, id, scene);
+    }
+    if !cursor.eat("\n") || cursor.peek() != Some('{') {
+        return FrameResult::NotAFrame;
+    }
+    let mut parser = LenientJsonParser::new(cursor, &[]);
+    let Ok(JsonValue::Object(members)) = parser.parse_value() else {
+        return FrameResult::NotAFrame;
+    };
+    let known = members
+        .iter()
+        .all(|(key, _)| tool.schema.schema_for(key).is_some());
+    if !known
+        || !matches!(
+            detect_follower(parser.cursor, false),
+            PayloadFollower::EndOfMessage(_)
+        )
+    {
+        return FrameResult::NotAFrame;
+    }
+    let end = parser.cursor.position();
+    let outcome = CandidateOutcome::Call(MatchedCall::new(tool, members));
+    let scene = FrameContext {
+        dialect: "glm",
+        ..scene
+    };
+    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &parser.repairs, end)
+}
+
+/// Reads a fence: of a dialect, or around a call. `is_first` says that nothing
+/// stands before it.
+pub(super) fn parse_fence(scene: FrameContext<'_>, is_first: bool) -> FrameResult {
     let mut body = scene.start;
     body.take_while(|c| c == '`');
     let info = body.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -83,10 +144,13 @@ pub(super) fn parse_fence(scene: FrameContext<'_>, first: bool, tail: &str) -> F
                     ..scene
                 },
             ),
-            info if JSON_FENCE_LANGUAGES.contains(&info) && !announces_example(tail) => {
-                parse_json_fence(body, scene, first)
+            info if announces_example(scene.text_before, scene.prompted)
+                || !(JSON_FENCE_LANGUAGES.contains(&info)
+                    || (is_first && matches!(info, "python" | "py"))) =>
+            {
+                FrameResult::NotAFrame
             }
-            _ => FrameResult::NotAFrame,
+            _ => parse_json_fence(body, scene, is_first),
         };
     }
     FrameResult::NotAFrame
@@ -123,19 +187,24 @@ pub(super) fn parse_tool_tag(scene: FrameContext<'_>) -> FrameResult {
     scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
 }
 
-enum PayloadStart {
-    Json,
+/// What a call without markers begins with.
+enum Payload<'a> {
+    Json {
+        /// The tool that its first member names.
+        name: Option<&'a str>,
+    },
     Python,
 }
 
 /// What a call without markers could begin with. Looks at its first words.
-fn detect_payload(start: TextCursor<'_>, tools: &ToolSet) -> Option<PayloadStart> {
+fn detect_payload<'a>(start: TextCursor<'a>, scene: FrameContext<'_>) -> Option<Payload<'a>> {
+    let tools = scene.tools;
     let mut parser = LenientJsonParser::new(start, &[]);
     let list = parser.cursor.eat("[");
     parser.skip_trivia();
     if list && parser.cursor.peek()? != '{' {
         let name = python_calls::peek_call_name(parser.cursor)?;
-        return tools.find(name).map(|_| PayloadStart::Python);
+        return tools.find(name).map(|_| Payload::Python);
     }
     if !parser.cursor.eat("{") {
         return None;
@@ -143,28 +212,34 @@ fn detect_payload(start: TextCursor<'_>, tools: &ToolSet) -> Option<PayloadStart
     parser.cursor.eat("{");
     parser.skip_trivia();
     let mut cursor = parser.cursor;
-    cursor.take_while(|c| matches!(c, '\\' | '"' | '\'' | '“' | '`'));
+    cursor.take_while(|c| matches!(c, '\\' | '"' | '\'' | '“' | '`' | '‘' | '「' | '＂'));
     cursor.eat("&quot;");
     let key = cursor.take_while(|c| c.is_alphanumeric() || "_-./".contains(c));
     if key.len() > MAX_FIRST_KEY_BYTES || key.is_empty() || !is_call_key(key, tools) {
         return None;
     }
     if !is_name_key(key) || tools.find(key).is_some() {
-        return Some(PayloadStart::Json);
+        return Some(Payload::Json { name: None });
     }
     // The name is there: it must be one of a tool, or hold the call.
-    let between = |c: char| is_space(c) || "\\\"'“”`:：=>".contains(c);
+    let between = |c: char| is_space(c) || "\\\"'“”‘’「」＂`:：=>".contains(c);
     for _ in 0..2 {
         cursor.take_while(between);
         cursor.eat("&quot;");
     }
     cursor.take_while(between);
     if cursor.peek()? == '{' {
-        return Some(PayloadStart::Json);
+        return Some(Payload::Json { name: None });
     }
     let name = cursor.take_while(|c| c.is_alphanumeric() || "_-./: ".contains(c));
-    (name.len() <= MAX_FIRST_KEY_BYTES && (tools.find(name).is_some() || is_answer_name(name)))
-        .then_some(PayloadStart::Json)
+    if name.len() > MAX_FIRST_KEY_BYTES {
+        return None;
+    }
+    if tools.find(name).is_some() {
+        return Some(Payload::Json { name: Some(name) });
+    }
+    let candidate = is_answer_name(name) || (scene.prompted && !name.is_empty());
+    candidate.then_some(Payload::Json { name: None })
 }
 
 /// The text up to `end` as it is.
@@ -173,12 +248,22 @@ fn text_result(scene: FrameContext<'_>, end: usize) -> FrameResult {
     FrameResult::Parsed { end, events }
 }
 
-/// JSON up to the end of the message; `fenced` says that a fence is open.
+/// What is known about JSON that may be a call.
+#[derive(Clone, Copy)]
+struct JsonContext<'a> {
+    /// A fence is open around it.
+    fenced: bool,
+    /// The tool that its first member names.
+    name: Option<&'a str>,
+}
+
+/// JSON values that end the message, or that are meant although words follow.
 fn parse_json_calls(
     body: TextCursor<'_>,
-    mut fenced: bool,
+    context: JsonContext<'_>,
     scene: FrameContext<'_>,
 ) -> FrameResult {
+    let mut fenced = context.fenced;
     let mut cursor = body;
     let mut found = Vec::new();
     let mut repairs = Vec::new();
@@ -191,22 +276,45 @@ fn parse_json_calls(
         let mut parser = LenientJsonParser::new(region, &[]);
         match parse_json_values(&mut parser) {
             Ok(more) => found.extend(more),
-            Err(PayloadError::UnexpectedEnd) => return text_result(scene, region.end_of_input()),
-            Err(_) => return text_result(scene, parser.cursor.position()),
+            Err(error) => {
+                let end = if error == PayloadError::UnexpectedEnd {
+                    region.end_of_input()
+                } else {
+                    parser.cursor.position()
+                };
+                return match context.name.filter(|_| scene.prompted) {
+                    Some(name) => {
+                        let end = region.end_of_input();
+                        let events = vec![scene.unreadable_call(scene.raw_text(end), name, error)];
+                        FrameResult::Parsed { end, events }
+                    }
+                    None => text_result(scene, end),
+                };
+            }
+        }
+        if parser.repairs.contains(&JsonRepair::SurroundingText) {
+            fenced = false;
         }
         repairs.append(&mut parser.repairs);
         cursor.seek(parser.cursor.position());
-        match detect_follower(cursor, fenced) {
+        let end = match detect_follower(cursor, fenced) {
             PayloadFollower::NextValue(at, inside) => {
                 cursor.seek(at);
                 fenced = inside;
+                continue;
             }
-            PayloadFollower::EndOfMessage(end) => {
-                repairs.retain(|it| *it != JsonRepair::SurroundingText);
-                return finish_json_calls(&found, &repairs, end, scene);
+            PayloadFollower::EndOfMessage(end) => end,
+            PayloadFollower::OtherText(end)
+                if is_meant(scene.text_before, cursor_at(scene, end), scene.prompted) =>
+            {
+                end
             }
-            PayloadFollower::OtherText => return text_result(scene, cursor.position()),
-        }
+            PayloadFollower::OtherText(_) | PayloadFollower::OpenFence => {
+                return text_result(scene, cursor.position());
+            }
+        };
+        repairs.retain(|it| *it != JsonRepair::SurroundingText);
+        return finish_json_calls(&found, &repairs, end, scene);
     }
 }
 
@@ -219,22 +327,21 @@ fn parse_escaped_calls(region: TextCursor<'_>, scene: FrameContext<'_>) -> Frame
     }
 }
 
-/// The values are the end of the message: calls, if all of them are.
+/// The events of values: text, unless all of them are calls. A call of an unknown
+/// tool is one where our own prompt asked for calls.
 fn finish_json_calls(
     values: &[JsonValue],
     repairs: &[JsonRepair],
     end: usize,
     scene: FrameContext<'_>,
 ) -> FrameResult {
+    let is_text = |it: &DialectEvent| match it {
+        DialectEvent::InvalidCall(invalid) => !scene.prompted || invalid.name.is_none(),
+        _ => false,
+    };
     match scene.result_from_values(values, repairs, end) {
-        FrameResult::Parsed { events, .. }
-            if events
-                .iter()
-                .any(|it| matches!(it, DialectEvent::InvalidCall(_))) =>
-        {
-            text_result(scene, end)
-        }
-        verdict => verdict,
+        FrameResult::Parsed { events, .. } if events.iter().any(is_text) => text_result(scene, end),
+        result => result,
     }
 }
 
@@ -243,7 +350,10 @@ enum PayloadFollower {
     NextValue(usize, bool),
     /// Nothing of the model's own follows.
     EndOfMessage(usize),
-    OtherText,
+    /// Words follow; the value, its fence included, ends here.
+    OtherText(usize),
+    /// Something else follows in the same fence.
+    OpenFence,
 }
 
 /// What follows a value that may be a call; `fenced` says that a fence is open.
@@ -271,7 +381,7 @@ fn detect_follower(cursor: TextCursor<'_>, mut fenced: bool) -> PayloadFollower 
             return if value && JSON_FENCE_LANGUAGES.contains(&info) {
                 PayloadFollower::NextValue(ahead.position(), true)
             } else {
-                PayloadFollower::OtherText
+                PayloadFollower::OtherText(end)
             };
         }
         if ahead.peek() == Some('{') {
@@ -281,7 +391,8 @@ fn detect_follower(cursor: TextCursor<'_>, mut fenced: bool) -> PayloadFollower 
             Some(hit) if hit.role == MarkerRole::ControlToken => {
                 ahead = ahead.advanced_by(hit.length);
             }
-            _ => return PayloadFollower::OtherText,
+            _ if fenced => return PayloadFollower::OpenFence,
+            _ => return PayloadFollower::OtherText(end),
         }
     }
 }
@@ -289,8 +400,7 @@ fn detect_follower(cursor: TextCursor<'_>, mut fenced: bool) -> PayloadFollower 
 fn parse_python_list(scene: FrameContext<'_>) -> FrameResult {
     match parse_python_body(scene.start, scene) {
         FrameResult::Parsed { end, events } => {
-            let mut after = scene.start;
-            after.seek(end);
+            let after = cursor_at(scene, end);
             let good = events.iter().all(|it| matches!(it, DialectEvent::Call(_)));
             match detect_follower(after, false) {
                 PayloadFollower::EndOfMessage(_) if good => FrameResult::Parsed { end, events },
@@ -301,8 +411,27 @@ fn parse_python_list(scene: FrameContext<'_>) -> FrameResult {
     }
 }
 
-/// Fence `tool_code`: python calls, and nothing else.
+/// Python calls on lines that are the end of the message.
+fn parse_python_lines(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    match parse_python_body(body, scene) {
+        FrameResult::Parsed { end, events } => {
+            let good = events.iter().all(|it| matches!(it, DialectEvent::Call(_)));
+            match detect_follower(cursor_at(scene, end), false) {
+                PayloadFollower::EndOfMessage(_) if good => FrameResult::Parsed { end, events },
+                _ => FrameResult::NotAFrame,
+            }
+        }
+        FrameResult::NotAFrame => FrameResult::NotAFrame,
+    }
+}
+
+/// Fence `tool_code`: python calls, or JSON.
 fn parse_tool_code_fence(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+    let mut inside = body;
+    inside.skip_space();
+    if inside.peek() == Some('{') {
+        return parse_json_fence(body, scene, false);
+    }
     let scene = FrameContext {
         dialect: "tool_code",
         explicit: true,
@@ -310,9 +439,14 @@ fn parse_tool_code_fence(body: TextCursor<'_>, scene: FrameContext<'_>) -> Frame
         ..scene
     };
     match parse_python_body(body, scene) {
-        FrameResult::Parsed { end, events }
+        FrameResult::Parsed { end, mut events }
             if events.iter().any(|it| matches!(it, DialectEvent::Call(_))) =>
         {
+            // Functions of python beside calls of tools, such as `len(…)`.
+            events.retain(|it| matches!(it, DialectEvent::Call(_)));
+            FrameResult::Parsed { end, events }
+        }
+        FrameResult::Parsed { end, events } if scene.prompted && names_unknown_tool(&events) => {
             FrameResult::Parsed { end, events }
         }
         FrameResult::Parsed { end, .. } => text_result(scene, end),
@@ -320,21 +454,38 @@ fn parse_tool_code_fence(body: TextCursor<'_>, scene: FrameContext<'_>) -> Frame
     }
 }
 
-fn parse_json_fence(body: TextCursor<'_>, scene: FrameContext<'_>, first: bool) -> FrameResult {
+fn names_unknown_tool(events: &[DialectEvent]) -> bool {
+    let named =
+        |it: &DialectEvent| matches!(it, DialectEvent::InvalidCall(it) if it.name.is_some());
+    events.iter().any(named)
+}
+
+fn parse_json_fence(body: TextCursor<'_>, scene: FrameContext<'_>, is_first: bool) -> FrameResult {
     let mut inside = body;
     inside.skip_space();
     match inside.peek() {
-        Some('{' | '[') => match detect_payload(inside, scene.tools) {
-            Some(PayloadStart::Json) => parse_fenced_json(inside, scene),
-            Some(PayloadStart::Python) | None => FrameResult::NotAFrame,
+        Some('{' | '[') => match detect_payload(inside, scene) {
+            Some(Payload::Json { name }) => parse_fenced_json(inside, name, scene),
+            Some(Payload::Python) | None => FrameResult::NotAFrame,
         },
-        Some('<') if first => parse_fenced_frame(inside, scene),
+        Some('"' | '\'') if is_quoted_json(inside) => parse_fenced_json(inside, None, scene),
+        Some('<') if is_first => parse_fenced_frame(inside, scene),
         _ => FrameResult::NotAFrame,
     }
 }
 
-fn parse_fenced_json(inside: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let FrameResult::Parsed { end, events } = parse_json_calls(inside, true, scene) else {
+/// Whether a string begins that holds JSON.
+pub(super) fn is_quoted_json(cursor: TextCursor<'_>) -> bool {
+    QUOTED_JSON_STARTS.iter().any(|it| cursor.starts_with(it))
+}
+
+fn parse_fenced_json(
+    inside: TextCursor<'_>,
+    name: Option<&str>,
+    scene: FrameContext<'_>,
+) -> FrameResult {
+    let context = JsonContext { fenced: true, name };
+    let FrameResult::Parsed { end, events } = parse_json_calls(inside, context, scene) else {
         return FrameResult::NotAFrame;
     };
     let shown = |event: &DialectEvent| matches!(event, DialectEvent::Text(text) if *text == scene.raw_text(end));

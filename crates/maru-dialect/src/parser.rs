@@ -10,9 +10,13 @@ use super::{
     DialectEvent,
     cursor::TextCursor,
     event_buffer::{EventBuffer, LastEvent},
+    frame_context::{FrameContext, FrameResult},
     grammar::{HALLUCINATED_RESULT_MARKERS, MarkerPlacement},
-    line_calls, marker, marker_index, markerless_calls,
+    line_calls,
+    line_position::LinePosition,
+    marker, marker_index, markerless_calls,
     selection::DialectSelection,
+    stripped_harmony, surrounding_text,
     tool_set::ToolSet,
 };
 use rescan::RescanBudget;
@@ -69,16 +73,18 @@ pub struct DialectParser {
     dialect: DialectSelection,
     options: DialectOptions,
     buffer: String,
-    /// How much of the buffer is done with.
+    /// How much of the buffer is consumed.
     position: usize,
     mode: ParserMode,
-    /// Only space stands before `at` on its line.
+    /// Something that only a line begins with may begin here: only white space stands
+    /// before it on its line, or a frame or token that is no text.
     at_line_start: bool,
-    /// Only space stands before `at` in the message.
+    /// Only white space stands before `position` in the message.
     at_message_start: bool,
-    /// An odd backtick stands before `at` on its line.
+    line: LinePosition,
+    /// An odd number of backticks stands before `position` on its line.
     in_inline_code: bool,
-    /// The character before `at`.
+    /// The character before `position`.
     previous_char: char,
     /// Where reasoning was left by a call that may be a draft.
     draft_call: Option<DraftCall>,
@@ -90,14 +96,22 @@ pub struct DialectParser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParserMode {
     Text,
-    /// A code fence of so many backticks.
-    CodeFence(usize),
+    CodeFence(CodeFence),
     /// Reasoning between tags; the row of the table.
     Reasoning(usize),
     /// Reasoning as an addressed message.
     ReasoningMessage,
     /// What the model made up after its call.
     Hallucination,
+}
+
+/// An open code fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CodeFence {
+    /// A backtick or a tilde.
+    mark: char,
+    /// How many of them opened it; as many close it.
+    length: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +153,7 @@ impl DialectParser {
             mode,
             at_line_start: true,
             at_message_start: true,
+            line: LinePosition::default(),
             in_inline_code: false,
             previous_char: '\n',
             draft_call: None,
@@ -182,7 +197,7 @@ impl DialectParser {
         while self.position < self.buffer.len() {
             let step = match self.mode {
                 ParserMode::Text => self.text(end),
-                ParserMode::CodeFence(ticks) => self.fence(ticks, end),
+                ParserMode::CodeFence(fence) => self.fence(fence, end),
                 ParserMode::Reasoning(row) => self.parse_reasoning(row, end),
                 ParserMode::ReasoningMessage => self.parse_reasoning_message(end),
                 ParserMode::Hallucination => self.consume_hallucination(),
@@ -217,11 +232,11 @@ impl DialectParser {
     }
 
     /// Lines of a code fence, up to the line that closes it.
-    fn fence(&mut self, ticks: usize, end: InputState) -> ParserStep {
+    fn fence(&mut self, fence: CodeFence, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
-        // Lines before the first backtick are none that close it.
-        let tick = memchr::memchr(b'`', rest.as_bytes()).unwrap_or(rest.len());
-        if let Some(last) = memchr::memrchr(b'\n', &rest.as_bytes()[..tick]) {
+        // Lines before the first mark do not close it.
+        let mark = rest.find(fence.mark).unwrap_or(rest.len());
+        if let Some(last) = memchr::memrchr(b'\n', &rest.as_bytes()[..mark]) {
             self.at_line_start = true;
             self.pass_through(last + 1);
             return ParserStep::Continue;
@@ -234,12 +249,12 @@ impl DialectParser {
         }
         let space = rest.len() - rest.trim_start_matches([' ', '\t']).len();
         let line = &rest[space..];
-        let run = line.len() - line.trim_start_matches('`').len();
+        let run = line.len() - line.trim_start_matches(fence.mark).len();
         if space + run == rest.len() && end == InputState::Open {
             return ParserStep::NeedMoreText;
         }
         self.at_line_start = false;
-        if run >= ticks {
+        if run >= fence.length {
             self.mode = ParserMode::Text;
         }
         self.pass_through(space + run);
@@ -249,6 +264,9 @@ impl DialectParser {
     fn text(&mut self, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
         if self.at_line_start {
+            if self.at_message_start && rest.starts_with('\u{feff}') {
+                return self.consume_structural_token('\u{feff}'.len_utf8());
+            }
             let space = rest.len() - rest.trim_start().len();
             if space > 0 {
                 self.pass_through(space);
@@ -266,10 +284,12 @@ impl DialectParser {
                     self.backticks(end)
                 }
             }
-            0 => match self.parse_marker(MarkerPlacement::Anywhere, end) {
-                Some(step) => step,
-                None => self.consume_char(),
-            },
+            0 if self.buffer.as_bytes()[self.position] == b'{' => {
+                self.bare(end).unwrap_or_else(|| self.consume_char())
+            }
+            0 => self
+                .parse_marker(MarkerPlacement::Anywhere, end)
+                .unwrap_or_else(|| self.consume_char()),
             length => {
                 let line = self.buffer.as_bytes()[self.position + length - 1] == b'\n';
                 self.consume_text(length);
@@ -283,10 +303,15 @@ impl DialectParser {
     /// that may begin with one.
     fn plain_text_length(&mut self) -> usize {
         let bytes = &self.buffer.as_bytes()[self.position..];
+        let first_bytes = if self.options.prompted {
+            &marker_index::PROMPTED_FIRST_BYTES
+        } else {
+            &marker_index::MARKER_FIRST_BYTES
+        };
         let mut length = 0;
         while let Some(by) = bytes[length..]
             .iter()
-            .position(|b| marker_index::MARKER_FIRST_BYTES[*b as usize])
+            .position(|b| first_bytes[*b as usize])
         {
             length += by;
             match bytes[length] {
@@ -294,7 +319,10 @@ impl DialectParser {
                 b'`' => self.in_inline_code = !self.in_inline_code,
                 b'\n' => {
                     self.in_inline_code = false;
-                    if marker_index::may_start_line_marker(&bytes[length + 1..]) {
+                    let line = &bytes[length + 1..];
+                    if marker_index::may_start_line_marker(line)
+                        || self.tools.may_start_named_line(line)
+                    {
                         return length + 1;
                     }
                 }
@@ -325,6 +353,7 @@ impl DialectParser {
         let text = &self.buffer[self.position..self.position + length];
         self.previous_char = text.chars().next_back().unwrap_or(self.previous_char);
         self.event_buffer.push_text(text);
+        self.line.advance(text);
         self.position += length;
     }
 
@@ -336,77 +365,83 @@ impl DialectParser {
 
     /// Looks at the first word of a line. None when it is ordinary.
     fn parse_line_start(&mut self, end: InputState) -> Option<ParserStep> {
-        let first = self.buffer.as_bytes()[self.position];
-        if !marker_index::LINE_FIRST_BYTES[first as usize]
+        let rest = &self.buffer[self.position..];
+        let named = self.tools.may_start_named_line(rest.as_bytes());
+        if !named
+            && !marker_index::LINE_FIRST_BYTES[rest.as_bytes()[0] as usize]
             && self.event_buffer.last != LastEvent::Call
         {
             return None;
         }
         let touched = Cell::new(false);
-        let cursor = TextCursor::new(&self.buffer[self.position..], &touched);
+        let cursor = TextCursor::new(rest, &touched);
+        let line = LineStart::detect(cursor, self.at_message_start, self.event_buffer.last);
+        if touched.get() && end == InputState::Open {
+            return Some(ParserStep::NeedMoreText);
+        }
         let place = if self.at_message_start {
             MarkerPlacement::MessageStart
         } else {
             MarkerPlacement::LineStart
         };
-        let imagined = self.event_buffer.last == LastEvent::Call
-            && HALLUCINATED_RESULT_MARKERS
-                .iter()
-                .any(|it| marker::match_length(it, cursor).is_some());
-        let answer = (self.at_message_start || self.event_buffer.last == LastEvent::Reasoning)
-            .then(|| {
-                line_calls::FINAL_ANSWER_LABELS
-                    .iter()
-                    .find(|it| cursor.starts_with(it))
-            })
-            .flatten();
-        let thought = self.at_message_start
-            && line_calls::THOUGHT_LABELS
-                .iter()
-                .any(|it| cursor.starts_with(it));
-        let all = line_calls::RECIPIENT_ALL_LINES
-            .iter()
-            .find(|it| cursor.starts_with(it));
-        let fence = cursor.starts_with("```");
-        if touched.get() && end == InputState::Open {
-            return Some(ParserStep::NeedMoreText);
-        }
         if self.tools.is_empty() {
-            return if fence {
-                Some(self.backticks(end))
-            } else {
-                self.parse_marker(place, end)
+            return match line {
+                LineStart::Fence(mark) => Some(self.open_fence(mark, end)),
+                _ => self.parse_marker(place, end),
             };
         }
-        if imagined {
-            self.mode = ParserMode::Hallucination;
-            return Some(ParserStep::Continue);
+        match line {
+            LineStart::HallucinatedResult => {
+                self.mode = ParserMode::Hallucination;
+                Some(ParserStep::Continue)
+            }
+            LineStart::Label(length) => Some(self.consume_structural_token(length)),
+            LineStart::Thought if self.dialect.accepts("react") => {
+                self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
+                    line_calls::parse_react_thought(scene.start)
+                })
+            }
+            LineStart::Fence(mark) => Some(self.open_fence(mark, end)),
+            LineStart::StrippedHarmony if self.dialect.accepts("harmony") => {
+                self.parse_stripped_harmony(end)
+            }
+            LineStart::Script | LineStart::QuotedJson => self
+                .parse_markerless(line, end)
+                .or_else(|| self.named_line(named, end)),
+            LineStart::Thought | LineStart::StrippedHarmony | LineStart::Other => {
+                let first = self.buffer.as_bytes()[self.position];
+                let step = self.parse_marker(place, end);
+                let step = step.or_else(|| match first {
+                    b'{' | b'[' => self.bare(end),
+                    b'<' => self.tool_tag(end),
+                    _ => None,
+                });
+                step.or_else(|| self.named_line(named, end))
+            }
         }
-        if let Some(label) = answer.or(all) {
-            return Some(self.consume_structural_token(label.len()));
+    }
+
+    /// Three backticks or tildes, or more: a fence, or a call in one.
+    fn open_fence(&mut self, mark: char, end: InputState) -> ParserStep {
+        if mark == '`' {
+            return self.backticks(end);
         }
-        if thought && self.dialect.accepts("react") {
-            return self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-                line_calls::parse_react_thought(scene.start)
-            });
+        let rest = &self.buffer[self.position..];
+        let length = rest.len() - rest.trim_start_matches(mark).len();
+        if length == rest.len() && end == InputState::Open {
+            return ParserStep::NeedMoreText;
         }
-        if fence {
-            return Some(self.backticks(end));
-        }
-        match self.buffer.as_bytes()[self.position] {
-            b'{' | b'[' => self.parse_marker(place, end).or_else(|| self.bare(end)),
-            b'<' => self.parse_marker(place, end).or_else(|| self.tool_tag(end)),
-            _ => self.parse_marker(place, end),
-        }
+        self.mode = ParserMode::CodeFence(CodeFence { mark, length });
+        self.consume_text(length)
     }
 
     /// Three backticks or more: a call in a fence, a fence, or code in a line.
     fn backticks(&mut self, end: InputState) -> ParserStep {
-        let first = self.at_message_start;
-        let tail = self.event_buffer.text_tail().to_owned();
+        let is_first = self.at_message_start;
         if !self.tools.is_empty()
+            && !self.is_in_quotation()
             && let Some(step) = self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-                markerless_calls::parse_fence(scene, first, &tail)
+                markerless_calls::parse_fence(scene, is_first)
             })
         {
             return step;
@@ -420,18 +455,35 @@ impl DialectParser {
             return ParserStep::NeedMoreText;
         }
         if fence {
-            self.mode = ParserMode::CodeFence(ticks);
+            self.mode = ParserMode::CodeFence(CodeFence {
+                mark: '`',
+                length: ticks,
+            });
         } else {
             self.in_inline_code = !self.in_inline_code;
         }
         self.consume_text(ticks)
     }
 
+    /// Whether the line is an indented code block or a block quote: what looks like a
+    /// call there is shown, not made.
+    fn is_in_quotation(&self) -> bool {
+        self.event_buffer.last == LastEvent::Text && self.line.is_code_or_quote()
+    }
+
     fn bare(&mut self, end: InputState) -> Option<ParserStep> {
         if !self.dialect.accepts("bare_json") && !self.dialect.accepts("pythonic") {
             return None;
         }
-        if markerless_calls::announces_example(self.event_buffer.text_tail()) {
+        let text_before = self.event_buffer.text_tail();
+        if self.is_in_quotation()
+            || surrounding_text::announces_example(text_before, self.options.prompted)
+        {
+            return None;
+        }
+        let in_sentence = !self.at_line_start
+            && (self.in_inline_code || !surrounding_text::may_precede_call(text_before));
+        if in_sentence {
             return None;
         }
         self.parse_and_apply(
@@ -442,8 +494,42 @@ impl DialectParser {
         )
     }
 
+    /// A call without markers that the first word of its line announces.
+    fn parse_markerless(&mut self, line: LineStart, end: InputState) -> Option<ParserStep> {
+        let (dialect, read): (_, fn(FrameContext<'_>) -> FrameResult) = match line {
+            LineStart::Script => ("tool_code", markerless_calls::parse_script),
+            _ => ("bare_json", markerless_calls::parse_quoted_json),
+        };
+        if !self.dialect.accepts(dialect) || self.is_in_quotation() {
+            return None;
+        }
+        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
+            read(FrameContext { dialect, ..scene })
+        })
+    }
+
+    /// A line that begins with the name of a tool, if it does.
+    fn named_line(&mut self, named: bool, end: InputState) -> Option<ParserStep> {
+        if !named || self.is_in_quotation() {
+            return None;
+        }
+        let is_first = self.at_message_start;
+        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
+            markerless_calls::parse_named_line(scene, is_first)
+        })
+    }
+
+    fn parse_stripped_harmony(&mut self, end: InputState) -> Option<ParserStep> {
+        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, true, |scene| {
+            stripped_harmony::parse_reply(FrameContext {
+                dialect: "harmony",
+                ..scene
+            })
+        })
+    }
+
     fn tool_tag(&mut self, end: InputState) -> Option<ParserStep> {
-        if !self.dialect.accepts("tag_per_tool") {
+        if !self.dialect.accepts("tag_per_tool") || self.is_in_quotation() {
             return None;
         }
         self.parse_and_apply(
@@ -452,6 +538,67 @@ impl DialectParser {
             false,
             markerless_calls::parse_tool_tag,
         )
+    }
+}
+
+/// What the first word of a line announces.
+#[derive(Clone, Copy)]
+enum LineStart {
+    /// The model makes up the result of its call.
+    HallucinatedResult,
+    /// A label of so many bytes before the answer.
+    Label(usize),
+    /// The thoughts of a `ReAct` message.
+    Thought,
+    /// A code fence of backticks or tildes.
+    Fence(char),
+    /// A reply of gpt-oss without its tokens.
+    StrippedHarmony,
+    /// Python without a fence.
+    Script,
+    /// JSON written as a string.
+    QuotedJson,
+    Other,
+}
+
+impl LineStart {
+    fn detect(cursor: TextCursor<'_>, at_message_start: bool, last: LastEvent) -> Self {
+        let starts_with = |labels: &[&str]| labels.iter().any(|it| cursor.starts_with(it));
+        let label = |labels: &[&str]| {
+            let label = labels.iter().find(|it| cursor.starts_with(it));
+            label.map(|label| Self::Label(label.len()))
+        };
+        let imagines = |it: &&str| marker::match_length(it, cursor).is_some();
+        if last == LastEvent::Call && HALLUCINATED_RESULT_MARKERS.iter().any(imagines) {
+            return Self::HallucinatedResult;
+        }
+        if (at_message_start || last == LastEvent::Reasoning)
+            && let Some(label) = label(&line_calls::FINAL_ANSWER_LABELS)
+        {
+            return label;
+        }
+        if let Some(label) = label(&line_calls::RECIPIENT_ALL_LINES) {
+            return label;
+        }
+        if at_message_start && starts_with(&line_calls::THOUGHT_LABELS) {
+            return Self::Thought;
+        }
+        if let Some(mark) = ['`', '~'].into_iter().find(|it| {
+            let fence = if *it == '`' { "```" } else { "~~~" };
+            cursor.starts_with(fence)
+        }) {
+            return Self::Fence(mark);
+        }
+        if at_message_start && starts_with(&stripped_harmony::REPLY_STARTS) {
+            return Self::StrippedHarmony;
+        }
+        if starts_with(&markerless_calls::SCRIPT_STARTS) {
+            return Self::Script;
+        }
+        if markerless_calls::is_quoted_json(cursor) {
+            return Self::QuotedJson;
+        }
+        Self::Other
     }
 }
 

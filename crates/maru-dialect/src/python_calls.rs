@@ -31,6 +31,14 @@ impl PythonCall {
         }
     }
 
+    /// Whether an argument is one of these variables.
+    fn uses_any(&self, variables: &[&str]) -> bool {
+        let named = self.keywords.iter().map(|(_, value)| value);
+        let is_variable =
+            |value: &JsonValue| value.as_str().is_some_and(|text| variables.contains(&text));
+        named.chain(&self.positional).any(is_variable)
+    }
+
     /// The arguments, with those given by place under their names.
     pub(super) fn into_arguments(self, tool: &ToolSignature) -> Option<JsonObject> {
         let mut arguments = JsonObject::new();
@@ -63,6 +71,7 @@ pub(super) fn parse_calls(
     parser.skip_trivia();
     let list = parser.cursor.eat("[");
     let mut found = Vec::new();
+    let mut variables = Vec::new();
     loop {
         parser.skip_trivia();
         match parser.cursor.peek() {
@@ -76,7 +85,12 @@ pub(super) fn parse_calls(
                     && !parser.is_at_stop_marker()
                     && found.len() < MAX_PYTHON_CALLS =>
             {
-                found.push(statement(parser)?);
+                match statement(parser, &mut variables)? {
+                    // Nobody knows what the variable will hold.
+                    Some(call) if call.uses_any(&variables) => return Ok(found),
+                    Some(call) => found.push(call),
+                    None => (),
+                }
             }
             Some(_) if list && !parser.is_at_stop_marker() => return Err(PayloadError::Malformed),
             _ if list => {
@@ -102,29 +116,48 @@ pub(super) fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '/')
 }
 
-/// A call, with `print(…)` or `x = …` around it taken away.
-fn statement(parser: &mut LenientJsonParser<'_>) -> Result<PythonCall, PayloadError> {
+/// A call, with `print(…)` or `x = …` around it taken away. None for a line that
+/// calls no tool: an import, or a printed value.
+fn statement<'a>(
+    parser: &mut LenientJsonParser<'a>,
+    variables: &mut Vec<&'a str>,
+) -> Result<Option<PythonCall>, PayloadError> {
     let mut ahead = parser.cursor;
     let name = ahead.take_while(is_name_char);
     if name == "print" && ahead.eat("(") {
         ahead.skip_space();
+        if peek_call_name(ahead).is_none_or(|name| name == "str" || name == "len") {
+            skip_line(parser);
+            return Ok(None);
+        }
         parser.cursor = ahead;
         let written = call(parser)?;
         parser.skip_trivia();
         return if parser.cursor.eat(")") {
-            Ok(written)
+            Ok(Some(written))
         } else {
             Err(PayloadError::Malformed)
         };
     }
     ahead.take_while(|c| c == ' ');
+    if matches!(name, "import" | "from") && ahead.peek().is_some_and(is_name_char) {
+        skip_line(parser);
+        return Ok(None);
+    }
     if ahead.eat("=") {
         ahead.take_while(|c| c == ' ');
         if peek_call_name(ahead).is_some() {
             parser.cursor = ahead;
+            let written = call(parser)?;
+            variables.push(name);
+            return Ok(Some(written));
         }
     }
-    call(parser)
+    call(parser).map(Some)
+}
+
+fn skip_line(parser: &mut LenientJsonParser<'_>) {
+    parser.cursor.take_while(|c| c != '\n');
 }
 
 fn call(parser: &mut LenientJsonParser<'_>) -> Result<PythonCall, PayloadError> {

@@ -39,6 +39,7 @@ pub const DIALECT_NAMES: &[&str] = &[
     "harmony",
     "hermes",
     "hy3",
+    "hyperclova_x",
     "inkling",
     "internlm",
     "kimi_k2",

@@ -35,7 +35,27 @@ pub(super) enum TagClass {
 
 impl MarkupTag<'_> {
     pub(super) fn classify_element(&self) -> TagClass {
+        let named_frame = matches!(
+            self.element,
+            "tool_call" | "function_call" | "tool" | "tool_use"
+        );
+        if named_frame && !self.closes && self.name.is_some() {
+            return TagClass::Call;
+        }
         class(self.element)
+    }
+
+    /// Whether it holds the name of a call as its text.
+    pub(super) fn holds_tool_name(&self) -> bool {
+        matches!(self.element, "tool_name" | "name" | "function_name")
+    }
+
+    /// Whether it holds all arguments of a call.
+    pub(super) fn holds_arguments(&self) -> bool {
+        matches!(
+            self.element,
+            "parameters" | "arguments" | "args" | "input" | "tool_input"
+        )
     }
 
     pub(super) fn opens_class(&self, class: TagClass) -> bool {
@@ -53,8 +73,10 @@ fn class(element: &str) -> TagClass {
         "parameter" | "param" | "argument" => TagClass::Parameter,
         "arg_key" => TagClass::Key,
         "arg_value" => TagClass::Value,
-        "tool_call" | "tool_calls" | "function_calls" | "calls" | "tools" | "tool_sep"
-        | "dots_function_call" | "parameters" => TagClass::Wrapper,
+        "tool_call" | "tool_calls" | "function_call" | "function_calls" | "calls" | "tool"
+        | "tools" | "tool_use" | "tool_sep" | "dots_function_call" | "parameters" => {
+            TagClass::Wrapper
+        }
         _ => TagClass::Other,
     }
 }
@@ -124,8 +146,9 @@ fn angled(cursor: TextCursor<'_>, start: usize) -> Option<MarkupTag<'_>> {
     })
 }
 
-/// The element without `steptml:` before it or `:opensource` behind it.
+/// The element without `steptml:` or `longcat_` before it or `:opensource` behind it.
 fn local(element: &str) -> &str {
+    let element = element.strip_prefix("longcat_").unwrap_or(element);
     let Some((before, after)) = element.split_once(':') else {
         return element;
     };

@@ -59,7 +59,11 @@ impl<'a> TagCallParser<'a> {
             match parse_tag(self.cursor) {
                 Some(open) if open.opens_class(TagClass::Call) => {
                     self.cursor.seek(open.end);
-                    found.push(self.call(&open)?);
+                    found.push(self.call(open.start, open.name)?);
+                }
+                // The frame around it is the call's tag.
+                Some(open) if !open.closes && open.holds_tool_name() => {
+                    found.push(self.call(open.start, None)?);
                 }
                 _ if found.is_empty() => return Err(PayloadError::Malformed),
                 _ => return Ok(found),
@@ -108,9 +112,20 @@ impl<'a> TagCallParser<'a> {
         tool: Option<&'a ToolSignature>,
         arguments: &mut JsonObject,
     ) -> Result<(), PayloadError> {
+        let mut key_closed = false;
         loop {
             self.cursor.skip_space();
-            let next = parse_tag(self.cursor).ok_or(PayloadError::Malformed)?;
+            let next = parse_tag(self.cursor);
+            let belongs = |it: &MarkupTag<'_>| {
+                it.opens_class(TagClass::Value) || it.closes_class(TagClass::Key)
+            };
+            if key_closed && !next.as_ref().is_some_and(belongs) {
+                let text = self.untagged_value()?;
+                let schema = tool.and_then(|tool| tool.schema.schema_for(&key));
+                arguments.push((key, value_from_text(text, schema)));
+                return Ok(());
+            }
+            let next = next.ok_or(PayloadError::Malformed)?;
             self.cursor.seek(next.end);
             if next.opens_class(TagClass::Value) {
                 let value = self.parse_value_text(&next, tool)?;
@@ -126,6 +141,34 @@ impl<'a> TagCallParser<'a> {
             if !next.closes_class(TagClass::Key) {
                 return Err(PayloadError::Malformed);
             }
+            key_closed = true;
+        }
+    }
+
+    /// A value whose opening tag is missing: up to its closing tag, the next key or
+    /// the end of the call.
+    fn untagged_value(&mut self) -> Result<&'a str, PayloadError> {
+        let from = self.cursor.position();
+        loop {
+            let at = self.cursor.find("<").ok_or(PayloadError::UnexpectedEnd)?;
+            self.cursor.seek(at);
+            let text = self.cursor.slice(from, at).trim_end();
+            match parse_tag(self.cursor) {
+                Some(tag) if tag.closes_class(TagClass::Value) => {
+                    self.cursor.seek(tag.end);
+                    return Ok(text);
+                }
+                Some(tag)
+                    if tag.opens_class(TagClass::Key) || tag.closes_class(TagClass::Wrapper) =>
+                {
+                    return if text.is_empty() {
+                        Err(PayloadError::Malformed)
+                    } else {
+                        Ok(text)
+                    };
+                }
+                _ => drop(self.cursor.bump()),
+            }
         }
     }
 
@@ -138,18 +181,20 @@ impl<'a> TagCallParser<'a> {
         }
     }
 
-    fn call(&mut self, open: &MarkupTag<'_>) -> Result<TagCall, PayloadError> {
+    /// Reads the call that began at `start`; without a `name` its first child is it.
+    fn call(&mut self, start: usize, name: Option<String>) -> Result<TagCall, PayloadError> {
+        let legacy = name.is_none();
+        let name = match name {
+            Some(name) => name,
+            None => self.child_name()?,
+        };
         let mut written = TagCall {
-            name: open.name.clone().unwrap_or_default(),
+            name,
             arguments: JsonObject::new(),
             repairs: Vec::new(),
-            start: open.start,
+            start,
             end: 0,
         };
-        let legacy = open.name.is_none();
-        if legacy {
-            written.name = self.legacy_name()?;
-        }
         let tool = self.tools.find(&written.name);
         self.cursor.skip_space();
         if self.cursor.peek() == Some('{') {
@@ -160,7 +205,7 @@ impl<'a> TagCallParser<'a> {
         }
         self.cursor.skip_space();
         while let Some(close) =
-            parse_tag(self.cursor).filter(|it| it.closes && it.element == "parameters")
+            parse_tag(self.cursor).filter(|it| it.closes && it.holds_arguments())
         {
             self.cursor.seek(close.end);
             self.cursor.skip_space();
@@ -177,18 +222,16 @@ impl<'a> TagCallParser<'a> {
         Ok(written)
     }
 
-    /// `<tool_name>⟨n⟩</tool_name>`, and the tag that holds the parameters.
-    fn legacy_name(&mut self) -> Result<String, PayloadError> {
+    /// `<tool_name>⟨n⟩</tool_name>`, and the tag that holds the arguments.
+    fn child_name(&mut self) -> Result<String, PayloadError> {
         self.cursor.skip_space();
-        let open = parse_tag(self.cursor).filter(|it| it.element == "tool_name" && !it.closes);
+        let open = parse_tag(self.cursor).filter(|it| it.holds_tool_name() && !it.closes);
         self.cursor.seek(open.ok_or(PayloadError::Malformed)?.end);
         let name = self.key()?;
-        let close = parse_tag(self.cursor).filter(|it| it.element == "tool_name" && it.closes);
+        let close = parse_tag(self.cursor).filter(|it| it.holds_tool_name() && it.closes);
         self.cursor.seek(close.ok_or(PayloadError::Malformed)?.end);
         self.cursor.skip_space();
-        if let Some(open) =
-            parse_tag(self.cursor).filter(|it| it.element == "parameters" && !it.closes)
-        {
+        if let Some(open) = parse_tag(self.cursor).filter(|it| it.holds_arguments() && !it.closes) {
             self.cursor.seek(open.end);
         }
         Ok(name)

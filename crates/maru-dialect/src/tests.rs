@@ -10,21 +10,25 @@ use serde_json::{Value, json};
 
 use super::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
 
-/// Reads `pieces` as one message and joins what belongs together.
+/// Parses `pieces` as one message and joins what belongs together.
 fn parse_pieces<'a>(
     tools: &Arc<ToolSet>,
     pieces: impl IntoIterator<Item = &'a str>,
 ) -> Vec<DialectEvent> {
-    let mut reader = DialectParser::new(
-        Arc::clone(tools),
-        DialectSelection::Auto,
-        DialectOptions::default(),
-    );
+    parse_with(tools, DialectOptions::default(), pieces)
+}
+
+fn parse_with<'a>(
+    tools: &Arc<ToolSet>,
+    options: DialectOptions,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> Vec<DialectEvent> {
+    let mut parser = DialectParser::new(Arc::clone(tools), DialectSelection::Auto, options);
     let mut events = Vec::new();
     for piece in pieces {
-        reader.push(piece, &mut events);
+        parser.push(piece, &mut events);
     }
-    reader.finish(false, &mut events);
+    parser.finish(false, &mut events);
     joined(events)
 }
 
@@ -73,30 +77,38 @@ struct CollectedOutput {
     content: String,
     reasoning: String,
     calls: Vec<(String, Value)>,
+    /// The tools that calls name which cannot be made.
+    invalid_names: Vec<String>,
 }
 
 fn collect_output(events: &[DialectEvent]) -> CollectedOutput {
-    let mut seen = CollectedOutput {
+    let mut output = CollectedOutput {
         content: String::new(),
         reasoning: String::new(),
         calls: Vec::new(),
+        invalid_names: Vec::new(),
     };
     for event in events {
         match event {
-            DialectEvent::Text(text) => seen.content.push_str(text),
-            DialectEvent::Reasoning(text) => seen.reasoning.push_str(text),
-            DialectEvent::TextWasReasoning => seen.reasoning = std::mem::take(&mut seen.content),
-            DialectEvent::InvalidCall(broken) => seen.content.push_str(&broken.text),
+            DialectEvent::Text(text) => output.content.push_str(text),
+            DialectEvent::Reasoning(text) => output.reasoning.push_str(text),
+            DialectEvent::TextWasReasoning => {
+                output.reasoning = std::mem::take(&mut output.content);
+            }
+            DialectEvent::InvalidCall(invalid) => {
+                output.content.push_str(&invalid.text);
+                output.invalid_names.extend(invalid.name.clone());
+            }
             DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
                 let arguments = serde_json::from_str(&call.arguments).unwrap();
-                seen.calls.push((call.name.clone(), arguments));
+                output.calls.push((call.name.clone(), arguments));
             }
             DialectEvent::Hallucination(_)
             | DialectEvent::CallStarted(_)
             | DialectEvent::CallArguments(_) => (),
         }
     }
-    seen
+    output
 }
 
 /// Some tools of different shapes.

@@ -9,6 +9,9 @@ use super::{json::JsonObject, schema::ParameterSchema};
 /// What a model may put before a name.
 const TOOL_NAME_PREFIXES: [&str; 4] = ["functions.", "function.", "tools.", "default_api."];
 
+/// The most tools that are named in the explanation of an ambiguous name.
+const MAX_NAMED_TOOLS: usize = 8;
+
 /// The offered tools of one request, prepared once.
 #[derive(Debug, Default)]
 pub struct ToolSet {
@@ -17,6 +20,18 @@ pub struct ToolSet {
     by_folded_name: HashMap<String, NameMatch>,
     /// By what is left of a name without its server.
     by_unqualified_name: HashMap<String, NameMatch>,
+    /// The bytes that names begin with.
+    name_first_bytes: FirstBytes,
+}
+
+/// A set of bytes.
+#[derive(Debug)]
+struct FirstBytes([bool; 256]);
+
+impl Default for FirstBytes {
+    fn default() -> Self {
+        Self([false; 256])
+    }
 }
 
 /// One offered tool.
@@ -43,6 +58,30 @@ impl ToolSet {
         prepared
     }
 
+    /// Whether a line that begins with these bytes may be a call that begins with its
+    /// tool's name: `⟨n⟩(`, `⟨n⟩[ARGS]`, or the name alone.
+    pub(super) fn may_start_named_line(&self, line: &[u8]) -> bool {
+        let [first, ..] = line else {
+            return false;
+        };
+        if !self.name_first_bytes.0[usize::from(*first)] {
+            return false;
+        }
+        let in_name = |b: &u8| b.is_ascii_alphanumeric() || b"_.-/".contains(b) || !b.is_ascii();
+        let end = line.iter().position(|b| !in_name(b)).unwrap_or(line.len());
+        match line.get(end) {
+            Some(b'\n' | b'(' | b'[') => {
+                let name = std::str::from_utf8(&line[..end]);
+                name.is_ok_and(|name| self.by_name.contains_key(name))
+            }
+            Some(_) => false,
+            None => {
+                let mut names = self.tools.iter().map(|tool| tool.name.as_bytes());
+                names.any(|name| name.starts_with(line))
+            }
+        }
+    }
+
     /// Whether none are offered; then nothing is a call.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -56,6 +95,27 @@ impl ToolSet {
             .or_else(|| self.lookup(strip_known_prefix(name)))
             .or_else(|| self.lookup(strip_call_counter(strip_known_prefix(name))?))
             .map(|at| &self.tools[at])
+    }
+
+    /// Why no tool is found by `written`, in words for the model.
+    pub(super) fn explain_unknown(&self, written: &str) -> String {
+        let name = strip_known_prefix(trim_noise(written));
+        let meant = |tool: &&ToolSignature| {
+            let mut short = unqualified(&tool.name);
+            short.any(|short| fold_name(short) == fold_name(name))
+        };
+        let meant: Vec<&str> = self
+            .tools
+            .iter()
+            .filter(meant)
+            .map(|tool| tool.name.as_str())
+            .take(MAX_NAMED_TOOLS)
+            .collect();
+        if meant.len() > 1 {
+            let names = meant.join(", ");
+            return format!("the name {name:?} is ambiguous; write one of {names}");
+        }
+        format!("no tool is called {name:?}")
     }
 
     /// The only tool that takes exactly such arguments.
@@ -84,6 +144,9 @@ impl ToolSet {
 
     fn add(&mut self, name: &str, schema: &Value) {
         let at = self.tools.len();
+        if let Some(first) = name.bytes().next() {
+            self.name_first_bytes.0[usize::from(first)] = true;
+        }
         self.by_name.entry(name.to_owned()).or_insert(at);
         insert(&mut self.by_folded_name, fold_name(name), at);
         for short in unqualified(name) {

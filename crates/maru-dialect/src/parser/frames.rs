@@ -14,6 +14,7 @@ use crate::{
     grammar::{FRAMES, FrameSyntax, MESSAGE_ENDS, MarkerPlacement, MarkerRole},
     header,
     marker_index::{self, MarkerMatch},
+    surrounding_text,
 };
 
 impl DialectParser {
@@ -44,7 +45,7 @@ impl DialectParser {
         match hit.role {
             MarkerRole::FrameOpener(row) => self.frame(&FRAMES[row], hit.length, end),
             MarkerRole::ReasoningOpener(row) => self.open_reasoning(row, hit.length),
-            MarkerRole::ReasoningCloser(row) => Some(self.close_reasoning(row, hit.length, end)),
+            MarkerRole::ReasoningCloser(row) => self.close_reasoning(row, hit.length, end),
             MarkerRole::MessageHeader => self.apply_message_header(hit.length, end),
             MarkerRole::ControlToken => Some(self.consume_control_token(hit.length)),
             MarkerRole::StructuralToken => Some(self.consume_structural_token(hit.length)),
@@ -53,7 +54,16 @@ impl DialectParser {
 
     pub(super) fn consume_control_token(&mut self, length: usize) -> ParserStep {
         let token = &self.buffer[self.position..self.position + length];
-        self.event_buffer.push_control_token(token);
+        // A backend leaks a token right after the last word. A closing tag, or a token
+        // that stands like a word in its sentence, is what the model speaks of.
+        let is_tag = token.starts_with("</")
+            && !token.contains(['|', '｜', '‖'])
+            && !matches!(token, "</s>" | "</response>");
+        if self.event_buffer.last == LastEvent::Text && (is_tag || self.previous_char == ' ') {
+            self.event_buffer.push_quotable_token(token);
+        } else {
+            self.event_buffer.push_control_token(token);
+        }
         self.position += length;
         ParserStep::Continue
     }
@@ -73,7 +83,7 @@ impl DialectParser {
         length: usize,
         end: InputState,
     ) -> Option<ParserStep> {
-        if self.tools.is_empty() || !self.dialect.accepts(frame.dialect) {
+        if self.tools.is_empty() || !self.dialect.accepts(frame.dialect) || self.is_in_quotation() {
             return None;
         }
         let after = self.buffer[self.position + length..].chars().next();
@@ -86,6 +96,7 @@ impl DialectParser {
         {
             return None;
         }
+        let is_example = surrounding_text::leads_to_example(self.event_buffer.text_tail());
         let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
             let scene = FrameContext {
                 dialect: frame.dialect,
@@ -93,7 +104,13 @@ impl DialectParser {
                 explicit: true,
                 ..scene
             };
-            frame::parse_frame(frame, length, scene)
+            match frame::parse_frame(frame, length, scene) {
+                FrameResult::Parsed { end, .. } if is_example => {
+                    let events = vec![DialectEvent::Text(scene.raw_text(end))];
+                    FrameResult::Parsed { end, events }
+                }
+                result => result,
+            }
         });
         step.or_else(|| self.wrapper(length, end))
     }
@@ -210,6 +227,8 @@ impl DialectParser {
             dialect: "bare_json",
             closers: &[],
             explicit,
+            prompted: self.options.prompted,
+            text_before: self.event_buffer.text_tail(),
             start: TextCursor::new(&rest[..length], &touched),
             is_frame_opener: &is_frame_opener,
         });

@@ -35,19 +35,26 @@ impl DialectParser {
         Some(ParserStep::Continue)
     }
 
-    /// Closes reasoning that is not open: a draft ends, or the beginning stood
-    /// in the prompt, or it was closed before.
+    /// Closes reasoning that is not open: a draft ends, or the beginning stood in the
+    /// prompt, or it was closed before. None when the tag is text.
     pub(super) fn close_reasoning(
         &mut self,
         row: usize,
         length: usize,
         end: InputState,
-    ) -> ParserStep {
+    ) -> Option<ParserStep> {
         let draft = self.draft_call.filter(|draft| {
             draft.row == row && self.position - draft.start <= MAX_MARKERLESS_BYTES
         });
         if let Some(draft) = draft {
-            return self.close_draft(draft, length, end);
+            return Some(self.close_draft(draft, length, end));
+        }
+        if !self.at_line_start && self.event_buffer.last == LastEvent::Text {
+            match self.is_quoted_closer(length) {
+                None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
+                Some(false) => (),
+                None | Some(true) => return None,
+            }
         }
         if self.event_buffer.has_reasoning || self.event_buffer.has_call {
             self.event_buffer.push_structural_token("");
@@ -56,7 +63,24 @@ impl DialectParser {
         }
         self.position += length;
         self.at_line_start = true;
-        ParserStep::Continue
+        Some(ParserStep::Continue)
+    }
+
+    /// Whether a closing tag in the middle of a line is a word of its sentence: it is
+    /// quoted, or stands between spaces, or nothing follows it. None when that is not
+    /// known yet.
+    fn is_quoted_closer(&self, length: usize) -> Option<bool> {
+        match self.previous_char {
+            '"' | '\'' | '`' | '(' | '“' | '‘' => return Some(true),
+            ' ' => (),
+            _ => return Some(false),
+        }
+        let after = &self.buffer[self.position + length..];
+        let next = after.chars().next()?;
+        if next != '\n' && next != '\r' {
+            return Some(true);
+        }
+        (!after.trim_start().is_empty()).then_some(false)
     }
 
     fn close_draft(&mut self, draft: DraftCall, length: usize, end: InputState) -> ParserStep {

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{Arc, DialectEvent, ToolSet, characters, parse_pieces, random_cuts, tools};
+use super::{
+    Arc, DialectEvent, DialectOptions, ToolSet, characters, parse_pieces, parse_with, random_cuts,
+    tools,
+};
 use crate::{escape_markers, repair_json};
 
 /// Pieces that markers, values and prose are made of.
@@ -119,6 +122,36 @@ const TEXT_FRAGMENTS: &[&str] = &[
     "tool",
     "<tool",
     "<|",
+    "~~~",
+    "\n\n    ",
+    "\n    ",
+    "\n> ",
+    "\t",
+    "analysis",
+    "assistantcommentary to=functions.get_weather json",
+    "assistantfinal",
+    "print(default_api.",
+    "default_api.get_weather(city=\"A\")",
+    "tool_code\n",
+    "<code>",
+    "</code>",
+    "<tool_call name=\"get_weather\">",
+    "<name>",
+    "</name>",
+    "<arguments>",
+    "<|recipient|>",
+    "<|content|>",
+    "-> tool/function_call",
+    "/think\n",
+    "I will call it.",
+    "For example:",
+    "The API:",
+    "\"{\\\"",
+    "\u{feff}",
+    "{\"tool\": \"nosuch\", \"arguments\": {}}",
+    "x = ",
+    "</tool_call> ",
+    " </think> ",
 ];
 
 fn text() -> impl Strategy<Value = String> {
@@ -130,9 +163,12 @@ proptest! {
     #[test]
     fn any_chunking_gives_the_same_events(text in text(), seed: u64) {
         let tools = tools();
-        let whole = parse_pieces(&tools, [text.as_str()]);
-        prop_assert_eq!(&parse_pieces(&tools, characters(&text)), &whole);
-        prop_assert_eq!(&parse_pieces(&tools, random_cuts(&text, seed)), &whole);
+        for prompted in [false, true] {
+            let options = DialectOptions { prompted, ..DialectOptions::default() };
+            let whole = parse_with(&tools, options, [text.as_str()]);
+            prop_assert_eq!(&parse_with(&tools, options, characters(&text)), &whole);
+            prop_assert_eq!(&parse_with(&tools, options, random_cuts(&text, seed)), &whole);
+        }
     }
 
     #[test]

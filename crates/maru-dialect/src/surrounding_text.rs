@@ -1,0 +1,167 @@
+//! What the prose around a call says about it: meant, or shown as an example.
+
+use super::cursor::TextCursor;
+
+/// Words that announce an example, whatever else the line says.
+const EXAMPLE_WORDS: [&str; 17] = [
+    "example",
+    "e.g.",
+    "for instance",
+    "looks like",
+    "look like",
+    "would write",
+    "would emit",
+    "would return",
+    "you write",
+    "written so",
+    "예시",
+    "예를 들",
+    "예컨대",
+    "처럼 씁니다",
+    "例",
+    "beispiel",
+    "exemple",
+];
+/// Words that announce an example, unless the model says that it calls.
+const FORMAT_WORDS: [&str; 3] = ["syntax", "format", "형식"];
+/// Words with which a model says that it does not call.
+const REFUSAL_WORDS: [&str; 8] = [
+    "refuse",
+    "will not",
+    "won't",
+    "won’t",
+    "cannot run",
+    "do not run",
+    "하지 않",
+    "할 수 없",
+];
+/// Words with which a model says that it calls a tool now.
+const INTENT_WORDS: [&str; 27] = [
+    "i will",
+    "i'll",
+    "i’ll",
+    "let me",
+    "let's",
+    "let’s",
+    "i need to",
+    "i am going to",
+    "i'm going to",
+    "i’m going to",
+    "i can use",
+    "i should",
+    "calling",
+    "제가",
+    "하겠",
+    "할게",
+    "볼게",
+    "보겠",
+    "호출합니다",
+    "확인합니다",
+    "사용합니다",
+    "실행합니다",
+    "我将",
+    "我会",
+    "让我",
+    "我来",
+    "ます",
+];
+/// Words of a text that explains JSON rather than acts by it.
+const EXPLANATION_WORDS: [&str; 28] = [
+    " api",
+    "endpoint",
+    "request body",
+    "response body",
+    "payload",
+    "your client",
+    "the client",
+    "a client",
+    "the server",
+    "the model",
+    "the function returns",
+    "this function",
+    "this registers",
+    "this would",
+    "the above",
+    "above ",
+    "dataset",
+    "config",
+    "documentation",
+    "schema",
+    "log ",
+    "the log",
+    "you can adapt",
+    "replace ",
+    "위 예",
+    "위의",
+    "위에서",
+    "의미합니다",
+];
+/// How much of the text after a call is looked at.
+const MAX_FOLLOWING_BYTES: usize = 240;
+
+/// Whether the end of the text before a call without markers announces an example.
+pub(super) fn announces_example(text_before: &str, prompted: bool) -> bool {
+    let line = last_line(text_before);
+    contains_any(&line, &EXAMPLE_WORDS)
+        || contains_any(&line, &REFUSAL_WORDS)
+        || (contains_any(&line, &FORMAT_WORDS) && !prompted && !contains_any(&line, &INTENT_WORDS))
+}
+
+/// Whether the sentence that leads to a frame announces an example. A sentence that
+/// ended before the frame does not.
+pub(super) fn leads_to_example(text_before: &str) -> bool {
+    let line = last_line(text_before);
+    if line.ends_with(['.', '!', '?', '。']) && !line.ends_with("e.g.") {
+        return false;
+    }
+    let sentence = line.rsplit(". ").next().unwrap_or_default();
+    contains_any(sentence, &EXAMPLE_WORDS) && !contains_any(sentence, &INTENT_WORDS)
+}
+
+/// Whether JSON in the middle of a line can be a call: a sentence or a colon ends
+/// before it, so that it is no part of one.
+pub(super) fn may_precede_call(text_before: &str) -> bool {
+    let mut ending = text_before.trim_end().chars().rev();
+    match ending.next() {
+        Some(':' | '：' | '!' | '?' | '。' | '>') => true,
+        // Not the number of a list item.
+        Some('.') => ending.next().is_some_and(|c| !c.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+/// Whether a call without markers is meant although words follow it.
+pub(super) fn is_meant(text_before: &str, after: TextCursor<'_>, prompted: bool) -> bool {
+    let line = last_line(text_before);
+    let intends = contains_any(&line, &INTENT_WORDS);
+    if announces_example(text_before, prompted) || (!prompted && !intends) {
+        return false;
+    }
+    let following = following_line(after);
+    let explains = |text: &str| contains_any(text, &EXPLANATION_WORDS);
+    !contains_any(&following, &EXAMPLE_WORDS)
+        && !explains(&following)
+        && (intends || !explains(&line))
+}
+
+fn contains_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}
+
+/// The last line that is not empty, in lower case.
+fn last_line(text: &str) -> String {
+    let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
+    line.to_lowercase()
+}
+
+/// The next line that is not empty, as far as it is looked at, in lower case.
+fn following_line(after: TextCursor<'_>) -> String {
+    let mut ahead = after;
+    ahead.skip_space();
+    let start = ahead.position();
+    while ahead.position() - start < MAX_FOLLOWING_BYTES && ahead.peek().is_some_and(|c| c != '\n')
+    {
+        ahead.bump();
+    }
+    after.slice(start, ahead.position()).to_lowercase()
+}
