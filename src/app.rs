@@ -282,11 +282,12 @@ async fn open_servers(
     policy.allow_local_urls(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
     let settings = ConnectionSettings::new(
         mcp,
-        (Arc::clone(catalog), store.clone()),
+        Arc::clone(catalog),
+        store.clone(),
         policy.clone(),
-        environment,
         tasks.clone(),
     )
+    .with_environment(environment)
     .with_warden(config.warden.clone())
     .with_limits(&config.limits);
     let beside = config.config_directory.as_ref().unwrap_or(&config.data_dir);

@@ -34,6 +34,8 @@ const MAX_JWKS_RETRIES: u32 = 1;
 const MIN_JWKS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// Tokens whose signature was checked are remembered.
 const MAX_VERIFIED_TOKENS: usize = 1024;
+/// How long a verified token is trusted without checking it again.
+const VERIFIED_TOKEN_SECONDS: i64 = 300;
 
 /// What is believed of the authorisation server.
 #[derive(Debug)]
@@ -47,7 +49,8 @@ pub struct OAuthVerifier {
     keys_read_at: Mutex<Option<Instant>>,
     refresh_interval: Duration,
     max_key_age: Duration,
-    verified: Mutex<HashMap<[u8; 32], (Principal, i64)>>,
+    /// Tokens whose signature was checked recently, by their hash.
+    verified: Mutex<HashMap<[u8; 32], VerifiedToken>>,
     /// One look for new keys at a time.
     refresh_permit: Semaphore,
     last_attempt: Mutex<Option<Instant>>,
@@ -58,6 +61,14 @@ pub struct OAuthVerifier {
 enum JwksSource {
     File(PathBuf),
     Url(Box<JsonService>),
+}
+
+/// A token whose signature and claims were checked.
+#[derive(Debug)]
+struct VerifiedToken {
+    principal: Principal,
+    /// In seconds since the Unix epoch.
+    valid_until: i64,
 }
 
 impl OAuthVerifier {
@@ -132,10 +143,10 @@ impl OAuthVerifier {
         if lock(&self.keys_read_at).is_none_or(|it| it.elapsed() > self.max_key_age) {
             return Err(Error::UnknownKey);
         }
-        if let Some((principal, until)) = self.lock_verified().get(&hash)
-            && *until > now
+        if let Some(token) = self.lock_verified().get(&hash)
+            && token.valid_until > now
         {
-            return Ok(principal.clone());
+            return Ok(token.principal.clone());
         }
         if !jwt::is_jwt(token.reveal()) {
             return Err(Error::UnknownToken);
@@ -148,7 +159,12 @@ impl OAuthVerifier {
         };
         let claims = jwt::verify(token.reveal(), &keys, &expected)?;
         let principal = self.principal_from_claims(&claims)?;
-        self.cache_verified(hash, &keys, (principal.clone(), claims.expires));
+        let verified = VerifiedToken {
+            principal: principal.clone(),
+            // Not longer than a withdrawn key may stay unnoticed.
+            valid_until: claims.expires.min(now + VERIFIED_TOKEN_SECONDS),
+        };
+        self.cache_verified(hash, &keys, verified);
         Ok(principal)
     }
 
@@ -232,31 +248,23 @@ impl OAuthVerifier {
         ))
     }
 
-    fn cache_verified(
-        &self,
-        hash: [u8; 32],
-        checked_by: &Arc<IssuerKeys>,
-        entry: (Principal, i64),
-    ) {
+    fn cache_verified(&self, hash: [u8; 32], keys: &Arc<IssuerKeys>, token: VerifiedToken) {
         let now = clock::now_ms() / 1000;
-        let mut checked = self.lock_verified();
+        let mut verified = self.lock_verified();
         let current = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        // They were replaced meanwhile, and what they checked was just forgotten.
-        if !Arc::ptr_eq(&current, checked_by) {
+        // The keys were replaced meanwhile, and the cache was cleared with them.
+        if !Arc::ptr_eq(&current, keys) {
             return;
         }
-        let (principal, expires) = entry;
-        if checked.len() >= MAX_VERIFIED_TOKENS {
-            checked.retain(|_, (_, until)| *until > now);
+        if verified.len() >= MAX_VERIFIED_TOKENS {
+            verified.retain(|_, it| it.valid_until > now);
         }
-        if checked.len() < MAX_VERIFIED_TOKENS {
-            // Not longer than a new key takes to be seen.
-            let until = expires.min(now + 300);
-            checked.insert(hash, (principal, until));
+        if verified.len() < MAX_VERIFIED_TOKENS {
+            verified.insert(hash, token);
         }
     }
 
-    fn lock_verified(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Principal, i64)>> {
+    fn lock_verified(&self) -> MutexGuard<'_, HashMap<[u8; 32], VerifiedToken>> {
         lock(&self.verified)
     }
 }

@@ -46,19 +46,19 @@ pub(super) async fn set(
     if wrong(minute) {
         return bad("say how many calls a minute", "max_per_minute");
     }
-    let most = (day.as_i64(), minute.as_i64());
+    let (per_day, per_minute) = (day.as_i64(), minute.as_i64());
     if id.len() > MAX_TARGET_BYTES || id.chars().any(char::is_control) {
         return bad("this is no name of a user or tool", "target_id");
     }
-    match hub.quota.set_limit(target, &id, most).await {
+    match hub.quota.set_limit(target, &id, per_day, per_minute).await {
         Ok(()) => match hub.quota.list().await {
             Ok(rows) => limits_response(&rows),
             // It is set; that the others cannot be read now does not undo it.
             Err(_) => limits_response(&[CallLimitRow {
                 target_type: target.as_str().to_owned(),
                 target_id: id,
-                max_count: most.0,
-                max_per_minute: most.1,
+                max_count: per_day,
+                max_per_minute: per_minute,
                 used: 0,
             }]),
         },

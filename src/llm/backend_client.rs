@@ -55,7 +55,7 @@ impl ErrorResponse {
     /// Reads what little of an error may be passed on.
     pub(super) async fn read(mut reply: HttpResponse) -> Self {
         let (status, retry_after) = (reply.status, reply.retry_after());
-        let body = with_timeout(ERROR_BODY_TIMEOUT, reply.text()).await;
+        let body = with_timeout(ERROR_BODY_TIMEOUT, reply.bytes()).await;
         let body = body.and_then(Result::ok).unwrap_or_default();
         Self {
             status,

@@ -55,7 +55,7 @@ fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, taste:
         Some(Value::Array(calls)) => calls
             .into_iter()
             .enumerate()
-            .filter_map(|(nth, call)| clean_call(call, (at, nth), tools, taste))
+            .filter_map(|(nth, call)| clean_call(call, &format!("call_{at}_{nth}"), tools, taste))
             .collect(),
         _ => Vec::new(),
     };
@@ -78,7 +78,7 @@ fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, taste:
 
 fn clean_call(
     call: Value,
-    at: (usize, usize),
+    default_id: &str,
     tools: &ToolSet,
     taste: BackendQuirks,
 ) -> Option<Value> {
@@ -94,7 +94,7 @@ fn clean_call(
     let given = call.remove("id");
     let given = given.as_ref().and_then(Value::as_str).unwrap_or_default();
     let id = match given {
-        "" => format!("call_{}_{}", at.0, at.1),
+        "" => default_id.to_owned(),
         given => given.to_owned(),
     };
     let mut clean = Map::new();

@@ -63,7 +63,7 @@ impl ModelEntry {
         if !reply.status.is_success() {
             return None;
         }
-        let listing: Value = serde_json::from_slice(&reply.text().await.ok()?).ok()?;
+        let listing: Value = serde_json::from_slice(&reply.bytes().await.ok()?).ok()?;
         Some(match self.backend {
             BackendApi::Gemini => gemini::parse_model_names(&listing),
             BackendApi::Openai => {

@@ -208,7 +208,7 @@ impl ChatStream {
 
     async fn read_document(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let body = with_timeout(left, self.reply.text()).await;
+        let body = with_timeout(left, self.reply.bytes()).await;
         let body = body.ok_or_else(|| self.timeout_error())?;
         let body = body.map_err(|source| Error::Unreachable {
             model: self.model.clone(),

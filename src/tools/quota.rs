@@ -111,20 +111,21 @@ impl CallQuota {
         self.store.call_limits(today()).await
     }
 
-    /// Sets how often a day, and how often a minute; what is absent stays.
+    /// Sets the limits per day and per minute; an absent one stays as it is.
     pub async fn set_limit(
         &self,
         target: QuotaTarget,
         id: &str,
-        (day, minute): (Option<i64>, Option<i64>),
+        per_day: Option<i64>,
+        per_minute: Option<i64>,
     ) -> Result<(), maru_store::Error> {
         self.store
-            .put_limits((target.as_str(), id), day, minute)
+            .put_limits(target.as_str(), id, per_day, per_minute)
             .await?;
         self.update_limits(|limits| {
             let limit = limits.entry((target, id.to_owned())).or_default();
-            limit.per_day = day.or(limit.per_day);
-            limit.per_minute = minute.or(limit.per_minute);
+            limit.per_day = per_day.or(limit.per_day);
+            limit.per_minute = per_minute.or(limit.per_minute);
         });
         Ok(())
     }

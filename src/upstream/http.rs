@@ -17,7 +17,7 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use maru_http::{HttpClient, HttpResponse, Request};
+use maru_http::{HttpClient, HttpRequest, HttpResponse};
 use maru_protocol::{ProtocolVersion, RpcId, encode_header_value, write_raw_request};
 use maru_runtime::tasks::Tasks;
 use tokio::{sync::Semaphore, time};
@@ -187,7 +187,7 @@ impl HttpLink {
         let exchange = async {
             let mut reply = self.post(&[], text).await?;
             self.check_session_status(&reply)?;
-            reply.text().await.map_err(Error::from)
+            reply.bytes().await.map_err(Error::from)
         };
         let late = |_| Error::Lost("the server did not take a message within 30 s".to_owned());
         time::timeout(MESSAGE_TIMEOUT, exchange)
@@ -234,7 +234,7 @@ impl HttpLink {
         let id = RpcId::Number(self.next_id.fetch_add(1, Relaxed));
         let ping = async {
             let mut reply = self.post(&[], write_raw_request(&id, "ping", "{}")).await?;
-            let _read = reply.text().await?;
+            let _read = reply.bytes().await?;
             Ok::<_, Error>(reply.status)
         };
         let asked = time::timeout(SESSION_CHECK_TIMEOUT, ping).await;
@@ -274,20 +274,20 @@ impl HttpLink {
 
     async fn post(
         &self,
-        more: &[(HeaderName, HeaderValue)],
+        extra_headers: &[(HeaderName, HeaderValue)],
         body: String,
     ) -> Result<HttpResponse, Error> {
-        self.send_http(&Request {
+        self.send_http(&HttpRequest {
             method: &Method::POST,
             uri: &self.uri,
             headers: self.headers(),
-            more,
+            extra_headers,
             body: &Bytes::from(body),
         })
         .await
     }
 
-    async fn send_http(&self, request: &Request<'_>) -> Result<HttpResponse, Error> {
+    async fn send_http(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, Error> {
         let reply = self.client.send(request).await?;
         if !reply.status.is_success() {
             self.log
@@ -304,11 +304,11 @@ impl HttpLink {
         if let Some(last) = last.and_then(|it| HeaderValue::from_str(it).ok()) {
             headers.insert(&LAST_EVENT_ID_HEADER, last);
         }
-        self.send_http(&Request {
+        self.send_http(&HttpRequest {
             method: &Method::GET,
             uri: &self.uri,
             headers: &headers,
-            more: &[],
+            extra_headers: &[],
             body: &Bytes::new(),
         })
         .await
@@ -356,11 +356,11 @@ impl HttpLink {
         }
         let (link, trace) = (Arc::clone(self), self.cleanup.token());
         self.tasks.spawn(async move {
-            let goodbye = Request {
+            let goodbye = HttpRequest {
                 method: &Method::DELETE,
                 uri: &link.uri,
                 headers: link.headers(),
-                more: &[],
+                extra_headers: &[],
                 body: &Bytes::new(),
             };
             // Who does not hear it ends the session by itself.

@@ -41,12 +41,12 @@ pub struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// `environment`: our own variables, of which children see a few.
+    /// Creates settings whose programs inherit no environment.
     pub fn new(
         mcp: &McpSettings,
-        (catalog, store): (Arc<Catalog>, Store),
+        catalog: Arc<Catalog>,
+        store: Store,
         policy: AddressPolicy,
-        environment: impl IntoIterator<Item = (String, String)>,
         tasks: Tasks,
     ) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl ConnectionSettings {
             context: ConnectContext {
                 policy,
                 tls: ClientTls::default(),
-                environment: stdio::inherited_environment(environment),
+                environment: stdio::inherited_environment([]),
                 warden: None,
                 programs: ProgramMonitor::new(&mcp.programs, tasks.clone()),
                 program_slot: ProgramSlot::default(),
@@ -70,6 +70,16 @@ impl ConnectionSettings {
             rules: Arc::default(),
             changes: watch::Sender::default(),
         }
+    }
+
+    /// Lets programs inherit those of maru's own variables that are harmless.
+    #[must_use]
+    pub fn with_environment(
+        mut self,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        self.context.environment = stdio::inherited_environment(environment);
+        self
     }
 
     /// Starts programs by `warden`, which confines them and ends them with us.

@@ -7,7 +7,7 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
-use maru_http::{AllowedUrl, HttpClient, HttpResponse, Request};
+use maru_http::{AllowedUrl, HttpClient, HttpRequest, HttpResponse};
 use maru_protocol::{IgnoredLines, SseEvent, SseReader};
 use maru_runtime::{message_queue, tasks::WorkSlice};
 use tokio::{sync::oneshot, time};
@@ -33,11 +33,11 @@ pub(super) async fn open(
     let tasks = &means.tasks;
     let mut all = headers.clone();
     all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-    let request = Request {
+    let request = HttpRequest {
         method: &Method::GET,
         uri: &request_uri(client.target())?,
         headers: &all,
-        more: &[],
+        extra_headers: &[],
         body: &Bytes::new(),
     };
     let reply = client.send(&request).await?;
@@ -173,11 +173,11 @@ impl MessagePoster {
     async fn post(&self, text: String) -> Result<(), Error> {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let request = Request {
+        let request = HttpRequest {
             method: &Method::POST,
             uri: &request_uri(&self.target)?,
             headers: &headers,
-            more: &[],
+            extra_headers: &[],
             body: &Bytes::from(text),
         };
         let limit = Duration::from_secs(30);
@@ -187,7 +187,7 @@ impl MessagePoster {
             .map_err(late)??;
         check_status(&reply)?;
         // Read to its end, the connection is used again.
-        let _body = time::timeout(limit, reply.text()).await;
+        let _body = time::timeout(limit, reply.bytes()).await;
         Ok(())
     }
 }

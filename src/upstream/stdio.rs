@@ -92,7 +92,7 @@ pub(super) fn open(
     let hidden = masked_argument_values(&program.args).into_iter();
     secrets.extend(hidden.map(SecretString::from));
     tasks.spawn(async move {
-        wait_for_exit(child, watched, (complaints, secrets), &guard.program).await;
+        wait_for_exit(child, watched, complaints, secrets, &guard.program).await;
         guard.clean_up().await;
         drop((guard, trace));
     });
@@ -311,7 +311,8 @@ fn log_line(line: &mut Vec<u8>, log: &ServerLog) {
 async fn wait_for_exit(
     mut child: Child,
     channel: Arc<MessageChannel>,
-    (complaints, secrets): (StderrTail, Vec<SecretString>),
+    complaints: StderrTail,
+    secrets: Vec<SecretString>,
     program: &RunningProgram,
 ) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));

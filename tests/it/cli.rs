@@ -63,7 +63,7 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
     );
     assert_refused(
         &call(&["search_docs", "{query}"]),
-        &["not acceptable JSON", "example"],
+        &["invalid JSON", "example"],
     );
     assert_refused(
         &call(&["search_docs", "[]"]),
@@ -71,7 +71,7 @@ fn call_prints_the_result_and_its_exit_code_tells_success() {
     );
     assert_refused(
         &call(&["search_docs", r#"{"query":"a","query":"b"}"#]),
-        &["the same member twice"],
+        &["duplicate member"],
     );
 }
 

@@ -1,14 +1,16 @@
-//! An address taken apart, in the one form that every reader reads alike.
+//! A parsed URL in the one form that every parser reads alike.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// Where a request goes. Made by [`AddressPolicy`](super::AddressPolicy) only.
+use super::ip_ranges::{is_forbidden_address, is_private_address};
+
+/// A URL that the policy allows. Only [`AddressPolicy`](super::AddressPolicy) creates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedUrl {
-    /// Whether the connection is encrypted.
+    /// Whether the scheme is `https`.
     pub is_https: bool,
     pub(super) host: UrlHost,
     pub(super) port: u16,
@@ -23,27 +25,27 @@ pub(super) enum UrlHost {
     Address(IpAddr),
 }
 
-/// Which addresses the host may turn out to have.
+/// Which IP addresses the host name may resolve to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressScope {
-    /// This machine only.
+    /// Loopback addresses only.
     Loopback,
-    /// The internet.
+    /// Public addresses only.
     Public,
-    /// Also private networks: the very name or address is listed.
+    /// Public and private addresses: the settings list this very name or address.
     Private,
 }
 
 impl AllowedUrl {
-    /// Reads `http(s)://host[:port]/path?query`; anything unusual is refused.
+    /// Parses `http(s)://host[:port]/path?query`; anything unusual is an error.
     pub(super) fn parse(url: &str) -> Result<Self, &'static str> {
         if url.len() > 2048 {
             return Err("it is longer than 2048 characters");
         }
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['\\', '#']) {
-            return Err("it has a character that is not allowed in an address");
+            return Err("it has a character that is not allowed in a URL");
         }
-        let (secure, rest) = match url.split_once("://") {
+        let (is_https, rest) = match url.split_once("://") {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
             _ => return Err("it must begin with http:// or https://"),
@@ -60,24 +62,23 @@ impl AllowedUrl {
             path => path.to_owned(),
         };
         Ok(Self {
-            is_https: secure,
+            is_https,
             host: UrlHost::parse(host)?,
-            port: port.unwrap_or(if secure { 443 } else { 80 }),
+            port: port.unwrap_or(if is_https { 443 } else { 80 }),
             path,
             scope: AddressScope::Public,
         })
     }
 
-    /// The address that `reference` names as seen from here; `None` if that is
-    /// another origin.
+    /// Resolves `reference` against this URL; `None` if that is another origin.
     pub fn join(&self, reference: &str) -> Option<Self> {
         let path = match reference.split_once("://") {
             Some(_) => {
                 let other = Self::parse(reference).ok()?;
-                let same = other.is_https == self.is_https
+                let is_same_origin = other.is_https == self.is_https
                     && other.host == self.host
                     && other.port == self.port;
-                return same.then(|| self.with_path(other.path));
+                return is_same_origin.then(|| self.with_path(other.path));
             }
             None if reference.starts_with("//")
                 || reference.contains(':') && !reference.contains('/') =>
@@ -86,16 +87,16 @@ impl AllowedUrl {
             }
             None if reference.starts_with('/') => reference.to_owned(),
             None => {
-                let here = self.path.split('?').next().unwrap_or("/");
-                let folder = here.rsplit_once('/').map_or("", |(folder, _)| folder);
-                format!("{folder}/{reference}")
+                let base = self.path.split('?').next().unwrap_or("/");
+                let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
+                format!("{directory}/{reference}")
             }
         };
-        let clean = path.bytes().all(|byte| byte.is_ascii_graphic()) && !path.contains(['\\', '#']);
-        clean.then(|| self.with_path(path))
+        let is_valid =
+            path.bytes().all(|byte| byte.is_ascii_graphic()) && !path.contains(['\\', '#']);
+        is_valid.then(|| self.with_path(path))
     }
 
-    /// Another path of the same origin.
     fn with_path(&self, path: String) -> Self {
         Self {
             path,
@@ -103,7 +104,7 @@ impl AllowedUrl {
         }
     }
 
-    /// The `Host` header.
+    /// Returns host and port as in the `Host` header.
     pub fn authority(&self) -> String {
         match self.port {
             443 if self.is_https => self.host.to_string(),
@@ -113,7 +114,30 @@ impl AllowedUrl {
     }
 }
 
+impl AddressScope {
+    /// Whether a host of this scope may have `address`.
+    pub(super) fn contains(self, address: IpAddr) -> bool {
+        match self {
+            Self::Loopback => address.is_loopback(),
+            Self::Public => {
+                !is_forbidden_address(address)
+                    && !is_private_address(address)
+                    && !address.is_loopback()
+            }
+            Self::Private => !is_forbidden_address(address) && !address.is_loopback(),
+        }
+    }
+}
+
 impl UrlHost {
+    /// Whether the host is this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Name(name) => name == "localhost",
+            Self::Address(address) => address.is_loopback(),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(inner) = text.strip_prefix('[') {
             let inner = inner.strip_suffix(']').ok_or("a [ is not closed")?;
@@ -124,10 +148,10 @@ impl UrlHost {
         if last.starts_with(|c: char| c.is_ascii_digit()) {
             let address: Ipv4Addr = text
                 .parse()
-                .map_err(|_| "write an IPv4 address as four plain numbers")?;
+                .map_err(|_| "write an IPv4 address as four decimal numbers")?;
             return Ok(Self::Address(address.into()));
         }
-        let good = |label: &str| {
+        let is_valid_label = |label: &str| {
             let inner = label.strip_prefix("xn--").unwrap_or(label);
             (1..=63).contains(&label.len())
                 && !inner.is_empty()
@@ -137,7 +161,7 @@ impl UrlHost {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         };
-        if text.len() <= 253 && text.split('.').all(good) {
+        if text.len() <= 253 && text.split('.').all(is_valid_label) {
             Ok(Self::Name(text.to_ascii_lowercase()))
         } else {
             Err("its host name is not valid")
@@ -148,8 +172,8 @@ impl UrlHost {
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
-            let plain = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-            let port = port.parse().ok().filter(|_| plain);
+            let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            let port = port.parse().ok().filter(|_| is_number);
             port.map(|port| (host, Some(port)))
                 .ok_or("its port is not a number up to 65535")
         }
@@ -168,7 +192,7 @@ impl fmt::Display for UrlHost {
 }
 
 impl fmt::Display for AllowedUrl {
-    /// Without the query, which may hold a secret.
+    /// Leaves out the query, which may contain a secret.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_https { "https" } else { "http" };
         let path = self.path.split('?').next().unwrap_or("/");
@@ -182,8 +206,8 @@ mod tests {
 
     #[test]
     fn references_stay_on_their_origin() {
-        let here = AllowedUrl::parse("http://127.0.0.1:9/a/sse?x=1").unwrap();
-        let path = |reference: &str| here.join(reference).map(|it| it.path);
+        let base = AllowedUrl::parse("http://127.0.0.1:9/a/sse?x=1").unwrap();
+        let path = |reference: &str| base.join(reference).map(|it| it.path);
         assert_eq!(path("/m?s=1").as_deref(), Some("/m?s=1"));
         assert_eq!(path("m").as_deref(), Some("/a/m"));
         assert_eq!(path("http://127.0.0.1:9/m").as_deref(), Some("/m"));

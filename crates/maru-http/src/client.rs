@@ -1,4 +1,4 @@
-//! Requests to one origin over kept connections, by hyper's client.
+//! Sends requests to one origin over pooled connections, with hyper's client.
 
 #[cfg(test)]
 mod tests;
@@ -20,29 +20,28 @@ use maru_runtime::workers::current_worker;
 use tokio::sync::Semaphore;
 
 use super::{
-    AllowedUrl, ClientTls, Error, HttpResponse, Request,
+    AllowedUrl, ClientTls, Error, HttpRequest, HttpResponse,
     connect::{ConnectError, OriginConnector},
 };
 
-/// Connections that a worker keeps.
+/// Idle connections in the pool of a worker.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 const MAX_REQUESTS_IN_FLIGHT: usize = 1024;
-/// Servers close idle connections too; this is below what most of them wait.
+/// Servers close idle connections too; most of them wait longer than this.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
-/// The largest head of an answer. HTTP/1.1 heads have 100 headers at most, which is
-/// hyper's default: saying so would put them on the heap.
+/// Maximum size of the head of a response. The number of HTTP/1.1 headers is limited to
+/// 100 by hyper's default; setting the limit would make hyper allocate them on the heap.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// How often an HTTP/2 connection with open requests is asked whether it still works,
-/// and how long the answer may take.
+/// Interval of the pings that detect a dead HTTP/2 connection with open requests.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client of one origin.
+/// An HTTP client of one origin.
 #[derive(Debug)]
 pub struct HttpClient {
     connector: OriginConnector,
-    /// By worker: a connection stays on its thread, because a call that crosses threads
-    /// costs a third more.
+    /// One connection pool per worker: a connection stays on its thread, because a call
+    /// that crosses threads costs a third more CPU.
     pools: Mutex<HashMap<usize, WorkerPoolClient>>,
     permits: Arc<Semaphore>,
 }
@@ -50,7 +49,7 @@ pub struct HttpClient {
 type WorkerPoolClient = legacy::Client<OriginConnector, Full<Bytes>>;
 
 impl HttpClient {
-    /// A client of the origin of `target`.
+    /// Creates a client of the origin of `target`.
     pub fn new(target: AllowedUrl, tls: ClientTls) -> Arc<Self> {
         Arc::new(Self {
             connector: OriginConnector::new(target, tls),
@@ -59,14 +58,14 @@ impl HttpClient {
         })
     }
 
-    /// Where requests go.
+    /// Returns the URL that this client was created for.
     pub fn target(&self) -> &AllowedUrl {
         self.connector.target()
     }
 
-    /// Sends `request` and waits for the head of its answer. A request that never left,
-    /// because the server had closed the kept connection, is sent on another one.
-    pub async fn send(self: &Arc<Self>, request: &Request<'_>) -> Result<HttpResponse, Error> {
+    /// Sends `request` and waits for the head of its response. If the server has closed
+    /// the pooled connection before the request was sent, it is sent on another one.
+    pub async fn send(self: &Arc<Self>, request: &HttpRequest<'_>) -> Result<HttpResponse, Error> {
         let permit = Arc::clone(&self.permits)
             .try_acquire_owned()
             .map_err(|_| Error::Busy(self.target().authority()))?;
@@ -76,7 +75,7 @@ impl HttpClient {
         Ok(HttpResponse::new(response, Arc::clone(self), permit))
     }
 
-    pub(super) fn broken(&self) -> Error {
+    pub(super) fn broken_connection(&self) -> Error {
         Error::Broken(self.target().authority())
     }
 
@@ -89,11 +88,11 @@ impl HttpClient {
     fn to_error(&self, error: &legacy::Error) -> Error {
         let source = error::Error::source(error);
         match source.and_then(|it| it.downcast_ref::<ConnectError>()) {
-            Some(ConnectError(why)) => Error::Unreachable {
-                place: self.target().authority(),
-                why: why.clone(),
+            Some(ConnectError(reason)) => Error::Unreachable {
+                authority: self.target().authority(),
+                reason: reason.clone(),
             },
-            None => self.broken(),
+            None => self.broken_connection(),
         }
     }
 }

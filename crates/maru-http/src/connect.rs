@@ -1,4 +1,4 @@
-//! Making a connection to an authorised address.
+//! Opens TCP and TLS connections to an allowed URL.
 
 use std::{
     fmt,
@@ -34,30 +34,31 @@ use tower_service::Service;
 use super::allowed_url::{AllowedUrl, UrlHost};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A server that takes nothing for so long is gone. Without this, one that answers early
-/// and never reads the rest of a large request would hold its connection for ever.
+/// How long the server may read nothing of a request. Without this, a server that answers
+/// early and never reads the rest of a large request would hold its connection for ever.
 const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The name of HTTP/2 in a TLS handshake.
+/// The ALPN name of HTTP/2.
 const H2_PROTOCOL: &[u8] = b"h2";
 
-/// How secure connections are made; the system's certificates are read once.
+/// TLS settings of the client. The system's root certificates are loaded once, at the
+/// first use.
 #[derive(Clone, Default)]
 pub struct ClientTls(Arc<OnceLock<Arc<ClientConfig>>>);
 
-/// Opens connections to one origin, whatever address hyper asks for.
+/// Opens connections to one origin, whatever URI hyper passes.
 #[derive(Clone, Debug)]
 pub(super) struct OriginConnector {
     target: Arc<AllowedUrl>,
     tls: ClientTls,
 }
 
-/// Why no connection could be made.
+/// Why a connection could not be established.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(super) struct ConnectError(pub(super) String);
 
-/// A connection, encrypted or not.
+/// A TCP connection with or without TLS.
 pub(super) enum MaybeTlsStream {
     Plain(StallGuardedTcp),
     Tls(Box<TlsStream<StallGuardedTcp>>),
@@ -77,9 +78,9 @@ impl OriginConnector {
 
     async fn open_connection(self) -> Result<TokioIo<MaybeTlsStream>, ConnectError> {
         let connecting = connect_any_address(&self.target, &self.tls);
-        let late = |_| format!("no answer within {CONNECT_TIMEOUT:?}");
+        let timed_out = |_| format!("no answer within {CONNECT_TIMEOUT:?}");
         let connected = time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let stream = connected.map_err(late).flatten();
+        let stream = connected.map_err(timed_out).flatten();
         stream.map(TokioIo::new).map_err(ConnectError)
     }
 }
@@ -102,11 +103,12 @@ async fn connect_any_address(
     target: &AllowedUrl,
     tls: &ClientTls,
 ) -> Result<MaybeTlsStream, String> {
-    let mut last = "its name has no address that maru may reach".to_owned();
+    let mut last_error = "its name has no address that maru may reach".to_owned();
     for address in resolve_addresses(target).await? {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Without it a request waits for the acknowledgement of the one before.
+                // With Nagle's algorithm a request would wait for the acknowledgement of
+                // the previous one.
                 stream
                     .set_nodelay(true)
                     .map_err(|error| error.to_string())?;
@@ -114,26 +116,28 @@ async fn connect_any_address(
                 stream.set_write_timeout(Some(WRITE_STALL_TIMEOUT));
                 return tls.handshake(Box::pin(stream), target).await;
             }
-            Err(error) => last = error.kind().to_string(),
+            Err(error) => last_error = error.kind().to_string(),
         }
     }
-    Err(last)
+    Err(last_error)
 }
 
 async fn resolve_addresses(target: &AllowedUrl) -> Result<Vec<SocketAddr>, String> {
     match &target.host {
         UrlHost::Address(address) => Ok(vec![SocketAddr::new(*address, target.port)]),
         UrlHost::Name(name) => {
-            let found = lookup_host((name.as_str(), target.port)).await;
-            let found = found.map_err(|_| "its name is not known".to_owned())?;
-            Ok(found.filter(|it| target.scope.contains(it.ip())).collect())
+            let addresses = lookup_host((name.as_str(), target.port)).await;
+            let addresses = addresses.map_err(|_| "its name is not known".to_owned())?;
+            Ok(addresses
+                .filter(|it| target.scope.contains(it.ip()))
+                .collect())
         }
     }
 }
 
 impl ClientTls {
     #[cfg(test)]
-    pub(super) fn trusting(roots: RootCertStore) -> Self {
+    pub(super) fn with_roots(roots: RootCertStore) -> Self {
         Self(Arc::new(OnceLock::from(client_config(roots))))
     }
 
@@ -155,7 +159,7 @@ impl ClientTls {
         let stream = TlsConnector::from(config).connect(name, stream).await;
         stream
             .map(|it| MaybeTlsStream::Tls(Box::new(it)))
-            .map_err(|error| format!("no secure connection: {error}"))
+            .map_err(|error| format!("the TLS handshake failed: {error}"))
     }
 }
 
@@ -174,7 +178,7 @@ fn client_config(roots: RootCertStore) -> Arc<ClientConfig> {
 }
 
 impl Connection for MaybeTlsStream {
-    /// Tells hyper which version of HTTP the server chose.
+    /// Tells hyper whether the server chose HTTP/2.
     fn connected(&self) -> Connected {
         let is_h2 = match self {
             Self::Plain(_) => false,
@@ -198,11 +202,11 @@ impl AsyncRead for MaybeTlsStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A JSON API over HTTP: within a deadline, again when it is busy, and errors that
-//! quote neither bodies nor keys.
+//! A client of a JSON API over HTTP, with a deadline, retries, and errors that quote
+//! neither bodies nor keys.
 
 #[cfg(test)]
 mod tests;
@@ -16,57 +16,58 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::{
-    AllowedUrl, ClientTls, HttpClient, HttpResponse, Request, RetrySchedule, is_retryable_status,
+    AllowedUrl, ClientTls, HttpClient, HttpRequest, HttpResponse, RetrySchedule,
+    is_retryable_status,
 };
 
 const MAX_RETRIES: u32 = 3;
 
-/// Why a service gave no usable answer.
+/// Why a service gave no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A header of the settings has a name that no header can have.
-    #[error("a header has a name that no header can have")]
+    /// A configured header has an invalid name.
+    #[error("a header has an invalid name")]
     InvalidHeaderName,
-    /// A key or header of the settings cannot be sent.
+    /// A configured key or header contains a character that is not allowed.
     #[error("a key or header has a character that is not allowed")]
     InvalidHeaderValue,
-    /// The service may not be reached, or cannot be.
-    #[error("cannot ask {endpoint}")]
+    /// The request failed before a response arrived.
+    #[error("cannot reach {endpoint}")]
     Unreachable {
-        /// Where, without its query.
+        /// The URL without its query.
         endpoint: String,
-        /// What stood in the way.
+        /// The error of the HTTP client.
         source: super::Error,
     },
-    /// The service refused, or failed more often than we ask again.
+    /// The service answered with an error status, and retries are used up.
     #[error("{endpoint} answered {status}{}", .code.as_deref().map(|it| format!(" ({it})")).unwrap_or_default())]
     Status {
-        /// Where, without its query.
+        /// The URL without its query.
         endpoint: String,
         /// The HTTP status.
         status: u16,
-        /// The name that the service gives to the error.
+        /// The service's own name of the error.
         code: Option<String>,
     },
-    /// The service did not answer in time.
+    /// The service did not answer before the deadline.
     #[error("{endpoint} did not answer within {limit:?}")]
     Timeout {
-        /// Where, without its query.
+        /// The URL without its query.
         endpoint: String,
-        /// How long we waited.
+        /// The timeout, retries included.
         limit: Duration,
     },
-    /// The answer is not what was asked for.
+    /// The response has an unexpected body.
     #[error("{endpoint} sent {what}")]
-    InvalidAnswer {
-        /// Where, without its query.
+    InvalidResponse {
+        /// The URL without its query.
         endpoint: String,
-        /// What is wrong with it.
+        /// What the service sent instead.
         what: String,
     },
 }
 
-/// A service and how to talk to it.
+/// A JSON API at a base URL, with its headers, timeout and retries.
 #[derive(Debug)]
 pub struct JsonService {
     client: Arc<HttpClient>,
@@ -75,29 +76,29 @@ pub struct JsonService {
     max_retries: u32,
 }
 
-/// A request to a service. It may be sent again, so it must do the same twice as once.
+/// A request to a [`JsonService`]. It must be idempotent, because it may be sent again.
 #[derive(Clone, Debug)]
 pub struct ServiceRequest {
-    /// What to do.
+    /// The HTTP method.
     pub method: Method,
-    /// Path and query behind the path of the base address; empty for the address itself.
+    /// Path and query, appended to the base URL; empty for the base URL itself.
     pub path: String,
-    /// JSON; empty for none.
+    /// A JSON body; empty for none.
     pub body: Bytes,
 }
 
-/// An answer, read to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub struct ServiceResponse {
-    /// Its status.
+    /// The status code.
     pub status: StatusCode,
-    /// Its whole body.
+    /// The whole body.
     pub body: Bytes,
     retry_after: Option<Duration>,
 }
 
 impl ServiceRequest {
-    /// Reads what is at `path`.
+    /// Creates a GET request.
     pub fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::GET,
@@ -106,7 +107,7 @@ impl ServiceRequest {
         }
     }
 
-    /// Posts `body` to `path`.
+    /// Creates a POST request.
     pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self {
             method: Method::POST,
@@ -117,8 +118,7 @@ impl ServiceRequest {
 }
 
 impl JsonService {
-    /// The service at `base`. An answer takes at most `timeout`, further attempts
-    /// included.
+    /// Creates a service at `base`. `timeout` covers a request and its retries.
     pub fn new(base: AllowedUrl, tls: ClientTls, timeout: Duration) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -132,7 +132,7 @@ impl JsonService {
         }
     }
 
-    /// Makes so many further attempts at most.
+    /// Limits the attempts after the first.
     #[must_use]
     pub fn with_max_retries(self, max_retries: u32) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl JsonService {
         }
     }
 
-    /// Takes answers of these media types.
+    /// Sets the `Accept` header.
     #[must_use]
     pub fn with_accept(mut self, media_types: &'static str) -> Self {
         self.headers
@@ -149,7 +149,7 @@ impl JsonService {
         self
     }
 
-    /// Sends `value` with every request.
+    /// Adds a secret header to every request.
     pub fn with_header(mut self, name: &str, value: &SecretString) -> Result<Self, Error> {
         let name = HeaderName::try_from(name).map_err(|_| Error::InvalidHeaderName)?;
         let value = HeaderValue::from_str(value.reveal());
@@ -159,85 +159,84 @@ impl JsonService {
         Ok(self)
     }
 
-    /// Where requests go.
+    /// Returns the base URL.
     pub fn target(&self) -> &AllowedUrl {
         self.client.target()
     }
 
-    /// The answer, whatever its status.
+    /// Sends a request with retries and returns the response, whatever its status.
     pub async fn send(&self, request: &ServiceRequest) -> Result<ServiceResponse, Error> {
-        let late = || Error::Timeout {
+        let timed_out = || Error::Timeout {
             endpoint: self.endpoint(request),
             limit: self.timeout,
         };
-        let answer = with_timeout(self.timeout, self.send_with_retry(request)).await;
-        let answer = answer.ok_or_else(late)?;
-        answer.map_err(|source| Error::Unreachable {
+        let response = with_timeout(self.timeout, self.send_with_retry(request)).await;
+        let response = response.ok_or_else(timed_out)?;
+        response.map_err(|source| Error::Unreachable {
             endpoint: self.endpoint(request),
             source,
         })
     }
 
-    /// What a good answer says.
+    /// Sends a request with retries and parses the body of a successful response.
     pub async fn send_for_json<T: DeserializeOwned>(
         &self,
         request: &ServiceRequest,
     ) -> Result<T, Error> {
-        let answer = self.send(request).await?;
-        if !answer.status.is_success() {
-            return Err(self.status_error(request, &answer));
+        let response = self.send(request).await?;
+        if !response.status.is_success() {
+            return Err(self.status_error(request, &response));
         }
-        self.parse_json(request, &answer)
+        self.parse_json(request, &response)
     }
 
-    /// The beginning of an answer that is read piece by piece. One attempt, and the
-    /// deadline is the caller's.
+    /// Sends a request once and returns a response whose body is read in chunks. The
+    /// caller sets the deadline.
     pub async fn open_response(
         &self,
         request: &ServiceRequest,
     ) -> Result<HttpResponse, super::Error> {
         let invalid = |_| super::Error::Refused("the path is not valid".to_owned());
-        let request = Request {
+        let request = HttpRequest {
             method: &request.method,
             uri: &self.full_path(request).parse().map_err(invalid)?,
             headers: &self.headers,
-            more: &[],
+            extra_headers: &[],
             body: &request.body,
         };
         self.client.send(&request).await
     }
 
-    /// The further attempts of a caller who opens responses.
+    /// Returns the retries for a caller of [`JsonService::open_response`].
     pub fn retry_schedule(&self, deadline: Instant) -> RetrySchedule {
         RetrySchedule::new(self.max_retries, deadline)
     }
 
-    /// The body of `answer` in the form of `T`.
+    /// Parses the body of a response.
     pub fn parse_json<T: DeserializeOwned>(
         &self,
         request: &ServiceRequest,
-        answer: &ServiceResponse,
+        response: &ServiceResponse,
     ) -> Result<T, Error> {
-        // What serde says may quote the text.
-        serde_json::from_slice(&answer.body).map_err(|_| {
-            self.invalid_answer(request, "an answer in another form than the protocol's")
-        })
+        // The error of serde may quote the body.
+        serde_json::from_slice(&response.body)
+            .map_err(|_| self.invalid_response(request, "a response in an unexpected format"))
     }
 
-    /// The error for an answer that says something else than was asked for.
-    pub fn invalid_answer(&self, request: &ServiceRequest, what: impl Into<String>) -> Error {
-        Error::InvalidAnswer {
+    /// Creates the error for a response with an unexpected body.
+    pub fn invalid_response(&self, request: &ServiceRequest, what: impl Into<String>) -> Error {
+        Error::InvalidResponse {
             endpoint: self.endpoint(request),
             what: what.into(),
         }
     }
 
-    /// The error for an answer with this status.
-    pub fn status_error(&self, request: &ServiceRequest, answer: &ServiceResponse) -> Error {
+    /// Creates the error for a response with an error status.
+    pub fn status_error(&self, request: &ServiceRequest, response: &ServiceResponse) -> Error {
         Error::Status {
             endpoint: self.endpoint(request),
-            status: answer.status.as_u16(),
-            code: error_code(&answer.body),
+            status: response.status.as_u16(),
+            code: error_code(&response.body),
         }
     }
 
@@ -263,7 +262,7 @@ impl JsonService {
         loop {
             let outcome = self.send_once(request).await;
             let (is_retryable, retry_after) = match &outcome {
-                Ok(answer) => (is_retryable_status(answer.status), answer.retry_after),
+                Ok(response) => (is_retryable_status(response.status), response.retry_after),
                 Err(error) => (error.is_retryable(), None),
             };
             if !is_retryable || !schedule.wait(retry_after).await {
@@ -276,13 +275,13 @@ impl JsonService {
         let mut response = self.open_response(request).await?;
         Ok(ServiceResponse {
             status: response.status,
-            body: response.text().await?,
+            body: response.bytes().await?,
             retry_after: response.retry_after(),
         })
     }
 }
 
-/// The name of an error, if it is nothing but a name.
+/// Returns the `error` member of a body if it is an identifier such as `NotFoundError`.
 fn error_code(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct NamedError {

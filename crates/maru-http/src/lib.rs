@@ -1,13 +1,26 @@
-//! maru as an HTTP client: which addresses may be reached, and reaching them.
+//! An HTTP client that connects only to addresses that a policy allows.
 //!
-//! An address is authorised before it is dialled, and the authorised address is the one
-//! that is dialled. Redirects are not followed.
+//! - [`AddressPolicy`] turns a URL into an [`AllowedUrl`] or refuses it (SSRF protection).
+//!   Names are resolved by the client itself, which checks every address it connects to.
+//!   Redirects are not followed.
+//! - [`HttpClient`] sends requests to one origin over pooled connections (HTTP/1.1 and
+//!   HTTP/2, by hyper).
+//! - [`JsonService`] adds a deadline, retries and errors without secrets for JSON APIs.
+//!
+//! ```ignore
+//! let url = AddressPolicy::default().authorize_configured("http://127.0.0.1:11434/v1")?;
+//! let service = JsonService::new(url, ClientTls::default(), Duration::from_secs(10));
+//! let models: Value = service.send_for_json(&ServiceRequest::get("/models")).await?;
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-http`; the tests use loopback sockets only.
 
 #![forbid(unsafe_code)]
 
 mod allowed_url;
 mod client;
 mod connect;
+mod ip_ranges;
 pub mod json_service;
 mod policy;
 mod request;
@@ -23,31 +36,31 @@ pub use client::HttpClient;
 pub use connect::ClientTls;
 pub use json_service::{JsonService, ServiceRequest, ServiceResponse};
 pub use policy::AddressPolicy;
-pub use request::Request;
+pub use request::HttpRequest;
 pub use response::HttpResponse;
 pub use retry::{RetrySchedule, is_retryable_status};
 
-/// Why nothing came back.
+/// Why a request got no response.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Error {
-    /// The policy does not let us go there.
+    /// The policy refuses the address.
     #[error("{0}")]
     Refused(String),
-    /// No connection could be made, so nothing was asked.
-    #[error("cannot connect to {place}: {why}")]
+    /// The connection could not be established; the request was not sent.
+    #[error("cannot connect to {authority}: {reason}")]
     Unreachable {
         /// Host and port.
-        place: String,
-        /// What the system said.
-        why: String,
+        authority: String,
+        /// The error of the operating system or of TLS.
+        reason: String,
     },
-    /// The connection broke; what was asked may have been done.
+    /// The connection broke; the server may have processed the request.
     #[error("the connection to {0} broke")]
     Broken(String),
-    /// Too many requests to one place are in progress.
+    /// Too many requests to one origin are in flight.
     #[error("{0} has too many requests in progress; try again later")]
     Busy(String),
-    /// The answer is larger than we take.
+    /// The response body exceeds the limit.
     #[error("{0} sent more than the allowed size")]
     TooLarge(String),
 }

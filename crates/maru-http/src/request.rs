@@ -1,4 +1,4 @@
-//! A request as callers describe it, and as hyper's client takes it.
+//! An HTTP request, and its conversion for hyper's client.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,34 +10,35 @@ use hyper::{
 
 use super::{AllowedUrl, Error};
 
-/// A request to an origin.
+/// A request to the origin of an [`HttpClient`](super::HttpClient).
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// What to do.
+pub struct HttpRequest<'a> {
+    /// The HTTP method.
     pub method: &'a Method,
     /// Path and query.
     pub uri: &'a Uri,
-    /// Headers. The length of the body is added, and `Host` if it is missing.
+    /// Headers. `Content-Length` is added, and `Host` if it is missing.
     pub headers: &'a HeaderMap,
-    /// Headers of this request only, instead of others of the same name.
-    pub more: &'a [(HeaderName, HeaderValue)],
-    /// Empty for none.
+    /// Headers of this request only, which replace those of the same name.
+    pub extra_headers: &'a [(HeaderName, HeaderValue)],
+    /// The body; empty for none.
     pub body: &'a Bytes,
 }
 
-impl Request<'_> {
-    /// The request with an absolute address: hyper's client writes `Host` (HTTP/1.1) or
-    /// `:authority` (HTTP/2) from it.
+impl HttpRequest<'_> {
+    /// Builds a request with an absolute URI, from which hyper's client writes `Host`
+    /// (HTTP/1.1) or `:authority` (HTTP/2).
     pub(super) fn build_hyper_request(
         &self,
         target: &AllowedUrl,
     ) -> Result<hyper::Request<Full<Bytes>>, Error> {
         let mut headers = self.headers.clone();
-        for (name, value) in self.more {
+        for (name, value) in self.extra_headers {
             headers.insert(name, value.clone());
         }
-        // Lengths are written from the body. One that a caller's settings name would
-        // let the server read another request than the one that is sent.
+        // hyper writes the length of the body. Another length from the user's settings
+        // would let the server parse a different request than the one sent (request
+        // smuggling).
         headers.remove(TRANSFER_ENCODING);
         headers.remove(CONTENT_LENGTH);
         if self.body.is_empty() && *self.method != Method::GET {
@@ -57,7 +58,7 @@ fn absolute_uri(
     host: Option<HeaderValue>,
     path: Option<&PathAndQuery>,
 ) -> Result<Uri, Error> {
-    let refused = || Error::Refused("the Host header cannot be sent".to_owned());
+    let refused = || Error::Refused("the Host header is not a valid host".to_owned());
     let authority = match host {
         Some(host) => Authority::try_from(host.as_bytes()),
         None => Authority::try_from(target.authority()),

@@ -1,4 +1,4 @@
-//! An answer, whole or piece by piece.
+//! An HTTP response whose body is read whole or in chunks.
 
 use std::{
     mem,
@@ -17,22 +17,20 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Error, HttpClient};
 
-/// The largest answer that is taken whole.
+/// Maximum size of a body that is read whole.
 const MAX_BODY_BYTES: usize = 16 << 20;
-/// A server that asks for a longer pause than this does not mean it.
+/// Longer pauses in `Retry-After` are ignored as nonsense.
 const MAX_RETRY_AFTER_SECONDS: f64 = 1e6;
 
-/// An answer whose body may still be coming; dropping it cancels the rest.
+/// A response whose body may still be arriving; dropping it cancels the rest.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// Its status.
+    /// The status code.
     pub status: StatusCode,
     headers: HeaderMap,
     body: Option<Incoming>,
-    /// What was read of a body that is taken whole.
+    /// The part of the body that [`HttpResponse::bytes`] has read so far.
     read: Vec<u8>,
-    /// Its first piece; most bodies are one, which needs no copy.
-    first: Bytes,
     client: Arc<HttpClient>,
     _permit: OwnedSemaphorePermit,
 }
@@ -49,23 +47,22 @@ impl HttpResponse {
             headers: head.headers,
             body: Some(body),
             read: Vec::new(),
-            first: Bytes::new(),
             client,
             _permit: permit,
         }
     }
 
-    /// The first header of this name, if it is text.
+    /// Returns the first header of this name, if it is UTF-8.
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
         str::from_utf8(self.headers.get(name)?.as_bytes()).ok()
     }
 
-    /// How long the server asks to wait before the next attempt.
+    /// Parses `Retry-After`: how long the server asks to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         parse_retry_after(self.header(&RETRY_AFTER)?, SystemTime::now())
     }
 
-    /// The next piece of the body; `None` at its end. Cancel-safe.
+    /// Returns the next chunk of the body; `None` at its end. Cancel-safe.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, Error>> {
         loop {
             match self.body.as_mut()?.frame().await {
@@ -76,7 +73,7 @@ impl HttpResponse {
                 }
                 Some(Err(_)) => {
                     self.body = None;
-                    return Some(Err(self.client.broken()));
+                    return Some(Err(self.client.broken_connection()));
                 }
                 None => {
                     self.body = None;
@@ -86,30 +83,24 @@ impl HttpResponse {
         }
     }
 
-    /// The whole body, if it is not too large. Cancel-safe.
-    pub async fn text(&mut self) -> Result<Bytes, Error> {
+    /// Reads the body to its end; fails if it exceeds 16 MiB. Cancel-safe.
+    pub async fn bytes(&mut self) -> Result<Bytes, Error> {
         while let Some(chunk) = self.chunk().await {
             let chunk = chunk?;
-            if self.first.len() + self.read.len() + chunk.len() > MAX_BODY_BYTES {
+            if self.read.len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(Error::TooLarge(self.client.target().authority()));
             }
-            if self.first.is_empty() && self.read.is_empty() {
-                self.first = chunk;
-                continue;
-            }
-            self.read.extend_from_slice(&mem::take(&mut self.first));
             self.read.extend_from_slice(&chunk);
         }
-        let (first, read) = (mem::take(&mut self.first), mem::take(&mut self.read));
-        Ok(if read.is_empty() { first } else { read.into() })
+        Ok(mem::take(&mut self.read).into())
     }
 }
 
-/// Seconds, also with a fraction, or a date.
+/// Parses seconds, also with a fraction, or an HTTP date.
 fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<f64>() {
-        let is_meant = (0.0..MAX_RETRY_AFTER_SECONDS).contains(&seconds);
-        return is_meant.then(|| Duration::from_secs_f64(seconds));
+        let is_sensible = (0.0..MAX_RETRY_AFTER_SECONDS).contains(&seconds);
+        return is_sensible.then(|| Duration::from_secs_f64(seconds));
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
@@ -120,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pause_is_told_in_seconds_or_as_a_date() {
+    fn retry_after_is_seconds_or_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10);
         let check = |value: &str, expected: Option<f64>| {
             let found = parse_retry_after(value, now);

@@ -1,4 +1,4 @@
-//! When another attempt is worth it, and how long to wait before it.
+//! Which failures are retried, and how long to wait before each attempt.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{self, Instant};
 const INITIAL_DELAY: Duration = Duration::from_millis(250);
 const MAX_DOUBLINGS: u32 = 6;
 
-/// The attempts after the first, as far as their number and a deadline allow them.
+/// The remaining attempts of a request, limited by their number and a deadline.
 #[derive(Debug)]
 pub struct RetrySchedule {
     attempt: u32,
@@ -17,7 +17,8 @@ pub struct RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// No attempt begins after `deadline`.
+    /// Allows `max_retries` attempts after the first, none of which starts after
+    /// `deadline`.
     pub fn new(max_retries: u32, deadline: Instant) -> Self {
         Self {
             attempt: 0,
@@ -26,8 +27,9 @@ impl RetrySchedule {
         }
     }
 
-    /// Waits before another attempt, at least as long as the server asks for. `false` at
-    /// once if there is none left, or if it would begin after the deadline.
+    /// Waits until the next attempt, with exponential backoff and at least as long as the
+    /// server asks for. Returns `false` at once if no attempt is left or it would start
+    /// after the deadline.
     pub async fn wait(&mut self, retry_after: Option<Duration>) -> bool {
         let delay = delay_before_retry(self.attempt, retry_after);
         if self.attempt >= self.max_retries || Instant::now() + delay >= self.deadline {
@@ -39,7 +41,7 @@ impl RetrySchedule {
     }
 }
 
-/// Whether a server that answers so may answer otherwise a little later.
+/// Whether a response with this status may succeed when the request is sent again.
 pub fn is_retryable_status(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504 | 529)
 }
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_and_follow_the_server() {
+    fn delay_doubles_and_respects_retry_after() {
         let check = |attempt, seconds, expected| {
             let delay = delay_before_retry(attempt, Some(Duration::from_secs(seconds)));
             assert_eq!(delay, Duration::from_millis(expected));
@@ -66,15 +68,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn attempts_end_with_their_number_and_at_the_deadline() {
-        let begin = Instant::now();
-        let mut schedule = RetrySchedule::new(2, begin + Duration::from_secs(60));
+    async fn attempts_are_limited_by_number_and_deadline() {
+        let started = Instant::now();
+        let mut schedule = RetrySchedule::new(2, started + Duration::from_secs(60));
         assert!(schedule.wait(None).await);
         assert!(schedule.wait(Some(Duration::from_secs(5))).await);
         assert!(!schedule.wait(None).await);
-        assert_eq!(begin.elapsed(), Duration::from_millis(5250));
+        assert_eq!(started.elapsed(), Duration::from_millis(5250));
         let mut schedule = RetrySchedule::new(2, Instant::now() + Duration::from_secs(4));
         assert!(!schedule.wait(Some(Duration::from_secs(5))).await);
-        assert_eq!(begin.elapsed(), Duration::from_millis(5250));
+        assert_eq!(started.elapsed(), Duration::from_millis(5250));
     }
 }

@@ -1,4 +1,4 @@
-//! A server on a socket that answers as a script says.
+//! A TCP server for tests that answers with scripted bytes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::{AddressPolicy, AllowedUrl, ClientTls, Error, HttpClient, HttpResponse, Request};
+use crate::{AddressPolicy, AllowedUrl, ClientTls, Error, HttpClient, HttpRequest, HttpResponse};
 
 pub(crate) async fn listen() -> (AllowedUrl, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -20,27 +20,28 @@ pub(crate) async fn listen() -> (AllowedUrl, TcpListener) {
     (target.unwrap(), listener)
 }
 
-/// A server that answers the requests of its connections, one connection after the
-/// other, as the script says; sends the number of the connection and the head of each.
+/// Starts a server that answers with the bytes of the script, one inner list per
+/// connection. The channel receives the number of the connection and the head of each
+/// request.
 pub(crate) async fn scripted_server(
     script: &'static [&'static [&'static str]],
 ) -> (AllowedUrl, mpsc::Receiver<(usize, String)>) {
     let (target, listener) = listen().await;
     let (sender, requests) = mpsc::channel(16);
     Tasks::default().spawn(async move {
-        for (number, answers) in script.iter().enumerate() {
+        for (number, responses) in script.iter().enumerate() {
             let (mut stream, _) = listener.accept().await.unwrap();
-            for answer in *answers {
+            for response in *responses {
                 let head = read_request(&mut stream).await;
                 sender.send((number, head)).await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.write_all(response.as_bytes()).await.unwrap();
             }
         }
     });
     (target, requests)
 }
 
-/// Reads up to the end of the head; small bodies come with it.
+/// Reads a request up to the end of its head; a small body arrives with it.
 pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     while !read.windows(4).any(|it| it == b"\r\n\r\n") {
@@ -54,18 +55,18 @@ pub(crate) fn client_of(target: AllowedUrl) -> Arc<HttpClient> {
 }
 
 pub(crate) async fn post(client: &Arc<HttpClient>, body: &Bytes) -> Result<HttpResponse, Error> {
-    let request = Request {
+    let request = HttpRequest {
         method: &Method::POST,
         uri: &"/x".parse().unwrap(),
         headers: &HeaderMap::new(),
-        more: &[],
+        extra_headers: &[],
         body,
     };
     client.send(&request).await
 }
 
-/// The whole answer to a small request.
-pub(crate) async fn post_for_text(client: &Arc<HttpClient>) -> Result<Bytes, Error> {
+/// Sends a small request and returns the body of the response.
+pub(crate) async fn post_for_body(client: &Arc<HttpClient>) -> Result<Bytes, Error> {
     let mut response = post(client, &Bytes::from_static(b"{}")).await?;
-    response.text().await
+    response.bytes().await
 }

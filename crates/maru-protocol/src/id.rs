@@ -1,4 +1,4 @@
-//! Request ids: a string or an integer, as MCP allows.
+//! JSON-RPC request ids: a string or an integer, as MCP allows.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::members::{RawJson, parse_json_string};
 
 const MAX_ID_BYTES: usize = 256;
 
-/// The id of a request; also the form of a progress token.
+/// The id of a request, or a progress token, which has the same form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub enum RpcId {
@@ -17,7 +17,8 @@ pub enum RpcId {
 }
 
 impl RpcId {
-    /// Reads an id; `None` if it is anything but a short string or an integer.
+    /// Parses an id; `None` if it is neither an integer nor a string of at most 256
+    /// bytes.
     pub fn parse(raw: RawJson<'_>) -> Option<Self> {
         if raw.len() > MAX_ID_BYTES + 2 {
             return None;
@@ -40,15 +41,15 @@ impl From<&str> for RpcId {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<RpcId> {
+    fn parse(text: &str) -> Option<RpcId> {
         RpcId::parse(text)
     }
 
     #[test]
     fn short_strings_and_integers_are_ids() {
-        assert_eq!(read("7"), Some(RpcId::Number(7)));
-        assert_eq!(read("-1"), Some(RpcId::Number(-1)));
-        assert_eq!(read("\"a\\u0062\""), Some(RpcId::from("ab")));
+        assert_eq!(parse("7"), Some(RpcId::Number(7)));
+        assert_eq!(parse("-1"), Some(RpcId::Number(-1)));
+        assert_eq!(parse("\"a\\u0062\""), Some(RpcId::from("ab")));
         for other in [
             "null",
             "true",
@@ -58,8 +59,8 @@ mod tests {
             "{}",
             "99999999999999999999",
         ] {
-            assert_eq!(read(other), None, "{other}");
+            assert_eq!(parse(other), None, "{other}");
         }
-        assert_eq!(read(&format!("\"{}\"", "a".repeat(257))), None);
+        assert_eq!(parse(&format!("\"{}\"", "a".repeat(257))), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Strict reading of JSON from outside: UTF-8, bounded depth, no member twice.
+//! Strict validation of JSON from outside: UTF-8, bounded depth, no duplicate members.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,23 +7,24 @@ use thiserror::Error;
 
 use super::{RpcError, code};
 
-/// How deep a message may nest.
+/// Maximum nesting depth of a message.
 pub const MAX_JSON_DEPTH: usize = 64;
-/// Characters of a member's name that a message repeats.
+/// How much of a member's name an error message quotes.
 const MAX_SHOWN_NAME_CHARS: usize = 60;
 
-/// The text cannot be taken as one JSON value.
+/// The text is not JSON that maru accepts.
 #[derive(Debug, Error)]
-#[error("not acceptable JSON: {0}")]
+#[error("invalid JSON: {0}")]
 pub struct InvalidJson(String);
 
 impl From<InvalidJson> for RpcError {
-    fn from(bad: InvalidJson) -> Self {
-        Self::new(code::PARSE_ERROR, bad.to_string())
+    fn from(error: InvalidJson) -> Self {
+        Self::new(code::PARSE_ERROR, error.to_string())
     }
 }
 
-/// Checks that `bytes` are one JSON value that every reader would read alike.
+/// Checks that `bytes` are one JSON value that every JSON parser reads alike, and
+/// returns them as text.
 pub fn validate_json(bytes: &[u8]) -> Result<&str, InvalidJson> {
     let text = std::str::from_utf8(bytes).map_err(|_| InvalidJson("it is not UTF-8".to_owned()))?;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -36,7 +37,7 @@ pub fn validate_json(bytes: &[u8]) -> Result<&str, InvalidJson> {
     Ok(text)
 }
 
-/// Visits a value, keeps nothing.
+/// Visits a JSON value without keeping it.
 #[derive(Clone, Copy)]
 struct StrictJsonVisitor {
     remaining_depth: usize,
@@ -45,9 +46,7 @@ struct StrictJsonVisitor {
 impl StrictJsonVisitor {
     fn descend<E: de::Error>(self) -> Result<Self, E> {
         match self.remaining_depth.checked_sub(1) {
-            Some(left) => Ok(Self {
-                remaining_depth: left,
-            }),
+            Some(remaining_depth) => Ok(Self { remaining_depth }),
             None => Err(E::custom(format_args!(
                 "nested deeper than {MAX_JSON_DEPTH}"
             ))),
@@ -102,25 +101,23 @@ impl<'de> Visitor<'de> for StrictJsonVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let inner = self.descend()?;
-        let mut seen: Vec<Cow<'de, str>> = Vec::new();
+        let mut names: Vec<Cow<'de, str>> = Vec::new();
         while let Some(MemberName(name)) = members.next_key()? {
-            seen.push(name);
+            names.push(name);
             members.next_value_seed(inner)?;
         }
-        seen.sort_unstable();
-        match seen.windows(2).find(|pair| pair[0] == pair[1]) {
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
             Some(pair) => {
                 let name: String = pair[0].chars().take(MAX_SHOWN_NAME_CHARS).collect();
-                Err(de::Error::custom(format_args!(
-                    "an object has the same member twice: {name:?}"
-                )))
+                Err(de::Error::custom(format_args!("duplicate member {name:?}")))
             }
         }
     }
 }
 
-/// A member name, borrowed unless it has escapes.
+/// A member name, borrowed from the input unless it has escapes.
 struct MemberName<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for MemberName<'de> {
@@ -149,12 +146,12 @@ impl<'de> Deserialize<'de> for MemberName<'de> {
 mod tests {
     use super::*;
 
-    fn accepted(text: &str) -> bool {
+    fn is_valid(text: &str) -> bool {
         validate_json(text.as_bytes()).is_ok()
     }
 
     #[test]
-    fn plain_values_pass() {
+    fn ordinary_values_are_valid() {
         for text in [
             "1",
             "\"a\"",
@@ -162,12 +159,12 @@ mod tests {
             "{\"a\":{\"a\":1},\"b\":[{\"a\":1}]}",
             " null ",
         ] {
-            assert!(accepted(text), "{text}");
+            assert!(is_valid(text), "{text}");
         }
     }
 
     #[test]
-    fn what_two_readers_could_read_differently_is_refused() {
+    fn json_that_parsers_read_differently_is_rejected() {
         for text in [
             "",
             "{\"a\":1,\"a\":2}",
@@ -185,7 +182,7 @@ mod tests {
             "[\"a\nb\"]",
             "[nul]",
         ] {
-            assert!(!accepted(text), "{text}");
+            assert!(!is_valid(text), "{text}");
         }
         assert!(validate_json(b"\"\xff\"").is_err());
     }
@@ -193,8 +190,8 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(accepted(&nested(MAX_JSON_DEPTH)));
-        assert!(!accepted(&nested(MAX_JSON_DEPTH + 1)));
-        assert!(!accepted(&nested(50_000)));
+        assert!(is_valid(&nested(MAX_JSON_DEPTH)));
+        assert!(!is_valid(&nested(MAX_JSON_DEPTH + 1)));
+        assert!(!is_valid(&nested(50_000)));
     }
 }

@@ -1,8 +1,23 @@
-//! The words of the protocol. Pure: no clock, no I/O, no async.
+//! JSON-RPC 2.0 and the Model Context Protocol as pure functions on text: no clock, no
+//! I/O, no async.
 //!
-//! Messages are taken apart only as far as needed: an envelope and a shallow
-//! view of its parameters borrow from the text they came in, and what is only
-//! forwarded is never rebuilt.
+//! - [`validate_json`] accepts only JSON that every parser reads alike.
+//! - [`RpcMessage`] parses a message without copying it: parameters and results stay
+//!   [`RawJson`] slices of the input, and what is only forwarded is never rebuilt.
+//!   [`RequestParams`] and [`RequestMeta`] read the members that maru understands.
+//! - [`write_request`], [`write_result`] and their siblings write messages on one line.
+//! - [`ProtocolVersion`] lists the MCP versions and negotiates one.
+//! - [`LineDecoder`] and [`SseReader`] split a byte stream into lines and server-sent
+//!   events, however it is cut into chunks, within bounds.
+//!
+//! ```ignore
+//! let (text, message) = RpcMessage::parse_bytes(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)?;
+//! if let Ok(RpcMessage::Request(request)) = message {
+//!     assert_eq!(write_result(&request.id, "{}"), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+//! }
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-protocol`.
 
 #![forbid(unsafe_code)]
 

@@ -1,28 +1,29 @@
-//! Lines of a byte stream, bounded, from any cut of the bytes.
+//! Splits a byte stream into lines of bounded length, however it is cut into chunks.
 
 use crate::IgnoredLines;
 
-/// The longest line taken; a longer one is reported as soon as it is, and skipped.
+/// Maximum length of a line. A longer line is reported as soon as it exceeds this, and
+/// skipped.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Collects lines from chunks.
+/// Collects lines from chunks of bytes.
 #[derive(Debug, Default)]
 pub struct LineDecoder {
     line: Vec<u8>,
     too_long: bool,
 }
 
-/// One line, without its end.
+/// A line without its line feed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodedLine {
-    /// A whole line that is not blank.
+    /// A complete line that is not blank.
     Whole(Vec<u8>),
-    /// A line over 16 MiB; its bytes are dropped.
+    /// A line over 16 MiB; its bytes were dropped.
     TooLong,
 }
 
 impl DecodedLine {
-    /// How many bytes of it are kept.
+    /// Number of bytes in the line; 0 if they were dropped.
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(bytes) => bytes.len(),
@@ -30,15 +31,15 @@ impl DecodedLine {
         }
     }
 
-    /// Whether nothing of it is kept.
+    /// Whether the line has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl LineDecoder {
-    /// Takes `chunk` and appends the lines that it completes to `out`. Tells how many
-    /// of its lines were blank.
+    /// Consumes `chunk`, appends the lines that it completes to `out` and returns how
+    /// many blank lines it had.
     pub fn feed(&mut self, mut chunk: &[u8], out: &mut Vec<DecodedLine>) -> IgnoredLines {
         let mut blank = IgnoredLines::default();
         while let Some(end) = memchr::memchr(b'\n', chunk) {
@@ -58,11 +59,11 @@ impl LineDecoder {
         blank
     }
 
-    /// What was left unfinished at the end of the stream.
+    /// Returns the last line if the stream ended without a line feed.
     pub fn finish(&mut self) -> Option<DecodedLine> {
         let line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.too_long) {
-            // It was reported when it became too long.
+            // Reported when it became too long.
             return None;
         }
         let blank = line.iter().all(u8::is_ascii_whitespace);
@@ -90,46 +91,46 @@ mod tests {
     use super::*;
     use crate::{RpcMessage, validate_json};
 
-    fn read(chunks: &[&[u8]]) -> Vec<DecodedLine> {
-        let mut lines = LineDecoder::default();
+    fn decode(chunks: &[&[u8]]) -> Vec<DecodedLine> {
+        let mut decoder = LineDecoder::default();
         let mut out = Vec::new();
         for chunk in chunks {
-            lines.feed(chunk, &mut out);
+            decoder.feed(chunk, &mut out);
         }
-        out.extend(lines.finish());
+        out.extend(decoder.finish());
         out
     }
 
     #[test]
     fn overlong_line_is_reported_and_the_next_is_read() {
         let long = vec![b'x'; MAX_LINE_BYTES + 1];
-        let read = read(&[&long, b"yy\n{}\r\n\n"]);
+        let lines = decode(&[&long, b"yy\n{}\r\n\n"]);
         assert_eq!(
-            read,
+            lines,
             [DecodedLine::TooLong, DecodedLine::Whole(b"{}\r".to_vec())]
         );
     }
 
     #[test]
     fn overlong_line_is_reported_before_it_ends() {
-        let (mut lines, mut out) = (LineDecoder::default(), Vec::new());
+        let (mut decoder, mut out) = (LineDecoder::default(), Vec::new());
         for _ in 0..40 {
-            lines.feed(&vec![b'x'; 1 << 20], &mut out);
+            decoder.feed(&vec![b'x'; 1 << 20], &mut out);
         }
         assert_eq!(out, [DecodedLine::TooLong]);
     }
 
     #[test]
     fn blank_lines_are_counted() {
-        let (mut lines, mut out) = (LineDecoder::default(), Vec::new());
-        let blank = lines.feed(b"\n \r\n{}\n\n", &mut out);
+        let (mut decoder, mut out) = (LineDecoder::default(), Vec::new());
+        let blank = decoder.feed(b"\n \r\n{}\n\n", &mut out);
         assert_eq!(blank, IgnoredLines { lines: 3, bytes: 5 });
         assert_eq!(out.len(), 1);
     }
 
     proptest! {
         #[test]
-        fn any_cut_of_the_bytes_gives_the_same_messages(
+        fn any_chunking_gives_the_same_messages(
             ids in prop::collection::vec("[가-힣a-z\"\\\\]{0,6}", 0..5),
             size in 1_usize..40,
         ) {
@@ -137,9 +138,9 @@ mod tests {
                 .iter()
                 .map(|id| format!("{}\n", crate::write_result(&id.as_str().into(), "{}")))
                 .collect();
-            let whole = read(&[text.as_bytes()]);
+            let whole = decode(&[text.as_bytes()]);
             let cut: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
-            prop_assert_eq!(&read(&cut), &whole);
+            prop_assert_eq!(&decode(&cut), &whole);
             prop_assert_eq!(whole.len(), ids.len());
             for (line, id) in whole.iter().zip(&ids) {
                 let DecodedLine::Whole(bytes) = line else { panic!("a whole line") };

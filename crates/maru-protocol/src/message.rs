@@ -1,4 +1,5 @@
-//! JSON-RPC messages: reading the envelope, writing answers.
+//! JSON-RPC messages: parsing the envelope and writing requests, responses and
+//! notifications.
 
 use std::borrow::Cow;
 
@@ -12,48 +13,48 @@ use super::{
     to_single_line,
 };
 
-/// One message, borrowing from the text it was read from.
+/// A JSON-RPC message that borrows from the text it was parsed from.
 #[derive(Debug)]
 pub enum RpcMessage<'a> {
-    /// Wants an answer.
+    /// A request, which needs a response.
     Request(RpcRequest<'a>),
-    /// Wants none.
+    /// A notification, which gets no response.
     Notification {
-        /// What happened.
+        /// The name of the event.
         method: Cow<'a, str>,
-        /// Details, an object.
+        /// The parameters, an object.
         params: Option<RawJson<'a>>,
     },
-    /// Answers a request of ours.
+    /// The response to a request that maru sent.
     Response(RpcResponse<'a>),
 }
 
-/// A request.
+/// A JSON-RPC request.
 #[derive(Debug)]
 pub struct RpcRequest<'a> {
-    /// Names the request in its answer.
+    /// Identifies the request in its response.
     pub id: RpcId,
-    /// What is asked for.
+    /// The name of the method.
     pub method: Cow<'a, str>,
-    /// Details, an object.
+    /// The parameters, an object.
     pub params: Option<RawJson<'a>>,
 }
 
-/// An answer.
+/// A JSON-RPC response.
 #[derive(Debug)]
 pub struct RpcResponse<'a> {
-    /// The request it answers.
+    /// The id of the request.
     pub id: RpcId,
-    /// The result, or the error as it was sent.
+    /// The raw `result`, or the raw `error`.
     pub outcome: Result<RawJson<'a>, RawJson<'a>>,
 }
 
-/// Valid JSON that is no message.
+/// Valid JSON that is not a JSON-RPC message.
 #[derive(Debug)]
 pub struct InvalidMessage {
-    /// The id, if that much could be read.
+    /// The id to answer with, if it could be parsed.
     pub id: Option<RpcId>,
-    /// What is wrong.
+    /// The error to answer with.
     pub error: RpcError,
 }
 
@@ -68,7 +69,7 @@ struct RpcEnvelope<'a> {
 }
 
 impl<'a> RpcMessage<'a> {
-    /// Checks `bytes` as [`validate_json`] does and reads them as one message.
+    /// Validates `bytes` with [`validate_json`] and parses them as one message.
     pub fn parse_bytes(
         bytes: &'a [u8],
     ) -> Result<(&'a str, Result<Self, InvalidMessage>), InvalidJson> {
@@ -76,7 +77,7 @@ impl<'a> RpcMessage<'a> {
         Ok((text, Self::parse(text)))
     }
 
-    /// Reads checked JSON as one message.
+    /// Parses a message from JSON that [`validate_json`] accepted.
     pub fn parse(text: &'a str) -> Result<Self, InvalidMessage> {
         let members = object_members(text)
             .ok_or_else(|| InvalidMessage::new(None, "a message must be a JSON object"))?;
@@ -89,14 +90,14 @@ impl<'a> RpcMessage<'a> {
 }
 
 impl RpcResponse<'_> {
-    /// The outcome with its own copy of the text.
+    /// Copies the outcome.
     pub fn owned_outcome(&self) -> Result<String, String> {
         self.outcome.map(str::to_owned).map_err(str::to_owned)
     }
 }
 
 impl RpcMessage<'_> {
-    /// The id that an answer would carry.
+    /// Returns the id that a response must carry.
     pub fn id(&self) -> Option<&RpcId> {
         match self {
             Self::Request(request) => Some(&request.id),
@@ -120,15 +121,15 @@ impl<'a> RpcEnvelope<'a> {
 
     fn into_message(self) -> Result<RpcMessage<'a>, InvalidMessage> {
         let id = self.id.map(RpcId::parse);
-        // An error under the id of a broken answer would look like an answer to
-        // the client's own request of that id.
-        let known = self.method.and(id.clone().flatten());
+        // Only requests are answered: an error under the id of a malformed response would
+        // look like the response to the peer's own request of that id.
+        let request_id = self.method.and(id.clone().flatten());
         self.classify(id)
-            .map_err(|why| InvalidMessage::new(known, why))
+            .map_err(|reason| InvalidMessage::new(request_id, reason))
     }
 
-    /// `id` is absent, unreadable or read.
-    #[expect(clippy::option_option, reason = "absent and unreadable differ")]
+    /// Decides which kind of message this is. `id` is absent, invalid or parsed.
+    #[expect(clippy::option_option, reason = "absent and invalid differ")]
     fn classify(self, id: Option<Option<RpcId>>) -> Result<RpcMessage<'a>, &'static str> {
         if self.jsonrpc.is_none_or(|raw| raw != "\"2.0\"") {
             return Err("jsonrpc must be \"2.0\"");
@@ -141,9 +142,9 @@ impl<'a> RpcEnvelope<'a> {
             Some(Some(id)) => Some(id),
             None => None,
         };
-        let answered = self.result.is_some() || self.error.is_some();
+        let is_response = self.result.is_some() || self.error.is_some();
         match (self.method, id) {
-            (Some(_), _) if answered => Err("a message is a request or an answer, not both"),
+            (Some(_), _) if is_response => Err("a message is a request or a response, not both"),
             (Some(method), id) => {
                 let method = parse_json_string(method).ok_or("method must be a string")?;
                 let params = self.params;
@@ -169,15 +170,15 @@ impl<'a> RpcEnvelope<'a> {
 }
 
 impl InvalidMessage {
-    fn new(id: Option<RpcId>, why: &'static str) -> Self {
+    fn new(id: Option<RpcId>, reason: &'static str) -> Self {
         Self {
             id,
-            error: RpcError::new(code::INVALID_REQUEST, why),
+            error: RpcError::new(code::INVALID_REQUEST, reason),
         }
     }
 }
 
-/// The parameters that maru reads of any request, each still raw.
+/// The request parameters that maru reads, as raw JSON.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct RequestParams<'a> {
@@ -201,14 +202,14 @@ pub struct RequestParams<'a> {
 }
 
 impl<'a> RequestParams<'a> {
-    /// Reads the parameters of a message that [`RpcMessage::parse`] accepted.
+    /// Parses the parameters of a message that [`RpcMessage::parse`] accepted.
     pub fn parse(raw: Option<RawJson<'a>>) -> Result<Self, RpcError> {
         let mut params = Self::default();
         let Some(raw) = raw else {
             return Ok(params);
         };
-        let wrong = || RpcError::invalid_params("params must be an object");
-        for (name, raw) in object_members(raw).ok_or_else(wrong)? {
+        let not_an_object = || RpcError::invalid_params("params must be an object");
+        for (name, raw) in object_members(raw).ok_or_else(not_an_object)? {
             match &*name {
                 "name" => params.name = Some(raw),
                 "arguments" => params.arguments = Some(raw),
@@ -233,7 +234,7 @@ impl<'a> RequestParams<'a> {
         Ok(params)
     }
 
-    /// What the request says about itself; empty if it says nothing.
+    /// Parses `_meta`; empty if the request has none.
     pub fn meta(&self) -> Result<RequestMeta<'a>, RpcError> {
         let Some(raw) = self.meta else {
             return Ok(RequestMeta::default());
@@ -241,18 +242,18 @@ impl<'a> RequestParams<'a> {
         RequestMeta::parse(raw).ok_or_else(|| RpcError::invalid_params("_meta must be an object"))
     }
 
-    /// The same as it was written.
+    /// Returns `_meta` as raw JSON.
     pub fn raw_meta(&self) -> Option<RawJson<'a>> {
         self.meta
     }
 
-    /// A parameter that must be there and be a string.
+    /// Parses a required string parameter.
     pub fn require_string(raw: Option<RawJson<'a>>, name: &str) -> Result<Cow<'a, str>, RpcError> {
         raw.and_then(parse_json_string)
             .ok_or_else(|| RpcError::invalid_params(format!("params.{name} must be a string")))
     }
 
-    /// A parameter that must be an object if it is there.
+    /// Parses an optional object parameter.
     pub fn object_or_empty(
         raw: Option<RawJson<'a>>,
         name: &str,
@@ -265,7 +266,7 @@ impl<'a> RequestParams<'a> {
     }
 }
 
-/// The answer to `id` with a result that is JSON already.
+/// Writes a response whose result is already JSON.
 pub fn write_result(id: &RpcId, raw: &str) -> String {
     let mut text = String::with_capacity(raw.len() + 64);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
@@ -276,7 +277,7 @@ pub fn write_result(id: &RpcId, raw: &str) -> String {
     to_single_line(text)
 }
 
-/// The answer to `id`, or to a message without one, with an error.
+/// Writes an error response; its id is `null` if the request had none.
 pub fn write_error(id: Option<&RpcId>, error: &RpcError) -> String {
     let mut text = "{\"jsonrpc\":\"2.0\",\"id\":".to_owned();
     push_json(&mut text, &id);
@@ -286,7 +287,7 @@ pub fn write_error(id: Option<&RpcId>, error: &RpcError) -> String {
     text
 }
 
-/// A notification.
+/// Writes a notification.
 pub fn write_notification(method: &str, params: &impl Serialize) -> String {
     let mut text = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":");
     push_json(&mut text, params);
@@ -294,13 +295,13 @@ pub fn write_notification(method: &str, params: &impl Serialize) -> String {
     to_single_line(text)
 }
 
-/// A request of ours.
+/// Writes a request.
 pub fn write_request(id: &RpcId, method: &str, params: &impl Serialize) -> String {
     let params = serde_json::to_string(params).expect("our own values are JSON");
     write_raw_request(id, method, &params)
 }
 
-/// A request of ours with parameters that are JSON already.
+/// Writes a request whose parameters are already JSON.
 pub fn write_raw_request(id: &RpcId, method: &str, params: &str) -> String {
     let mut text = String::with_capacity(params.len() + 96);
     text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart() {
+    fn requests_notifications_and_responses_are_recognised() {
         for (text, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request"),
             (
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_one_line() {
+    fn responses_are_written_on_one_line() {
         let id = RpcId::from("a\"b");
         assert_eq!(
             write_result(&id, "{\n \"x\": \"1\\n\"}"),

@@ -1,30 +1,30 @@
-//! Server-sent events: writing one, and reading many from any cut of the bytes.
+//! Server-sent events: writing one, and reading many however the bytes are cut into chunks.
 
 use thiserror::Error;
 
-/// One event as read.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its kind; `message` when none was named.
+    /// The `event` field; `message` if there was none.
     pub name: String,
-    /// Its payload, lines joined.
+    /// The `data` fields, joined by line feeds.
     pub data: String,
-    /// Where to resume after it.
+    /// The `id` field, to resume the stream behind this event.
     pub id: Option<String>,
-    /// How long to wait before reconnecting, in milliseconds.
+    /// The `retry` field: how long to wait before reconnecting, in milliseconds.
     pub retry: Option<u64>,
 }
 
-/// One event that borrows from the reader or from the chunk it came in.
+/// A server-sent event that borrows from the [`SseReader`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEventRef<'a> {
-    /// Its kind; `message` when none was named.
+    /// The `event` field; `message` if there was none.
     pub name: &'a str,
-    /// Its payload, lines joined. Not checked to be UTF-8.
+    /// The `data` fields, joined by line feeds. May not be UTF-8.
     pub data: &'a [u8],
-    /// Where to resume after it.
+    /// The `id` field, to resume the stream behind this event.
     pub id: Option<&'a str>,
-    /// How long to wait before reconnecting, in milliseconds.
+    /// The `retry` field: how long to wait before reconnecting, in milliseconds.
     pub retry: Option<u64>,
 }
 
@@ -39,12 +39,12 @@ impl From<SseEventRef<'_>> for SseEvent {
     }
 }
 
-/// The longest event that a reader keeps unless it is told otherwise.
+/// Default limit for the size of an event.
 const MAX_EVENT_BYTES: usize = 16 << 20;
-/// The kind of an event that names none.
+/// The name of an event without an `event` field.
 const DEFAULT_EVENT_NAME: &str = "message";
 
-/// Writes an event. `data` must be one line, as [`to_single_line`] makes it.
+/// Writes an event. `data` must be a single line; see [`to_single_line`].
 pub fn write_event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
     let mut text = String::with_capacity(data.len() + 48);
     let mut field = |name: &str, value: &str| {
@@ -63,7 +63,7 @@ pub fn write_event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
     text
 }
 
-/// Puts JSON on one line; line breaks in JSON stand only between its parts.
+/// Puts JSON on one line. This is safe because strings in JSON contain no raw line breaks.
 pub fn to_single_line(text: String) -> String {
     match memchr::memchr2(b'\n', b'\r', text.as_bytes()) {
         None => text,
@@ -71,19 +71,19 @@ pub fn to_single_line(text: String) -> String {
     }
 }
 
-/// Reads events from chunks of bytes.
+/// Parses server-sent events from chunks of bytes.
 #[derive(Debug)]
 pub struct SseReader {
     max_event_bytes: usize,
-    /// A line that has not ended yet.
+    /// The beginning of a line whose end has not arrived yet.
     line: Vec<u8>,
     event: PartialEvent,
-    /// The last byte was `\r`: a `\n` now belongs to the same line end.
+    /// The last byte was `\r`: a `\n` that follows belongs to the same line end.
     after_cr: bool,
     started: bool,
 }
 
-/// The lines so far of an event that has not ended yet.
+/// The fields of an event whose end has not arrived yet.
 #[derive(Debug, Default)]
 struct PartialEvent {
     name: String,
@@ -93,20 +93,20 @@ struct PartialEvent {
     retry: Option<u64>,
 }
 
-/// An event grew beyond what is kept of one.
+/// An event exceeds the limit of its [`SseReader`].
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("an event of more than {} MiB", .max_event_bytes >> 20)]
 pub struct EventTooLarge {
     max_event_bytes: usize,
 }
 
-/// Lines that said nothing: comments, unknown fields, fields said twice. A sender
-/// may write them without end.
+/// Counts lines without effect: comments, unknown fields and repeated fields. A peer may
+/// send them without end, so callers limit them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredLines {
-    /// How many there were.
+    /// Number of lines.
     pub lines: usize,
-    /// How many bytes they had.
+    /// Number of bytes in those lines.
     pub bytes: usize,
 }
 
@@ -117,7 +117,7 @@ impl Default for SseReader {
 }
 
 impl SseReader {
-    /// A reader that refuses events of more than `max_event_bytes`.
+    /// Creates a reader that fails on an event of more than `max_event_bytes`.
     pub fn with_max_event_bytes(max_event_bytes: usize) -> Self {
         Self {
             max_event_bytes,
@@ -128,8 +128,8 @@ impl SseReader {
         }
     }
 
-    /// Takes `chunk` and appends every event that it completes to `out`. Tells which
-    /// part of it was no part of an event.
+    /// Consumes `chunk` and appends the events that it completes to `out`. Returns the count of
+    /// lines without effect.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -138,13 +138,12 @@ impl SseReader {
         self.for_each_event(chunk, |event| out.push(event.into()))
     }
 
-    /// Takes `chunk` and gives every event that it completes to `each`, without a copy
-    /// where the event is a single line of data. Tells which part of the chunk was no
-    /// part of an event.
+    /// Consumes `chunk` and calls `on_event` for every event that it completes. Returns the
+    /// count of lines without effect.
     pub fn for_each_event(
         &mut self,
         mut chunk: &[u8],
-        mut each: impl FnMut(SseEventRef<'_>),
+        mut on_event: impl FnMut(SseEventRef<'_>),
     ) -> Result<IgnoredLines, EventTooLarge> {
         let mut ignored = IgnoredLines::default();
         loop {
@@ -156,14 +155,9 @@ impl SseReader {
                 break;
             };
             let (line, rest) = chunk.split_at(end);
-            if let Some(data) = self.whole_event(line, rest) {
-                each(SseEventRef::from_data(data));
-                chunk = &rest[2..];
-                continue;
-            }
             self.after_cr = rest.starts_with(b"\r");
             chunk = &rest[1..];
-            if !self.end_line(line, &mut each) {
+            if !self.end_line(line, &mut on_event) {
                 ignored.lines += 1;
                 ignored.bytes += line.len() + 1;
             }
@@ -174,43 +168,31 @@ impl SseReader {
         Ok(ignored)
     }
 
-    /// Gives the last event to `each` when the sender ended without the empty line
-    /// that completes it. The standard drops such an event; models send it.
-    pub fn finish(&mut self, mut each: impl FnMut(SseEventRef<'_>)) {
-        self.end_line(b"", &mut each);
-        self.end_line(b"", &mut each);
+    /// Calls `on_event` for a last event without the empty line that completes it. The
+    /// specification drops such an event, but model servers send it.
+    pub fn finish(&mut self, mut on_event: impl FnMut(SseEventRef<'_>)) {
+        self.end_line(b"", &mut on_event);
+        self.end_line(b"", &mut on_event);
     }
 
-    /// The data of an event that is this one line, with the empty line right behind
-    /// it: the form in which models stream. `rest` begins with the line's end.
-    fn whole_event<'a>(&self, line: &'a [u8], rest: &[u8]) -> Option<&'a [u8]> {
-        let is_alone = self.started && self.line.is_empty() && self.event.is_empty();
-        if !is_alone || !rest.starts_with(b"\n\n") {
-            return None;
-        }
-        let data = line.strip_prefix(b"data:")?;
-        let data = data.strip_prefix(b" ").unwrap_or(data);
-        (data.len() <= self.max_event_bytes).then_some(data)
-    }
-
-    /// Takes the end of a line; false if the line says nothing.
-    fn end_line(&mut self, end: &[u8], each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+    /// Completes the current line with `end`; false if the line had no effect.
+    fn end_line(&mut self, end: &[u8], on_event: &mut impl FnMut(SseEventRef<'_>)) -> bool {
         if self.line.is_empty() {
-            return self.take_line(end, each);
+            return self.take_line(end, on_event);
         }
         self.line.extend_from_slice(end);
-        // Not kept for the next line: one long line would hold its memory for as long
-        // as the stream lives.
+        // The buffer is not reused: after one long line it would hold its memory as long as
+        // the stream is open.
         let line = std::mem::take(&mut self.line);
-        self.take_line(&line, each)
+        self.take_line(&line, on_event)
     }
 
-    fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+    fn take_line(&mut self, mut line: &[u8], on_event: &mut impl FnMut(SseEventRef<'_>)) -> bool {
         if !std::mem::replace(&mut self.started, true) {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         }
         if line.is_empty() {
-            return self.event.dispatch(each);
+            return self.event.dispatch(on_event);
         }
         let colon = memchr::memchr(b':', line).unwrap_or(line.len());
         let (field, value) = line.split_at(colon);
@@ -230,11 +212,7 @@ impl SseReader {
 }
 
 impl PartialEvent {
-    fn is_empty(&self) -> bool {
-        !self.has_data && self.name.is_empty() && self.id.is_none() && self.retry.is_none()
-    }
-
-    /// Takes a field; false if it says nothing.
+    /// Sets a field; false if that had no effect.
     fn set_field(&mut self, field: &[u8], value: &[u8]) -> bool {
         match field {
             b"event" => {
@@ -262,13 +240,13 @@ impl PartialEvent {
         }
     }
 
-    /// Ends the event; false if there was none. Events without data still carry an
+    /// Completes the event; false if there was none. An event without data still carries an
     /// id or a retry time.
-    fn dispatch(&mut self, each: &mut impl FnMut(SseEventRef<'_>)) -> bool {
+    fn dispatch(&mut self, on_event: &mut impl FnMut(SseEventRef<'_>)) -> bool {
         let event = std::mem::take(self);
         let is_event = event.has_data || event.id.is_some() || event.retry.is_some();
         if is_event {
-            each(event.as_event());
+            on_event(event.as_event());
         }
         is_event
     }
@@ -283,17 +261,6 @@ impl PartialEvent {
             data: &self.data,
             id: self.id.as_deref(),
             retry: self.retry,
-        }
-    }
-}
-
-impl<'a> SseEventRef<'a> {
-    fn from_data(data: &'a [u8]) -> Self {
-        Self {
-            name: DEFAULT_EVENT_NAME,
-            data,
-            id: None,
-            retry: None,
         }
     }
 }
@@ -314,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_comments_and_line_ends_are_understood() {
+    fn fields_comments_and_line_ends_are_parsed() {
         let text = "\u{feff}: hi\r\nevent: endpoint\rdata: /x\n\ndata:a\ndata: b\nid: 7\nretry: 10\n\n\nid: 8\n\n";
         let events = read(&[text.as_bytes()]);
         assert_eq!(events.len(), 3);
@@ -334,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_say_nothing_are_counted() {
+    fn lines_without_effect_are_counted() {
         let ignored = |text: &str| {
             let mut out = Vec::new();
             let ignored = SseReader::default()
@@ -348,21 +315,21 @@ mod tests {
         assert_eq!(ignored("\n\n\n"), (3, 3, 0));
     }
 
-    /// The data of every event, also of one that is not complete at the end.
+    /// The data of every event, including an incomplete one at the end.
     fn read_data(pieces: &[&[u8]]) -> Vec<String> {
         let mut reader = SseReader::default();
         let mut found = Vec::new();
-        let mut each =
+        let mut on_event =
             |event: SseEventRef<'_>| found.push(String::from_utf8(event.data.to_vec()).unwrap());
         for piece in pieces {
-            reader.for_each_event(piece, &mut each).unwrap();
+            reader.for_each_event(piece, &mut on_event).unwrap();
         }
-        reader.finish(&mut each);
+        reader.finish(&mut on_event);
         found
     }
 
     #[test]
-    fn last_event_without_an_empty_line_is_read_at_every_cut() {
+    fn last_event_without_an_empty_line_is_read_under_every_chunking() {
         let text =
             "data: one\n\n: comment\n\nevent: x\ndata:two\r\n\r\ndata: a\ndata: 가\n\n\ndata: last";
         let expected = ["one", "two", "a\n가", "last"];
@@ -376,12 +343,12 @@ mod tests {
     }
 
     #[test]
-    fn endless_lines_and_events_are_refused() {
+    fn endless_lines_and_events_fail() {
         let check = |chunk: &[u8], count: usize| {
             let mut reader = SseReader::with_max_event_bytes(4 << 20);
             let fed = (0..count).map(|_| reader.for_each_event(chunk, |_| ()));
-            let why = fed.last().unwrap().unwrap_err();
-            assert_eq!(why.to_string(), "an event of more than 4 MiB");
+            let error = fed.last().unwrap().unwrap_err();
+            assert_eq!(error.to_string(), "an event of more than 4 MiB");
         };
         let long = vec![b'a'; 1 << 20];
         check(&long, 5);
@@ -394,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_of_the_bytes_gives_the_same_events(
+        fn any_chunking_gives_the_same_events(
             text in "(event: [a-z]{0,3}|data:( ?[가-힣a-z:]{0,5})?|id: [0-9]|retry: [0-9]|: x|)(\r\n|\n|\r)(data: 한\n\n|\n|\r\n)?([a-z:\r\n]{0,8})",
             cuts in prop::collection::vec(0_usize..80, 0..6),
         ) {

@@ -1,8 +1,8 @@
-//! Protocol versions and what to answer when one is asked for.
+//! MCP protocol versions and their negotiation.
 
 use std::fmt;
 
-/// A version of the protocol, oldest first.
+/// A version of MCP; later versions compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProtocolVersion {
     /// 2024-11-05, with the HTTP+SSE transport.
@@ -18,7 +18,7 @@ pub enum ProtocolVersion {
 }
 
 impl ProtocolVersion {
-    /// Every version, newest first, as a server offers them.
+    /// All versions, newest first, as a server lists them.
     pub const ALL: [Self; 5] = [
         Self::V2026_07_28,
         Self::V2025_11_25,
@@ -26,19 +26,19 @@ impl ProtocolVersion {
         Self::V2025_03_26,
         Self::V2024_11_05,
     ];
-    /// The newest version that is agreed on by `initialize`.
+    /// The newest version that `initialize` can negotiate.
     pub const LATEST_WITH_HANDSHAKE: Self = Self::V2025_11_25;
-    /// What a client without a version header speaks.
+    /// The version of an HTTP request without the `MCP-Protocol-Version` header.
     pub const DEFAULT_WITHOUT_HEADER: Self = Self::V2025_03_26;
 
-    /// The version with this name.
+    /// Parses a version such as `2025-06-18`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|version| version.as_str() == name)
     }
 
-    /// Its name on the wire.
+    /// Returns the version as it is written on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -49,12 +49,12 @@ impl ProtocolVersion {
         }
     }
 
-    /// Whether requests stand alone, without a handshake.
+    /// Whether requests carry their own version and need no `initialize` handshake.
     pub const fn is_modern(self) -> bool {
         matches!(self, Self::V2026_07_28)
     }
 
-    /// What `initialize` answers to a client that asks for `name`.
+    /// Returns the version that `initialize` answers to a client that requests `name`.
     pub fn negotiate(name: &str) -> Self {
         Self::parse(name)
             .filter(|version| !version.is_modern())
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshake_never_agrees_on_a_stateless_version() {
+    fn initialize_never_negotiates_a_stateless_version() {
         assert_eq!(
             ProtocolVersion::negotiate("2024-11-05"),
             ProtocolVersion::V2024_11_05

@@ -72,7 +72,7 @@ impl EndpointEmbedder {
         } else {
             Err(self
                 .service
-                .invalid_answer(&self.build_request(&[]), "vectors of different lengths")
+                .invalid_response(&self.build_request(&[]), "vectors of different lengths")
                 .into())
         }
     }
@@ -82,7 +82,7 @@ impl EndpointEmbedder {
         let answer: EmbeddingResponse = self.service.send_for_json(&ask).await?;
         answer
             .into_vectors(texts.len())
-            .map_err(|what| self.service.invalid_answer(&ask, what).into())
+            .map_err(|what| self.service.invalid_response(&ask, what).into())
     }
 
     fn build_request(&self, texts: &[String]) -> ServiceRequest {

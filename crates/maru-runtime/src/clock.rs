@@ -1,19 +1,20 @@
-//! The time of day, as it is stored and shown.
+//! Wall-clock time in milliseconds and its RFC 3339 form.
 
 use jiff::Timestamp;
 
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 pub const DAY_MS: i64 = 86_400_000;
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since the Unix epoch.
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// The moment as `2026-11-16T09:30:00Z`; one beyond the year 9999 as the last of it.
+/// Formats a Unix time in milliseconds as `2026-11-16T09:30:00Z`. Times after the year
+/// 9999 give the last representable moment.
 pub fn format_rfc3339(milliseconds: i64) -> String {
-    let moment = Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX);
-    format!("{moment:.0}")
+    let timestamp = Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX);
+    format!("{timestamp:.0}")
 }
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_people_read_them() {
+    fn unix_time_is_formatted_as_rfc_3339() {
         let cases = [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399_999, "2000-02-28T23:59:59Z"),
@@ -32,8 +33,8 @@ mod tests {
             (-1, "1969-12-31T23:59:59Z"),
             (i64::MAX, "9999-12-30T22:00:00Z"),
         ];
-        for (moment, expected) in cases {
-            assert_eq!(format_rfc3339(moment), expected);
+        for (timestamp, expected) in cases {
+            assert_eq!(format_rfc3339(timestamp), expected);
         }
     }
 }

@@ -1,5 +1,20 @@
-//! What every part of maru stands on: tasks that end together, worker threads, bounded
-//! queues, the clock, and secrets that are never printed.
+//! The runtime services that every other crate of maru uses.
+//!
+//! - [`tasks::Tasks`] spawns tasks and waits for all of them at shutdown.
+//! - [`workers::WorkerPool`] spreads client connections over single-threaded runtimes.
+//! - [`message_queue`] is a channel bounded by count and bytes whose senders give up on a
+//!   receiver that stopped reading.
+//! - [`clock`] reads and formats the time.
+//! - [`SecretString`] and [`mask_secrets`] keep secrets out of logs, errors and pages.
+//!
+//! ```ignore
+//! let tasks = Tasks::default();
+//! let stop = tasks.stop_token();
+//! tasks.spawn(async move { stop.cancelled().await });
+//! tasks.shutdown().await; // cancels the token, then waits for the task
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-runtime`; the tests need no network.
 
 #![forbid(unsafe_code)]
 

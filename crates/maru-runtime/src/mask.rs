@@ -1,5 +1,5 @@
-//! Hiding what looks like a secret: in JSON, also in JSON that was cut and in JSON
-//! inside a text, in addresses, in command lines and in plain text.
+//! Masks secrets in text that is logged or shown: in JSON (also truncated or nested in a
+//! string), URLs, command lines and plain text.
 
 mod encoded;
 
@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-/// Stands for a secret.
+/// Replaces a secret.
 pub const MASK: &str = "***";
 
-/// Parts of names whose values are hidden.
+/// A value is masked if its name contains one of these.
 const SECRET_NAME_PARTS: [&str; 12] = [
     "password",
     "passwd",
@@ -26,8 +26,8 @@ const SECRET_NAME_PARTS: [&str; 12] = [
     "cookie",
     "connectionstring",
 ];
-/// Whole names of parameters in addresses, connection texts and command lines whose
-/// values are hidden.
+/// A parameter of a URL, a connection string or a command line is masked if this is its
+/// whole name.
 const SECRET_PARAMETERS: [&str; 8] = [
     "key",
     "sig",
@@ -38,9 +38,10 @@ const SECRET_PARAMETERS: [&str; 8] = [
     "pat",
     "code",
 ];
-/// Names that have one of these are not meant.
+/// A name that contains one of these is not secret: `max_tokens` is a number.
 const HARMLESS_NAME_PARTS: [&str; 5] = ["tokens", "count", "limit", "tokenizer", "tokentype"];
-/// Beginnings of secrets that are known as such wherever they stand.
+/// Prefixes of the tokens of well-known services, which are recognised anywhere in a
+/// text.
 const SECRET_PREFIXES: [&str; 25] = [
     "Bearer ",
     "bearer ",
@@ -68,12 +69,12 @@ const SECRET_PREFIXES: [&str; 25] = [
     "maru_",
     "eyJhbGciOi",
 ];
-/// Texts without one of these, a name and a prefix from above hold no secret.
+/// A text without one of these, a secret name and a secret prefix is returned unchanged.
 const SECRET_HINTS: [&str; 13] = [
     "://", "key=", "sig=", "nature=", "auth=", "pwd=", "pass=", "pat=", "code=", "asic ", "\"-",
     "-u", "-user",
 ];
-/// Options whose value is `user:password`.
+/// Command-line options whose value is `user:password`.
 const CREDENTIAL_OPTIONS: [&str; 4] = ["-u", "-U", "--user", "--proxy-user"];
 
 static SECRET_NAME_MATCHER: LazyLock<AhoCorasick> =
@@ -87,13 +88,12 @@ static SECRET_HINT_MATCHER: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("few short words")
 });
 
-/// Finds all of them in one walk.
 fn build_matcher(words: &[&str]) -> AhoCorasick {
     AhoCorasick::new(words).expect("few short words")
 }
 
-/// `text` with every value that looks like a secret replaced by `***`, also where it is
-/// percent-encoded.
+/// Replaces every value in `text` that looks like a secret by `***`, including
+/// percent-encoded values.
 pub fn mask_secrets(text: &str) -> String {
     let masked = mask_plain(text);
     if encoded::is_encoded(&masked) {
@@ -103,9 +103,9 @@ pub fn mask_secrets(text: &str) -> String {
     }
 }
 
-/// Masks what is not percent-encoded.
+/// Masks secrets that are not percent-encoded.
 fn mask_plain(text: &str) -> String {
-    // Most texts have nothing to hide.
+    // Most texts contain no secret; this skips the scan below.
     if !SECRET_NAME_MATCHER.is_match(&to_alphanumeric(text))
         && !SECRET_PREFIX_MATCHER.is_match(text)
         && !SECRET_HINT_MATCHER.is_match(text)
@@ -129,13 +129,14 @@ fn mask_plain(text: &str) -> String {
                 rest = &after[value.end..];
             }
             None => {
-                // JSON inside a text has its quotes escaped.
+                // JSON nested in a string has its quotes escaped.
                 if content.contains("\\\"") {
                     out.push_str(&mask_plain(content));
                 } else {
                     push_masked_text(&mut out, content);
                 }
-                // The closing quote belongs to this string.
+                // Copy the closing quote, so that the loop does not take it for an
+                // opening one.
                 let quote = rest.len().min(if escaped { 2 } else { 1 });
                 let quote = if rest.is_char_boundary(quote) {
                     quote
@@ -151,7 +152,8 @@ fn mask_plain(text: &str) -> String {
     out
 }
 
-/// The arguments of a program, without the values of options such as `--api-key`.
+/// Masks secrets in the arguments of a program, such as `--api-key VALUE`,
+/// `--token=VALUE`, `-u user:password` and `X-Api-Key: VALUE`.
 pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
     let mut option = "";
     arguments
@@ -165,7 +167,7 @@ pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
                 return masked;
             }
             match argument.split_once(':') {
-                // A header; what is no secret of itself is one here.
+                // A header whose name marks its value as a secret.
                 Some((name, value)) if is_secret_name(name) && !value.starts_with("//") => {
                     format!("{name}: {MASK}")
                 }
@@ -175,28 +177,28 @@ pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What [`mask_arguments`] hides of `arguments`.
+/// Returns the secrets that [`mask_arguments`] masks in `arguments`.
 pub fn masked_argument_values(arguments: &[String]) -> Vec<String> {
     let shown = mask_arguments(arguments);
-    let hidden = |(argument, shown): (&String, &String)| {
+    let masked_value = |(argument, shown): (&String, &String)| {
         let (before, after) = shown.split_once(MASK)?;
         let inner = argument.strip_prefix(before)?.strip_suffix(after)?;
         Some(inner.trim().to_owned())
     };
-    let hidden = arguments.iter().zip(&shown).filter_map(hidden);
-    // Shorter ones stand in other words.
-    hidden.filter(|it| it.len() >= 6 && it != MASK).collect()
+    let values = arguments.iter().zip(&shown).filter_map(masked_value);
+    // Shorter values also occur in ordinary text.
+    values.filter(|it| it.len() >= 6 && it != MASK).collect()
 }
 
-/// `--api-key`, and not `--api-key=…`.
+/// Whether `argument` is an option such as `--api-key` whose value is the next argument.
 fn is_secret_option(argument: &str) -> bool {
     let name = argument.trim_start_matches('-');
     argument.len() > name.len()
         && !name.contains(['=', ' ', ':'])
-        && (is_secret_name(name) || is_parameter(name))
+        && (is_secret_name(name) || is_secret_parameter(name))
 }
 
-/// `user:password` behind an option such as `-u`, without the password.
+/// Masks the password of `user:password` behind an option such as `-u`.
 fn mask_credentials(option: &str, value: &str) -> Option<String> {
     let (user, password) = value.split_once(':')?;
     // `docker run -u 1000:1000` names a user and a group.
@@ -207,13 +209,14 @@ fn mask_credentials(option: &str, value: &str) -> Option<String> {
     is_secret.then(|| format!("{user}:{MASK}"))
 }
 
-fn is_parameter(name: &str) -> bool {
+fn is_secret_parameter(name: &str) -> bool {
     SECRET_PARAMETERS
         .iter()
         .any(|it| it.eq_ignore_ascii_case(name))
 }
 
-/// Where the string that begins here ends: before its quote.
+/// Returns the position of the closing quote of a JSON string; `string` starts behind the
+/// opening quote.
 fn string_end(string: &str, escaped: bool) -> usize {
     let bytes = string.as_bytes();
     let mut at = 0;
@@ -228,15 +231,16 @@ fn string_end(string: &str, escaped: bool) -> usize {
     string.len()
 }
 
-/// If `name` is a member whose value is to be hidden: where in `after` that is.
+/// Returns the range of the secret in `after`, the text behind `name`, if `name` is a
+/// member or an option with a secret value.
 fn secret_value_range(name: &str, after: &str, escaped: bool) -> Option<std::ops::Range<usize>> {
     let is_option = is_secret_option(name) || CREDENTIAL_OPTIONS.contains(&name);
     if !is_secret_name(name) && !is_option {
         return None;
     }
     let quote = if escaped { "\\\"" } else { "\"" };
-    let behind = after.strip_prefix(quote)?.trim_start();
-    if let Some(next) = behind.strip_prefix(',').filter(|_| is_option) {
+    let rest = after.strip_prefix(quote)?.trim_start();
+    if let Some(next) = rest.strip_prefix(',').filter(|_| is_option) {
         // The next argument of a command line.
         let string = next.trim_start().strip_prefix(quote)?;
         let start = after.len() - string.len();
@@ -245,8 +249,7 @@ fn secret_value_range(name: &str, after: &str, escaped: bool) -> Option<std::ops
         let is_secret = is_secret_option(name) || mask_credentials(name, value).is_some();
         return (is_secret && !value.starts_with('-')).then_some(start..end);
     }
-    let colon = behind.strip_prefix(':')?;
-    let value = colon.trim_start();
+    let value = rest.strip_prefix(':')?.trim_start();
     let start = after.len() - value.len();
     if let Some(string) = value.strip_prefix(quote) {
         let start = start + quote.len();
@@ -269,7 +272,8 @@ fn is_secret_name(name: &str) -> bool {
     SECRET_NAME_MATCHER.is_match(&plain) && !HARMLESS_NAME_PARTS.iter().any(|it| plain.contains(it))
 }
 
-/// Letters and digits alone, however they are spelt.
+/// Keeps ASCII letters and digits only, in lower case: `X-Api_Key` and `xapikey` are the
+/// same name.
 fn to_alphanumeric(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for byte in text.bytes().filter(u8::is_ascii_alphanumeric) {
@@ -278,7 +282,7 @@ fn to_alphanumeric(text: &str) -> String {
     plain
 }
 
-/// Appends `text`, which is no JSON, without what looks like a secret.
+/// Appends `text`, which is not JSON, with its secrets masked.
 fn push_masked_text(out: &mut String, text: &str) {
     let text = mask_user_info(text);
     let text = mask_parameters(&text);
@@ -291,14 +295,14 @@ fn push_masked_text(out: &mut String, text: &str) {
             .find(|c: char| !c.is_ascii_alphanumeric() && !"-_.~+/=".contains(c))
             .unwrap_or(tail.len());
         out.push_str(&text[..start]);
-        // Short ones are words.
+        // A shorter word is not a token: `task-force` contains `sk-`.
         out.push_str(if end >= 12 { MASK } else { &tail[..end] });
         text = &tail[end..];
     }
     out.push_str(text);
 }
 
-/// Hides `user:password` of addresses; the user stays.
+/// Masks the password of `scheme://user:password@host`, or the user if it stands alone.
 fn mask_user_info(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -309,11 +313,11 @@ fn mask_user_info(text: &str) -> String {
             .find(|c: char| c.is_whitespace() || "\"'<>`\\".contains(c))
             .unwrap_or(tail.len());
         let authority = tail[..word].find(['/', '?', '#']).unwrap_or(word);
-        // A password may hold a slash that should have been encoded; a port cannot.
-        let open = tail[..authority].rsplit_once(':').is_some_and(|(_, it)| {
+        // A password may contain an unencoded slash; a port cannot.
+        let has_password = tail[..authority].rsplit_once(':').is_some_and(|(_, it)| {
             !it.ends_with(']') && !it.bytes().all(|byte| byte.is_ascii_digit())
         });
-        let end = if open { word } else { authority };
+        let end = if has_password { word } else { authority };
         rest = tail;
         if let Some(at) = tail[..end].rfind('@') {
             if let Some((user, _)) = tail[..at].split_once(':') {
@@ -328,8 +332,8 @@ fn mask_user_info(text: &str) -> String {
     out
 }
 
-/// Hides the values of `name=value` whose name tells that they are secret, as in the
-/// query of an address, a connection text or an option, and what follows `Basic`.
+/// Masks `name=value` with a secret name, as in the query of a URL, a connection string
+/// or an option, and the credentials behind `Basic`.
 fn mask_parameters(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -349,7 +353,7 @@ fn mask_parameters(text: &str) -> String {
         };
         let end = end.unwrap_or(value.len());
         let is_secret = if before.ends_with('=') {
-            is_secret_name(name) || is_parameter(name)
+            is_secret_name(name) || is_secret_parameter(name)
         } else {
             name.eq_ignore_ascii_case("basic") && is_user_and_password(&value[..end])
         };
@@ -363,12 +367,13 @@ fn mask_parameters(text: &str) -> String {
     out
 }
 
+/// Whether `word` is the base64 of `user:password`.
 fn is_user_and_password(word: &str) -> bool {
     let decoded = BASE64_STANDARD.decode(word.trim_end_matches('.'));
     decoded.is_ok_and(|it| it.contains(&b':'))
 }
 
-/// Hides the word behind an option such as `--api-key`.
+/// Masks the word behind an option such as `--api-key`.
 fn mask_options(text: &str) -> String {
     if !text.contains('-') {
         return text.to_owned();
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_telling_names_are_hidden() {
+    fn values_of_secret_names_are_masked() {
         check(
             r#"{"password":"p","user":"u"}"#,
             r#"{"password":"***","user":"u"}"#,
@@ -420,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn json_inside_a_text_and_json_that_was_cut_are_read_too() {
+    fn nested_and_truncated_json_is_masked() {
         check(
             r#"{"text":"{\"secret\":\"s3\",\"a\":\"b\"}"}"#,
             r#"{"text":"{\"secret\":\"***\",\"a\":\"b\"}"}"#,
@@ -433,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn known_secrets_are_hidden_wherever_they_stand() {
+    fn known_tokens_are_masked_anywhere() {
         check(
             r#"["Authorization: Bearer abcdefghijklmnop"]"#,
             r#"["Authorization: Bearer ***"]"#,
@@ -443,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_addresses_are_hidden() {
+    fn secrets_in_urls_are_masked() {
         for (text, expected) in [
             (
                 "https://u:p4ss@example.com/mcp?a=1",
@@ -474,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_command_lines_are_hidden() {
+    fn secrets_in_command_lines_are_masked() {
         let check_line = |arguments: &[&str], expected: &[&str]| {
             let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
             assert_eq!(mask_arguments(&arguments), expected);
@@ -514,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn password_behind_a_user_option_is_hidden() {
+    fn password_behind_a_user_option_is_masked() {
         let arguments = ["-u", "ann:s3cret", "-u", "1000:1000"].map(str::to_owned);
         let shown = ["-u", "ann:***", "-u", "1000:1000"];
         assert_eq!(mask_arguments(&arguments), shown);
@@ -527,13 +532,13 @@ mod tests {
     }
 
     #[test]
-    fn basic_hides_credentials_and_no_words() {
+    fn basic_masks_credentials_but_not_prose() {
         check("Authorization: Basic dTpw", "Authorization: Basic ***");
         check("Basic knowledge is enough", "Basic knowledge is enough");
     }
 
     #[test]
-    fn every_prefix_begins_a_secret() {
+    fn every_known_prefix_is_masked() {
         for prefix in SECRET_PREFIXES {
             let text = format!("가 {prefix}0123456789abcdef 나");
             check(&text, &format!("가 {prefix}*** 나"));
@@ -541,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_can_be_masked() {
+    fn malformed_text_does_not_panic() {
         for text in [
             "",
             "\"",

@@ -1,8 +1,8 @@
-//! A queue of outgoing messages, bounded by count and by bytes.
+//! A channel for outgoing messages that is bounded by count and by bytes.
 //!
-//! A sender waits for room, in turn, but not for ever: a reader that takes
-//! nothing for [`SEND_TIMEOUT`] counts as gone, so a vanished client never holds the
-//! engine. One that takes its time but keeps taking is waited for.
+//! A full queue makes senders wait, in order of arrival. A receiver that takes nothing for
+//! [`SEND_TIMEOUT`] counts as gone, so that a client that vanished never blocks the hub. A
+//! slow receiver that keeps reading is waited for.
 
 use std::{
     collections::VecDeque,
@@ -19,42 +19,42 @@ use tokio::{
 
 const MAX_QUEUED_MESSAGES: usize = 256;
 const MAX_QUEUED_BYTES: usize = 1 << 20;
-/// How long a sender waits for a reader that takes nothing.
+/// How long a sender waits for a receiver that takes nothing.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The reader is gone, or too slow to count as present.
+/// The receiver was dropped, or has not read anything for [`SEND_TIMEOUT`].
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("the reader of this queue is gone")]
+#[error("the receiver of this queue is gone")]
 pub struct SendError;
 
-/// Why a message was not queued at once.
+/// Why [`MessageSender::try_send`] did not queue a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TrySendError {
-    /// There is no room now; the message comes back.
+    /// The queue is full; contains the message.
     Full(String),
-    /// Nobody will read it.
+    /// The receiver is gone.
     Closed(SendError),
 }
 
-/// The writing end; clones write to the same reader.
+/// The sending half of the queue; clones send to the same receiver.
 #[derive(Clone, Debug)]
 pub struct MessageSender(Arc<LastSenderGuard>);
 
-/// All clones of a sender; dropped with the last of them.
+/// Shared by all clones of a sender and dropped with the last of them.
 #[derive(Debug)]
 struct LastSenderGuard(Arc<MessageQueue>);
 
-/// The reading end; dropping it tells the senders.
+/// The receiving half of the queue. Dropping it makes senders fail.
 #[derive(Debug)]
 pub struct MessageReceiver(Arc<MessageQueue>);
 
-/// One small allocation: most queues end without having carried a message.
+/// The state queue by senders and receiver.
 #[derive(Debug)]
 struct MessageQueue {
     state: Mutex<MessageQueueState>,
     readable: Notify,
-    room: Notify,
-    /// Held by the sender whose turn it is to wait for room.
+    space: Notify,
+    /// Held by the one sender that waits for space, so that the others wait in order.
     send_turn: tokio::sync::Mutex<()>,
 }
 
@@ -63,93 +63,88 @@ struct MessageQueueState {
     messages: VecDeque<String>,
     bytes: usize,
     has_senders: bool,
-    has_reader: bool,
-    /// Senders that wait for room; nobody overtakes them.
+    has_receiver: bool,
+    /// Number of senders that wait for space; a new message may not overtake theirs.
     waiting_senders: usize,
-    /// When the reader last showed that it reads.
+    /// When the receiver last took a message or reported progress.
     last_read: Option<Instant>,
 }
 
-/// A new queue.
+/// Creates a queue.
 pub fn channel() -> (MessageSender, MessageReceiver) {
     let state = MessageQueueState {
         messages: VecDeque::new(),
         bytes: 0,
         has_senders: true,
-        has_reader: true,
+        has_receiver: true,
         waiting_senders: 0,
         last_read: None,
     };
-    let shared = Arc::new(MessageQueue {
+    let queue = Arc::new(MessageQueue {
         state: Mutex::new(state),
         readable: Notify::new(),
-        room: Notify::new(),
+        space: Notify::new(),
         send_turn: tokio::sync::Mutex::default(),
     });
     (
-        MessageSender(Arc::new(LastSenderGuard(Arc::clone(&shared)))),
-        MessageReceiver(shared),
+        MessageSender(Arc::new(LastSenderGuard(Arc::clone(&queue)))),
+        MessageReceiver(queue),
     )
 }
 
 impl MessageSender {
-    /// Queues `text`, waiting for room as long as the reader reads.
+    /// Queues `text`, waiting for space as long as the receiver keeps reading.
     pub async fn send(&self, mut text: String) -> Result<(), SendError> {
-        let shared = &self.0.0;
-        match shared.try_push(text, SendAttempt::First)? {
+        let queue = &self.0.0;
+        match queue.try_push(text, SendAttempt::First)? {
             None => return Ok(()),
             Some(back) => text = back,
         }
-        let waiting = WaitingSenderGuard::new(shared);
-        let _turn = shared.send_turn.lock().await;
-        let began = Instant::now();
+        let waiting = WaitingSenderGuard::new(queue);
+        let _turn = queue.send_turn.lock().await;
+        let started = Instant::now();
         loop {
-            let mut room = pin!(shared.room.notified());
-            // Registered before the look, so that no wake-up is missed.
-            room.as_mut().enable();
-            match shared.try_push(text, SendAttempt::Waited)? {
+            let mut space = pin!(queue.space.notified());
+            // Registered before the check below, so that no wake-up is missed.
+            space.as_mut().enable();
+            match queue.try_push(text, SendAttempt::Waited)? {
                 None => break,
                 Some(back) => text = back,
             }
-            let last = shared
-                .lock()
-                .last_read
-                .map_or(began, |taken| taken.max(began));
-            if time::timeout_at(last + SEND_TIMEOUT, room).await.is_err() && shared.idle_since(last)
-            {
+            let last_read = queue.lock().last_read.map_or(started, |it| it.max(started));
+            let waited = time::timeout_at(last_read + SEND_TIMEOUT, space).await;
+            if waited.is_err() && queue.idle_since(last_read) {
                 return Err(SendError);
             }
         }
         drop(waiting);
         Ok(())
     }
-}
 
-impl MessageSender {
-    /// Queues `text` if there is room now; gives it back if there is none.
+    /// Queues `text` if there is space now; returns it otherwise.
     pub fn try_send(&self, text: String) -> Result<(), TrySendError> {
         match self.0.0.try_push(text, SendAttempt::First) {
             Ok(None) => Ok(()),
             Ok(Some(text)) => Err(TrySendError::Full(text)),
-            Err(gone) => Err(TrySendError::Closed(gone)),
+            Err(error) => Err(TrySendError::Closed(error)),
         }
     }
 }
 
-/// Whether a sender has waited for its turn.
+/// Whether a sender has already waited for space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SendAttempt {
     First,
     Waited,
 }
 
-/// Counts a sender that waits, however its wait ends.
+/// Counts a waiting sender until its wait ends or is cancelled.
 struct WaitingSenderGuard<'a>(&'a MessageQueue);
 
 impl<'a> WaitingSenderGuard<'a> {
-    fn new(shared: &'a MessageQueue) -> Self {
-        shared.lock().waiting_senders += 1;
-        Self(shared)
+    fn new(queue: &'a MessageQueue) -> Self {
+        queue.lock().waiting_senders += 1;
+        Self(queue)
     }
 }
 
@@ -160,46 +155,46 @@ impl Drop for WaitingSenderGuard<'_> {
 }
 
 impl MessageReceiver {
-    /// The next message, or `None` when every sender has gone. Cancel-safe.
+    /// Returns the next message, or `None` when all senders are dropped. Cancel-safe.
     pub async fn recv(&mut self) -> Option<String> {
         loop {
             if let Some(message) = self.try_recv() {
                 return Some(message);
             }
             if !self.0.lock().has_senders {
-                // The last one may have sent before it went.
+                // The last sender may have sent a message between the two checks.
                 return self.try_recv();
             }
             self.0.readable.notified().await;
         }
     }
 
-    /// A message that is already there.
+    /// Returns a message that is already queued.
     pub fn try_recv(&mut self) -> Option<String> {
         let mut state = self.0.lock();
         let message = state.messages.pop_front()?;
         state.bytes -= message.len();
         state.last_read = Some(Instant::now());
-        self.0.room.notify_waiters();
+        self.0.space.notify_waiters();
         Some(message)
     }
 
-    /// Shows that the reader is busy with what it took.
+    /// Resets the senders' timeout while the receiver is busy with the last message.
     pub fn record_progress(&self) {
         self.0.lock().last_read = Some(Instant::now());
     }
 }
 
 impl MessageQueue {
-    /// Queues `text`, or gives it back when there is no room or, unless it has
-    /// waited itself, when others wait.
-    fn try_push(&self, text: String, turn: SendAttempt) -> Result<Option<String>, SendError> {
+    /// Queues `text`, or returns it when there is no space or, on the first attempt,
+    /// when other senders wait.
+    fn try_push(&self, text: String, attempt: SendAttempt) -> Result<Option<String>, SendError> {
         let mut state = self.lock();
-        if !state.has_reader {
+        if !state.has_receiver {
             return Err(SendError);
         }
-        let overtakes = turn == SendAttempt::First && state.waiting_senders > 0;
-        if overtakes || !state.has_room(text.len()) {
+        let overtakes = attempt == SendAttempt::First && state.waiting_senders > 0;
+        if overtakes || !state.has_space(text.len()) {
             return Ok(Some(text));
         }
         state.bytes += text.len();
@@ -208,8 +203,8 @@ impl MessageQueue {
         Ok(None)
     }
 
-    fn idle_since(&self, last: Instant) -> bool {
-        self.lock().last_read.is_none_or(|taken| taken <= last)
+    fn idle_since(&self, time: Instant) -> bool {
+        self.lock().last_read.is_none_or(|it| it <= time)
     }
 
     fn lock(&self) -> MutexGuard<'_, MessageQueueState> {
@@ -218,8 +213,9 @@ impl MessageQueue {
 }
 
 impl MessageQueueState {
-    /// A message larger than the whole queue passes when it is empty.
-    fn has_room(&self, size: usize) -> bool {
+    /// Whether a message of `size` bytes fits. One larger than the whole queue fits
+    /// when the queue is empty.
+    fn has_space(&self, size: usize) -> bool {
         self.messages.is_empty()
             || (self.messages.len() < MAX_QUEUED_MESSAGES && self.bytes + size <= MAX_QUEUED_BYTES)
     }
@@ -235,9 +231,9 @@ impl Drop for LastSenderGuard {
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.has_reader = false;
+        state.has_receiver = false;
         state.messages.clear();
-        self.0.room.notify_waiters();
+        self.0.space.notify_waiters();
     }
 }
 
@@ -246,18 +242,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn reader_that_takes_nothing_counts_as_gone() {
+    async fn receiver_that_takes_nothing_counts_as_gone() {
         let (sender, _receiver) = channel();
         for _ in 0..MAX_QUEUED_MESSAGES {
             sender.send("x".to_owned()).await.unwrap();
         }
-        let asked = Instant::now();
+        let started = Instant::now();
         assert_eq!(sender.send("x".to_owned()).await, Err(SendError));
-        assert_eq!(asked.elapsed(), SEND_TIMEOUT);
+        assert_eq!(started.elapsed(), SEND_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_reader_that_keeps_reading_is_waited_for() {
+    async fn slow_receiver_that_keeps_reading_is_waited_for() {
         let (sender, mut receiver) = channel();
         let tasks = crate::tasks::Tasks::default();
         tasks.spawn(async move {
@@ -267,7 +263,7 @@ mod tests {
             }
         });
         for number in 0..4 {
-            // Each message takes far longer than the sender's patience.
+            // Each message takes longer than SEND_TIMEOUT.
             for _ in 0..5 {
                 time::sleep(SEND_TIMEOUT * 4 / 5).await;
                 receiver.record_progress();
@@ -310,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sender_learns_that_the_reader_left() {
+    async fn sending_to_a_dropped_receiver_fails() {
         let (sender, receiver) = channel();
         drop(receiver);
         assert_eq!(sender.send("x".to_owned()).await, Err(SendError));

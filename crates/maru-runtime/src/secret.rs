@@ -1,4 +1,4 @@
-//! Text that is shown to nobody.
+//! A string type whose value does not appear in logs or JSON.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::MASK;
 
-/// A secret, shown to nobody who does not ask to `reveal` it.
+/// A secret whose `Debug` and `Serialize` output is `***`.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct SecretString(String);
 
 impl SecretString {
-    /// The secret itself.
+    /// Returns the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -32,7 +32,7 @@ impl fmt::Debug for SecretString {
     }
 }
 
-/// Settings are shown as JSON; secrets are not.
+/// Writes `***`, because settings are shown as JSON.
 impl Serialize for SecretString {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(MASK)

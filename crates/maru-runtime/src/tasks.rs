@@ -1,11 +1,11 @@
-//! The one place that spawns.
+//! Task spawning and shutdown: every long-lived task is spawned through [`Tasks`].
 
 use std::{future::Future, panic, time::Duration};
 
 use tokio::{runtime::Handle, task, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Spawner and shutdown signal shared by every long-lived task.
+/// Spawns tasks, signals shutdown to them and waits until they have ended.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     tracker: TaskTracker,
@@ -13,17 +13,18 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Spawns `task`; `close` waits for it.
+    /// Spawns `task`; [`Tasks::shutdown`] waits for it.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn(task);
     }
 
-    /// Spawns `task` on `runtime`; `close` waits for it.
+    /// Spawns `task` on `runtime`; [`Tasks::shutdown`] waits for it.
     pub fn spawn_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn_on(task, runtime);
     }
 
-    /// Runs `work` on a thread that may block; `close` waits for it.
+    /// Runs `work` on tokio's blocking thread pool; [`Tasks::shutdown`] waits for it.
+    /// Returns `None` if it panicked.
     pub async fn spawn_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -31,7 +32,7 @@ impl Tasks {
         self.tracker.spawn_blocking(work).await.ok()
     }
 
-    /// Resolves when shutdown begins.
+    /// Returns a token that is cancelled when shutdown begins.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
@@ -49,54 +50,60 @@ impl Tasks {
     }
 }
 
-/// Runs `work` on a thread that may block. A panic goes on in the caller; `None` means
-/// that the runtime ends before the work was begun.
+/// Runs `work` on tokio's blocking thread pool and resumes its panic in the caller.
+/// Returns `None` if the runtime shuts down before `work` starts.
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     match task::spawn_blocking(work).await {
-        Ok(done) => Some(done),
-        Err(ended) => match ended.try_into_panic() {
+        Ok(output) => Some(output),
+        Err(error) => match error.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),
             Err(_) => None,
         },
     }
 }
 
-/// Bytes of work after which a task that reads from one peer lets others go on.
+/// Bytes that a task reads from one peer before it yields to other tasks.
 const SLICE_BYTES: usize = 32 << 10;
-/// What a message costs beside its bytes, however short it is.
+/// Cost of a message in addition to its bytes, so that short messages count too.
 const MESSAGE_COST: usize = 256;
 
-/// Work on the messages of one peer, cut into slices so that a peer that floods
-/// cannot hold the thread: other tasks of the thread wait for one slice at most.
+/// A budget for reading from one peer, so that a peer that floods maru cannot starve the
+/// other tasks of the thread: the reader yields whenever the budget is spent.
 #[derive(Debug)]
 pub struct WorkSlice {
-    left: usize,
+    remaining: usize,
 }
 
 impl Default for WorkSlice {
     fn default() -> Self {
-        Self { left: SLICE_BYTES }
+        Self {
+            remaining: SLICE_BYTES,
+        }
     }
 }
 
 impl WorkSlice {
-    /// Counts a message of `bytes` bytes; gives way when the slice is used up.
+    /// Subtracts a message of `bytes` bytes from the budget; yields and refills the
+    /// budget when it is spent.
     pub async fn spend(&mut self, bytes: usize) {
-        match self.left.checked_sub(bytes.saturating_add(MESSAGE_COST)) {
-            Some(left) => self.left = left,
+        match self
+            .remaining
+            .checked_sub(bytes.saturating_add(MESSAGE_COST))
+        {
+            Some(remaining) => self.remaining = remaining,
             None => {
-                self.left = SLICE_BYTES;
-                // Not `wake_by_ref`: tokio looks at sockets only every 61 polls while
-                // a task is ready, and `yield_now` comes back after such a look.
+                self.remaining = SLICE_BYTES;
+                // Not `wake_by_ref`: while a task is ready, tokio polls sockets only
+                // every 61 ticks. `yield_now` resumes after sockets were polled.
                 task::yield_now().await;
             }
         }
     }
 }
 
-/// What `work` gives, or `None` if that takes longer than `limit`.
+/// Returns the output of `work`, or `None` if it takes longer than `limit`.
 pub async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     time::timeout(limit, work).await.ok()
 }

@@ -1,27 +1,27 @@
-//! Runs of the agent that have ended.
+//! The table of finished agent runs.
 
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// A run as stored.
+/// A finished agent run.
 #[derive(Clone, Debug)]
 pub struct AgentRunRow {
-    /// Its id; ids sort by time.
+    /// The id; ids sort by time.
     pub id: String,
-    /// Who asked.
+    /// The principal who started it.
     pub user: String,
-    /// When it began, in milliseconds since 1970.
+    /// When it started, in milliseconds since the Unix epoch.
     pub started_at: i64,
-    /// All of it, as JSON.
+    /// The whole run as JSON.
     pub record: String,
 }
 
 const PUT: PortableStatement = PortableStatement {
-    attempted: "keep the run",
+    attempted: "save the run",
     sql: "INSERT INTO agent_run (id, user_name, started_at, record) VALUES ($1, $2, $3, $4)
           ON CONFLICT (id) DO UPDATE SET record = excluded.record RETURNING id",
 };
 const DELETE_OLD: PortableStatement = PortableStatement {
-    attempted: "forget old runs",
+    attempted: "delete old runs",
     sql: "DELETE FROM agent_run WHERE started_at < $1 RETURNING id",
 };
 const LIST: PortableStatement = PortableStatement {
@@ -38,11 +38,11 @@ const GET: PortableStatement = PortableStatement {
     attempted: "find the run",
     sql: "SELECT id, user_name, started_at, record FROM agent_run WHERE id = $1",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of this table.
 pub(super) const STATEMENTS: &[PortableStatement] = &[PUT, DELETE_OLD, LIST, LIST_BY_USER, GET];
 
 impl Store {
-    /// Keeps a run, and forgets those that began before `oldest`.
+    /// Saves a run and deletes those that started before `oldest`.
     pub async fn put_run(&self, row: &AgentRunRow, oldest: i64) -> Result<(), Error> {
         let values = vec![
             row.id.as_str().into(),
@@ -54,18 +54,18 @@ impl Store {
             .await
     }
 
-    /// The newest runs, of `user` or of everyone, newest first.
-    pub async fn runs(&self, user: Option<&str>, most: i64) -> Result<Vec<AgentRunRow>, Error> {
+    /// Lists the newest runs, of `user` or of everyone, newest first.
+    pub async fn runs(&self, user: Option<&str>, limit: i64) -> Result<Vec<AgentRunRow>, Error> {
         match user {
             Some(user) => {
-                self.query_as(LIST_BY_USER, vec![user.into(), most.into()])
+                self.query_as(LIST_BY_USER, vec![user.into(), limit.into()])
                     .await
             }
-            None => self.query_as(LIST, vec![most.into()]).await,
+            None => self.query_as(LIST, vec![limit.into()]).await,
         }
     }
 
-    /// One run.
+    /// Finds a run by its id.
     pub async fn find_run(&self, id: &str) -> Result<Option<AgentRunRow>, Error> {
         let rows: Vec<AgentRunRow> = self.query_as(GET, vec![id.into()]).await?;
         Ok(rows.into_iter().next())

@@ -1,64 +1,64 @@
-//! Who did what: rows are added, and the oldest go; none is changed.
+//! The audit log: rows are appended and the oldest deleted, none is changed.
 
 use std::{iter, sync::LazyLock};
 
 use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// One thing that was done.
+/// A record of the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Its number; given by the store.
+    /// The number of the record, assigned by the store.
     pub id: i64,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since the Unix epoch.
     pub at: i64,
-    /// Who.
+    /// The name of the principal.
     pub principal: String,
-    /// From which address; `local` from this machine without one.
+    /// The IP address of the client; `local` for this machine without one.
     pub origin: String,
-    /// With which program, as it calls itself.
+    /// The reported name of the client program.
     pub client: Option<String>,
-    /// `tools/call`, or the method and route of a change.
+    /// `tools/call`, or the HTTP method and route of a change.
     pub action: String,
-    /// The tool, or the path.
+    /// The tool, or the request path.
     pub target: String,
-    /// What was given: redacted, and its beginning only.
+    /// The arguments, masked and truncated.
     pub arguments: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: String,
-    /// How long it took, in microseconds.
+    /// The duration in microseconds.
     pub took_micros: i64,
-    /// Its request.
+    /// The request id.
     pub request: String,
 }
 
-/// Which rows are wanted; what is absent does not matter.
+/// Selects audit records; an absent field matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// Only before this number.
+    /// Records before this number.
     pub before: Option<i64>,
-    /// Only from this time on.
+    /// Records from this time on.
     pub since: Option<i64>,
-    /// Only by them.
+    /// Records of this principal.
     pub principal: Option<String>,
-    /// Only this.
+    /// Records of this action.
     pub action: Option<String>,
-    /// Only on this.
+    /// Records with this target.
     pub target: Option<String>,
-    /// Only what ended so.
+    /// Records with this outcome.
     pub outcome: Option<String>,
-    /// Only of this request.
+    /// Records of this request id.
     pub request: Option<String>,
-    /// At most so many.
+    /// Maximum number of records.
     pub limit: i64,
 }
 
-/// Rows that one statement adds where many wait: fewer statements and round trips.
+/// Rows per INSERT when many are pending, which saves round trips.
 const ROWS_PER_INSERT: usize = 50;
 const COLUMNS_PER_ROW: usize = 10;
 static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));
-/// An absent value stands as the smallest number or an empty text, so that one
-/// statement does for every filter. PostgreSQL takes a parameter that is compared with
-/// a literal for an `int4`, hence the cast.
+/// An absent filter is the smallest number or an empty text, so that one statement serves
+/// every filter. PostgreSQL infers `int4` for a parameter that is compared with a
+/// literal, hence the cast.
 const LIST: PortableStatement = PortableStatement {
     attempted: "read the audit records",
     sql:
@@ -71,7 +71,7 @@ const LIST: PortableStatement = PortableStatement {
 };
 const DELETE_OLDER: PortableStatement = PortableStatement {
     attempted: "remove old audit records",
-    // Rows stand in order of time; those before the first that stays go.
+    // Ids ascend with time: deletes the rows before the first that stays.
     sql: "DELETE FROM audit WHERE id < coalesce(
             (SELECT id FROM audit WHERE at >= $1 ORDER BY id LIMIT 1),
             (SELECT max(id) + 1 FROM audit))
@@ -82,16 +82,16 @@ const DELETE_BEYOND_LIMIT: PortableStatement = PortableStatement {
     sql: "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - $1 RETURNING id",
 };
 const INSERT_PENDING: PortableStatement = PortableStatement {
-    attempted: "note the change that begins",
+    attempted: "record the pending change",
     sql: "INSERT INTO audit_pending (request, at, principal, origin, action, target, arguments)
           VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING request",
 };
 const DELETE_PENDING: PortableStatement = PortableStatement {
-    attempted: "note the change that has ended",
+    attempted: "remove the pending change",
     sql: "DELETE FROM audit_pending WHERE request = $1 RETURNING request",
 };
 const RECORD_UNFINISHED: PortableStatement = PortableStatement {
-    attempted: "record changes whose end is not known",
+    attempted: "record unfinished changes",
     sql: "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
                              outcome, took, request)
           SELECT p.at, p.principal, p.origin, NULL, p.action, p.target, p.arguments,
@@ -100,10 +100,10 @@ const RECORD_UNFINISHED: PortableStatement = PortableStatement {
           WHERE p.at < $1 AND NOT EXISTS (SELECT 1 FROM audit a WHERE a.request = p.request)",
 };
 const DELETE_UNFINISHED: PortableStatement = PortableStatement {
-    attempted: "record changes whose end is not known",
+    attempted: "record unfinished changes",
     sql: "DELETE FROM audit_pending WHERE at < $1 RETURNING request",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of these tables.
 pub(super) const STATEMENTS: &[PortableStatement] = &[
     LIST,
     DELETE_OLDER,
@@ -115,18 +115,18 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
 ];
 
 impl Store {
-    /// Adds all of `rows`, or none. They are on disk when this returns. Each is made
-    /// when its turn comes, on a thread that may block where there is one.
+    /// Inserts `rows` in one transaction. On SQLite the iterator runs on a blocking
+    /// thread.
     pub async fn insert_audit_rows(
         &self,
         rows: impl IntoIterator<Item = AuditRow, IntoIter: Send + 'static>,
     ) -> Result<(), Error> {
-        let whole = insert_statement(&INSERT_SQL[0]);
-        self.execute_in_transaction(whole, group_inserts(rows.into_iter()))
+        let label = insert_statement(&INSERT_SQL[0]);
+        self.execute_in_transaction(label, group_inserts(rows.into_iter()))
             .await
     }
 
-    /// Notes that a change begins. It is on disk when this returns.
+    /// Records that a change has started. It is on disk when this returns.
     pub async fn begin_change(&self, row: &AuditRow) -> Result<(), Error> {
         let values = vec![
             row.request.as_str().into(),
@@ -141,23 +141,26 @@ impl Store {
         Ok(())
     }
 
-    /// Records how a change that was begun has ended.
+    /// Records the outcome of a change that was started.
     pub async fn end_change(&self, row: AuditRow) -> Result<(), Error> {
-        let [add, _] = INSERT_SQL.each_ref().map(|sql| insert_statement(sql));
+        let [insert, _] = INSERT_SQL.each_ref().map(|sql| insert_statement(sql));
         let request = vec![row.request.as_str().into()];
-        let work = vec![(add, row.into_values().to_vec()), (DELETE_PENDING, request)];
-        self.execute_in_transaction(add, work).await
+        let work = vec![
+            (insert, row.into_values().to_vec()),
+            (DELETE_PENDING, request),
+        ];
+        self.execute_in_transaction(insert, work).await
     }
 
-    /// Records changes that were begun before `before` and whose end nobody noted,
-    /// because the hub was killed, as `unknown`.
+    /// Records changes that started before `before` and never ended, because the hub was
+    /// killed, with the outcome `unknown`.
     pub async fn record_unfinished_changes(&self, before: i64) -> Result<(), Error> {
         let values = || vec![before.into()];
         let work = vec![(RECORD_UNFINISHED, values()), (DELETE_UNFINISHED, values())];
         self.execute_in_transaction(RECORD_UNFINISHED, work).await
     }
 
-    /// The newest rows that fit, newest first.
+    /// Lists the newest matching records, newest first.
     pub async fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, Error> {
         let text = |it: &Option<String>| it.as_deref().unwrap_or_default().into();
         let values = vec![
@@ -173,10 +176,11 @@ impl Store {
         self.query_as(LIST, values).await
     }
 
-    /// Removes what is older than `before`, and all but the newest `most`.
-    pub async fn trim_audit(&self, before: i64, most: i64) -> Result<(), Error> {
+    /// Deletes records older than `before`, and all but the newest `max_rows`.
+    pub async fn trim_audit(&self, before: i64, max_rows: i64) -> Result<(), Error> {
         self.query(DELETE_OLDER, vec![before.into()]).await?;
-        self.query(DELETE_BEYOND_LIMIT, vec![most.into()]).await?;
+        self.query(DELETE_BEYOND_LIMIT, vec![max_rows.into()])
+            .await?;
         Ok(())
     }
 }
@@ -198,7 +202,8 @@ impl AuditRow {
     }
 }
 
-/// As many at a time as there are, the rest one by one.
+/// Groups rows into inserts of [`ROWS_PER_INSERT`]; the remaining rows are inserted one
+/// by one.
 fn group_inserts(
     rows: impl Iterator<Item = AuditRow>,
 ) -> impl Iterator<Item = (PortableStatement, Vec<CellValue>)> {
@@ -207,14 +212,14 @@ fn group_inserts(
     let mut rest = Vec::new().into_iter();
     iter::from_fn(move || {
         if rest.len() == 0 {
-            let some: Vec<CellValue> = rows
+            let values: Vec<CellValue> = rows
                 .by_ref()
                 .take(ROWS_PER_INSERT * COLUMNS_PER_ROW)
                 .collect();
-            if some.len() == ROWS_PER_INSERT * COLUMNS_PER_ROW {
-                return Some((group, some));
+            if values.len() == ROWS_PER_INSERT * COLUMNS_PER_ROW {
+                return Some((group, values));
             }
-            rest = some.into_iter();
+            rest = values.into_iter();
         }
         let row: Vec<CellValue> = rest.by_ref().take(COLUMNS_PER_ROW).collect();
         (!row.is_empty()).then_some((one, row))
@@ -226,24 +231,24 @@ fn insert_statement(sql: &'static str) -> PortableStatement {
     PortableStatement { attempted, sql }
 }
 
-/// The statements that add rows, which are not written by hand.
+/// The generated INSERT statements.
 pub(super) fn insert_statements() -> impl Iterator<Item = PortableStatement> {
     INSERT_SQL.iter().map(|sql| insert_statement(sql))
 }
 
-/// The statement that adds `rows` rows.
+/// Builds an INSERT of `rows` rows.
 fn insert_sql(rows: usize) -> String {
-    let places = |row: usize| {
+    let placeholders = |row: usize| {
         let numbers =
             (1..=COLUMNS_PER_ROW).map(|column| format!("${}", row * COLUMNS_PER_ROW + column));
         format!("({})", numbers.collect::<Vec<_>>().join(", "))
     };
-    let places: Vec<String> = (0..rows).map(places).collect();
+    let placeholders: Vec<String> = (0..rows).map(placeholders).collect();
     format!(
         "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
                             outcome, took, request)
          VALUES {}",
-        places.join(", ")
+        placeholders.join(", ")
     )
 }
 

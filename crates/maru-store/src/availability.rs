@@ -1,5 +1,4 @@
-//! Whether the database can be reached: logged once when it cannot, and once when it
-//! can again.
+//! Tracks whether the database is reachable, and logs each outage and recovery once.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -7,39 +6,39 @@ use tracing::{error, info};
 
 use super::{DatabaseError, Error};
 
-/// Where the database is, and whether it answered last.
+/// Whether the database answered the last statement.
 #[derive(Debug)]
 pub(super) struct StoreAvailability {
     /// The file, or the host, port and database; never a password.
-    place: String,
+    location: String,
     is_down: AtomicBool,
 }
 
 impl StoreAvailability {
-    pub(super) fn new(place: String) -> Self {
+    pub(super) fn new(location: String) -> Self {
         Self {
-            place,
+            location,
             is_down: AtomicBool::new(false),
         }
     }
 
-    /// The database answered, be it with an error.
-    pub(super) fn record_answer(&self) {
-        // Most answers find it up, and a load is cheaper than a swap.
+    /// Records that the database answered, even with an error.
+    pub(super) fn record_success(&self) {
+        // A load is cheaper than a swap, and the database is nearly always up.
         if self.is_down.load(Relaxed) && self.is_down.swap(false, Relaxed) {
-            info!("the store {} is back", self.place);
+            info!("the store {} is back", self.location);
         }
     }
 
-    /// What a failed statement means; none if the database was reached.
+    /// Returns [`Error::Down`] if the database was unreachable.
     pub(super) fn record_failure(&self, cause: &DatabaseError) -> Option<Error> {
-        let DatabaseError::Unreachable(why) = cause else {
-            self.record_answer();
+        let DatabaseError::Unreachable(reason) = cause else {
+            self.record_success();
             return None;
         };
         let error = Error::Down {
-            place: self.place.clone(),
-            why: why.clone(),
+            location: self.location.clone(),
+            reason: reason.clone(),
         };
         if !self.is_down.swap(true, Relaxed) {
             error!("{error}");

@@ -1,24 +1,24 @@
-//! How often a day tools may be called, and how often they were.
+//! The tables of call limits and daily usage.
 
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// A daily limit.
+/// The call limits of a user or a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimitRow {
     /// `USER` or `TOOL`.
     pub target_type: String,
     /// The name of the principal or of the tool.
     pub target_id: String,
-    /// Calls a day.
+    /// Maximum calls per day.
     pub max_count: Option<i64>,
-    /// Calls a minute.
+    /// Maximum calls per minute.
     pub max_per_minute: Option<i64>,
-    /// Calls of the day that was asked for.
+    /// Calls on the requested day.
     pub used: i64,
 }
 
 const LIST: PortableStatement = PortableStatement {
-    attempted: "list the daily limits",
+    attempted: "list the call limits",
     sql: "SELECT l.target_type, l.target_id, l.max_count, l.per_minute,
             CASE WHEN u.day = $1 THEN u.used ELSE 0 END
           FROM (SELECT a.target_type, a.target_id, a.max_count, b.per_minute
@@ -39,13 +39,13 @@ const PUT: PortableStatement = PortableStatement {
           RETURNING target_id",
 };
 const PUT_RATE: PortableStatement = PortableStatement {
-    attempted: "save the limit",
+    attempted: "save the rate limit",
     sql: "INSERT INTO tool_rate (target_type, target_id, per_minute) VALUES ($1, $2, $3)
           ON CONFLICT (target_type, target_id) DO UPDATE SET per_minute = excluded.per_minute
           RETURNING target_id",
 };
 const DELETE_RATE: PortableStatement = PortableStatement {
-    attempted: "remove the limit",
+    attempted: "remove the rate limit",
     sql: "DELETE FROM tool_rate WHERE target_type = $1 AND target_id = $2
           RETURNING target_id",
 };
@@ -64,49 +64,49 @@ const COUNT_CALL: PortableStatement = PortableStatement {
           WHERE h_mcp_tool_usage.day <> excluded.day OR h_mcp_tool_usage.used < $4
           RETURNING used",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of these tables.
 pub(super) const STATEMENTS: &[PortableStatement] =
     &[LIST, PUT, PUT_RATE, DELETE_RATE, DELETE, COUNT_CALL];
 
 impl Store {
-    /// Every limit, with what was used of it on `day`, counted from 1970.
+    /// Lists the limits with their usage on `day`, counted from the Unix epoch.
     pub async fn call_limits(&self, day: i64) -> Result<Vec<CallLimitRow>, Error> {
         self.query_as(LIST, vec![day.into()]).await
     }
 
-    /// Sets how often a day, and how often a minute; what is absent stays. Both, or
-    /// neither.
+    /// Sets the limits per day and per minute in one transaction; an absent one stays as
+    /// it is.
     pub async fn put_limits(
         &self,
-        (target_type, target_id): (&str, &str),
-        day: Option<i64>,
-        minute: Option<i64>,
+        target_type: &str,
+        target_id: &str,
+        per_day: Option<i64>,
+        per_minute: Option<i64>,
     ) -> Result<(), Error> {
-        let work = [(PUT, day), (PUT_RATE, minute)];
+        let work = [(PUT, per_day), (PUT_RATE, per_minute)];
         let work: Vec<_> = work
             .into_iter()
-            .filter_map(|(statement, most)| {
-                let values = vec![target_type.into(), target_id.into(), most?.into()];
+            .filter_map(|(statement, limit)| {
+                let values = vec![target_type.into(), target_id.into(), limit?.into()];
                 Some((statement, values))
             })
             .collect();
         self.execute_in_transaction(PUT, work).await
     }
 
-    /// Removes both limits of a target; false when there is none.
+    /// Removes the limits of a target; false if there is none.
     pub async fn delete_limits(&self, target_type: &str, target_id: &str) -> Result<bool, Error> {
         let limits = self.call_limits(0).await?;
-        let known = limits
+        let exists = limits
             .iter()
             .any(|it| it.target_type == target_type && it.target_id == target_id);
         let values = || vec![target_type.into(), target_id.into()];
         let work = vec![(DELETE_RATE, values()), (DELETE, values())];
         self.execute_in_transaction(DELETE, work).await?;
-        Ok(known)
+        Ok(exists)
     }
 
-    /// Counts one use on `day`, unless `max_count` were counted already; says
-    /// whether it did.
+    /// Counts one call on `day`; false, without counting, if `max_count` is reached.
     pub async fn count_call(
         &self,
         target_type: &str,

@@ -1,32 +1,32 @@
-//! What the console keeps: switched-off tools and signed-in browsers.
+//! The tables of the console: disabled tools and browser sessions.
 
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// A browser that is signed in.
+/// A browser session of the console.
 #[derive(Debug)]
 pub struct ConsoleSessionRow {
-    /// SHA-256 of what its cookie holds.
+    /// SHA-256 of its cookie.
     pub hash: [u8; 32],
-    /// SHA-256 of the token it stands for.
+    /// SHA-256 of the token that it was opened with.
     pub token_hash: [u8; 32],
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since the Unix epoch.
     pub expires_at: i64,
 }
 
-/// A tool that is switched off.
+/// Server and name of a disabled tool.
 struct DisabledToolRow(String, String);
 
 const LIST_DISABLED: PortableStatement = PortableStatement {
-    attempted: "list the switched-off tools",
+    attempted: "list the disabled tools",
     sql: "SELECT server, tool FROM tool_off",
 };
 const PUT_DISABLED: PortableStatement = PortableStatement {
-    attempted: "switch the tool off",
+    attempted: "disable the tool",
     sql: "INSERT INTO tool_off (server, tool) VALUES ($1, $2)
           ON CONFLICT DO NOTHING RETURNING tool",
 };
 const DELETE_DISABLED: PortableStatement = PortableStatement {
-    attempted: "switch the tool on",
+    attempted: "enable the tool",
     sql: "DELETE FROM tool_off WHERE server = $1 AND tool = $2 RETURNING tool",
 };
 const LIST_SESSIONS: PortableStatement = PortableStatement {
@@ -34,7 +34,7 @@ const LIST_SESSIONS: PortableStatement = PortableStatement {
     sql: "SELECT hash, token_hash, expires_at FROM console_session",
 };
 const PUT_SESSION: PortableStatement = PortableStatement {
-    attempted: "keep the session",
+    attempted: "save the session",
     sql: "INSERT INTO console_session (hash, token_hash, expires_at) VALUES ($1, $2, $3)
           ON CONFLICT DO NOTHING RETURNING expires_at",
 };
@@ -42,7 +42,7 @@ const DELETE_SESSION: PortableStatement = PortableStatement {
     attempted: "end the session",
     sql: "DELETE FROM console_session WHERE hash = $1 RETURNING expires_at",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of these tables.
 pub(super) const STATEMENTS: &[PortableStatement] = &[
     LIST_DISABLED,
     PUT_DISABLED,
@@ -53,7 +53,7 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
 ];
 
 impl Store {
-    /// Every tool that is switched off: its server and its name there.
+    /// Lists the disabled tools as pairs of server and tool name.
     pub async fn disabled_tools(&self) -> Result<Vec<(String, String)>, Error> {
         let rows: Vec<DisabledToolRow> = self.query_as(LIST_DISABLED, Vec::new()).await?;
         Ok(rows
@@ -62,25 +62,29 @@ impl Store {
             .collect())
     }
 
-    /// Switches tools, each given by its server and its name there, on or off: all of
-    /// them, or none.
+    /// Enables or disables tools, given as pairs of server and tool name, in one
+    /// transaction.
     pub async fn set_tools_enabled(
         &self,
         tools: Vec<(String, String)>,
-        on: bool,
+        enabled: bool,
     ) -> Result<(), Error> {
-        let statement = if on { DELETE_DISABLED } else { PUT_DISABLED };
+        let statement = if enabled {
+            DELETE_DISABLED
+        } else {
+            PUT_DISABLED
+        };
         let values = |(server, tool): (String, String)| vec![server.into(), tool.into()];
         let work = tools.into_iter().map(move |it| (statement, values(it)));
         self.execute_in_transaction(statement, work).await
     }
 
-    /// Every signed-in browser.
+    /// Lists the browser sessions.
     pub async fn console_sessions(&self) -> Result<Vec<ConsoleSessionRow>, Error> {
         self.query_as(LIST_SESSIONS, Vec::new()).await
     }
 
-    /// Keeps a signed-in browser.
+    /// Saves a browser session.
     pub async fn put_console_session(&self, row: &ConsoleSessionRow) -> Result<(), Error> {
         let values = vec![
             row.hash.as_slice().into(),
@@ -91,7 +95,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a signed-in browser.
+    /// Deletes a browser session.
     pub async fn delete_console_session(&self, hash: &[u8; 32]) -> Result<(), Error> {
         self.execute(DELETE_SESSION, vec![hash.as_slice().into()])
             .await?;

@@ -1,7 +1,18 @@
-//! maru's own state, in an SQLite file of the data directory or in PostgreSQL.
+//! maru's own tables, in an SQLite file of the data directory or in PostgreSQL.
 //!
-//! A method is written once: its statement is one text that both back ends
-//! understand, and what goes in and comes out is a `Value`.
+//! [`Store`] is the handle. Its methods stand in one file per table ([`servers`], [`tokens`],
+//! [`audit`] and so on), each with an `impl Store` block and the row type. A method is written
+//! once: a `PortableStatement` is one SQL text that both back ends run, with `CellValue`s as
+//! parameters and columns. Writes that belong together are one transaction.
+//!
+//! ```ignore
+//! let store = Store::in_memory().await?;
+//! store.insert_token(&TokenRow::new("laptop", "agent", hash)).await?;
+//! assert_eq!(store.tokens().await?.len(), 1);
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-store`, and both back ends with
+//! `cargo nextest run -p maru --test it store`, which starts a PostgreSQL server.
 
 #![forbid(unsafe_code)]
 
@@ -39,78 +50,78 @@ pub use servers::ServerRow;
 pub use tokens::TokenRow;
 pub use tool_pins::ToolPinRow;
 
-/// The state could not be read or written.
+/// Why the store could not be opened, read or written.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// It is not ours, is damaged, cannot be reached, or is newer than this maru.
-    #[error("cannot use the store {place}; nothing was changed")]
+    /// The database is not maru's, is damaged or unreachable, or has a newer schema.
+    #[error("cannot use the store {location}; nothing was changed")]
     Unusable {
         /// The file, or the host, port and database; never a password.
-        place: String,
-        /// What is wrong with it.
+        location: String,
+        /// Why it cannot be used.
         #[source]
         cause: DatabaseError,
     },
-    /// The address of a PostgreSQL database cannot be used as it is.
-    #[error("cannot use the address of the store")]
+    /// The URL of the PostgreSQL database is invalid.
+    #[error("the URL of the store is invalid")]
     Address(#[from] maru_postgres::Error),
-    /// The database cannot be reached now.
-    #[error("the store {place} is down: {why}")]
+    /// The database is unreachable at the moment.
+    #[error("the store {location} is down: {reason}")]
     Down {
         /// The host, port and database; never a password.
-        place: String,
-        /// What the attempt to reach it met.
-        why: String,
+        location: String,
+        /// Why the connection failed.
+        reason: String,
     },
     /// A statement failed.
     #[error("the store did not {attempted}")]
     Failed {
-        /// What was tried.
+        /// What was attempted, as in "the store did not list the tokens".
         attempted: &'static str,
-        /// Why it failed.
+        /// The error of the database.
         #[source]
         cause: DatabaseError,
     },
 }
 
-/// Why a back end failed. Never holds what was to be written.
+/// An error of SQLite or PostgreSQL. It never contains the values of a statement.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
-    /// SQLite says so.
+    /// SQLite reported an error.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// PostgreSQL says so.
+    /// PostgreSQL reported an error.
     #[error("{0}")]
     Postgres(String),
-    /// There is no connection to PostgreSQL.
+    /// The connection to PostgreSQL failed.
     #[error("{0}")]
     Unreachable(String),
-    /// Nobody answered.
+    /// The database did not answer in time.
     #[error("there was no answer within {0:?}")]
     Timeout(Duration),
-    /// The tables have more steps than this maru knows.
+    /// A newer maru has migrated the tables.
     #[error("it was written by a newer maru (schema {0})")]
     NewerSchema(i64),
-    /// A column holds something that maru does not write there.
-    #[error("a column holds {found} where {wanted} belongs")]
+    /// A column contains a value of an unexpected type.
+    #[error("a column contains {found} instead of {expected}")]
     UnexpectedColumnType {
-        /// The kind of value.
+        /// The type of the value.
         found: &'static str,
-        /// The kind that maru writes.
-        wanted: &'static str,
+        /// The type that maru writes.
+        expected: &'static str,
     },
-    /// The process ends before the work was done.
+    /// The process ended before the statement ran.
     #[error("the hub is stopping")]
     Stopping,
 }
 
 impl Error {
-    /// Whether the database cannot be reached; that was logged when it began.
+    /// Whether the database is unreachable. The outage is already logged.
     pub fn is_down(&self) -> bool {
         matches!(self, Self::Down { .. })
     }
 
-    /// The text for those who may not know where the database is.
+    /// Returns a message that does not reveal where the database is.
     pub fn public_message(&self) -> String {
         match self {
             Self::Down { .. } => "the store is down; try again later".to_owned(),
@@ -124,8 +135,8 @@ const PING_STATEMENT: PortableStatement = PortableStatement {
     sql: "SELECT name FROM token LIMIT 1",
 };
 
-/// A handle to the state; clones share its connections. What was acknowledged
-/// is on disk, unless the state is in memory.
+/// A handle to the tables; clones share its connections. A write that returned is on
+/// disk, unless the store is in memory.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: StoreBackend,
@@ -140,46 +151,46 @@ enum StoreBackend {
 }
 
 impl Store {
-    /// Opens the file, making or upgrading it.
+    /// Opens the SQLite file at `path`; creates or migrates it if needed.
     pub async fn open(path: &Path) -> Result<Self, Error> {
         let opened = SqliteBackend::open(path.to_owned()).await;
         Self::from_opened(path.display().to_string(), opened.map(StoreBackend::Sqlite))
     }
 
-    /// State that ends with the last handle.
+    /// Opens an SQLite database in memory, which ends with the last handle.
     pub async fn in_memory() -> Result<Self, Error> {
         let opened = SqliteBackend::in_memory().await;
         Self::from_opened("in memory".to_owned(), opened.map(StoreBackend::Sqlite))
     }
 
-    /// Opens the PostgreSQL database at `postgres://…`, making or upgrading the
-    /// tables; gives up after 10 s. There is no TLS yet.
+    /// Connects to the PostgreSQL database at `postgres://…` and migrates it; fails after
+    /// 10 s. TLS is not supported yet.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let address = maru_postgres::PostgresAddress::parse(url)?;
-        let place = address.redacted_location();
+        let location = address.redacted_location();
         let opened = PostgresBackend::connect(&address).await;
-        Self::from_opened(place, opened.map(StoreBackend::Postgres))
+        Self::from_opened(location, opened.map(StoreBackend::Postgres))
     }
 
-    /// Encrypts secrets from now on, also those that are written already.
-    pub async fn with_sealer(mut self, seal: SecretSealer) -> Result<Self, Error> {
-        self.sealer = Some(Arc::new(seal));
+    /// Encrypts secrets from now on, and those that are already stored.
+    pub async fn with_sealer(mut self, sealer: SecretSealer) -> Result<Self, Error> {
+        self.sealer = Some(Arc::new(sealer));
         self.seal_server_configs().await?;
         Ok(self)
     }
 
-    /// Whether other hubs may use the same state.
+    /// Whether other hubs may share these tables.
     pub fn is_shared(&self) -> bool {
         matches!(self.backend, StoreBackend::Postgres(_))
     }
 
-    /// Whether the store answers.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> Result<(), Error> {
         self.query(PING_STATEMENT, Vec::new()).await.map(drop)
     }
 
-    /// Prepares every statement and checks that its parameters and columns have types
-    /// that a `Value` has; returns how many there are.
+    /// Prepares every statement and checks that `CellValue` supports the types of its
+    /// parameters and columns. Returns the number of statements.
     pub async fn check_statements(&self) -> Result<usize, Error> {
         let all = all_statements();
         for statement in &all {
@@ -193,31 +204,31 @@ impl Store {
     }
 
     fn from_opened(
-        place: String,
+        location: String,
         opened: Result<StoreBackend, DatabaseError>,
     ) -> Result<Self, Error> {
         match opened {
-            Ok(back_end) => Ok(Self {
-                backend: back_end,
+            Ok(backend) => Ok(Self {
+                backend,
                 sealer: None,
-                availability: Arc::new(StoreAvailability::new(place)),
+                availability: Arc::new(StoreAvailability::new(location)),
             }),
-            Err(cause) => Err(Error::Unusable { place, cause }),
+            Err(cause) => Err(Error::Unusable { location, cause }),
         }
     }
 
-    /// The rows that `statement` answers with.
+    /// Runs `statement` and converts its rows.
     async fn query_as<T: TryFrom<ResultRow, Error = DatabaseError>>(
         &self,
         statement: PortableStatement,
         values: Vec<CellValue>,
     ) -> Result<Vec<T>, Error> {
         let rows = self.query(statement, values).await?.into_iter();
-        let read: Result<Vec<T>, DatabaseError> = rows.map(T::try_from).collect();
-        read.map_err(|cause| statement.into_error(cause))
+        let rows: Result<Vec<T>, DatabaseError> = rows.map(T::try_from).collect();
+        rows.map_err(|cause| statement.into_error(cause))
     }
 
-    /// Whether `statement`, which returns what it writes, wrote anything.
+    /// Runs a statement with `RETURNING`; true if it wrote a row.
     async fn execute(
         &self,
         statement: PortableStatement,
@@ -227,21 +238,21 @@ impl Store {
         Ok(!rows.is_empty())
     }
 
-    /// Runs all of `work`, or nothing; `whole` says what that is.
+    /// Runs `work` in one transaction; `label` names it in errors.
     async fn execute_in_transaction<W>(
         &self,
-        whole: PortableStatement,
+        label: PortableStatement,
         work: W,
     ) -> Result<(), Error>
     where
         W: IntoIterator<Item = (PortableStatement, Vec<CellValue>), IntoIter: Send + 'static>,
     {
         let work = work.into_iter().map(|(it, values)| (it.sql, values));
-        let done = match &self.backend {
+        let outcome = match &self.backend {
             StoreBackend::Sqlite(it) => it.execute_in_transaction(work).await,
             StoreBackend::Postgres(it) => it.execute_in_transaction(work).await,
         };
-        self.record_outcome(whole, done)
+        self.record_outcome(label, outcome)
     }
 
     async fn query(
@@ -249,11 +260,11 @@ impl Store {
         statement: PortableStatement,
         values: Vec<CellValue>,
     ) -> Result<Vec<ResultRow>, Error> {
-        let answer = match &self.backend {
+        let rows = match &self.backend {
             StoreBackend::Sqlite(it) => it.query(statement.sql, values).await,
             StoreBackend::Postgres(it) => it.query(statement.sql, values).await,
         };
-        self.record_outcome(statement, answer)
+        self.record_outcome(statement, rows)
     }
 
     fn record_outcome<T>(
@@ -262,9 +273,9 @@ impl Store {
         outcome: Result<T, DatabaseError>,
     ) -> Result<T, Error> {
         match outcome {
-            Ok(answer) => {
-                self.availability.record_answer();
-                Ok(answer)
+            Ok(output) => {
+                self.availability.record_success();
+                Ok(output)
             }
             Err(cause) => {
                 let down = self.availability.record_failure(&cause);
@@ -274,7 +285,7 @@ impl Store {
     }
 }
 
-/// Every statement that both back ends run.
+/// Every statement that runs on both back ends.
 fn all_statements() -> Vec<PortableStatement> {
     let files = [
         audit::STATEMENTS,
@@ -298,11 +309,11 @@ mod tests {
 
     use super::*;
 
-    /// A statement that is missing in `ALL` would not be checked on PostgreSQL.
+    /// An unlisted statement would not be checked on PostgreSQL.
     #[test]
     fn every_statement_is_listed() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let files = fs::read_dir(folder).unwrap().flatten();
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let files = fs::read_dir(directory).unwrap().flatten();
         let files = files.filter(|it| it.file_name() != "lib.rs");
         let texts = files.filter_map(|it| fs::read_to_string(it.path()).ok());
         let declared: usize = texts
@@ -311,7 +322,7 @@ mod tests {
                     .count()
             })
             .sum();
-        // Those that are made, and the one of this file.
+        // Without the generated ones and the one of this file.
         let listed = all_statements().len() - audit::insert_statements().count() - 1;
         assert_eq!(listed, declared);
     }

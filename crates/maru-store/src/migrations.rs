@@ -1,4 +1,4 @@
-//! Bringing the tables up to date: each step once, in order, all or nothing.
+//! Schema migrations: each runs once, in order, in one transaction.
 
 use deadpool_postgres::{Client, Transaction};
 use rusqlite::{Connection, TransactionBehavior};
@@ -6,7 +6,7 @@ use tokio_postgres::IsolationLevel;
 
 use super::DatabaseError;
 
-/// The same step for each back end.
+/// One migration in the SQL of each back end.
 struct Migration {
     sqlite: &'static str,
     postgres: &'static str,
@@ -36,23 +36,25 @@ const MIGRATIONS: &[Migration] = &[
     migration!("012_server_protocol"),
 ];
 
-/// Held while a hub upgrades a PostgreSQL database: "maru" in ASCII.
+/// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in
+/// ASCII.
 const ADVISORY_LOCK_ID: i64 = 0x6d61_7275;
 
-/// Applies what is missing in a file.
+/// Applies the pending migrations to an SQLite database.
 pub(super) fn migrate_sqlite(connection: &mut Connection) -> Result<(), DatabaseError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let done = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for (number, step) in pending_migrations(done)? {
-        transaction.execute_batch(step.sqlite)?;
+    let applied = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (number, migration) in pending_migrations(applied)? {
+        transaction.execute_batch(migration.sqlite)?;
         transaction.pragma_update(None, "user_version", number)?;
     }
     Ok(transaction.commit()?)
 }
 
-/// Applies what is missing in a database; another hub that starts waits.
+/// Applies the pending migrations to a PostgreSQL database. Another hub that starts
+/// meanwhile waits.
 pub(super) async fn migrate_postgres(client: &mut Client) -> Result<(), DatabaseError> {
-    // After the wait each statement has to see what the other hub committed.
+    // After waiting for the lock, each statement must see what the other hub committed.
     let transaction = client
         .build_transaction()
         .isolation_level(IsolationLevel::ReadCommitted)
@@ -60,34 +62,35 @@ pub(super) async fn migrate_postgres(client: &mut Client) -> Result<(), Database
         .await?;
     let lock = "SELECT pg_advisory_xact_lock($1)";
     transaction.execute(lock, &[&ADVISORY_LOCK_ID]).await?;
-    for (number, step) in pending_migrations(applied_version(&transaction).await?)? {
-        transaction.batch_execute(step.postgres).await?;
-        let note = "INSERT INTO maru_schema (step) VALUES ($1)";
-        transaction.execute(note, &[&number]).await?;
+    for (number, migration) in pending_migrations(applied_version(&transaction).await?)? {
+        transaction.batch_execute(migration.postgres).await?;
+        let record_step = "INSERT INTO maru_schema (step) VALUES ($1)";
+        transaction.execute(record_step, &[&number]).await?;
     }
     Ok(transaction.commit().await?)
 }
 
 async fn applied_version(transaction: &Transaction<'_>) -> Result<i64, DatabaseError> {
-    // Looking first lets a role that may not create tables use finished ones.
-    let look = "SELECT to_regclass('maru_schema') IS NOT NULL";
-    if !transaction.query_one(look, &[]).await?.try_get(0)? {
-        let make = "CREATE TABLE maru_schema (step BIGINT PRIMARY KEY)";
-        transaction.batch_execute(make).await?;
+    // Checking first lets a role without the right to create tables use a migrated
+    // database.
+    let table_exists = "SELECT to_regclass('maru_schema') IS NOT NULL";
+    if !transaction.query_one(table_exists, &[]).await?.try_get(0)? {
+        let create_table = "CREATE TABLE maru_schema (step BIGINT PRIMARY KEY)";
+        transaction.batch_execute(create_table).await?;
     }
-    let last = "SELECT coalesce(max(step), 0) FROM maru_schema";
-    Ok(transaction.query_one(last, &[]).await?.try_get(0)?)
+    let last_step = "SELECT coalesce(max(step), 0) FROM maru_schema";
+    Ok(transaction.query_one(last_step, &[]).await?.try_get(0)?)
 }
 
-/// The steps after `done`, with their numbers.
+/// Returns the migrations after number `applied`, with their numbers.
 fn pending_migrations(
-    done: i64,
+    applied: i64,
 ) -> Result<impl Iterator<Item = (i64, &'static Migration)>, DatabaseError> {
     let numbered = (1..).zip(MIGRATIONS);
-    let known = numbered.clone().any(|(number, _)| number == done);
-    if known || done == 0 {
-        Ok(numbered.skip_while(move |(number, _)| *number <= done))
+    let is_known = numbered.clone().any(|(number, _)| number == applied);
+    if is_known || applied == 0 {
+        Ok(numbered.skip_while(move |(number, _)| *number <= applied))
     } else {
-        Err(DatabaseError::NewerSchema(done))
+        Err(DatabaseError::NewerSchema(applied))
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets at rest: what a server needs to be reached is written encrypted.
+//! Encryption of secrets at rest, for the configurations of servers.
 
 use std::{
     fmt,
@@ -11,15 +11,16 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-/// What a sealed text begins with; anything else is plain.
+/// The prefix of an encrypted text; anything else is plain text.
 const SEALED_PREFIX: &str = "sealed:1:";
 
-/// Encrypts and decrypts. Each text is bound to what it is about, so that rows
-/// cannot be exchanged.
+/// Encrypts texts with ChaCha20-Poly1305. Each text is bound to its row by associated
+/// data, so that rows cannot be exchanged.
 pub struct SecretSealer(LessSafeKey);
 
 impl SecretSealer {
-    /// The key in `path`, made on first use; only its owner may read it.
+    /// Reads the key in `path`, which only its owner may read; creates it if it is
+    /// missing.
     pub fn from_key_file(path: &Path) -> io::Result<Self> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -31,46 +32,47 @@ impl SecretSealer {
         }
         let bytes = BASE64_STANDARD.decode(text.trim()).ok();
         let bytes = bytes.and_then(|it| <[u8; 32]>::try_from(it).ok());
-        let bytes =
-            bytes.ok_or_else(|| io::Error::other("it holds no key of 32 bytes in base64"))?;
+        let bytes = bytes
+            .ok_or_else(|| io::Error::other("it does not contain a key of 32 bytes in base64"))?;
         Ok(Self::new(&bytes))
     }
 
-    /// Seals with this key.
+    /// Creates a sealer with this key.
     pub fn new(key: &[u8; 32]) -> Self {
         let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes");
         Self(LessSafeKey::new(key))
     }
 
-    pub(super) fn seal(&self, about: &str, text: &str) -> String {
+    pub(super) fn seal(&self, associated_data: &str, text: &str) -> String {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).expect("the operating system gives random bytes");
         let mut sealed = text.as_bytes().to_vec();
         self.0
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(about.as_bytes()),
+                Aad::from(associated_data.as_bytes()),
                 &mut sealed,
             )
             .expect("a configuration is not that long");
-        let all = [nonce.as_slice(), &sealed].concat();
-        format!("{SEALED_PREFIX}{}", BASE64_STANDARD.encode(all))
+        let bytes = [nonce.as_slice(), &sealed].concat();
+        format!("{SEALED_PREFIX}{}", BASE64_STANDARD.encode(bytes))
     }
 
-    /// The text again; `None` if it was sealed with another key or for something else.
-    pub(super) fn open(&self, about: &str, text: &str) -> Option<String> {
-        let mut all = BASE64_STANDARD
+    /// Decrypts a text; `None` if it was encrypted with another key or other associated
+    /// data.
+    pub(super) fn open(&self, associated_data: &str, text: &str) -> Option<String> {
+        let mut bytes = BASE64_STANDARD
             .decode(text.strip_prefix(SEALED_PREFIX)?)
             .ok()?;
-        let (nonce, sealed) = all.split_at_mut_checked(NONCE_LEN)?;
+        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let aad = Aad::from(about.as_bytes());
+        let aad = Aad::from(associated_data.as_bytes());
         let opened = self.0.open_in_place(nonce, aad, sealed).ok()?;
         String::from_utf8(opened.to_vec()).ok()
     }
 }
 
-/// Whether a stored text is sealed.
+/// Whether a stored text is encrypted.
 pub fn is_sealed(text: &str) -> bool {
     text.starts_with(SEALED_PREFIX)
 }
@@ -89,16 +91,16 @@ fn create_key_file(path: &Path) -> io::Result<String> {
     writeln!(file, "{text}")?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    // Lost, it would take everything that is sealed with it.
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
+    // Without the key, everything that was encrypted with it would be lost.
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
     }
     Ok(text)
 }
 
 impl fmt::Debug for SecretSealer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Seal(…)")
+        out.write_str("SecretSealer(…)")
     }
 }
 
@@ -107,13 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sealed_text_opens_with_its_key_and_subject_only() {
-        let seal = SecretSealer::new(&[1; 32]);
-        let sealed = seal.seal("a", "s3cret");
+    fn sealed_text_opens_with_its_key_and_associated_data_only() {
+        let sealer = SecretSealer::new(&[1; 32]);
+        let sealed = sealer.seal("a", "s3cret");
         assert!(is_sealed(&sealed) && !sealed.contains("s3cret"));
-        assert_ne!(sealed, seal.seal("a", "s3cret"));
-        assert_eq!(seal.open("a", &sealed).as_deref(), Some("s3cret"));
-        assert_eq!(seal.open("b", &sealed), None);
+        assert_ne!(sealed, sealer.seal("a", "s3cret"));
+        assert_eq!(sealer.open("a", &sealed).as_deref(), Some("s3cret"));
+        assert_eq!(sealer.open("b", &sealed), None);
         assert_eq!(SecretSealer::new(&[2; 32]).open("a", &sealed), None);
         for broken in [
             "",
@@ -121,12 +123,12 @@ mod tests {
             "sealed:1:AAAA",
             &sealed[..sealed.len() - 4],
         ] {
-            assert_eq!(seal.open("a", broken), None, "{broken}");
+            assert_eq!(sealer.open("a", broken), None, "{broken}");
         }
     }
 
     #[test]
-    fn key_is_made_once_and_for_its_owner() {
+    fn key_file_is_created_once_and_readable_by_its_owner_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("seal-key");
         let sealed = SecretSealer::from_key_file(&path).unwrap().seal("a", "x");

@@ -1,37 +1,37 @@
-//! MCP servers that the hub knows.
+//! The tables of registered and removed MCP servers.
 
 use std::fmt;
 
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store, StoreBackend, is_sealed};
 
-/// A server as stored. Times are milliseconds since 1970.
+/// A registered MCP server. Times are milliseconds since the Unix epoch.
 #[derive(Clone, PartialEq)]
 pub struct ServerRow {
     /// Unique, at most 36 characters.
     pub id: String,
     /// Unique, at most 100 characters.
     pub name: String,
-    /// What it is for, at most 500 characters.
+    /// A description for people, at most 500 characters.
     pub description: Option<String>,
-    /// How it is reached, at most 20 characters.
+    /// The transport, at most 20 characters.
     pub transport_type: String,
-    /// JSON; may hold secrets.
+    /// The configuration as JSON, which may contain secrets.
     pub config: String,
-    /// At most 50 characters.
+    /// The version that the user gave it, at most 50 characters.
     pub version: Option<String>,
-    /// Whether the hub connects to it when it starts.
+    /// Whether the hub connects to it at start.
     pub auto_connect: bool,
-    /// Whether the hub offers it.
+    /// Whether its tools are available.
     pub enabled: bool,
-    /// Who added it, at most 20 characters.
+    /// Where it was registered (`api`, a file), at most 20 characters.
     pub origin: String,
-    /// Whether changed tools are withheld (`pin`) or offered (`follow`).
+    /// Whether changed tools are withheld (`pin`) or accepted (`follow`).
     pub trust: String,
-    /// The only protocol version that is spoken with it, at most 20 characters.
+    /// The protocol version to use instead of negotiating one, at most 20 characters.
     pub protocol_version: Option<String>,
-    /// When it was added.
+    /// When it was registered.
     pub created_at: i64,
-    /// When it was changed.
+    /// When it was last changed.
     pub updated_at: i64,
 }
 
@@ -65,15 +65,15 @@ const LIST_REMOVED: PortableStatement = PortableStatement {
     sql: "SELECT name FROM mcp_server_removed",
 };
 const PUT_REMOVED: PortableStatement = PortableStatement {
-    attempted: "note that the server was removed",
+    attempted: "record that the server was removed",
     sql: "INSERT INTO mcp_server_removed (name, removed_at) VALUES ($1, $2)
           ON CONFLICT (name) DO UPDATE SET removed_at = excluded.removed_at RETURNING name",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of these tables that run on both back ends.
 pub(super) const STATEMENTS: &[PortableStatement] =
     &[LIST, INSERT, UPDATE, DELETE, LIST_REMOVED, PUT_REMOVED];
 
-/// Free pages and the log still hold what was overwritten.
+/// Removes overwritten values from free pages and the write-ahead log.
 const ERASE_FREE_PAGES: [PortableStatement; 2] = [
     PortableStatement {
         attempted: "clean the file",
@@ -85,27 +85,28 @@ const ERASE_FREE_PAGES: [PortableStatement; 2] = [
     },
 ];
 
-/// What a sealed configuration is bound to.
+/// The associated data that binds an encrypted configuration to its server.
 fn associated_data(row: &ServerRow) -> String {
     format!("mcp_servers.config of {}", row.name)
 }
 
 impl Store {
-    /// Every server, by name.
+    /// Lists the servers, sorted by name.
     pub async fn servers(&self) -> Result<Vec<ServerRow>, Error> {
         let mut rows: Vec<ServerRow> = self.query_as(LIST, Vec::new()).await?;
         for row in &mut rows {
-            // What cannot be opened stays as it is, for its reader to see.
+            // A configuration that cannot be decrypted stays encrypted; its reader
+            // reports that.
             if let Some(config) = self.opened_config(row) {
                 row.config = config;
             }
         }
-        // Databases differ in how they order names; this is one order for all.
-        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        // Collations differ between databases; this order is the same for all.
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
 
-    /// Adds a server; false, and nothing added, when its name or id is taken.
+    /// Inserts a server; false if its name or id is taken.
     pub async fn insert_server(&self, row: &ServerRow) -> Result<bool, Error> {
         let values = vec![
             row.id.as_str().into(),
@@ -125,8 +126,8 @@ impl Store {
         self.execute(INSERT, values).await
     }
 
-    /// Changes the server of that name, all but its id and when it was added;
-    /// false when there is none.
+    /// Updates the server of that name except its id and creation time; false if there is
+    /// none.
     pub async fn update_server(&self, row: &ServerRow) -> Result<bool, Error> {
         let values = vec![
             row.description.as_deref().into(),
@@ -144,7 +145,8 @@ impl Store {
         self.execute(UPDATE, values).await
     }
 
-    /// Seals the configurations that are written plainly; nothing of them stays.
+    /// Encrypts the configurations that are stored as plain text, and erases the plain
+    /// text from the file.
     pub(super) async fn seal_server_configs(&self) -> Result<(), Error> {
         let rows: Vec<ServerRow> = self.query_as(LIST, Vec::new()).await?;
         let mut plain = rows.iter().filter(|it| !is_sealed(&it.config)).peekable();
@@ -164,8 +166,10 @@ impl Store {
 
     fn sealed_config(&self, row: &ServerRow) -> String {
         match &self.sealer {
-            // As it was read when it could not be opened.
-            Some(seal) if !is_sealed(&row.config) => seal.seal(&associated_data(row), &row.config),
+            // An encrypted configuration could not be decrypted when it was read.
+            Some(sealer) if !is_sealed(&row.config) => {
+                sealer.seal(&associated_data(row), &row.config)
+            }
             _ => row.config.clone(),
         }
     }
@@ -176,8 +180,8 @@ impl Store {
             .open(&associated_data(row), &row.config)
     }
 
-    /// Deletes the server of that name and notes that it was removed, so that no file
-    /// brings it back.
+    /// Deletes a server and records its removal, so that a configuration file does not
+    /// register it again.
     pub async fn delete_server(&self, name: &str, now: i64) -> Result<(), Error> {
         let work = vec![
             (PUT_REMOVED, vec![name.into(), now.into()]),
@@ -186,7 +190,7 @@ impl Store {
         self.execute_in_transaction(DELETE, work).await
     }
 
-    /// Names of servers that were removed; some may have been registered again.
+    /// Lists the names of removed servers; some may have been registered again.
     pub async fn removed_servers(&self) -> Result<Vec<String>, Error> {
         let rows: Vec<RemovedServerRow> = self.query_as(LIST_REMOVED, Vec::new()).await?;
         Ok(rows.into_iter().map(|it| it.0).collect())
@@ -225,7 +229,7 @@ impl TryFrom<ResultRow> for ServerRow {
     }
 }
 
-/// Leaves the configuration out.
+/// Leaves out the configuration, which may contain secrets.
 impl fmt::Debug for ServerRow {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("ServerRow")

@@ -1,4 +1,4 @@
-//! State in an SQLite file, or in memory.
+//! The SQLite back end: a file, or a database in memory.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use tokio::{
 
 use super::{CellValue, DatabaseError, ResultRow, migrations};
 
-/// How long another program may hold the file.
+/// How long to wait while another program locks the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon a busy file is opened again.
+/// Delay between attempts to open a locked file.
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// How long a statement waits for those before it.
+/// How long a statement waits for the connection.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One connection; statements take turns, on threads that may block.
+/// One connection, used by one statement at a time on tokio's blocking threads.
 #[derive(Clone, Debug)]
 pub(super) struct SqliteBackend {
     connection: Arc<Mutex<Connection>>,
@@ -33,11 +33,11 @@ impl SqliteBackend {
         loop {
             let path = path.clone();
             match run_blocking(move || Self::configure(Connection::open(path)?)).await {
-                // SQLite does not wait by itself while another switches to WAL.
+                // `busy_timeout` does not cover the switch to WAL by another process.
                 Err(cause) if is_busy(&cause) && Instant::now() < deadline => {
                     time::sleep(BUSY_RETRY_DELAY).await;
                 }
-                done => return done,
+                result => return result,
             }
         }
     }
@@ -46,7 +46,7 @@ impl SqliteBackend {
         run_blocking(|| Self::configure(Connection::open_in_memory()?)).await
     }
 
-    /// Runs one statement to its end; it is on disk when this returns.
+    /// Runs one statement and returns its rows. Writes are on disk when this returns.
     pub(super) async fn query(
         &self,
         sql: &'static str,
@@ -56,7 +56,8 @@ impl SqliteBackend {
         run_blocking(move || query_rows(&connection, sql, &values)).await
     }
 
-    /// Runs all of them, or none. They are made where they run, one after the other.
+    /// Runs `work` in one transaction. Statements are created on the blocking thread, one
+    /// after the other.
     pub(super) async fn execute_in_transaction(
         &self,
         work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send + 'static,
@@ -73,16 +74,16 @@ impl SqliteBackend {
         .await
     }
 
-    /// Whether SQLite understands the statement.
+    /// Checks that SQLite can prepare the statement.
     pub(super) async fn check_sql(&self, sql: &'static str) -> Result<(), DatabaseError> {
         let connection = self.lock_connection().await?;
         run_blocking(move || Ok(connection.prepare(sql).map(drop)?)).await
     }
 
     async fn lock_connection(&self) -> Result<OwnedMutexGuard<Connection>, DatabaseError> {
-        let turn = Arc::clone(&self.connection).lock_owned();
-        let turn = time::timeout(LOCK_TIMEOUT, turn).await;
-        turn.map_err(|_| DatabaseError::Timeout(LOCK_TIMEOUT))
+        let lock = Arc::clone(&self.connection).lock_owned();
+        let guard = time::timeout(LOCK_TIMEOUT, lock).await;
+        guard.map_err(|_| DatabaseError::Timeout(LOCK_TIMEOUT))
     }
 
     fn configure(mut connection: Connection) -> Result<Self, DatabaseError> {
@@ -90,7 +91,7 @@ impl SqliteBackend {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        // What is deleted or overwritten may have been a secret.
+        // Deleted or overwritten values may be secrets.
         connection.pragma_update(None, "secure_delete", true)?;
         migrations::migrate_sqlite(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
@@ -101,8 +102,8 @@ impl SqliteBackend {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DatabaseError> + Send + 'static,
 ) -> Result<T, DatabaseError> {
-    let done = tasks::run_blocking(work).await;
-    done.unwrap_or(Err(DatabaseError::Stopping))
+    let result = tasks::run_blocking(work).await;
+    result.unwrap_or(Err(DatabaseError::Stopping))
 }
 
 fn is_busy(cause: &DatabaseError) -> bool {
@@ -137,7 +138,7 @@ impl ToSql for CellValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
-            Self::Bool(truth) => ToSqlOutput::from(*truth),
+            Self::Bool(value) => ToSqlOutput::from(*value),
             Self::Integer(number) => ToSqlOutput::from(*number),
             Self::Text(text) => ToSqlOutput::from(text.as_str()),
             Self::Blob(bytes) => ToSqlOutput::from(bytes.as_slice()),

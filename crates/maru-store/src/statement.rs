@@ -1,11 +1,11 @@
-//! What goes into a statement and comes out of it, for both back ends.
+//! SQL statements, parameters and rows that are common to both back ends.
 
 use std::{fmt, vec};
 
 use super::{DatabaseError, Error};
 
-/// One SQL text for both back ends. Parameters are `$1`, `$2` and so on, in
-/// order of first appearance, because SQLite counts them so.
+/// An SQL statement that both back ends run. Parameters are `$1`, `$2` and so on in order
+/// of first appearance, because SQLite numbers them that way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PortableStatement {
     /// Completes "the store did not …".
@@ -13,7 +13,8 @@ pub(super) struct PortableStatement {
     pub(super) sql: &'static str,
 }
 
-/// A cell. A time is an integer, milliseconds since 1970.
+/// A parameter or a column value. A time is an integer, milliseconds since the Unix
+/// epoch.
 #[derive(Clone, PartialEq)]
 pub(super) enum CellValue {
     Null,
@@ -23,7 +24,7 @@ pub(super) enum CellValue {
     Blob(Vec<u8>),
 }
 
-/// The cells of a row, taken from left to right.
+/// The columns of a row, read from left to right.
 #[derive(Debug)]
 pub(super) struct ResultRow(vec::IntoIter<CellValue>);
 
@@ -39,7 +40,7 @@ impl ResultRow {
         Self(cells.into_iter())
     }
 
-    /// The next cell.
+    /// Reads the next column.
     pub(super) fn next_cell<T: TryFrom<CellValue, Error = DatabaseError>>(
         &mut self,
     ) -> Result<T, DatabaseError> {
@@ -51,20 +52,20 @@ impl CellValue {
     fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
-            Self::Bool(_) => "a truth value",
+            Self::Bool(_) => "a boolean",
             Self::Integer(_) => "an integer",
             Self::Text(_) => "text",
             Self::Blob(_) => "bytes",
         }
     }
 
-    fn unexpected_type(&self, wanted: &'static str) -> DatabaseError {
+    fn unexpected_type(&self, expected: &'static str) -> DatabaseError {
         let found = self.type_name();
-        DatabaseError::UnexpectedColumnType { found, wanted }
+        DatabaseError::UnexpectedColumnType { found, expected }
     }
 }
 
-/// Says what kind it is; the value may be a secret.
+/// Writes the type only; the value may be a secret.
 impl fmt::Debug for CellValue {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.type_name())
@@ -90,8 +91,8 @@ impl<T: Into<Self>> From<Option<T>> for CellValue {
 }
 
 impl From<bool> for CellValue {
-    fn from(truth: bool) -> Self {
-        Self::Bool(truth)
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
     }
 }
 
@@ -134,10 +135,10 @@ impl TryFrom<CellValue> for bool {
 
     fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
         match value {
-            CellValue::Bool(truth) => Ok(truth),
-            // SQLite has no truth values of its own.
+            CellValue::Bool(value) => Ok(value),
+            // SQLite has no boolean type.
             CellValue::Integer(number) => Ok(number != 0),
-            other => Err(other.unexpected_type("a truth value")),
+            other => Err(other.unexpected_type("a boolean")),
         }
     }
 }
@@ -168,11 +169,11 @@ impl TryFrom<CellValue> for [u8; 32] {
     type Error = DatabaseError;
 
     fn try_from(value: CellValue) -> Result<Self, DatabaseError> {
-        let wanted = "32 bytes";
+        let expected = "32 bytes";
         match value {
             CellValue::Blob(bytes) => Self::try_from(bytes)
-                .map_err(|other| CellValue::Blob(other).unexpected_type(wanted)),
-            other => Err(other.unexpected_type(wanted)),
+                .map_err(|other| CellValue::Blob(other).unexpected_type(expected)),
+            other => Err(other.unexpected_type(expected)),
         }
     }
 }

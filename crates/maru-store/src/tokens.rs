@@ -1,25 +1,25 @@
-//! Tokens at rest: a name, a role, what it is good for, and a hash.
+//! The table of access tokens, which are stored as hashes.
 
 use maru_runtime::clock;
 
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// A token as stored. Times are milliseconds since 1970.
+/// An access token. Times are milliseconds since the Unix epoch.
 #[derive(Clone, Debug)]
 pub struct TokenRow {
-    /// Unique name.
+    /// The unique name.
     pub name: String,
     /// `reader`, `agent` or `admin`.
     pub role: String,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
-    /// Servers it is good for; absent means all.
+    /// The servers that it may use; absent means all.
     pub servers: Option<Vec<String>>,
-    /// Tools it is good for; absent means all.
+    /// The tools that it may use; absent means all.
     pub tools: Option<Vec<String>>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: i64,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Option<i64>,
 }
 
@@ -43,9 +43,11 @@ const DELETE: PortableStatement = PortableStatement {
     attempted: "delete the token",
     sql: "DELETE FROM token WHERE name = $1 RETURNING name",
 };
+/// The statements of this table.
+pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, DELETE];
 
 impl TokenRow {
-    /// A token of now that is good for everything its role allows.
+    /// Creates a token that may do everything its role allows and does not expire.
     pub fn new(name: &str, role: &str, hash: [u8; 32]) -> Self {
         Self {
             name: name.to_owned(),
@@ -58,16 +60,13 @@ impl TokenRow {
         }
     }
 }
-/// Every statement of this file that both back ends run.
-pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, DELETE];
-
 impl Store {
-    /// Every token.
+    /// Lists the tokens.
     pub async fn tokens(&self) -> Result<Vec<TokenRow>, Error> {
         self.query_as(LIST, Vec::new()).await
     }
 
-    /// Adds a token, or replaces role and hash of the one of that name.
+    /// Inserts a token, or replaces role and hash of the one of that name.
     pub async fn put_token(&self, row: &TokenRow) -> Result<(), Error> {
         let values = vec![
             row.name.as_str().into(),
@@ -79,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a token; false, and nothing added, when its name is taken.
+    /// Inserts a token; false if its name is taken.
     pub async fn insert_token(&self, row: &TokenRow) -> Result<bool, Error> {
         let list =
             |it: &Option<Vec<String>>| it.as_ref().map(|it| serde_json::json!(it).to_string());
@@ -95,7 +94,7 @@ impl Store {
         self.execute(INSERT, values).await
     }
 
-    /// Deletes the token of that name; false when there is none.
+    /// Deletes a token; false if there is none of that name.
     pub async fn delete_token(&self, name: &str) -> Result<bool, Error> {
         self.execute(DELETE, vec![name.into()]).await
     }
@@ -117,7 +116,7 @@ impl TryFrom<ResultRow> for TokenRow {
     }
 }
 
-/// A list that cannot be read allows nothing.
+/// Parses a JSON list of names. An invalid list is empty and allows nothing.
 fn parse_name_list(text: Option<String>) -> Option<Vec<String>> {
     text.map(|it| serde_json::from_str(&it).unwrap_or_default())
 }

@@ -1,26 +1,26 @@
-//! Definitions of tools that were accepted.
+//! The table of pinned tool definitions.
 
 use maru_runtime::clock;
 
 use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 
-/// An accepted definition.
+/// The accepted definition of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolPinRow {
     /// The tool's name on its server.
     pub tool: String,
     /// SHA-256 of the definition.
     pub digest: [u8; 32],
-    /// The definition as JSON, unless it is very long.
+    /// The definition as JSON; absent if it is very long.
     pub definition: Option<String>,
 }
 
 const LIST: PortableStatement = PortableStatement {
-    attempted: "list the accepted tools",
+    attempted: "list the pinned tools",
     sql: "SELECT tool, digest, definition FROM tool_pin WHERE server = $1",
 };
 const PUT: PortableStatement = PortableStatement {
-    attempted: "accept the tool",
+    attempted: "pin the tool",
     sql: "INSERT INTO tool_pin (server, tool, digest, definition, accepted_at)
           VALUES ($1, $2, $3, $4, $5)
           ON CONFLICT (server, tool) DO UPDATE SET digest = excluded.digest,
@@ -28,19 +28,19 @@ const PUT: PortableStatement = PortableStatement {
           RETURNING tool",
 };
 const DELETE: PortableStatement = PortableStatement {
-    attempted: "forget the accepted tools",
+    attempted: "delete the pinned tools",
     sql: "DELETE FROM tool_pin WHERE server = $1 RETURNING tool",
 };
-/// Every statement of this file that both back ends run.
+/// The statements of this table.
 pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, DELETE];
 
 impl Store {
-    /// What was accepted of `server`.
+    /// Lists the pinned tools of `server`.
     pub async fn pins(&self, server: &str) -> Result<Vec<ToolPinRow>, Error> {
         self.query_as(LIST, vec![server.into()]).await
     }
 
-    /// Accepts all of `rows`, or none.
+    /// Pins `rows` in one transaction.
     pub async fn put_pins(&self, server: &str, rows: Vec<ToolPinRow>) -> Result<(), Error> {
         let put = |row: ToolPinRow| {
             let values = vec![
@@ -56,7 +56,7 @@ impl Store {
         self.execute_in_transaction(PUT, work).await
     }
 
-    /// Forgets everything of `server`.
+    /// Deletes the pins of `server`.
     pub async fn delete_pins(&self, server: &str) -> Result<(), Error> {
         self.execute(DELETE, vec![server.into()]).await?;
         Ok(())

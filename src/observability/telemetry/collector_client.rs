@@ -90,17 +90,17 @@ async fn send_batch(
     let path = parts.uri.path_and_query().map_or("/", |it| it.as_str());
     let uri: Uri = path.parse().map_err(|_| "the path is not valid")?;
     let mut reply = client
-        .send(&maru_http::Request {
+        .send(&maru_http::HttpRequest {
             method: &parts.method,
             uri: &uri,
             headers: &parts.headers,
-            more: &[],
+            extra_headers: &[],
             body: &body,
         })
         .await
         .map_err(|error| error.to_string())?;
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = reply.status;
-    *response.body_mut() = reply.text().await.map_err(|error| error.to_string())?;
+    *response.body_mut() = reply.bytes().await.map_err(|error| error.to_string())?;
     Ok(response)
 }

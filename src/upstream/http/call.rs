@@ -173,7 +173,7 @@ impl ResponseReader {
 
     /// Whether the body is a JSON-RPC error that answers us; keeps it if so.
     async fn take_rpc_error(&mut self) -> bool {
-        let Ok(body) = self.reply.text().await else {
+        let Ok(body) = self.reply.bytes().await else {
             return false;
         };
         let Ok((text, message)) = RpcMessage::parse_bytes(&body) else {
@@ -214,7 +214,7 @@ impl ResponseReader {
     }
 
     async fn read_json_body(&mut self) -> Result<CallEvent, Error> {
-        let body = self.reply.text().await;
+        let body = self.reply.bytes().await;
         self.cancel_guard.done = true;
         match self.parse_message(&body?)? {
             Some(answer @ CallEvent::Answer(_)) => Ok(answer),

@@ -65,9 +65,9 @@ impl Hub {
             },
             settings: ConnectionSettings::new(
                 &McpSettings::default(),
-                (Arc::clone(&catalog), store.clone()),
+                Arc::clone(&catalog),
+                store.clone(),
                 policy,
-                [],
                 tasks.clone(),
             ),
             max_servers: 1,

@@ -133,6 +133,6 @@ async fn refusals_of_the_server_are_named() {
     let shown = index.collections().await.unwrap_err().to_string();
     assert_eq!(
         shown,
-        format!("cannot ask http://127.0.0.1:{port}{COLLECTIONS_PATH}")
+        format!("cannot reach http://127.0.0.1:{port}{COLLECTIONS_PATH}")
     );
 }

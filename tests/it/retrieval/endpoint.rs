@@ -61,7 +61,7 @@ async fn bad_answers_are_named_without_their_words() {
         "sent vectors of different lengths, or empty ones",
     )
     .await;
-    check("form", "sent an answer in another form than the protocol's").await;
+    check("form", "sent a response in an unexpected format").await;
     // Two that may be asked again are asked four times, the others once.
     assert_eq!(server.counts().await["requests"], 12);
 }

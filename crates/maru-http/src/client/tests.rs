@@ -21,12 +21,12 @@ use tokio_rustls::{
 use super::*;
 use crate::{
     AddressPolicy,
-    test_server::{client_of, listen, post, post_for_text, read_request, scripted_server},
+    test_server::{client_of, listen, post, post_for_body, read_request, scripted_server},
 };
 
 const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-/// More than what is on the way between two sockets.
+/// More than the socket buffers of both sides hold.
 const LARGE: usize = 20 << 20;
 const TLS_FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/tls");
 
@@ -34,58 +34,59 @@ fn large() -> Bytes {
     vec![b'x'; LARGE].into()
 }
 
-/// Waits until hyper has put the connection of the last answer back, or closed it.
-async fn settle() {
+/// Waits until hyper has returned the connection of the last response to the pool, or
+/// closed it.
+async fn wait_for_the_pool() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
 #[tokio::test]
-async fn connection_is_used_again_when_its_answer_was_read() {
+async fn connection_is_reused_after_its_response_was_read() {
     const STREAM: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n";
     let (target, mut requests) = scripted_server(&[&[OK, OK, STREAM], &[OK]]).await;
     let client = client_of(target);
     for _ in 0..2 {
-        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
-        settle().await;
+        assert_eq!(post_for_body(&client).await.unwrap(), "ok");
+        wait_for_the_pool().await;
     }
-    // This one is left before its end, and takes its connection along.
+    // A response that is dropped before its end closes the connection.
     let mut response = post(&client, &Bytes::new()).await.unwrap();
     assert_eq!(response.header(&CONTENT_TYPE), None);
     assert_eq!(response.chunk().await.unwrap().unwrap(), "ok");
     drop(response);
-    settle().await;
-    assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+    wait_for_the_pool().await;
+    assert_eq!(post_for_body(&client).await.unwrap(), "ok");
     for expected in [0, 0, 0, 1] {
         assert_eq!(requests.recv().await.unwrap().0, expected);
     }
 }
 
 #[tokio::test]
-async fn connection_is_not_used_again_when_the_server_says_so_or_says_more() {
+async fn connection_is_not_reused_after_close_or_surplus_bytes() {
     const CLOSE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
     const MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n";
     let (target, mut requests) = scripted_server(&[&[CLOSE], &[MORE], &[OK]]).await;
     let client = client_of(target);
     for number in 0..3 {
-        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
-        settle().await;
+        assert_eq!(post_for_body(&client).await.unwrap(), "ok");
+        wait_for_the_pool().await;
         assert_eq!(requests.recv().await.unwrap().0, number);
     }
 }
 
 #[tokio::test]
-async fn connection_that_was_closed_meanwhile_is_replaced() {
+async fn connection_closed_by_the_server_is_replaced() {
     let (target, mut requests) = scripted_server(&[&[OK], &[OK]]).await;
     let client = client_of(target);
     for number in 0..2 {
-        assert_eq!(post_for_text(&client).await.unwrap(), "ok");
-        settle().await;
+        assert_eq!(post_for_body(&client).await.unwrap(), "ok");
+        wait_for_the_pool().await;
         assert_eq!(requests.recv().await.unwrap().0, number);
     }
 }
 
 #[tokio::test]
-async fn answer_that_is_cut_off_or_malformed_is_an_error() {
+async fn truncated_or_malformed_response_is_an_error() {
     const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
     const CHUNK: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nok";
     const NO_SIZE: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\nok\r\n";
@@ -101,14 +102,14 @@ async fn answer_that_is_cut_off_or_malformed_is_an_error() {
     .await;
     let client = client_of(target);
     for number in 0..6 {
-        let answer = post_for_text(&client).await;
-        assert!(matches!(answer, Err(Error::Broken(_))), "{number}");
-        settle().await;
+        let result = post_for_body(&client).await;
+        assert!(matches!(result, Err(Error::Broken(_))), "{number}");
+        wait_for_the_pool().await;
     }
 }
 
 #[tokio::test]
-async fn head_that_is_too_large_is_an_error() {
+async fn oversized_head_is_an_error() {
     for head in [
         format!("{OK_LINE}x: {}", "y".repeat(MAX_HEAD_BYTES)),
         format!("{OK_LINE}{}\r\n", "x: y\r\n".repeat(101)),
@@ -118,26 +119,26 @@ async fn head_that_is_too_large_is_an_error() {
         Tasks::default().spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_request(&mut stream).await;
-            // The client may hang up before it has all.
+            // The client may close the connection before it has read everything.
             let _ = stream.write_all(head.as_bytes()).await;
             std::future::pending::<()>().await;
         });
-        let answer = post_for_text(&client_of(target)).await;
-        assert!(matches!(answer, Err(Error::Broken(_))), "{answer:?}");
+        let result = post_for_body(&client_of(target)).await;
+        assert!(matches!(result, Err(Error::Broken(_))), "{result:?}");
     }
 }
 
 #[tokio::test]
-async fn body_without_a_length_goes_to_the_end() {
+async fn body_without_a_length_ends_with_the_connection() {
     let (target, _requests) = scripted_server(&[&["HTTP/1.0 200 OK\r\n\r\nall of it"]]).await;
     assert_eq!(
-        post_for_text(&client_of(target)).await.unwrap(),
+        post_for_body(&client_of(target)).await.unwrap(),
         "all of it"
     );
 }
 
 #[tokio::test]
-async fn body_that_is_too_large_is_not_taken_whole() {
+async fn oversized_body_is_an_error() {
     let (target, listener) = listen().await;
     Tasks::default().spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -145,12 +146,12 @@ async fn body_that_is_too_large_is_not_taken_whole() {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
         while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
     });
-    let answer = post_for_text(&client_of(target)).await;
-    assert!(matches!(answer, Err(Error::TooLarge(_))));
+    let result = post_for_body(&client_of(target)).await;
+    assert!(matches!(result, Err(Error::TooLarge(_))));
 }
 
 #[tokio::test]
-async fn refusal_is_heard_before_the_end_of_a_large_request() {
+async fn early_error_response_to_a_large_request_is_received() {
     const REFUSED: &str = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
     let (target, listener) = listen().await;
     Tasks::default().spawn(async move {
@@ -166,20 +167,20 @@ async fn refusal_is_heard_before_the_end_of_a_large_request() {
     let client = client_of(target);
     let mut response = post(&client, &large()).await.unwrap();
     assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(response.text().await.unwrap(), "");
-    settle().await;
-    assert_eq!(post_for_text(&client).await.unwrap(), "ok");
+    assert_eq!(response.bytes().await.unwrap(), "");
+    wait_for_the_pool().await;
+    assert_eq!(post_for_body(&client).await.unwrap(), "ok");
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_takes_nothing_is_given_up() {
+async fn server_that_reads_nothing_times_out() {
     let (target, _listener) = listen().await;
-    let answer = post(&client_of(target), &large()).await;
-    assert!(matches!(answer, Err(Error::Broken(_))));
+    let result = post(&client_of(target), &large()).await;
+    assert!(matches!(result, Err(Error::Broken(_))));
 }
 
 #[tokio::test]
-async fn answer_that_begins_early_does_not_cut_the_request_off() {
+async fn early_response_does_not_cut_the_request_off() {
     let (target, listener) = listen().await;
     Tasks::default().spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -194,11 +195,11 @@ async fn answer_that_begins_early_does_not_cut_the_request_off() {
         std::future::pending::<()>().await;
     });
     let mut response = post(&client_of(target), &large()).await.unwrap();
-    assert_eq!(response.text().await.unwrap(), "ok");
+    assert_eq!(response.bytes().await.unwrap(), "ok");
 }
 
 #[tokio::test]
-async fn large_answer_comes_whole() {
+async fn large_chunked_response_is_read_completely() {
     let (target, listener) = listen().await;
     let whole: Bytes = (0..3 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
     let sent = whole.clone();
@@ -215,17 +216,17 @@ async fn large_answer_comes_whole() {
         }
         stream.write_all(b"0\r\n\r\n").await.unwrap();
     });
-    assert_eq!(post_for_text(&client_of(target)).await.unwrap(), whole);
+    assert_eq!(post_for_body(&client_of(target)).await.unwrap(), whole);
 }
 
 #[tokio::test]
-async fn host_is_written_from_the_target_unless_the_caller_names_one() {
+async fn host_header_is_the_target_unless_the_caller_sets_it() {
     let (target, mut requests) = scripted_server(&[&[OK], &[OK]]).await;
     let (client, authority) = (client_of(target.clone()), target.authority());
     let mut headers = HeaderMap::new();
     headers.insert("mcp-name", HeaderValue::from_static("usual"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1"));
-    let more = [(
+    let extra_headers = [(
         HeaderName::from_static("mcp-name"),
         HeaderValue::from_static("own"),
     )];
@@ -233,11 +234,11 @@ async fn host_is_written_from_the_target_unless_the_caller_names_one() {
         if let Some(host) = host {
             headers.insert(HOST, HeaderValue::from_static(host));
         }
-        let request = Request {
+        let request = HttpRequest {
             method: &Method::DELETE,
             uri: &"/mcp?x=1".parse().unwrap(),
             headers: &headers,
-            more: &more,
+            extra_headers: &extra_headers,
             body: &Bytes::new(),
         };
         client.send(&request).await.unwrap();
@@ -260,26 +261,26 @@ async fn host_is_written_from_the_target_unless_the_caller_names_one() {
 }
 
 #[tokio::test]
-async fn more_requests_than_allowed_are_refused_at_once() {
+async fn requests_beyond_the_limit_fail_at_once() {
     let (target, _listener) = listen().await;
     let client = client_of(target);
     let all = u32::try_from(MAX_REQUESTS_IN_FLIGHT).unwrap();
     let _taken = client.permits.try_acquire_many(all).unwrap();
-    let answer = post(&client, &Bytes::new()).await;
-    assert!(matches!(answer, Err(Error::Busy(_))));
+    let result = post(&client, &Bytes::new()).await;
+    assert!(matches!(result, Err(Error::Busy(_))));
 }
 
 #[tokio::test]
 async fn closed_port_is_unreachable() {
     let (target, listener) = listen().await;
     drop(listener);
-    let place = target.authority();
+    let authority = target.authority();
     let error = post(&client_of(target), &Bytes::new()).await.unwrap_err();
-    let why = "connection refused".to_owned();
-    assert_eq!(error, Error::Unreachable { place, why });
+    let reason = "connection refused".to_owned();
+    assert_eq!(error, Error::Unreachable { authority, reason });
 }
 
-/// A server that speaks HTTP/2 only, and the number of its connections.
+/// Starts a server that speaks HTTP/2 only; the channel receives one item per connection.
 async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
     let (plain, listener) = listen().await;
     let (sender, connections) = mpsc::channel(16);
@@ -314,7 +315,7 @@ async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_with_servers_that_choose_it() {
+async fn http2_is_used_when_the_server_chooses_it() {
     let (target, mut connections) = http2_server().await;
     let mut roots = RootCertStore::empty();
     let file = format!("{TLS_FIXTURES}/certificate.pem");
@@ -322,21 +323,21 @@ async fn http2_is_spoken_with_servers_that_choose_it() {
         .add(CertificateDer::from_pem_file(file).unwrap())
         .unwrap();
     let expected = format!("HTTP/2.0 https://{}/x", target.authority());
-    let client = HttpClient::new(target.clone(), ClientTls::trusting(roots));
-    assert_eq!(post_for_text(&client).await.unwrap(), expected);
-    let (one, two) = tokio::join!(post_for_text(&client), post_for_text(&client));
+    let client = HttpClient::new(target.clone(), ClientTls::with_roots(roots));
+    assert_eq!(post_for_body(&client).await.unwrap(), expected);
+    let (one, two) = tokio::join!(post_for_body(&client), post_for_body(&client));
     assert_eq!(
         (one.unwrap(), two.unwrap()),
         (expected.clone().into(), expected.into())
     );
-    // All of them on one connection.
+    // All requests used one connection.
     connections.recv().await.unwrap();
     assert!(connections.try_recv().is_err());
-    // A certificate that nobody vouches for is not accepted.
-    let stranger = HttpClient::new(target, ClientTls::trusting(RootCertStore::empty()));
-    let error = post_for_text(&stranger).await.unwrap_err();
+    // A certificate without a trusted root is not accepted.
+    let untrusting_client = HttpClient::new(target, ClientTls::with_roots(RootCertStore::empty()));
+    let error = post_for_body(&untrusting_client).await.unwrap_err();
     assert!(
-        error.to_string().contains("no secure connection"),
+        error.to_string().contains("the TLS handshake failed"),
         "{error}"
     );
 }

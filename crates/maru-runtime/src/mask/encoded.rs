@@ -1,17 +1,17 @@
-//! Secrets that are percent-encoded, as in the query of an address.
+//! Masks secrets that are percent-encoded, as in the query of a URL.
 
 use super::{MASK, mask_plain};
 
-/// How often a text may have been encoded over again.
+/// How often a value is decoded: a URL inside the query of a URL is encoded twice.
 const MAX_ENCODING_DEPTH: usize = 3;
 
-/// Hides the parts of `text` that hold a secret once they are decoded. The name of a
-/// parameter stays.
+/// Masks the parts of `text` that contain a secret once they are decoded. The name of a
+/// parameter stays readable.
 pub(super) fn mask_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for part in text.split_inclusive(is_separator) {
         let bare = part.trim_end_matches(is_separator);
-        if is_encoded(bare) && hides_secret(bare) {
+        if is_encoded(bare) && contains_secret(bare) {
             if let Some((name, _)) = bare.split_once('=') {
                 out.push_str(name);
                 out.push('=');
@@ -25,12 +25,12 @@ pub(super) fn mask_encoded(text: &str) -> String {
     out
 }
 
-/// Whether there is anything to decode.
+/// Whether percent-decoding would change `text`.
 pub(super) fn is_encoded(text: &str) -> bool {
     text.contains(['%', '+'])
 }
 
-fn hides_secret(part: &str) -> bool {
+fn contains_secret(part: &str) -> bool {
     let mut decoded = decode(part);
     for _ in 1..MAX_ENCODING_DEPTH {
         if mask_plain(&decoded) != decoded {
@@ -44,12 +44,12 @@ fn hides_secret(part: &str) -> bool {
     mask_plain(&decoded) != decoded
 }
 
-/// What stands between the parameters of an address, and between addresses.
+/// Whether `c` separates two query parameters or two URLs.
 fn is_separator(c: char) -> bool {
     c.is_whitespace() || "?&;#\"'<>`\\".contains(c)
 }
 
-/// `text` with `%41` and `+` as the characters they stand for.
+/// Decodes `%41` and `+` as in a query string.
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -72,7 +72,7 @@ mod tests {
     use super::super::mask_secrets;
 
     #[test]
-    fn encoded_secrets_of_addresses_are_hidden() {
+    fn encoded_secrets_in_urls_are_masked() {
         for (text, expected) in [
             (
                 "http://h/?API%5FKEY=S3CRET&n=1",
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_encoded_can_be_masked() {
+    fn malformed_encoding_does_not_panic() {
         for text in ["%", "%4", "%zz", "%가", "+%", "%+1token=x", "%ff%fe=%00"] {
             mask_secrets(text);
         }

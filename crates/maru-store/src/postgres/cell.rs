@@ -1,4 +1,4 @@
-//! Values as PostgreSQL sends and takes them.
+//! Conversion of [`CellValue`] from and to PostgreSQL types.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::CellValue;
 
-/// 2000-01-01, where PostgreSQL counts from, in milliseconds since 1970.
+/// The PostgreSQL epoch, 2000-01-01, in milliseconds since the Unix epoch.
 const POSTGRES_EPOCH_MS: i64 = 946_684_800_000;
 
 type SqlResult<T> = Result<T, Box<dyn Error + Sync + Send>>;
@@ -16,12 +16,12 @@ impl ToSql for CellValue {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> SqlResult<IsNull> {
         match (self, kind) {
             (Self::Null, _) => Ok(IsNull::Yes),
-            (Self::Bool(truth), &Type::BOOL) => truth.to_sql(kind, out),
+            (Self::Bool(value), &Type::BOOL) => value.to_sql(kind, out),
             (Self::Integer(number), &Type::INT8) => number.to_sql(kind, out),
             (Self::Integer(time), &Type::TIMESTAMP) => to_postgres_micros(*time)?.to_sql(kind, out),
             (Self::Text(text), &Type::TEXT | &Type::VARCHAR) => text.to_sql(kind, out),
             (Self::Blob(bytes), &Type::BYTEA) => bytes.to_sql(kind, out),
-            _ => Err(format!("{self:?} does not go into {kind}").into()),
+            _ => Err(format!("{self:?} cannot be converted to {kind}").into()),
         }
     }
 
@@ -52,9 +52,9 @@ impl<'a> FromSql<'a> for CellValue {
     }
 }
 
-/// Whether a `Value` goes into the type and comes out of it.
+/// Whether `CellValue` can be converted from and to this type.
 pub(super) fn is_supported_type(kind: &Type) -> bool {
-    let known = [
+    let supported = [
         Type::BOOL,
         Type::INT8,
         Type::TIMESTAMP,
@@ -62,18 +62,18 @@ pub(super) fn is_supported_type(kind: &Type) -> bool {
         Type::TEXT,
         Type::VARCHAR,
     ];
-    known.contains(kind)
+    supported.contains(kind)
 }
 
 fn to_postgres_micros(time: i64) -> SqlResult<i64> {
-    let since = time
+    let micros = time
         .checked_sub(POSTGRES_EPOCH_MS)
         .and_then(|it| it.checked_mul(1000));
-    since.ok_or_else(|| "the time is out of range".into())
+    micros.ok_or_else(|| "the time is out of range".into())
 }
 
-fn to_unix_millis(since: i64) -> i64 {
-    since.div_euclid(1000) + POSTGRES_EPOCH_MS
+fn to_unix_millis(micros: i64) -> i64 {
+    micros.div_euclid(1000) + POSTGRES_EPOCH_MS
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_come_back_as_they_went() {
+    fn times_survive_a_round_trip() {
         for time in [
             0,
             1,
