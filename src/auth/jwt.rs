@@ -140,7 +140,7 @@ fn parse_object(part: &str) -> Result<Value, Error> {
 
 #[cfg(test)]
 mod tests {
-    use hmac::{Hmac, Mac as _};
+    use hmac::{Hmac, KeyInit as _, Mac as _};
     use ring::{
         rand::SystemRandom,
         signature::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use hmac::{Hmac, Mac as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;

@@ -6,10 +6,12 @@
 
 use super::Error;
 
-/// Whose rules apply.
+/// The database whose lexical rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SqlDialect {
+pub enum SqlDialect {
+    /// PostgreSQL: dollar quotes, nested comments, `E''` strings.
     Postgres,
+    /// SQLite: names in backticks and brackets.
     Sqlite,
 }
 

@@ -22,11 +22,13 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub use data_source::DataSource;
+pub use lexer::SqlDialect;
 pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
 pub use query_observer::{FinishedQuery, QueryObserver};
 pub use rows::QueryRows;
 pub use sample::write_sample;
 pub use schema::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
+pub use statement::check_query_syntax;
 
 /// The longest statement, in bytes.
 pub const MAX_STATEMENT_BYTES: usize = 32 * 1024;

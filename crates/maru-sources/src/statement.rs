@@ -10,6 +10,11 @@ use super::{
 /// The longest name that PostgreSQL keeps; it cuts the rest off.
 pub(super) const MAX_IDENTIFIER_BYTES: usize = 63;
 
+/// Checks without a database whether `sql` is one query within the limits of size and depth.
+pub fn check_query_syntax(sql: &str, dialect: SqlDialect) -> Result<(), Error> {
+    SqlStatement::parse(sql, dialect).map(drop)
+}
+
 /// The text of one query with its tokens.
 #[derive(Debug)]
 pub(super) struct SqlStatement {
