@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 #![expect(
-    clippy::panic,
     clippy::unwrap_used,
     reason = "a panic is how a broken promise is reported"
 )]
