@@ -1,25 +1,34 @@
-//! Text from outside made harmless before a model reads it.
+//! Makes text from outside harmless before a model reads it.
 
-use std::{borrow::Cow, cell::Cell};
+use std::borrow::Cow;
 
-use super::{cursor::TextCursor, grammar::MarkerPlacement, marker_index};
+use super::template_tokens::{may_start_token, starts_with_token};
 
-/// Puts a zero-width space into every marker and control token of `text`, so
-/// that a tool's result cannot pose as a call, a thought or a turn. Nothing
-/// else is changed, and nothing at all if there is none.
+/// Puts a zero-width space into every token of a chat template and every marker of a
+/// dialect in `text`, so that a tool's result cannot pose as a call, a result, a
+/// thought or a turn. All other text is returned as it is, without a copy if there is
+/// no such token.
 pub fn escape_markers(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut copied = 0;
-    let mut at = 0;
-    let mut line = true;
-    while let Some(c) = text[at..].chars().next() {
-        let marked = starts_with_marker(&text[at..], line);
-        line = c == '\n' || (line && matches!(c, ' ' | '\t'));
-        at += c.len_utf8();
-        if marked {
-            out.push_str(&text[copied..at]);
+    let mut position = 0;
+    let mut at_line_start = true;
+    while position < text.len() {
+        if !at_line_start {
+            let interesting = |byte: &u8| may_start_token(*byte) || *byte == b'\n';
+            let rest = &text.as_bytes()[position..];
+            position += rest.iter().position(interesting).unwrap_or(rest.len());
+        }
+        let Some(c) = text[position..].chars().next() else {
+            break;
+        };
+        let is_token = starts_with_token(&text[position..], at_line_start);
+        at_line_start = c == '\n' || (at_line_start && matches!(c, ' ' | '\t'));
+        position += c.len_utf8();
+        if is_token {
+            out.push_str(&text[copied..position]);
             out.push('\u{200b}');
-            copied = at;
+            copied = position;
         }
     }
     if copied == 0 {
@@ -27,21 +36,4 @@ pub fn escape_markers(text: &str) -> Cow<'_, str> {
     }
     out.push_str(&text[copied..]);
     Cow::Owned(out)
-}
-
-/// Whether `text` begins with a marker.
-fn starts_with_marker(text: &str, line: bool) -> bool {
-    let Some(first) = text.as_bytes().first() else {
-        return false;
-    };
-    if !line && !marker_index::MARKER_FIRST_BYTES[*first as usize] {
-        return false;
-    }
-    let place = if line {
-        MarkerPlacement::MessageStart
-    } else {
-        MarkerPlacement::Anywhere
-    };
-    let touched = Cell::new(false);
-    marker_index::find_marker(TextCursor::new(text, &touched), place).is_some()
 }

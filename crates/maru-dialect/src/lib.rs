@@ -34,6 +34,7 @@ mod stripped_harmony;
 mod surrounding_text;
 mod tag;
 mod tag_calls;
+mod template_tokens;
 mod tool_set;
 
 pub use arguments::{NormalizeError, NormalizedArguments, normalize_arguments};

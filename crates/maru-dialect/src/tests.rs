@@ -2,6 +2,7 @@
 
 mod behavior;
 mod corpus;
+mod escape;
 mod hostile;
 
 use std::sync::Arc;
