@@ -39,7 +39,7 @@ use maru_store::Store;
 
 use crate::{
     agent::Agent,
-    auth::{AccessControl, ConsoleSessions, Error, Principal},
+    auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal},
     config::{ChatSettings, ConfigRow},
     downstream::McpEngine,
     llm::ReloadableGateway,
@@ -149,7 +149,7 @@ impl HubState {
     /// The hash of the token that a request was sent with, or is signed in for.
     fn token_hash(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
         match headers.get(header::AUTHORIZATION) {
-            Some(token) => AccessControl::hash_of_header(token.as_bytes()),
+            Some(token) => BearerToken::from_authorization(token.as_bytes()).map(|it| it.hash()),
             None => self
                 .sessions
                 .token_hash_of(&console::session_cookie(self, headers)?),

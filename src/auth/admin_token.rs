@@ -1,4 +1,4 @@
-//! The admin token of a data directory: in a file for its owner, hashed in the store.
+//! The admin token: a file of the data directory, and its hash in the store.
 
 use std::{
     collections::HashSet,
@@ -13,16 +13,17 @@ use tracing::warn;
 
 use super::BearerToken;
 
-/// The name of the admin's own token.
+/// The name of the admin token.
 pub const ADMIN_TOKEN_NAME: &str = "admin";
-/// The file of the data directory that holds it.
+/// The file of the data directory that holds the admin token.
 pub const ADMIN_TOKEN_FILE: &str = "admin-token";
-/// Characters of a token that somebody chose.
+/// The minimum length of a token that the admin wrote into the file.
 const MIN_TOKEN_CHARS: usize = 20;
-/// Different characters of a token that somebody chose.
+/// The minimum number of different characters in such a token.
 const MIN_DISTINCT_CHARS: usize = 8;
 
-/// The token in `directory`, made on first use, and known to `store`.
+/// Reads the admin token of `directory`, creating it on first use, and writes its hash to
+/// `store`.
 pub async fn load_or_create_admin_token(
     directory: &Path,
     store: &Store,
@@ -44,16 +45,16 @@ pub async fn load_or_create_admin_token(
 }
 
 fn check_strength(token: &str) -> io::Result<()> {
-    let different: HashSet<char> = token.chars().collect();
-    if token.chars().count() >= MIN_TOKEN_CHARS && different.len() >= MIN_DISTINCT_CHARS {
+    let distinct_chars: HashSet<char> = token.chars().collect();
+    if token.chars().count() >= MIN_TOKEN_CHARS && distinct_chars.len() >= MIN_DISTINCT_CHARS {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "the token in {ADMIN_TOKEN_FILE} could be guessed; write one of {MIN_TOKEN_CHARS} random characters or more there, or remove the file and maru makes one"
+        "the token in {ADMIN_TOKEN_FILE} could be guessed; replace it by {MIN_TOKEN_CHARS} or more random characters, or remove the file and maru creates a new token"
     )))
 }
 
-/// Takes the rights of others away; says so where they had any.
+/// Removes the permissions of group and others, with a warning if there were any.
 fn make_private(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o077 == 0 {
@@ -61,7 +62,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
     fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
     warn!(
-        "others could read the admin token in {}; now only its owner can. If somebody may have read it, remove the file and start again: maru makes a new one",
+        "others could read the admin token in {}; now only its owner can. If somebody may have read it, remove the file and restart: maru creates a new token",
         path.display()
     );
     Ok(())
@@ -69,15 +70,15 @@ fn make_private(path: &Path) -> io::Result<()> {
 
 fn create_token_file(path: &Path) -> io::Result<BearerToken> {
     let token = BearerToken::random();
-    let new = path.with_extension("new");
+    let new_path = path.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&new)?;
+        .open(&new_path)?;
     writeln!(file, "{}", token.reveal())?;
     file.sync_all()?;
-    fs::rename(&new, path)?;
+    fs::rename(&new_path, path)?;
     Ok(token)
 }

@@ -1,4 +1,4 @@
-//! Browsers that are signed in: a cookie that stands for a token.
+//! Console sessions: cookies of signed-in browsers, each standing for a token.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use super::BearerToken;
 
 /// How long a browser stays signed in.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long a link that signs in can be opened.
+/// How long a sign-in link is valid.
 pub const SIGN_IN_CODE_LIFETIME: Duration = Duration::from_secs(600);
-/// How many browsers may be signed in; the one that ends first makes room.
+/// How many browsers may be signed in. Beyond that, the session that expires first ends.
 const MAX_CONSOLE_SESSIONS: usize = 200;
-/// How many links may be waiting to be opened.
+/// How many unused sign-in links may be valid at a time.
 const MAX_PENDING_CODES: usize = 8;
 
-/// Everyone who is signed in, and the links that sign someone in once.
+/// The signed-in browsers, and the codes of sign-in links that were not used yet.
 #[derive(Debug)]
 pub struct ConsoleSessions {
     store: Store,
@@ -29,35 +29,36 @@ pub struct ConsoleSessions {
     codes: Mutex<Vec<SignInCode>>,
 }
 
-/// A link that signs in, until it is used or its time is over.
+/// The code of a sign-in link. It works once.
 #[derive(Debug)]
 struct SignInCode {
     hash: [u8; 32],
-    /// The hash of the token that it stands for.
+    /// The hash of the token that the browser gets access with.
     token_hash: [u8; 32],
     expires_at: Instant,
 }
 
 impl ConsoleSessions {
-    /// Reads who is signed in, and forgets whose time is over.
+    /// Loads the sessions from `store` and deletes expired ones.
     pub async fn load(store: &Store) -> Result<Self, maru_store::Error> {
-        let mut known = HashMap::new();
+        let mut sessions = HashMap::new();
         for row in store.console_sessions().await? {
             if row.expires_at > now_ms() {
-                known.insert(row.hash, row);
+                sessions.insert(row.hash, row);
             } else {
                 store.delete_console_session(&row.hash).await?;
             }
         }
         Ok(Self {
             store: store.clone(),
-            sessions: Mutex::new(known),
+            sessions: Mutex::new(sessions),
             codes: Mutex::default(),
         })
     }
 
-    /// A code that signs in once within [`SIGN_IN_CODE_LIFETIME`], for the token of this hash.
-    pub fn issue_code(&self, token: [u8; 32]) -> BearerToken {
+    /// Issues a code that signs a browser in once within [`SIGN_IN_CODE_LIFETIME`], for the
+    /// token with this hash.
+    pub fn issue_code(&self, token_hash: [u8; 32]) -> BearerToken {
         let code = BearerToken::random();
         let now = Instant::now();
         let mut codes = lock(&self.codes);
@@ -67,65 +68,65 @@ impl ConsoleSessions {
         }
         codes.push(SignInCode {
             hash: code.hash(),
-            token_hash: token,
+            token_hash,
             expires_at: now + SIGN_IN_CODE_LIFETIME,
         });
         code
     }
 
-    /// The token that `code` stands for; it is worth nothing after that.
+    /// Returns the hash of the token that `code` was issued for, and invalidates the code.
     pub fn redeem_code(&self, code: &BearerToken) -> Option<[u8; 32]> {
         let hash = code.hash();
         let mut codes = lock(&self.codes);
-        let at = codes.iter().position(|it| it.hash == hash)?;
-        let code = codes.remove(at);
+        let position = codes.iter().position(|it| it.hash == hash)?;
+        let code = codes.remove(position);
         (code.expires_at > Instant::now()).then_some(code.token_hash)
     }
 
-    /// Signs a browser in for the token of this hash; gives what its cookie holds.
+    /// Signs a browser in for the token with this hash; returns the value of its cookie.
     pub async fn sign_in(&self, token_hash: [u8; 32]) -> Result<BearerToken, maru_store::Error> {
         let cookie = BearerToken::random();
-        let span = i64::try_from(SESSION_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let lifetime_ms = i64::try_from(SESSION_LIFETIME.as_millis()).unwrap_or(i64::MAX);
         let row = ConsoleSessionRow {
             hash: cookie.hash(),
             token_hash,
-            expires_at: now_ms().saturating_add(span),
+            expires_at: now_ms().saturating_add(lifetime_ms),
         };
         self.store.put_console_session(&row).await?;
-        let full = {
-            let mut known = lock(&self.sessions);
-            known.insert(row.hash, row);
-            let first = known.values().min_by_key(|it| it.expires_at);
-            let first = first
-                .map(|it| it.hash)
-                .filter(|_| known.len() > MAX_CONSOLE_SESSIONS);
-            if let Some(hash) = first {
-                known.remove(&hash);
-            }
-            first
-        };
-        if let Some(hash) = full
-            && let Err(error) = self.store.delete_console_session(&hash).await
+        if let Some(evicted) = self.insert(row)
+            && let Err(error) = self.store.delete_console_session(&evicted).await
         {
-            // The browser is signed in all the same; the next start finds one more.
-            tracing::warn!(%error, "an old session of the console could not be removed");
+            // The browser is signed in all the same; the next start loads one session more.
+            tracing::warn!(%error, "failed to delete an old console session");
         }
         Ok(cookie)
     }
 
-    /// The hash of the token that this cookie stands for.
+    /// Returns the hash of the token that this cookie stands for, unless it has expired.
     pub fn token_hash_of(&self, cookie: &BearerToken) -> Option<[u8; 32]> {
-        let known = lock(&self.sessions);
-        let row = known.get(&cookie.hash())?;
+        let sessions = lock(&self.sessions);
+        let row = sessions.get(&cookie.hash())?;
         (row.expires_at > now_ms()).then_some(row.token_hash)
     }
 
-    /// Signs a browser out.
+    /// Signs a browser out by ending the session of its cookie.
     pub async fn sign_out(&self, cookie: &BearerToken) -> Result<(), maru_store::Error> {
         let hash = cookie.hash();
         self.store.delete_console_session(&hash).await?;
         lock(&self.sessions).remove(&hash);
         Ok(())
+    }
+
+    /// Adds a session; returns the hash of the session that was removed to make room.
+    fn insert(&self, row: ConsoleSessionRow) -> Option<[u8; 32]> {
+        let mut sessions = lock(&self.sessions);
+        sessions.insert(row.hash, row);
+        if sessions.len() <= MAX_CONSOLE_SESSIONS {
+            return None;
+        }
+        let first_to_expire = sessions.values().min_by_key(|it| it.expires_at)?.hash;
+        sessions.remove(&first_to_expire);
+        Some(first_to_expire)
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_code_is_worth_nothing_after_ten_minutes() {
+    async fn code_expires_after_ten_minutes() {
         let store = Store::in_memory().await.unwrap();
         let sessions = ConsoleSessions::load(&store).await.unwrap();
         tokio::time::pause();
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_signs_in_once_and_a_browser_stays_signed_in_over_a_restart() {
+    async fn code_works_once_and_session_survives_a_restart() {
         let store = Store::in_memory().await.unwrap();
         let sessions = ConsoleSessions::load(&store).await.unwrap();
         let code = sessions.issue_code([7; 32]);

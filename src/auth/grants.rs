@@ -1,18 +1,19 @@
-//! Which servers and tools a token is good for.
+//! Which servers and tools a restricted token may use.
 
 use std::collections::BTreeSet;
 
-/// The lists of a token. One that is absent allows everything, an empty one nothing.
+/// The servers and tools that a token is limited to. An absent list allows everything, an
+/// empty list nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Grants {
-    /// Names of servers; maru's own tools are those of `maru`.
+    /// Server names; maru's own tools belong to the server `maru`.
     servers: Option<BTreeSet<String>>,
-    /// Names of tools, as they are listed or as `server.tool`.
+    /// Tool names, as they are listed or as `server.tool`.
     tools: Option<BTreeSet<String>>,
 }
 
 impl Grants {
-    /// The lists; `None` if there are none.
+    /// Creates the grants of a token; `None` if both lists are absent.
     pub fn new(servers: Option<Vec<String>>, tools: Option<Vec<String>>) -> Option<Self> {
         let grants = Self {
             servers: servers.map(BTreeSet::from_iter),
@@ -21,22 +22,22 @@ impl Grants {
         (grants != Self::default()).then_some(grants)
     }
 
-    /// Whether the server is allowed, be it with some of its tools only.
+    /// Whether the server is allowed, possibly with only some of its tools.
     pub fn allows_server(&self, server: &str) -> bool {
         self.servers.as_ref().is_none_or(|it| it.contains(server))
     }
 
-    /// Whether a tool is allowed: `public` is the name it is listed under, `name`
-    /// the one on its own server.
-    pub fn allows_tool(&self, server: &str, name: &str, public: &str) -> bool {
-        let listed = |tools: &BTreeSet<String>| {
-            tools.contains(public) || tools.contains(&format!("{server}.{name}"))
+    /// Whether a tool is allowed. `public_name` is the name it is listed under, `name` its
+    /// name on its own server.
+    pub fn allows_tool(&self, server: &str, name: &str, public_name: &str) -> bool {
+        let is_listed = |tools: &BTreeSet<String>| {
+            tools.contains(public_name) || tools.contains(&format!("{server}.{name}"))
         };
-        self.allows_server(server) && self.tools.as_ref().is_none_or(listed)
+        self.allows_server(server) && self.tools.as_ref().is_none_or(is_listed)
     }
 
-    /// Whether prompts and resources of a server are allowed. Who lists tools and
-    /// no servers wants these tools and nothing else.
+    /// Whether prompts and resources of a server are allowed. A token with a list of tools
+    /// but no list of servers is meant for these tools and nothing else.
     pub fn allows_prompts_and_resources(&self, server: &str) -> bool {
         match (&self.servers, &self.tools) {
             (Some(servers), _) => servers.contains(server),

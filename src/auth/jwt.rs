@@ -1,4 +1,4 @@
-//! Verifies a signed token (JWT) and its claims. Pure: keys and time are given.
+//! Verifies JWT access tokens and their claims. Pure: the caller passes keys and time.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::{AlgorithmFamily, Header};
@@ -9,12 +9,12 @@ use super::{
     keys::{IssuerKeys, SignedMessage},
 };
 
-/// Longer tokens are not read at all.
+/// Longer tokens are refused unread.
 const MAX_TOKEN_BYTES: usize = 8 << 10;
-/// By how much clocks may differ, in seconds.
+/// How far the clocks of issuer and hub may differ.
 const LEEWAY_SECONDS: i64 = 30;
 
-/// What a token must say.
+/// The claims that a token must have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct ExpectedClaims<'a> {
     pub(super) now: i64,
 }
 
-/// What is used of a valid token.
+/// The claims of a valid token that maru uses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TokenClaims {
     pub(super) subject: String,
@@ -37,8 +37,8 @@ pub(super) fn is_jwt(text: &str) -> bool {
     text.len() <= MAX_TOKEN_BYTES && text.bytes().filter(|it| *it == b'.').count() == 2
 }
 
-/// Verifies a token. Its signature comes first: nothing of an unsigned token is used
-/// but its header.
+/// Verifies the signature of a token, then its claims. Before the signature is verified,
+/// only the header is used.
 pub(super) fn verify(
     text: &str,
     keys: &IssuerKeys,
@@ -62,8 +62,8 @@ pub(super) fn verify(
     validate_claims(&parse_object(claims)?, expected)
 }
 
-/// Refuses `none`, which is no [`Algorithm`](jsonwebtoken::Algorithm), and HMAC, whose
-/// key would be public here.
+/// Parses the header. Refuses `none`, which is not an [`Algorithm`](jsonwebtoken::Algorithm),
+/// and HMAC, because the issuer's keys are public.
 fn parse_header(part: &str) -> Result<Header, Error> {
     let header = parse_object(part)?;
     let is_critical = header.get("crit").is_some();
@@ -84,27 +84,27 @@ fn validate_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<Toke
         _ => false,
     };
     if !is_for_us {
-        return Err(Error::RejectedToken("it is meant for another audience"));
+        return Err(Error::RejectedToken("it is for another audience"));
     }
     let seconds = |name: &str| {
         let number = &claims[name];
-        // Some issuers write fractions.
+        // Some issuers write fractional seconds.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a saturated time is as good"
         )]
         number.as_i64().or(number.as_f64().map(|it| it as i64))
     };
-    let expires = seconds("exp").ok_or(Error::RejectedToken("it does not say when it ends"))?;
+    let expires = seconds("exp").ok_or(Error::RejectedToken("it has no expiry time"))?;
     if expires.saturating_add(LEEWAY_SECONDS) <= expected.now {
         return Err(Error::ExpiredToken);
     }
     if seconds("nbf").is_some_and(|it| it.saturating_sub(LEEWAY_SECONDS) > expected.now) {
-        return Err(Error::RejectedToken("its time has not come"));
+        return Err(Error::RejectedToken("it is not valid yet"));
     }
     let subject = claims["sub"].as_str().unwrap_or_default();
     if !(1..=200).contains(&subject.len()) || subject.chars().any(char::is_control) {
-        return Err(Error::RejectedToken("it does not say whose it is"));
+        return Err(Error::RejectedToken("it has no valid subject"));
     }
     Ok(TokenClaims {
         subject: subject.to_owned(),
@@ -113,7 +113,8 @@ fn validate_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<Toke
     })
 }
 
-/// `scope` is one text; some issuers have a list `scp` instead.
+/// Reads the claim `scope`, a space-separated text, or `scp`, which some issuers use
+/// instead, as a text or a list.
 fn scopes(claims: &Value) -> Vec<String> {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     match (&claims["scope"], &claims["scp"]) {
@@ -130,7 +131,7 @@ fn parse_object(part: &str) -> Result<Value, Error> {
     let bytes = BASE64_URL_SAFE_NO_PAD
         .decode(part)
         .map_err(|_| Error::UnknownToken)?;
-    // Strict: a member that stands twice could mean two things.
+    // Refuses duplicate members, which parsers resolve differently.
     let text = maru_protocol::validate_json(&bytes).map_err(|_| Error::UnknownToken)?;
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -164,7 +165,7 @@ mod tests {
 
     type SignFn = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 
-    /// A private key, and the public one as an issuer lists it.
+    /// A private key, and the public key as an issuer lists it.
     struct SigningKey {
         jwk: Value,
         sign: SignFn,
@@ -270,7 +271,7 @@ mod tests {
         let claims = verify_signed(&header, &good()).unwrap();
         assert_eq!(claims.subject, "kim");
         assert_eq!(claims.scopes, ["maru:read", "maru:call"]);
-        // A set of one needs no name.
+        // With a single key, the header needs no key id.
         assert!(verify_signed(&json!({"alg": "EdDSA"}), &good()).is_ok());
     }
 
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// The header may not choose how a signature is checked.
+    /// The header must not choose how a signature is verified.
     #[test]
     fn algorithm_that_the_key_is_not_for_is_refused() {
         let all: Vec<&str> = [&RSA_ALGORITHMS[..], &OTHER_ALGORITHMS].concat();
@@ -299,7 +300,7 @@ mod tests {
                 let token = key.token(&json!({"alg": claimed, "kid": "1"}), &good());
                 let refused = verify(&token, &key.keys(), &EXPECTED);
                 assert_eq!(refused, Err(Error::UnknownToken), "{signed} as {claimed}");
-                // A good signature of the key, with an algorithm that it is not listed for.
+                // The signature is valid, but the key is listed for another algorithm.
                 let token = key.token(&json!({"alg": signed, "kid": "1"}), &good());
                 let refused = verify(&token, &key.keys_for(claimed), &EXPECTED);
                 assert!(refused.is_err(), "{signed} by a key for {claimed}");
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn public_key_is_no_shared_secret() {
+    fn public_key_is_not_used_as_a_shared_secret() {
         let key = SigningKey::rsa(&RSA_PKCS1_SHA256);
         let text = format!("{}.{}", part(&json!({"alg": "HS256"})), part(&good()));
         let secrets = ["n", "e"].map(|it| key.jwk[it].as_str().unwrap());

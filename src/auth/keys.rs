@@ -1,4 +1,4 @@
-//! Public keys of an issuer (JWKS) and the signatures that they verify.
+//! The public keys of an issuer (JWKS), which verify signatures.
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, crypto,
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::ring_provider;
 
-/// More than any issuer has in use.
+/// Further keys of a set are ignored; no issuer uses as many.
 const MAX_KEYS: usize = 64;
 
-/// The keys of an issuer.
+/// The public signature keys of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct IssuerKeys(Vec<IssuerKey>);
 
@@ -19,7 +19,7 @@ pub(super) struct IssuerKeys(Vec<IssuerKey>);
 struct IssuerKey {
     jwk: Jwk,
     decoding_key: DecodingKey,
-    /// What the key may verify, whatever the header of a token says.
+    /// The algorithms that the key may verify, whatever the header of a token says.
     algorithms: Vec<Algorithm>,
 }
 
@@ -30,24 +30,24 @@ pub(super) struct SignedMessage<'a> {
     pub(super) key_id: Option<&'a str>,
     /// The header's `alg`.
     pub(super) algorithm: Algorithm,
-    /// Header and claims as they were signed.
+    /// Header and claims in Base64, as they were signed.
     pub(super) message: &'a str,
-    /// In Base64.
+    /// The signature in Base64.
     pub(super) signature: &'a str,
 }
 
 impl IssuerKeys {
-    /// Parses a key set. Keys of other types and for other uses are left out.
+    /// Parses a key set. Keys of unsupported types and for other uses are left out.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         ring_provider::install();
-        let text =
-            maru_protocol::validate_json(text).map_err(|bad| format!("the key set is {bad}"))?;
+        let text = maru_protocol::validate_json(text)
+            .map_err(|error| format!("the key set is {error}"))?;
         let set: Value = serde_json::from_str(text).map_err(|_| "the key set is not JSON")?;
         let listed = set["keys"]
             .as_array()
             .ok_or("the key set has no list of keys")?;
         let listed = listed.iter().take(MAX_KEYS);
-        // An issuer that lists none has withdrawn all.
+        // An empty list is valid: the issuer has withdrawn all its keys.
         Ok(Self(listed.filter_map(IssuerKey::parse).collect()))
     }
 
@@ -55,21 +55,22 @@ impl IssuerKeys {
         self.0.is_empty()
     }
 
-    /// Whether a token with this `kid` can be verified. One without fits a set of one.
+    /// Whether there is a key for this `kid`. A token without one matches a single key.
     pub(super) fn contains(&self, key_id: Option<&str>) -> bool {
         self.matching(key_id).next().is_some()
     }
 
-    /// Whether one of the keys made the signature, with an algorithm that it is for.
+    /// Whether one of the matching keys verifies the signature, with an algorithm that the
+    /// key is for.
     pub(super) fn verify(&self, signed: &SignedMessage<'_>) -> bool {
         self.matching(signed.key_id).any(|key| key.verify(signed))
     }
 
     fn matching(&self, key_id: Option<&str>) -> impl Iterator<Item = &IssuerKey> {
-        let only = self.0.len() == 1;
+        let is_single = self.0.len() == 1;
         self.0.iter().filter(move |key| match key_id {
             Some(id) => key.jwk.common.key_id.as_deref() == Some(id),
-            None => only,
+            None => is_single,
         })
     }
 }
@@ -88,11 +89,14 @@ impl IssuerKey {
             None | Some(PublicKeyUse::Signature) => true,
             Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) => false,
         };
-        let named = jwk.common.key_algorithm;
-        let is_named = |it: &Algorithm| named.is_none_or(|named| named == KeyAlgorithm::from(*it));
+        let declared = jwk.common.key_algorithm;
+        let is_declared =
+            |it: &Algorithm| declared.is_none_or(|alg| alg == KeyAlgorithm::from(*it));
         let algorithms = algorithms_of(&jwk.algorithm)?;
-        let algorithms: Vec<Algorithm> = algorithms.iter().copied().filter(is_named).collect();
-        (is_for_signatures && !algorithms.is_empty()).then_some(())?;
+        let algorithms: Vec<Algorithm> = algorithms.iter().copied().filter(is_declared).collect();
+        if !is_for_signatures || algorithms.is_empty() {
+            return None;
+        }
         Some(Self {
             decoding_key: DecodingKey::from_jwk(&jwk).ok()?,
             jwk,
@@ -113,8 +117,8 @@ impl IssuerKey {
     }
 }
 
-/// What a key of this type can verify. Shared secrets are no public keys: a token
-/// that names an HMAC must never be checked against one that everybody knows.
+/// The algorithms that a key of this type can verify. Shared secrets are left out: anybody
+/// who knows a public key could otherwise sign with it as an HMAC secret.
 fn algorithms_of(parameters: &AlgorithmParameters) -> Option<&'static [Algorithm]> {
     match parameters {
         AlgorithmParameters::RSA(_) => Some(&[
@@ -126,7 +130,7 @@ fn algorithms_of(parameters: &AlgorithmParameters) -> Option<&'static [Algorithm
             Algorithm::PS512,
         ]),
         AlgorithmParameters::EllipticCurve(key) => {
-            // Base64 of 32 and 48 bytes.
+            // 43 and 64 are the Base64 lengths of 32 and 48 bytes.
             match (&key.curve, key.x.len(), key.y.len()) {
                 (EllipticCurve::P256, 43, 43) => Some(&[Algorithm::ES256]),
                 (EllipticCurve::P384, 64, 64) => Some(&[Algorithm::ES384]),

@@ -1,4 +1,4 @@
-//! Callers who come with a token of somebody else's authorisation server.
+//! OAuth 2.1 access tokens of an external authorization server.
 
 use std::{
     collections::HashMap,
@@ -28,16 +28,16 @@ use crate::config;
 
 /// How long the issuer may take to send its keys.
 const JWKS_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Callers wait for the keys, and they are read again later anyway.
+/// Few retries, because callers wait for the keys and a later refresh follows anyway.
 const MAX_JWKS_RETRIES: u32 = 1;
-/// An unknown key makes us look for new ones, but not more often than this.
+/// Tokens with unknown keys trigger a refresh at most this often.
 const MIN_JWKS_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// Tokens whose signature was checked are remembered.
+/// How many tokens with a verified signature are cached.
 const MAX_VERIFIED_TOKENS: usize = 1024;
-/// How long a verified token is trusted without checking it again.
+/// How long a verified token is cached at most, in seconds.
 const VERIFIED_TOKEN_SECONDS: i64 = 300;
 
-/// What is believed of the authorisation server.
+/// Verifies access tokens of the configured issuer and maps their scopes to roles.
 #[derive(Debug)]
 pub struct OAuthVerifier {
     issuer: String,
@@ -45,15 +45,22 @@ pub struct OAuthVerifier {
     scopes: [(AccessRole, Vec<String>); 3],
     jwks_source: JwksSource,
     keys: RwLock<Arc<IssuerKeys>>,
-    /// When the keys were read; absent, there are none.
+    /// When the keys were last read; `None` before the first time.
     keys_read_at: Mutex<Option<Instant>>,
     refresh_interval: Duration,
     max_key_age: Duration,
-    /// Tokens whose signature was checked recently, by their hash.
     verified: Mutex<HashMap<[u8; 32], VerifiedToken>>,
-    /// One look for new keys at a time.
+    /// Allows one refresh at a time.
     refresh_permit: Semaphore,
     last_attempt: Mutex<Option<Instant>>,
+}
+
+/// A token whose signature and claims were verified.
+#[derive(Clone, Debug)]
+struct VerifiedToken {
+    principal: Principal,
+    /// In seconds since 1970.
+    valid_until: i64,
 }
 
 /// Where the issuer's keys are.
@@ -63,16 +70,8 @@ enum JwksSource {
     Url(Box<JsonService>),
 }
 
-/// A token whose signature and claims were checked.
-#[derive(Debug)]
-struct VerifiedToken {
-    principal: Principal,
-    /// In seconds since the Unix epoch.
-    valid_until: i64,
-}
-
 impl OAuthVerifier {
-    /// What the settings ask for, if they do.
+    /// Creates the verifier; `None` if the settings name no issuer and resource.
     pub fn new(
         settings: &config::OAuthSettings,
         policy: &AddressPolicy,
@@ -80,11 +79,11 @@ impl OAuthVerifier {
         let (Some(issuer), Some(resource)) = (&settings.issuer, &settings.resource) else {
             return Ok(None);
         };
-        let place = match (&settings.jwks_file, &settings.jwks_url) {
+        let jwks_source = match (&settings.jwks_file, &settings.jwks_url) {
             (Some(path), _) => JwksSource::File(path.clone()),
             (None, Some(url)) => {
                 let target = policy.authorize_configured(url);
-                let target = target.map_err(|why| format!("oauth.jwks_url: {why}"))?;
+                let target = target.map_err(|error| format!("oauth.jwks_url: {error}"))?;
                 let service = JsonService::new(target, ClientTls::default(), JWKS_FETCH_TIMEOUT);
                 JwksSource::Url(Box::new(service.with_max_retries(MAX_JWKS_RETRIES)))
             }
@@ -98,7 +97,7 @@ impl OAuthVerifier {
                 (AccessRole::Agent, settings.agent_scopes.clone()),
                 (AccessRole::Reader, settings.reader_scopes.clone()),
             ],
-            jwks_source: place,
+            jwks_source,
             keys: RwLock::default(),
             keys_read_at: Mutex::default(),
             refresh_interval: Duration::from_millis(settings.jwks_refresh_ms),
@@ -109,7 +108,7 @@ impl OAuthVerifier {
         }))
     }
 
-    /// What clients are told of where to get a token (RFC 9728).
+    /// The protected resource metadata, which tells clients where to get a token (RFC 9728).
     pub fn metadata(&self) -> Value {
         let scopes = self.scopes.iter().rev().flat_map(|(_, scopes)| scopes);
         json!({
@@ -121,32 +120,33 @@ impl OAuthVerifier {
         })
     }
 
-    /// Where that is told.
+    /// The URL of the protected resource metadata.
     pub fn metadata_url(&self) -> String {
         let (scheme, rest) = self.resource.split_once("://").unwrap_or_default();
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let path = path.trim_end_matches('/');
-        let gap = if path.is_empty() { "" } else { "/" };
-        format!("{scheme}://{host}/.well-known/oauth-protected-resource{gap}{path}")
+        let separator = if path.is_empty() { "" } else { "/" };
+        format!("{scheme}://{host}/.well-known/oauth-protected-resource{separator}{path}")
     }
 
-    /// Scopes that make someone a `role`.
+    /// The scopes that map to `role`.
     pub fn scopes_of(&self, role: AccessRole) -> &[String] {
-        let found = self.scopes.iter().find(|(it, _)| *it == role);
-        found.map_or(&[], |(_, scopes)| scopes.as_slice())
+        let entry = self.scopes.iter().find(|(it, _)| *it == role);
+        entry.map_or(&[], |(_, scopes)| scopes.as_slice())
     }
 
-    /// Whose token this is. The error `UnknownKey` may pass after [`refresh`](Self::refresh).
+    /// Returns the principal of a token. After the error `UnknownKey` the caller may
+    /// [`refresh`](Self::refresh) the keys and try again.
     pub(super) fn identify(&self, token: &BearerToken, hash: [u8; 32]) -> Result<Principal, Error> {
         let now = clock::now_ms() / 1000;
-        // Nobody knows any more whether they were withdrawn.
+        // Older keys may have been withdrawn meanwhile.
         if lock(&self.keys_read_at).is_none_or(|it| it.elapsed() > self.max_key_age) {
             return Err(Error::UnknownKey);
         }
-        if let Some(token) = self.lock_verified().get(&hash)
-            && token.valid_until > now
+        if let Some(verified) = lock(&self.verified).get(&hash)
+            && verified.valid_until > now
         {
-            return Ok(token.principal.clone());
+            return Ok(verified.principal.clone());
         }
         if !jwt::is_jwt(token.reveal()) {
             return Err(Error::UnknownToken);
@@ -161,15 +161,15 @@ impl OAuthVerifier {
         let principal = self.principal_from_claims(&claims)?;
         let verified = VerifiedToken {
             principal: principal.clone(),
-            // Not longer than a withdrawn key may stay unnoticed.
+            // Not for longer than a change of the keys takes to be noticed.
             valid_until: claims.expires.min(now + VERIFIED_TOKEN_SECONDS),
         };
         self.cache_verified(hash, &keys, verified);
         Ok(principal)
     }
 
-    /// Reads the keys again and again, so that one which was withdrawn is not trusted
-    /// for longer than the interval, until `stop`.
+    /// Reads the keys at every refresh interval until `stop`, so that a withdrawn key is
+    /// not trusted for longer than that.
     pub async fn refresh_periodically(self: Arc<Self>, stop: CancellationToken) {
         while timeout(self.refresh_interval, stop.cancelled())
             .await
@@ -179,22 +179,22 @@ impl OAuthVerifier {
         }
     }
 
-    /// Reads the keys again now.
+    /// Reads the keys now.
     pub async fn reload(&self) {
         self.read_keys(Duration::ZERO).await;
     }
 
-    /// Looks for new keys, unless somebody just did.
+    /// Reads the keys, unless that was tried within the last 30 seconds.
     pub async fn refresh(&self) {
         self.read_keys(MIN_JWKS_REFRESH_INTERVAL).await;
     }
 
-    /// Reads the keys, unless that was tried less than `recent` ago.
-    async fn read_keys(&self, recent: Duration) {
-        let Ok(_turn) = self.refresh_permit.acquire().await else {
+    /// Reads the keys, unless that was tried less than `min_interval` ago.
+    async fn read_keys(&self, min_interval: Duration) {
+        let Ok(_permit) = self.refresh_permit.acquire().await else {
             return;
         };
-        if lock(&self.last_attempt).is_some_and(|it| it.elapsed() < recent) {
+        if lock(&self.last_attempt).is_some_and(|it| it.elapsed() < min_interval) {
             return;
         }
         *lock(&self.last_attempt) = Some(Instant::now());
@@ -204,15 +204,15 @@ impl OAuthVerifier {
         };
         match text.and_then(|it| IssuerKeys::parse(&it)) {
             Ok(keys) => self.replace_keys(keys),
-            Err(why) => {
+            Err(reason) => {
                 let age = lock(&self.keys_read_at).map(|it| it.elapsed().as_secs());
-                let kept = match age {
+                let consequence = match age {
                     Some(age) if age <= self.max_key_age.as_secs() => {
-                        format!("those read {age} s ago are kept until oauth.jwks_max_age_ms")
+                        format!("the keys read {age} s ago are used until oauth.jwks_max_age_ms")
                     }
                     _ => "no token of the issuer is accepted".to_owned(),
                 };
-                warn!("the keys of oauth.issuer could not be read: {why}; {kept}");
+                warn!("failed to read the keys of oauth.issuer: {reason}; {consequence}");
             }
         }
     }
@@ -220,27 +220,25 @@ impl OAuthVerifier {
     fn replace_keys(&self, keys: IssuerKeys) {
         if keys.is_empty() {
             warn!(
-                "oauth.issuer lists no RSA, P-256, P-384 or Ed25519 key for signatures; no token of it is accepted"
+                "oauth.issuer lists no RSA, P-256, P-384 or Ed25519 signature key; no token of the issuer is accepted"
             );
         }
         *lock(&self.keys_read_at) = Some(Instant::now());
         let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if **current != keys {
-            info!("the issuer's keys are read");
+            info!("the keys of oauth.issuer have been updated");
             *current = Arc::new(keys);
             drop(current);
-            // A key that is gone must not live on in what it signed.
-            self.lock_verified().clear();
+            // Tokens of a withdrawn key must not stay valid through the cache.
+            lock(&self.verified).clear();
         }
     }
 
     fn principal_from_claims(&self, claims: &TokenClaims) -> Result<Principal, Error> {
-        let has = |scopes: &[String]| scopes.iter().any(|it| claims.scopes.contains(it));
-        let role = self.scopes.iter().find(|(_, scopes)| has(scopes));
-        let (role, _) = role.ok_or(Error::RejectedToken(
-            "it has none of the scopes that maru knows",
-        ))?;
-        // Names of maru's own tokens have no colon.
+        let has_any = |scopes: &[String]| scopes.iter().any(|it| claims.scopes.contains(it));
+        let entry = self.scopes.iter().find(|(_, scopes)| has_any(scopes));
+        let (role, _) = entry.ok_or(Error::RejectedToken("none of its scopes maps to a role"))?;
+        // The colon keeps the name apart from maru's own tokens, whose names have none.
         Ok(Principal::new(
             &format!("oauth:{}", claims.subject),
             *role,
@@ -250,9 +248,9 @@ impl OAuthVerifier {
 
     fn cache_verified(&self, hash: [u8; 32], keys: &Arc<IssuerKeys>, token: VerifiedToken) {
         let now = clock::now_ms() / 1000;
-        let mut verified = self.lock_verified();
+        let mut verified = lock(&self.verified);
         let current = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        // The keys were replaced meanwhile, and the cache was cleared with them.
+        // If the keys were replaced meanwhile, the cache was cleared for them.
         if !Arc::ptr_eq(&current, keys) {
             return;
         }
@@ -263,26 +261,22 @@ impl OAuthVerifier {
             verified.insert(hash, token);
         }
     }
-
-    fn lock_verified(&self) -> MutexGuard<'_, HashMap<[u8; 32], VerifiedToken>> {
-        lock(&self.verified)
-    }
 }
 
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn fetch_jwks(service: &JsonService) -> Result<Vec<u8>, String> {
     let request = ServiceRequest::get("");
-    let answer = service.send(&request).await;
-    match answer.map_err(with_source)? {
-        answer if answer.status == StatusCode::OK => Ok(answer.body.into()),
-        answer => Err(service.status_error(&request, &answer).to_string()),
+    let response = service.send(&request).await.map_err(with_source)?;
+    if response.status != StatusCode::OK {
+        return Err(service.status_error(&request, &response).to_string());
     }
+    Ok(response.body.into())
 }
 
-/// An error and what caused it.
+/// Formats an error with its sources.
 fn with_source(error: json_service::Error) -> String {
     format!("{:#}", anyhow::Error::new(error))
 }

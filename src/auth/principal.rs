@@ -1,42 +1,42 @@
-//! Someone who was identified.
+//! Principals: authenticated callers and their roles.
 
 use std::sync::Arc;
 
 use super::Grants;
 
-/// What a caller may do; each role may do all that the one before may.
+/// What a caller may do. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessRole {
-    /// See what there is.
+    /// Lists tools, servers and settings.
     Reader,
-    /// Call tools.
+    /// Calls tools.
     Agent,
-    /// Change maru.
+    /// Changes servers, tools, tokens and settings.
     Admin,
 }
 
-/// Someone who was identified. There is no default.
+/// An authenticated caller. There is no default, so that nobody is one by accident.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     name: Arc<str>,
     role: AccessRole,
-    /// What they are restricted to; most are not.
+    /// The servers and tools that the principal is limited to; `None` means no limit.
     grants: Option<Arc<Grants>>,
 }
 
-/// The name of whoever showed no token; no token may have it.
+/// The principal of requests without a token. No token may have this name.
 const LOCAL_PRINCIPAL: &str = "local";
 
 impl AccessRole {
-    /// Every role, the least first.
+    /// All roles, from the fewest to the most permissions.
     pub const ALL: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
 
-    /// The role of this name.
+    /// Parses the name of a role.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
 
-    /// Its name in the API and the store.
+    /// The name of the role in the API and the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Reader => "reader",
@@ -47,7 +47,7 @@ impl AccessRole {
 }
 
 impl Principal {
-    /// A program on this machine that showed no token.
+    /// The principal of a program on this machine that sent no token.
     pub fn local() -> Self {
         Self {
             name: LOCAL_PRINCIPAL.into(),
@@ -64,37 +64,37 @@ impl Principal {
         }
     }
 
-    /// Whether it is a program on this machine that showed no token.
+    /// Whether this is a program on this machine that sent no token.
     pub fn is_local(&self) -> bool {
         &*self.name == LOCAL_PRINCIPAL
     }
 
-    /// The name in logs and audit.
+    /// The name in logs and the audit log.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The same, to be kept.
+    /// The name as a shared string.
     pub fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
 
-    /// What they may do.
+    /// The role of the principal.
     pub fn role(&self) -> AccessRole {
         self.role
     }
 
-    /// Whether they may ask for what is done, not only see what there is.
+    /// Whether the principal may call tools.
     pub fn may_call(&self) -> bool {
         self.role >= AccessRole::Agent
     }
 
-    /// What they are restricted to, if to anything.
+    /// The servers and tools that the principal is limited to, if it is.
     pub fn grants(&self) -> Option<&Arc<Grants>> {
         self.grants.as_ref()
     }
 
-    /// Whether anything of `server` is theirs to see.
+    /// Whether the principal may see anything of `server`.
     pub fn may_reach(&self, server: &str) -> bool {
         self.grants
             .as_ref()

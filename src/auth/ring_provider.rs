@@ -1,5 +1,5 @@
-//! Lets `jsonwebtoken` verify signatures with `ring`, which TLS links already.
-//! See `docs/adr/0006-jsonwebtoken.md`.
+//! A `jsonwebtoken` crypto provider that verifies signatures with `ring`, which TLS
+//! already links. See `docs/adr/0006-jsonwebtoken.md`.
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, DecodingKeyKind,
@@ -9,7 +9,7 @@ use jsonwebtoken::{
 };
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
 
-/// Verifies only; maru signs no tokens and reads no private keys.
+/// Only verifies, because maru signs no tokens and reads no private keys.
 static RING_PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(unsupported()),
     verifier_factory: |algorithm, key| RingVerifier::create(*algorithm, key),
@@ -18,12 +18,12 @@ static RING_PROVIDER: CryptoProvider = CryptoProvider {
 
 /// Makes `jsonwebtoken` use `ring` in this process.
 pub(super) fn install() {
-    // An error says that a provider is there: this one, or that of a program which
-    // embeds maru, and any provider verifies.
+    // An error means that a provider is installed already: this one, or that of a program
+    // that embeds maru. Any provider can verify.
     let _ = RING_PROVIDER.install_default();
 }
 
-/// One key and the algorithm that it verifies with.
+/// A key and the algorithm that it verifies with.
 struct RingVerifier {
     algorithm: Algorithm,
     key: DecodingKey,
@@ -46,17 +46,17 @@ impl JwtVerifier for RingVerifier {
 }
 
 impl Verifier<Vec<u8>> for RingVerifier {
-    fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), signature_traits::Error> {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature_traits::Error> {
         let verified = match self.key.kind() {
             DecodingKeyKind::RsaModulusExponent { n, e } => rsa_parameters(self.algorithm)
-                .and_then(|it| {
+                .and_then(|parameters| {
                     RsaPublicKeyComponents { n, e }
-                        .verify(it, message, signed)
+                        .verify(parameters, message, signature)
                         .ok()
                 }),
-            DecodingKeyKind::SecretOrDer(point) => curve(self.algorithm).and_then(|it| {
-                UnparsedPublicKey::new(it, point)
-                    .verify(message, signed)
+            DecodingKeyKind::SecretOrDer(point) => curve(self.algorithm).and_then(|curve| {
+                UnparsedPublicKey::new(curve, point)
+                    .verify(message, signature)
                     .ok()
             }),
         };
@@ -64,7 +64,7 @@ impl Verifier<Vec<u8>> for RingVerifier {
     }
 }
 
-/// Keys have 2048 to 8192 bits.
+/// The parameters of RSA signatures with keys of 2048 to 8192 bits.
 fn rsa_parameters(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     Some(match algorithm {
         Algorithm::RS256 => &signature::RSA_PKCS1_2048_8192_SHA256,

@@ -1,0 +1,251 @@
+//! The tokens that the hub accepts, and the principals they stand for.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use maru_runtime::clock;
+use maru_store::{Store, TokenRow};
+
+use super::{
+    ADMIN_TOKEN_NAME, AccessRole, BearerToken, Error, Grants, IssuedToken, OAuthVerifier,
+    Principal, TokenDraft, TokenError,
+};
+
+/// Authenticates callers by their tokens, and creates and revokes tokens.
+#[derive(Debug)]
+pub struct AccessControl {
+    store: Store,
+    tokens: RwLock<HashMap<[u8; 32], KnownToken>>,
+    require_token: AtomicBool,
+    local: Principal,
+    oauth: RwLock<Option<Arc<OAuthVerifier>>>,
+}
+
+#[derive(Debug)]
+struct KnownToken {
+    principal: Principal,
+    /// In milliseconds since 1970.
+    expires_at: Option<i64>,
+}
+
+impl AccessControl {
+    /// Loads the tokens from `store`.
+    pub async fn load(
+        store: Store,
+        require_token: bool,
+        oauth: Option<OAuthVerifier>,
+    ) -> Result<Self, maru_store::Error> {
+        let access = Self {
+            store,
+            tokens: RwLock::default(),
+            require_token: AtomicBool::new(require_token),
+            local: Principal::local(),
+            oauth: RwLock::new(oauth.map(Arc::new)),
+        };
+        access.reload_tokens().await?;
+        Ok(access)
+    }
+
+    /// Returns the principal of an `Authorization` header, or the local principal if there
+    /// is none and none is required. A wrong token is an error, never anonymous access.
+    pub fn identify(&self, authorization: Option<&[u8]>) -> Result<Principal, Error> {
+        match authorization {
+            None if self.require_token.load(Relaxed) => Err(Error::MissingToken),
+            None => Ok(self.local.clone()),
+            Some(header) => {
+                let token = BearerToken::from_authorization(header).ok_or(Error::UnknownToken)?;
+                self.identify_token(&token)
+            }
+        }
+    }
+
+    /// Returns the principal of the issued token with this hash, unless it has expired.
+    pub fn principal_of_hash(&self, hash: &[u8; 32]) -> Option<Principal> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let known = tokens.get(hash).filter(|it| !it.has_expired())?;
+        Some(known.principal.clone())
+    }
+
+    /// Returns the verifier of OAuth access tokens, if one is configured.
+    pub fn oauth(&self) -> Option<Arc<OAuthVerifier>> {
+        let oauth = self.oauth.read().unwrap_or_else(PoisonError::into_inner);
+        oauth.clone()
+    }
+
+    /// Applies changed settings to all later requests.
+    pub fn configure(&self, require_token: bool, oauth: Option<Arc<OAuthVerifier>>) {
+        self.require_token.store(require_token, Relaxed);
+        *self.oauth.write().unwrap_or_else(PoisonError::into_inner) = oauth;
+    }
+
+    /// Creates a token, which is valid at once.
+    pub async fn create_token(&self, draft: &TokenDraft) -> Result<IssuedToken, TokenError> {
+        if !is_valid_name(&draft.name) {
+            return Err(TokenError::InvalidName);
+        }
+        let token = BearerToken::random();
+        let row = TokenRow {
+            servers: draft.servers.clone(),
+            tools: draft.tools.clone(),
+            expires_at: draft.expires_at,
+            ..TokenRow::new(&draft.name, draft.role.as_str(), token.hash())
+        };
+        if !self.store.insert_token(&row).await? {
+            return Err(TokenError::NameTaken(draft.name.clone()));
+        }
+        // Reading the store again could fail, and a valid token would be reported as not
+        // created.
+        if let Some(known) = KnownToken::from_row(&row) {
+            self.update_tokens(|tokens| tokens.insert(row.hash, known));
+        }
+        Ok(IssuedToken { token, row })
+    }
+
+    /// Returns all issued tokens without their secrets, sorted by name.
+    pub async fn list_tokens(&self) -> Result<Vec<TokenRow>, maru_store::Error> {
+        let mut rows = self.store.tokens().await?;
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(rows)
+    }
+
+    /// Revokes a token at once; returns false if there is none of this name.
+    pub async fn revoke_token(&self, name: &str) -> Result<bool, TokenError> {
+        if name == ADMIN_TOKEN_NAME {
+            return Err(TokenError::AdminToken);
+        }
+        let removed = self.store.delete_token(name).await?;
+        self.update_tokens(|tokens| tokens.retain(|_, it| it.principal.name() != name));
+        Ok(removed)
+    }
+
+    /// Loads the tokens again, because another hub on the same store may have changed them.
+    pub async fn reload_tokens(&self) -> Result<(), maru_store::Error> {
+        let rows = self.store.tokens().await?;
+        let known = rows
+            .iter()
+            .filter_map(|row| Some((row.hash, KnownToken::from_row(row)?)))
+            .collect();
+        self.update_tokens(|tokens| *tokens = known);
+        Ok(())
+    }
+
+    fn identify_token(&self, token: &BearerToken) -> Result<Principal, Error> {
+        let hash = token.hash();
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        // A look-up by hash does not reveal the token through its timing.
+        match tokens.get(&hash) {
+            Some(known) if known.has_expired() => Err(Error::ExpiredToken),
+            Some(known) => Ok(known.principal.clone()),
+            None => match self.oauth() {
+                Some(oauth) => oauth.identify(token, hash),
+                None => Err(Error::UnknownToken),
+            },
+        }
+    }
+
+    fn update_tokens<T>(&self, change: impl FnOnce(&mut HashMap<[u8; 32], KnownToken>) -> T) -> T {
+        change(&mut self.tokens.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl KnownToken {
+    /// Returns `None` for a role that this version does not know.
+    fn from_row(row: &TokenRow) -> Option<Self> {
+        let role = AccessRole::parse(&row.role)?;
+        let grants = Grants::new(row.servers.clone(), row.tools.clone());
+        Some(Self {
+            principal: Principal::new(&row.name, role, grants),
+            expires_at: row.expires_at,
+        })
+    }
+
+    fn has_expired(&self) -> bool {
+        self.expires_at.is_some_and(|it| it <= clock::now_ms())
+    }
+}
+
+fn is_valid_name(name: &str) -> bool {
+    let is_allowed = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.');
+    (1..=63).contains(&name.len())
+        && name.bytes().all(is_allowed)
+        && name != ADMIN_TOKEN_NAME
+        && name != Principal::local().name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_right_token_is_known_and_a_wrong_one_is_not_anonymous() {
+        let store = Store::in_memory().await.unwrap();
+        let token = BearerToken::random();
+        store
+            .put_token(&TokenRow::new("admin", "admin", token.hash()))
+            .await
+            .unwrap();
+        let access = AccessControl::load(store.clone(), false, None)
+            .await
+            .unwrap();
+        let header = format!("Bearer {}", token.reveal());
+        assert_eq!(
+            access.identify(Some(header.as_bytes())).unwrap().role(),
+            AccessRole::Admin
+        );
+        assert_eq!(access.identify(None).unwrap().role(), AccessRole::Agent);
+        for wrong in ["Bearer ", "Bearer null", "Basic x", "x", ""] {
+            assert_eq!(
+                access.identify(Some(wrong.as_bytes())),
+                Err(Error::UnknownToken),
+                "{wrong}"
+            );
+        }
+        let strict = AccessControl::load(store, true, None).await.unwrap();
+        assert_eq!(strict.identify(None), Err(Error::MissingToken));
+    }
+
+    #[tokio::test]
+    async fn token_is_valid_until_it_is_revoked_or_expires() {
+        let access = AccessControl::load(Store::in_memory().await.unwrap(), true, None);
+        let access = access.await.unwrap();
+        let draft = |name: &str| TokenDraft {
+            name: name.to_owned(),
+            role: AccessRole::Reader,
+            servers: Some(Vec::new()),
+            tools: None,
+            expires_at: None,
+        };
+        let issued = access.create_token(&draft("ci")).await.unwrap();
+        let header = format!("Bearer {}", issued.token.reveal());
+        let principal = access.identify(Some(header.as_bytes())).unwrap();
+        assert_eq!(
+            (principal.name(), principal.role()),
+            ("ci", AccessRole::Reader)
+        );
+        assert!(!principal.may_reach("maru"));
+        assert!(matches!(
+            access.create_token(&draft("ci")).await,
+            Err(TokenError::NameTaken(_))
+        ));
+        assert!(access.create_token(&draft("admin")).await.is_err());
+        assert!(access.revoke_token("ci").await.unwrap());
+        assert_eq!(
+            access.identify(Some(header.as_bytes())),
+            Err(Error::UnknownToken)
+        );
+        let mut expired = draft("expired");
+        expired.expires_at = Some(clock::now_ms() - 1);
+        let issued = access.create_token(&expired).await.unwrap();
+        let header = format!("Bearer {}", issued.token.reveal());
+        assert_eq!(
+            access.identify(Some(header.as_bytes())),
+            Err(Error::ExpiredToken)
+        );
+        assert!(access.revoke_token("admin").await.is_err());
+    }
+}
