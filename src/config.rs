@@ -1,8 +1,7 @@
-//! Settings: file, environment, `.env` and flags, as one checked value.
+//! The configuration: file, `.env`, environment and flags as one validated value.
 //!
-//! The types in `settings` are the one description of every key. Their JSON
-//! Schema checks what was given, names what is wrong with it, and writes
-//! `docs/config.md`.
+//! The types in `settings` are the only description of the keys. Their JSON Schema
+//! validates the input, and `docs/config.md` is generated from it.
 
 mod agent;
 mod data;

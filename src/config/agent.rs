@@ -1,4 +1,4 @@
-//! How far the agent loop may go.
+//! Settings of the agent loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,40 +7,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentSettings {
-    /// The model of requests that name none; without it, the first that is listed.
+    /// The model of requests that name none. The default is the first listed model.
     pub model: Option<String>,
-    /// How often a run asks the model, where the request does not say.
+    /// Maximum number of rounds of a run, unless the request sets it.
     #[schemars(range(min = 1, max = 20))]
     pub max_iterations: u32,
-    /// Milliseconds that one call of a tool may take.
+    /// Milliseconds that one tool call may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub tool_timeout_ms: u64,
     /// Milliseconds that a whole run may take.
     #[schemars(range(min = 1000, max = 3_600_000))]
     pub timeout_ms: u64,
-    /// Tokens that a whole run may take, as the backend counts them.
+    /// Tokens that a whole run may use, as the backend counts them.
     #[schemars(range(min = 100, max = 100_000_000))]
     pub max_tokens: u64,
-    /// Characters of a tool's result that the model gets to see.
+    /// Characters of a tool's result that the model sees.
     #[schemars(range(min = 100, max = 1_000_000))]
     pub max_observation_chars: usize,
-    /// Tools that are offered at once; with more, those nearest to the question are.
+    /// Tools sent to the model in one request. If there are more, the most relevant to the question are sent.
     #[schemars(range(min = 1, max = 1000))]
     pub max_tools_per_request: usize,
-    /// Tokens, estimated, that the descriptions of tools may cost at once.
+    /// Estimated tokens of tool descriptions in one request.
     #[schemars(range(min = 100, max = 1_000_000))]
     pub max_tool_tokens: usize,
-    /// Runs at the same time.
+    /// Concurrent runs.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_runs: usize,
     /// Days that the record of a run is kept.
     #[schemars(range(min = 1, max = 3650))]
     pub keep_days: u32,
-    /// Tools, as `server.tool`, that need approval besides those that call themselves destructive.
+    /// Tools, as `server.tool`, that need approval in addition to those that declare themselves destructive.
     pub destructive_tools: Vec<String>,
-    /// Whether the loop is offered as the MCP tool `ask_agent`.
+    /// Whether the agent loop is available as the MCP tool `ask_agent`.
     pub ask_agent: bool,
-    /// What the model is told before the conversation when it has tools.
+    /// System instructions of a model that has tools.
     pub instructions: String,
 }
 

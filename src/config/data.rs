@@ -1,4 +1,4 @@
-//! Keys of what the data tools work on: embeddings, the index, databases.
+//! Settings of the data tools: embeddings, index, databases.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use super::SecretString;
 
-/// Where texts become vectors.
+/// The embedding endpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmbeddingSettings {
-    /// Address of an OpenAI-compatible endpoint, such as `http://localhost:8080/v1/embeddings`. Without it a built-in embedder is used, which knows words but no meaning. Also `TEXT_EMBEDDING_MODEL_URL`.
+    /// URL of an OpenAI-compatible endpoint, such as `http://localhost:8080/v1/embeddings`. The default is a built-in embedder, which matches words but not meaning. Also `TEXT_EMBEDDING_MODEL_URL`.
     pub url: Option<String>,
-    /// Model that the endpoint is asked for. Also `TEXT_EMBEDDING_MODEL_NAME`.
+    /// Model name sent to the endpoint. Also `TEXT_EMBEDDING_MODEL_NAME`.
     pub model: Option<String>,
-    /// Key of the endpoint.
+    /// API key of the endpoint.
     pub api_key: Option<SecretString>,
     /// Milliseconds that one batch of texts may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub timeout_ms: Option<u64>,
 }
 
-/// The ChromaDB server that is searched instead of the embedded index.
+/// The ChromaDB server that replaces the embedded index.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChromaDbSettings {
-    /// Its host; without one the embedded index is used. Also `CHROMADB_HOST`.
+    /// Host of the server. The default is the embedded index. Also `CHROMADB_HOST`.
     pub host: Option<String>,
-    /// Its port. Also `CHROMADB_PORT`.
+    /// Port of the server. Also `CHROMADB_PORT`.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
-    /// The collection that `get_sim_search` searches, also in the embedded index. Also `CHROMADB_COLLECTION_NAME`.
+    /// Collection that `get_sim_search` searches, in the embedded index as well. Also `CHROMADB_COLLECTION_NAME`.
     pub collection: String,
-    /// Headers that the server, or a proxy before it, asks for.
+    /// Headers that the server, or a proxy in front of it, requires.
     pub headers: BTreeMap<String, SecretString>,
     /// Whether to use HTTPS.
     pub secure: bool,
@@ -43,16 +43,16 @@ pub struct ChromaDbSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresSettings {
-    /// Its host; without one the sample database is queried. Also `POSTGRESQL_DB_HOST`.
+    /// Host of the database. The default is the sample database. Also `POSTGRESQL_DB_HOST`.
     pub host: Option<String>,
-    /// Its port. Also `POSTGRESQL_DB_PORT`.
+    /// Port of the database. Also `POSTGRESQL_DB_PORT`.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
-    /// The role, best one that may only read. Also `POSTGRESQL_DB_USER`.
+    /// Role, preferably a read-only one. Also `POSTGRESQL_DB_USER`.
     pub user: String,
-    /// Its password. Also `POSTGRESQL_DB_PASS`.
+    /// Password of the role. Also `POSTGRESQL_DB_PASS`.
     pub password: SecretString,
-    /// The database. Also `POSTGRESQL_DB_NAME`.
+    /// Name of the database. Also `POSTGRESQL_DB_NAME`.
     pub database: String,
 }
 
@@ -60,39 +60,39 @@ pub struct PostgresSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceDefinition {
-    /// What tools call it.
+    /// Name of the source in tools.
     pub name: String,
     /// `postgres://user:password@host/database`, or the path of an SQLite file.
     pub url: SecretString,
-    /// Tables and views that may be read, as `name` or `schema.name`; none means all of its own.
+    /// Tables and views that may be read, as `name` or `schema.name`. Empty allows all relations of its own schemas.
     #[serde(default)]
     pub relations: Vec<String>,
-    /// Functions that may be called beside the built-in ones that only calculate.
+    /// Functions that may be called in addition to the built-in ones without side effects.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Rows in an answer.
-    #[serde(default = "thousand")]
+    /// Maximum rows in a result.
+    #[serde(default = "default_max_rows")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_rows: usize,
-    /// Bytes of an answer.
-    #[serde(default = "mebibyte")]
+    /// Maximum bytes in a result.
+    #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_bytes: usize,
     /// Milliseconds that one query may take.
-    #[serde(default = "five_seconds")]
+    #[serde(default = "default_query_timeout_ms")]
     #[schemars(range(min = 10, max = 3_600_000))]
     pub timeout_ms: u64,
 }
 
-fn thousand() -> usize {
+fn default_max_rows() -> usize {
     1000
 }
 
-fn mebibyte() -> usize {
+fn default_max_bytes() -> usize {
     1 << 20
 }
 
-fn five_seconds() -> u64 {
+fn default_query_timeout_ms() -> u64 {
     5000
 }
 

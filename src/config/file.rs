@@ -1,4 +1,4 @@
-//! Reading `maru.yaml`: a tree of values that knows its lines.
+//! Parses `maru.yaml` into values with their line numbers.
 
 use std::{collections::HashMap, path::Path};
 
@@ -7,28 +7,28 @@ use serde_json::{Map, Value};
 
 use super::{layers::EnvironmentVariables, prefix, schema};
 
-/// The file as values, and the line that each pointer stands on.
+/// The values of the file, and the line of each by its pointer.
 #[derive(Debug, Default)]
 pub(super) struct ConfigTree {
     pub(super) value: Value,
     pub(super) lines: HashMap<String, usize>,
 }
 
-/// What is wrong with the file, and where.
+/// Why the file cannot be used, with the line of the error.
 #[derive(Debug)]
 pub(super) struct FileError {
     pub(super) line: usize,
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
-/// Reads the text of a file; `${NAME}` is replaced from `environment`.
+/// Parses the text of a file and replaces `${NAME}` by the variables of `environment`.
 pub(super) fn parse_config(
     text: &str,
     environment: &EnvironmentVariables,
 ) -> Result<ConfigTree, FileError> {
     let documents = MarkedYaml::load_from_str(text).map_err(|error| FileError {
         line: error.marker().line(),
-        why: format!("not valid YAML: {}", error.info()),
+        reason: format!("not valid YAML: {}", error.info()),
     })?;
     let mut tree = ConfigTree {
         value: Value::Object(Map::new()),
@@ -39,7 +39,7 @@ pub(super) fn parse_config(
             lines: &mut tree.lines,
             environment,
         }
-        .value(root, "")?;
+        .convert(root, "")?;
         // An empty file, or one with comments only, sets nothing.
         if !value.is_null() {
             tree.value = value;
@@ -49,7 +49,7 @@ pub(super) fn parse_config(
     Ok(tree)
 }
 
-/// Whether others may change the file and so decide what maru does.
+/// Whether every user of this machine may change the file, and so control maru.
 pub(super) fn is_world_writable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0)
@@ -61,43 +61,43 @@ struct YamlConverter<'a> {
 }
 
 impl YamlConverter<'_> {
-    fn value(&mut self, node: &MarkedYaml<'_>, pointer: &str) -> Result<Value, FileError> {
+    fn convert(&mut self, node: &MarkedYaml<'_>, pointer: &str) -> Result<Value, FileError> {
         let line = node.span.start.line();
         self.lines.entry(pointer.to_owned()).or_insert(line);
-        let wrong = |why: String| FileError { line, why };
+        let file_error = |reason: String| FileError { line, reason };
         match &node.data {
-            YamlData::Value(scalar) => self.scalar(scalar, pointer).map_err(wrong),
+            YamlData::Value(scalar) => self.convert_scalar(scalar, pointer).map_err(file_error),
             YamlData::Sequence(items) => items
                 .iter()
                 .enumerate()
-                .map(|(at, item)| self.value(item, &format!("{pointer}/{at}")))
+                .map(|(index, item)| self.convert(item, &format!("{pointer}/{index}")))
                 .collect(),
             YamlData::Mapping(members) => {
-                let mut out = Map::new();
-                for (name, value) in members {
-                    let Some(name_text) = name.data.as_str() else {
-                        return Err(wrong("a key must be text".to_owned()));
+                let mut object = Map::new();
+                for (key, value) in members {
+                    let Some(name) = key.data.as_str() else {
+                        return Err(file_error("a key must be text".to_owned()));
                     };
-                    let inner = format!("{pointer}/{name_text}");
-                    self.lines.insert(inner.clone(), name.span.start.line());
-                    out.insert(name_text.to_owned(), self.value(value, &inner)?);
+                    let pointer = format!("{pointer}/{name}");
+                    self.lines.insert(pointer.clone(), key.span.start.line());
+                    object.insert(name.to_owned(), self.convert(value, &pointer)?);
                 }
-                Ok(Value::Object(out))
+                Ok(Value::Object(object))
             }
-            _ => Err(wrong(
-                "only plain values, lists and keys are understood here".to_owned(),
+            _ => Err(file_error(
+                "only plain values, lists and mappings are supported here".to_owned(),
             )),
         }
     }
 
-    fn scalar(&self, scalar: &Scalar<'_>, pointer: &str) -> Result<Value, String> {
+    fn convert_scalar(&self, scalar: &Scalar<'_>, pointer: &str) -> Result<Value, String> {
         Ok(match scalar {
             Scalar::Null => Value::Null,
             Scalar::Boolean(it) => Value::from(*it),
             Scalar::Integer(it) => Value::from(*it),
             Scalar::FloatingPoint(it) => Value::from(it.into_inner()),
             Scalar::String(text) if text.contains("${") => schema::coerce_text(
-                unprefixed(pointer),
+                strip_prefix(pointer),
                 &expand_variables(text, self.environment)?,
             ),
             Scalar::String(text) => Value::from(text.as_ref()),
@@ -105,8 +105,8 @@ impl YamlConverter<'_> {
     }
 }
 
-/// Where a value under the nested form of the prefix belongs.
-fn unprefixed(pointer: &str) -> &str {
+/// The pointer without the nested prefix `arc: reactor:`.
+fn strip_prefix(pointer: &str) -> &str {
     match pointer.strip_prefix("/arc/reactor") {
         Some(rest) if rest.starts_with('/') => rest,
         _ => pointer,
@@ -115,36 +115,36 @@ fn unprefixed(pointer: &str) -> &str {
 
 /// Replaces `${NAME}`, `${NAME:-default}` and `${file:/path}`.
 fn expand_variables(text: &str, environment: &EnvironmentVariables) -> Result<String, String> {
-    let mut out = String::new();
+    let mut expanded = String::new();
     let mut rest = text;
-    while let Some(start) = rest.find("${") {
-        out.push_str(&rest[..start]);
-        let Some(end) = rest[start..].find('}') else {
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((reference, after)) = after.split_once('}') else {
             return Err(format!("\"{text}\" has \"${{\" without \"}}\""));
         };
-        let inner = &rest[start + 2..start + end];
-        if let Some(path) = inner.strip_prefix("file:") {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("cannot read the file {path}: {}", error.kind()))?;
-            out.push_str(text.trim_end_matches(['\n', '\r']));
-            rest = &rest[start + end + 1..];
-            continue;
-        }
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inner, None),
-        };
-        let value = environment
-            .get(name)
-            .map(|(value, _)| value.as_str())
-            .or(default);
-        out.push_str(value.ok_or_else(|| {
-            format!(
-                "the environment variable {name} is not set; set it, or write ${{{name}:-default}}"
-            )
-        })?);
-        rest = &rest[start + end + 1..];
+        expanded.push_str(before);
+        expanded.push_str(&resolve_reference(reference, environment)?);
+        rest = after;
     }
-    out.push_str(rest);
-    Ok(out)
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+fn resolve_reference(
+    reference: &str,
+    environment: &EnvironmentVariables,
+) -> Result<String, String> {
+    if let Some(path) = reference.strip_prefix("file:") {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read the file {path}: {}", error.kind()))?;
+        return Ok(text.trim_end_matches(['\n', '\r']).to_owned());
+    }
+    let (name, default) = match reference.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (reference, None),
+    };
+    let value = environment.get(name).map(|(value, _)| value.as_str());
+    let value = value.or(default).ok_or_else(|| {
+        format!("the environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+    })?;
+    Ok(value.to_owned())
 }

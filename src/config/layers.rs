@@ -1,4 +1,4 @@
-//! Laying defaults, file, environment and flags over each other.
+//! Merges defaults, file, environment and flags, and records where each value came from.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,47 +16,47 @@ use super::{
     security,
 };
 
-/// Variables by name, each with where it was found.
+/// Environment variables by name, each with its value and origin.
 pub(super) type EnvironmentVariables = HashMap<String, (String, ValueOrigin)>;
 
-/// What was given from outside.
+/// The inputs of the configuration.
 #[derive(Debug, Default)]
 pub struct LoadOptions {
-    /// `--config`; without it `maru.yaml` in `directory` is used if it is there.
+    /// The value of `--config`. The default is `maru.yaml` in `directory`, if it exists.
     pub file: Option<PathBuf>,
-    /// Where `maru.yaml` and `.env` are looked for.
+    /// The directory of `maru.yaml` and `.env`.
     pub directory: PathBuf,
     /// The environment of the process.
     pub environment: HashMap<String, String>,
-    /// Flags: the key they set, as a JSON pointer, and its text.
+    /// Flags: the JSON pointer of the key, and the text of its value.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// Where a value comes from.
+/// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
-    /// Nobody set it.
+    /// The value is the default.
     Default,
-    /// This line of the file.
+    /// A line of the file.
     File(PathBuf, usize),
-    /// This variable of the environment.
+    /// An environment variable.
     Environment(String),
-    /// This variable of the `.env` file.
+    /// A variable of the `.env` file.
     DotEnv(String),
-    /// This flag.
+    /// A flag of the command line.
     Flag(String),
 }
 
-/// The configuration and where each of its values comes from.
+/// The configuration with the origin of each value.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
-    /// What to run with.
+    /// The validated configuration.
     pub config: Config,
     origins: BTreeMap<String, ValueOrigin>,
     unmasked: UnmaskedValues,
 }
 
-/// What was given, with its secrets, to tell whether one of them has changed.
+/// The values with their secrets, to detect that a secret has changed.
 #[derive(Clone, Default)]
 struct UnmaskedValues(Value);
 
@@ -66,10 +66,10 @@ impl fmt::Debug for UnmaskedValues {
     }
 }
 
-/// The configuration cannot be used.
+/// The configuration could not be loaded.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The file is not there or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read the configuration {}: {reason}", path.display())]
     Unreadable {
         /// The file.
@@ -77,23 +77,29 @@ pub enum Error {
         /// The operating system's reason.
         reason: String,
     },
-    /// Anyone on this machine could change what maru does.
-    #[error("{} can be written by every user of this machine; run: chmod o-w {}", .0.display(), .0.display())]
+    /// The file is world-writable, so every user of this machine could control maru.
+    #[error("{} is writable by every user of this machine; run: chmod o-w {}", .0.display(), .0.display())]
     WritableByOthers(PathBuf),
-    /// A value is wrong.
-    #[error("{place}: {why}")]
+    /// A key is unknown or its value is invalid.
+    #[error("{location}: {reason}")]
     InvalidValue {
         /// File and line, variable or flag.
-        place: String,
-        /// What is wrong and what would be right.
-        why: String,
+        location: String,
+        /// What is wrong and what is expected.
+        reason: String,
     },
 }
 
-/// The environment of this process.
+/// A setting that is refused although the schema allows it.
+pub(super) struct InvalidSetting {
+    pub(super) pointer: String,
+    pub(super) reason: String,
+}
+
+/// Returns the environment variables of this process whose names and values are UTF-8.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that reads the environment"
+    reason = "the only place that reads the environment"
 )]
 pub fn process_environment() -> HashMap<String, String> {
     std::env::vars_os()
@@ -101,39 +107,31 @@ pub fn process_environment() -> HashMap<String, String> {
         .collect()
 }
 
-/// Reads and checks everything that was given.
-pub fn load(given: &LoadOptions) -> Result<LoadedConfig, Error> {
-    let environment = collect_variables(given)?;
+/// Loads and validates the configuration.
+pub fn load(options: &LoadOptions) -> Result<LoadedConfig, Error> {
+    let environment = collect_variables(options)?;
     reject_unknown_variables(&environment)?;
-    let path = find_config_file(given, &environment);
+    let path = find_config_file(options, &environment);
     let mut layers = ConfigLayers::default();
     if let Some(path) = &path {
         layers.add_file(path, &environment)?;
     }
     for (name, pointer) in schema::LEGACY_VARIABLES {
-        let given = environment.get(name).filter(|(value, _)| !value.is_empty());
-        if let Some((value, origin)) = given {
-            layers.set(pointer, schema::coerce_text(pointer, value), origin.clone());
+        let variable = environment.get(name).filter(|(value, _)| !value.is_empty());
+        if let Some((value, origin)) = variable {
+            layers.set_text(pointer, value, origin.clone());
         }
     }
-    for variable in [schema::prefixed_variable_name, schema::variable_name] {
+    for variable_name in [schema::prefixed_variable_name, schema::variable_name] {
         for pointer in schema::leaf_pointers() {
-            if let Some((value, origin)) = environment.get(&variable(&pointer)) {
-                layers.set(
-                    &pointer,
-                    schema::coerce_text(&pointer, value),
-                    origin.clone(),
-                );
+            if let Some((value, origin)) = environment.get(&variable_name(&pointer)) {
+                layers.set_text(&pointer, value, origin.clone());
             }
         }
     }
-    for (pointer, text) in &given.flags {
+    for (pointer, text) in &options.flags {
         let flag = format!("--{}", schema::dotted_key(pointer).replace('_', "-"));
-        layers.set(
-            pointer,
-            schema::coerce_text(pointer, text),
-            ValueOrigin::Flag(flag),
-        );
+        layers.set_text(pointer, text, ValueOrigin::Flag(flag));
     }
     let mut loaded = layers.build(&environment)?;
     loaded.config.config_directory = path.and_then(|it| it.parent().map(Path::to_owned));
@@ -141,7 +139,7 @@ pub fn load(given: &LoadOptions) -> Result<LoadedConfig, Error> {
 }
 
 impl From<Config> for LoadedConfig {
-    /// Settings that nobody gave.
+    /// Wraps a configuration that a program built, whose values all have the origin `Default`.
     fn from(config: Config) -> Self {
         Self {
             config,
@@ -152,32 +150,31 @@ impl From<Config> for LoadedConfig {
 }
 
 impl LoadedConfig {
-    /// The keys whose values differ from those of `before`.
-    pub fn changed_keys(&self, before: &Self) -> Vec<String> {
+    /// Returns the keys whose values differ from those of `previous`.
+    pub fn changed_keys(&self, previous: &Self) -> Vec<String> {
         let values = |it: &Self| serde_json::to_value(&it.config).expect("settings are JSON");
-        let (old, new) = (values(before), values(self));
+        let (old, new) = (values(previous), values(self));
         let differs = |pointer: &String| {
             let (old, new) = (old.pointer(pointer), new.pointer(pointer));
-            // Secrets look the same in both.
+            // Masked secrets are equal even if the secrets differ.
             let is_secret = new.is_some_and(|it| it.to_string().contains(MASK));
-            let given = |it: &Self| it.unmasked.0.pointer(pointer).cloned();
-            old != new || (is_secret && given(before) != given(self))
+            let unmasked = |it: &Self| it.unmasked.0.pointer(pointer).cloned();
+            old != new || (is_secret && unmasked(previous) != unmasked(self))
         };
         let changed = schema::leaf_pointers().into_iter().filter(differs);
         changed.map(|it| schema::dotted_key(&it)).collect()
     }
 
-    /// Where the value at `pointer` comes from.
+    /// Returns the origin of the value at `pointer`, or of the object or list that holds it.
     pub fn origin_of(&self, pointer: &str) -> ValueOrigin {
-        let mut here = pointer;
-        loop {
-            match (self.origins.get(here), here.rfind('/')) {
-                (Some(origin), _) => return origin.clone(),
-                (None, None) => return ValueOrigin::Default,
-                (None, Some(end)) => here = &here[..end],
-            }
-        }
+        let origin = self_and_ancestors(pointer).find_map(|it| self.origins.get(it));
+        origin.cloned().unwrap_or(ValueOrigin::Default)
     }
+}
+
+/// `/a/b`, `/a` and the empty pointer of the root for `/a/b`.
+fn self_and_ancestors(pointer: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(pointer), |it| it.rfind('/').map(|end| &it[..end]))
 }
 
 impl fmt::Display for ValueOrigin {
@@ -192,27 +189,28 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
-fn collect_variables(given: &LoadOptions) -> Result<EnvironmentVariables, Error> {
-    let mut all = EnvironmentVariables::new();
-    let path = given.directory.join(".env");
+fn collect_variables(options: &LoadOptions) -> Result<EnvironmentVariables, Error> {
+    let mut variables = EnvironmentVariables::new();
+    let path = options.directory.join(".env");
     if path.is_file() {
-        let wrong = |error: dotenvy::Error| Error::InvalidValue {
-            place: path.display().to_string(),
-            why: format!("not a list of NAME=value lines: {error}"),
+        let invalid_file = |error: dotenvy::Error| Error::InvalidValue {
+            location: path.display().to_string(),
+            reason: format!("not a list of NAME=value lines: {error}"),
         };
-        for pair in dotenvy::from_path_iter(&path).map_err(wrong)? {
-            let (name, value) = pair.map_err(wrong)?;
-            all.insert(name.clone(), (value, ValueOrigin::DotEnv(name)));
+        for pair in dotenvy::from_path_iter(&path).map_err(invalid_file)? {
+            let (name, value) = pair.map_err(invalid_file)?;
+            variables.insert(name.clone(), (value, ValueOrigin::DotEnv(name)));
         }
     }
-    for (name, value) in &given.environment {
+    for (name, value) in &options.environment {
         let origin = ValueOrigin::Environment(name.clone());
-        all.insert(name.clone(), (value.clone(), origin));
+        variables.insert(name.clone(), (value.clone(), origin));
     }
-    Ok(all)
+    Ok(variables)
 }
 
-/// A misspelt variable would leave its setting as it is, without a word.
+/// Refuses variables that start with `MARU_` but set nothing, because a misspelt one would
+/// otherwise be ignored silently.
 fn reject_unknown_variables(environment: &EnvironmentVariables) -> Result<(), Error> {
     let mut known: Vec<String> = schema::leaf_pointers()
         .iter()
@@ -227,23 +225,24 @@ fn reject_unknown_variables(environment: &EnvironmentVariables) -> Result<(), Er
     };
     let known: Vec<&String> = known.iter().collect();
     Err(Error::InvalidValue {
-        place: origin.to_string(),
-        why: unknown_key_message(name, &known).replace("unknown key", "unknown setting"),
+        location: origin.to_string(),
+        reason: unknown_key_message(name, &known).replace("unknown key", "unknown setting"),
     })
 }
 
-fn find_config_file(given: &LoadOptions, environment: &EnvironmentVariables) -> Option<PathBuf> {
-    let named = environment
+fn find_config_file(options: &LoadOptions, environment: &EnvironmentVariables) -> Option<PathBuf> {
+    let from_environment = environment
         .get("MARU_CONFIG")
         .map(|(path, _)| PathBuf::from(path));
-    let usual = given.directory.join("maru.yaml");
-    given
+    let default_path = options.directory.join("maru.yaml");
+    options
         .file
         .clone()
-        .or(named)
-        .or_else(|| usual.exists().then_some(usual))
+        .or(from_environment)
+        .or_else(|| default_path.exists().then_some(default_path))
 }
 
+/// The values that were set so far, later layers over earlier ones.
 #[derive(Default)]
 struct ConfigLayers {
     value: Value,
@@ -255,40 +254,44 @@ impl ConfigLayers {
         let text = std::fs::read_to_string(path).map_err(|error| Error::Unreadable {
             path: path.to_owned(),
             reason: match error.kind() {
-                std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+                std::io::ErrorKind::NotFound => "no such file".to_owned(),
                 kind => kind.to_string(),
             },
         })?;
         if file::is_world_writable(path) {
             return Err(Error::WritableByOthers(path.to_owned()));
         }
-        let tree = file::parse_config(&text, environment).map_err(|wrong| Error::InvalidValue {
-            place: format!("{}:{}", path.display(), wrong.line),
-            why: wrong.why,
+        let tree = file::parse_config(&text, environment).map_err(|error| Error::InvalidValue {
+            location: format!("{}:{}", path.display(), error.line),
+            reason: error.reason,
         })?;
         self.value = tree.value;
         for (pointer, line) in tree.lines {
             self.origins
                 .insert(pointer, ValueOrigin::File(path.to_owned(), line));
         }
-        // The root's origin would stand for every value that is not in the file.
-        self.validate().inspect(|()| {
-            self.origins.retain(|pointer, _| {
-                schema::schema_at(pointer).is_some_and(|it| it.get("properties").is_none())
-            });
-        })
+        self.validate()?;
+        // The origin of an object would count for its keys that are not in the file.
+        self.origins.retain(|pointer, _| {
+            schema::schema_at(pointer).is_some_and(|it| it.get("properties").is_none())
+        });
+        Ok(())
+    }
+
+    fn set_text(&mut self, pointer: &str, text: &str, origin: ValueOrigin) {
+        self.set(pointer, schema::coerce_text(pointer, text), origin);
     }
 
     fn set(&mut self, pointer: &str, value: Value, origin: ValueOrigin) {
-        let mut here = &mut self.value;
+        let mut target = &mut self.value;
         for step in pointer.split('/').skip(1) {
-            if !here.is_object() {
-                *here = Value::Object(Map::new());
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
             }
-            let members = here.as_object_mut().expect("made an object above");
-            here = members.entry(step).or_insert(Value::Null);
+            let members = target.as_object_mut().expect("made an object above");
+            target = members.entry(step).or_insert(Value::Null);
         }
-        *here = value;
+        *target = value;
         self.origins.insert(pointer.to_owned(), origin);
     }
 
@@ -297,38 +300,20 @@ impl ConfigLayers {
             self.value = Value::Object(Map::new());
         }
         self.validate()?;
-        let mut config: Config = deserialize_config(&self.value)
-            .map_err(|(pointer, why)| self.invalid_value(&pointer, why))?;
-        security::check_security(&config).map_err(|(key, why)| self.invalid_value(key, why))?;
-        self.check_server_names(&config)?;
+        let invalid = |it: InvalidSetting| self.invalid_value(&it.pointer, it.reason);
+        let mut config: Config = deserialize_config(&self.value).map_err(invalid)?;
+        security::check_security(&config).map_err(invalid)?;
+        check_server_names(&config).map_err(invalid)?;
         config.data_dir = expand_home(&config.data_dir, environment).ok_or_else(|| {
-            let why =
-                "no home directory is known: set HOME, or name a directory with --data-dir DIR";
-            self.invalid_value("/data_dir", why.to_owned())
+            let reason =
+                "the home directory is unknown; set HOME, or name a directory with --data-dir DIR";
+            self.invalid_value("/data_dir", reason.to_owned())
         })?;
         Ok(LoadedConfig {
             config,
             origins: self.origins,
             unmasked: UnmaskedValues(self.value),
         })
-    }
-
-    /// Which of two servers of one name was meant cannot be known.
-    fn check_server_names(&self, config: &Config) -> Result<(), Error> {
-        let mut seen = HashMap::new();
-        for (at, server) in config.mcp.servers.iter().enumerate() {
-            let name = &server.name;
-            if name.trim().is_empty() {
-                continue;
-            }
-            if let Some(first) = seen.insert(name, at) {
-                let why = format!(
-                    "mcp.servers.{first} and mcp.servers.{at} are both named {name:?}; rename or remove one"
-                );
-                return Err(self.invalid_value(&format!("/mcp/servers/{at}/name"), why));
-            }
-        }
-        Ok(())
     }
 
     fn validate(&self) -> Result<(), Error> {
@@ -345,45 +330,64 @@ impl ConfigLayers {
             .and_then(|it| it.get("properties"))
             .and_then(Value::as_object)
             .map_or(Vec::new(), |members| members.keys().collect());
-        let why = unknown_key_message(&unknown, &known);
-        Err(self.invalid_value(&format!("{pointer}/{unknown}"), why))
+        let reason = unknown_key_message(&unknown, &known);
+        Err(self.invalid_value(&format!("{pointer}/{unknown}"), reason))
     }
 
-    fn invalid_value(&self, pointer: &str, why: String) -> Error {
+    fn invalid_value(&self, pointer: &str, reason: String) -> Error {
         let key = schema::dotted_key(pointer);
-        // An item of a list comes from where the list does.
-        let ancestors =
-            std::iter::successors(Some(pointer), |it| it.rfind('/').map(|end| &it[..end]));
-        let origin = ancestors
+        // A list item has the origin of its list.
+        let origin = self_and_ancestors(pointer)
             .filter(|it| !it.is_empty() || pointer.is_empty())
             .find_map(|it| self.origins.get(it));
-        let place = match origin {
+        let location = match origin {
             Some(ValueOrigin::File(path, line)) => format!("{}:{line}: {key}", path.display()),
             Some(origin) => origin.to_string(),
             None => key,
         };
-        let place = place.trim_end_matches([':', ' ']).to_owned();
-        Error::InvalidValue { place, why }
+        let location = location.trim_end_matches([':', ' ']).to_owned();
+        Error::InvalidValue { location, reason }
     }
 }
 
-/// What is wrong with a value, and what would be right.
+/// Refuses two servers of one name, because it is unknown which one was meant.
+fn check_server_names(config: &Config) -> Result<(), InvalidSetting> {
+    let mut indices = HashMap::new();
+    for (index, server) in config.mcp.servers.iter().enumerate() {
+        let name = &server.name;
+        if name.trim().is_empty() {
+            continue;
+        }
+        if let Some(first) = indices.insert(name, index) {
+            return Err(InvalidSetting {
+                pointer: format!("/mcp/servers/{index}/name"),
+                reason: format!(
+                    "mcp.servers.{first} and mcp.servers.{index} are both named {name:?}; rename or remove one"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Describes why a value is invalid and what is expected.
 fn describe_invalid_value(pointer: &str, error: &ValidationError<'_>) -> String {
-    let choice = matches!(
+    // The schema's own message would list patterns and subschemas.
+    let is_choice = matches!(
         error.kind(),
         ValidationErrorKind::Enum { .. }
             | ValidationErrorKind::OneOfNotValid { .. }
             | ValidationErrorKind::AnyOf { .. }
             | ValidationErrorKind::Pattern { .. }
     );
-    let what = if choice {
+    let message = if is_choice {
         format!("{} is not allowed", error.instance())
     } else {
         error.to_string()
     };
     match reference::expected_value(pointer) {
-        Some(expected) => format!("{what}; expected {expected}"),
-        None => what,
+        Some(expected) => format!("{message}; expected {expected}"),
+        None => message,
     }
 }
 
@@ -397,43 +401,41 @@ fn unknown_key_message(unknown: &str, known: &[&String]) -> String {
     }
 }
 
-/// Reads the checked tree; on failure says where and why.
-fn deserialize_config(value: &Value) -> Result<Config, (String, String)> {
+/// Deserializes values that the schema allows.
+fn deserialize_config(value: &Value) -> Result<Config, InvalidSetting> {
     serde_json::from_value(value.clone()).map_err(|error| {
-        // What the schema does not know, single keys tell: try each alone.
-        let alone = |pointer: &String| {
+        // serde does not say which key failed, so each key is tried alone.
+        let fails_alone = |pointer: &String| {
+            let Some(value) = value.pointer(pointer) else {
+                return false;
+            };
             let mut layers = ConfigLayers::default();
-            layers.set(
-                pointer,
-                value.pointer(pointer)?.clone(),
-                ValueOrigin::Default,
-            );
-            serde_json::from_value::<Config>(layers.value).err()?;
-            Some(pointer.clone())
+            layers.set(pointer, value.clone(), ValueOrigin::Default);
+            serde_json::from_value::<Config>(layers.value).is_err()
         };
-        let pointer = schema::leaf_pointers()
-            .iter()
-            .find_map(alone)
-            .unwrap_or_default();
-        let advice = match pointer.as_str() {
-            "/listen" => "; write ADDR:PORT, such as 127.0.0.1:20006",
-            _ => "",
+        let mut pointers = schema::leaf_pointers().into_iter();
+        let pointer = pointers.find(fails_alone).unwrap_or_default();
+        let hint = if pointer == "/listen" {
+            "; write ADDR:PORT, such as 127.0.0.1:20006"
+        } else {
+            ""
         };
-        (pointer, format!("{error}{advice}"))
+        let reason = format!("{error}{hint}");
+        InvalidSetting { pointer, reason }
     })
 }
 
 fn expand_home(path: &Path, environment: &EnvironmentVariables) -> Option<PathBuf> {
-    let Ok(inner) = path.strip_prefix("~") else {
+    let Ok(relative) = path.strip_prefix("~") else {
         return Some(path.to_owned());
     };
     let variable = |name: &str| environment.get(name).map(|(value, _)| PathBuf::from(value));
     match (
-        inner.strip_prefix(".local/share"),
+        relative.strip_prefix(".local/share"),
         variable("XDG_DATA_HOME"),
     ) {
-        (Ok(inner), Some(base)) if base.is_absolute() => Some(base.join(inner)),
-        _ => variable("HOME").map(|home| home.join(inner)),
+        (Ok(relative), Some(base)) if base.is_absolute() => Some(base.join(relative)),
+        _ => variable("HOME").map(|home| home.join(relative)),
     }
 }
 
@@ -441,10 +443,10 @@ fn expand_home(path: &Path, environment: &EnvironmentVariables) -> Option<PathBu
 mod tests {
     use super::*;
 
-    fn with(yaml: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, String> {
+    fn load_yaml(yaml: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, String> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
-        let given = LoadOptions {
+        let options = LoadOptions {
             directory: directory.path().to_owned(),
             environment: environment
                 .iter()
@@ -453,17 +455,17 @@ mod tests {
                 .collect(),
             ..LoadOptions::default()
         };
-        let shown = directory.path().display().to_string() + "/";
-        load(&given).map_err(|error| error.to_string().replace(&shown, ""))
+        let directory_text = directory.path().display().to_string() + "/";
+        load(&options).map_err(|error| error.to_string().replace(&directory_text, ""))
     }
 
     fn refused(yaml: &str, expected: &str) {
-        let message = with(yaml, &[]).expect_err(yaml);
+        let message = load_yaml(yaml, &[]).expect_err(yaml);
         assert!(message.contains(expected), "{message}");
     }
 
     #[test]
-    fn wrong_values_are_refused_with_their_place() {
+    fn invalid_values_are_refused_with_their_location() {
         refused(
             "listen: 127.0.0.1:1\nlisen: x\n",
             "maru.yaml:2: lisen: unknown key \"lisen\"; did you mean \"listen\"?",
@@ -523,8 +525,8 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_win_and_are_named() {
-        let loaded = with(
+    fn later_layers_override_and_are_named() {
+        let loaded = load_yaml(
             "limits:\n  max_sessions: ${SESSIONS}\n  drain_ms: 1\nlog:\n  level: debug\n",
             &[("SESSIONS", "7"), ("MARU_LIMITS_DRAIN_MS", "5")],
         )
@@ -547,8 +549,8 @@ mod tests {
     }
 
     #[test]
-    fn wrong_variable_is_named() {
-        let message = with("", &[("MARU_LIMITS_DRAIN_MS", "soon")]).unwrap_err();
+    fn invalid_variable_is_named() {
+        let message = load_yaml("", &[("MARU_LIMITS_DRAIN_MS", "soon")]).unwrap_err();
         assert!(
             message.starts_with("MARU_LIMITS_DRAIN_MS: \"soon\" is not of type \"integer\""),
             "{message}"
@@ -557,10 +559,10 @@ mod tests {
 
     #[test]
     fn misspelt_variable_is_refused_with_the_nearest() {
-        let message = with("", &[("MARU_LIMITS_MAX_SESIONS", "4")]).unwrap_err();
+        let message = load_yaml("", &[("MARU_LIMITS_MAX_SESIONS", "4")]).unwrap_err();
         let expected = "MARU_LIMITS_MAX_SESIONS: unknown setting \"MARU_LIMITS_MAX_SESIONS\"; did you mean \"MARU_LIMITS_MAX_SESSIONS\"?";
         assert_eq!(message, expected);
-        let list = with("", &[("MARU_HTTP_ALLOWED_HOSTS", "a.com,*")]).unwrap_err();
+        let list = load_yaml("", &[("MARU_HTTP_ALLOWED_HOSTS", "a.com,*")]).unwrap_err();
         assert!(
             list.starts_with("MARU_HTTP_ALLOWED_HOSTS: \"*\" is not allowed"),
             "{list}"
@@ -568,16 +570,17 @@ mod tests {
     }
 
     #[test]
-    fn file_that_others_may_write_is_refused() {
+    fn world_writable_file_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("maru.yaml");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let given = LoadOptions {
+        let options = LoadOptions {
             file: Some(path),
             ..LoadOptions::default()
         };
-        assert!(load(&given).unwrap_err().to_string().contains("chmod o-w"));
+        let error = load(&options).unwrap_err().to_string();
+        assert!(error.contains("chmod o-w"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The models that clients may ask for, and how they are served.
+//! Settings of models and of how tool calls reach clients.
 
 use std::collections::BTreeMap;
 
@@ -11,62 +11,62 @@ use super::SecretString;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDefinition {
-    /// What clients ask for; `*` stands for any text. The first entry that matches is used.
+    /// Model name in client requests; `*` matches any text. The first entry that matches is used.
     #[schemars(length(min = 1, max = 200))]
     pub name: String,
-    /// Further names for the same, for clients that know only certain models. Needs `model`, unless `name` has no `*`.
+    /// Further names of this model, for clients that know only certain models. Needs `model`, unless `name` has no `*`.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// What the backend speaks: `openai` for Ollama, llama.cpp, vLLM, LM Studio, OpenAI and all that follow it, or `gemini`.
+    /// API of the backend: `openai` for Ollama, llama.cpp, vLLM, LM Studio, OpenAI and compatible servers, or `gemini`.
     #[serde(default)]
     pub backend: BackendApi,
-    /// Address that paths such as `/chat/completions` are added to. Without it, OpenAI's or Google's own.
+    /// URL that paths such as `/chat/completions` are appended to. The default is OpenAI's or Google's own.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// Key of the backend.
+    /// API key of the backend.
     #[serde(default)]
     pub api_key: Option<SecretString>,
-    /// What the backend is asked for, by default the client's name. `*` stands for what it stood for in `name`.
+    /// Model name sent to the backend, by default the name in the client's request. `*` is replaced by what it matched in `name`.
     #[serde(default)]
     pub model: Option<String>,
-    /// How tools reach the model: `native` in the request, `prompt` described in the text, `constrained` described and its output held to their form, or `auto`.
+    /// How the model gets tools: `native` in the request, `prompt` described in the text, `constrained` described in the text with constrained output, or `auto`.
     #[serde(default)]
     pub tool_mode: ToolMode,
-    /// How the model writes calls; `auto` finds out.
-    #[serde(default = "auto")]
+    /// Syntax in which the model writes tool calls; `auto` detects it.
+    #[serde(default = "default_dialect")]
     pub dialect: String,
-    /// How calls reach the client: `openai`, `xml` or `shell`.
+    /// How the client gets tool calls: `openai`, `xml` or `shell`.
     #[serde(default)]
     pub client_mode: Option<ClientMode>,
-    /// Requests that may begin within any minute.
+    /// Requests that may start within any minute.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000))]
     pub requests_per_minute: Option<u32>,
-    /// Requests that may be in progress at once.
+    /// Requests that may run at the same time.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
     pub max_concurrent: Option<u32>,
-    /// Requests that may wait for their turn; one more is answered with 429.
-    #[serde(default = "hundred")]
+    /// Requests that may wait in the queue; any further request gets 429.
+    #[serde(default = "default_max_waiting")]
     #[schemars(range(min = 0, max = 10_000))]
     pub max_waiting: u32,
-    /// Milliseconds that one answer may take: waiting, further attempts and the whole stream.
-    #[serde(default = "ten_minutes")]
+    /// Milliseconds that one answer may take, including the queue, retries and the whole stream.
+    #[serde(default = "default_timeout_ms")]
     #[schemars(range(min = 100, max = 3_600_000))]
     pub timeout_ms: u64,
 }
 
-/// How calls reach clients.
+/// How clients of `/v1/chat/completions` get tool calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatSettings {
-    /// Client mode by name of the token: `openai`, `xml` or `shell`; `local` for callers without one.
+    /// Client mode by token name: `openai`, `xml` or `shell`. The name `local` is for callers without a token.
     pub client_modes: BTreeMap<String, ClientMode>,
-    /// Whether a request may choose the mode `shell` by its header `X-Maru-Client-Mode`.
+    /// Whether a request may select the mode `shell` with the header `X-Maru-Client-Mode`.
     pub allow_shell: bool,
 }
 
-/// What a backend speaks.
+/// The API of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -78,23 +78,23 @@ pub enum BackendApi {
     Gemini,
 }
 
-/// How tools reach a model.
+/// How a model gets tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ToolMode {
-    /// Native, and as a prompt for models that take no tools.
+    /// Native, or described in the text for models without tool support.
     #[default]
     Auto,
     /// In the request.
     Native,
     /// Described in the text.
     Prompt,
-    /// Described in the text, the output held to their form.
+    /// Described in the text, with output constrained to a call or an answer.
     Constrained,
 }
 
-/// How calls reach a client.
+/// How a client gets tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -102,21 +102,21 @@ pub enum ClientMode {
     /// As `tool_calls`.
     #[default]
     Openai,
-    /// In the text, a tag per tool.
+    /// In the text, one tag per tool.
     Xml,
-    /// In the text, a fenced `maru call`.
+    /// In the text, a `maru call` command in a code block.
     Shell,
 }
 
-fn auto() -> String {
+fn default_dialect() -> String {
     "auto".to_owned()
 }
 
-fn hundred() -> u32 {
+fn default_max_waiting() -> u32 {
     100
 }
 
-fn ten_minutes() -> u64 {
+fn default_timeout_ms() -> u64 {
     600_000
 }
 
@@ -130,12 +130,12 @@ impl Default for ModelDefinition {
             api_key: None,
             model: None,
             tool_mode: ToolMode::default(),
-            dialect: auto(),
+            dialect: default_dialect(),
             client_mode: None,
             requests_per_minute: None,
             max_concurrent: None,
-            max_waiting: hundred(),
-            timeout_ms: ten_minutes(),
+            max_waiting: default_max_waiting(),
+            timeout_ms: default_timeout_ms(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `arc.reactor.`: the prefix under which another hub's documents put the same keys.
+//! Support for the key prefix `arc.reactor.`, which the documents of another hub use for
+//! the same keys.
 
 use std::collections::HashMap;
 
@@ -8,16 +9,16 @@ use super::file::{ConfigTree, FileError};
 
 const ARC_REACTOR_STEPS: [&str; 2] = ["arc", "reactor"];
 
-/// A value on its way from under the prefix to the root.
+/// A value under the prefix that is moved to the root.
 struct PrefixedValue {
-    /// The keys from the root to it; those that are written with dots are several.
+    /// The path from the root; a dotted key is several steps.
     steps: Vec<String>,
-    /// Where it stands in the file.
+    /// The pointer of the value in the file.
     pointer: String,
     value: Value,
 }
 
-/// Moves what stands under the prefix to where it belongs.
+/// Moves the values under the prefix to the same keys without it.
 pub(super) fn move_prefixed_to_root(tree: &mut ConfigTree) -> Result<(), FileError> {
     let Value::Object(root) = &mut tree.value else {
         return Ok(());
@@ -25,12 +26,12 @@ pub(super) fn move_prefixed_to_root(tree: &mut ConfigTree) -> Result<(), FileErr
     let is_prefixed = |key: &&String| key.split('.').next() == Some(ARC_REACTOR_STEPS[0]);
     let keys: Vec<String> = root.keys().filter(is_prefixed).cloned().collect();
     for key in keys {
-        let moved = PrefixedValue {
+        let prefixed = PrefixedValue {
             steps: key.split('.').map(str::to_owned).collect(),
             pointer: format!("/{key}"),
             value: root.remove(&key).unwrap_or_default(),
         };
-        move_to_root(root, &mut tree.lines, moved)?;
+        move_to_root(root, &mut tree.lines, prefixed)?;
     }
     Ok(())
 }
@@ -38,43 +39,37 @@ pub(super) fn move_prefixed_to_root(tree: &mut ConfigTree) -> Result<(), FileErr
 fn move_to_root(
     root: &mut Map<String, Value>,
     lines: &mut HashMap<String, usize>,
-    moved: PrefixedValue,
+    prefixed: PrefixedValue,
 ) -> Result<(), FileError> {
     let PrefixedValue {
         steps,
         pointer,
         value,
-    } = moved;
-    let wrong = |lines: &HashMap<String, usize>, why: String| FileError {
-        line: lines.get(&pointer).copied().unwrap_or(1),
-        why,
-    };
+    } = prefixed;
+    let line = lines.get(&pointer).copied().unwrap_or(1);
+    let file_error = |reason: String| FileError { line, reason };
     if steps
         .iter()
         .zip(ARC_REACTOR_STEPS)
-        .any(|(step, wanted)| step != wanted)
+        .any(|(step, expected)| step != expected)
     {
-        let why = format!(
+        return Err(file_error(format!(
             "unknown key \"{}\"; did you mean \"arc.reactor\"?",
             steps.join(".")
-        );
-        return Err(wrong(lines, why));
+        )));
     }
     if let Some(target) = steps
         .get(ARC_REACTOR_STEPS.len()..)
         .filter(|it| !it.is_empty())
     {
-        let to = format!("/{}", target.join("/"));
         if !insert_at(root, target, value) {
-            let why = format!("{} is set a second time here", target.join("."));
-            return Err(wrong(lines, why));
+            return Err(file_error(format!("{} is set twice", target.join("."))));
         }
-        move_lines(lines, &pointer, &to);
+        move_lines(lines, &pointer, &format!("/{}", target.join("/")));
         return Ok(());
     }
     let Value::Object(members) = value else {
-        let why = format!("{} must hold keys", steps.join("."));
-        return Err(wrong(lines, why));
+        return Err(file_error(format!("{} must be a mapping", steps.join("."))));
     };
     for (key, value) in members {
         let mut steps = steps.clone();
@@ -93,46 +88,42 @@ fn move_to_root(
     Ok(())
 }
 
-/// Puts `value` at `steps`; false if something else is there.
-fn insert_at(here: &mut Map<String, Value>, steps: &[String], value: Value) -> bool {
+/// Inserts `value` at the path `steps` and merges objects; false if a value is there.
+fn insert_at(parent: &mut Map<String, Value>, steps: &[String], value: Value) -> bool {
     let [first, rest @ ..] = steps else {
         return false;
     };
     if !rest.is_empty() {
-        let inner = here
+        let child = parent
             .entry(first)
             .or_insert_with(|| Value::Object(Map::new()));
-        return match inner {
-            Value::Object(inner) => insert_at(inner, rest, value),
+        return match child {
+            Value::Object(child) => insert_at(child, rest, value),
             _ => false,
         };
     }
-    match (here.get_mut(first), value) {
+    match (parent.get_mut(first), value) {
         (None, value) => {
-            here.insert(first.clone(), value);
+            parent.insert(first.clone(), value);
             true
         }
-        (Some(Value::Object(_)), Value::Object(members)) => {
-            let mut deeper = [first.clone(), String::new()];
-            members.into_iter().all(|(key, value)| {
-                deeper[1] = key;
-                insert_at(here, &deeper, value)
-            })
-        }
+        (Some(Value::Object(child)), Value::Object(members)) => members
+            .into_iter()
+            .all(|(key, value)| insert_at(child, &[key], value)),
         _ => false,
     }
 }
 
 fn move_lines(lines: &mut HashMap<String, usize>, from: &str, to: &str) {
-    let inner = format!("{from}/");
-    let moved: Vec<String> = lines
+    let descendants = format!("{from}/");
+    let pointers: Vec<String> = lines
         .keys()
-        .filter(|it| *it == from || it.starts_with(&inner))
+        .filter(|it| *it == from || it.starts_with(&descendants))
         .cloned()
         .collect();
-    for old in moved {
-        if let Some(line) = lines.remove(&old) {
-            lines.insert(format!("{to}{}", &old[from.len()..]), line);
+    for pointer in pointers {
+        if let Some(line) = lines.remove(&pointer) {
+            lines.insert(format!("{to}{}", &pointer[from.len()..]), line);
         }
     }
 }

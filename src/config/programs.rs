@@ -1,25 +1,25 @@
-//! What programs that are started as servers may use.
+//! Resource limits of stdio servers.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Bounds of each program that is started as a server, together with everything
-/// that it starts itself. 0 is no bound.
+/// Resource limits of each stdio server together with its child processes. 0 means no
+/// limit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct ProgramSettings {
-    /// Memory of a program and its children in MiB; one that takes more is ended. 0 is no bound.
+    /// Memory of a program and its children in MiB. A program that exceeds it is ended. 0 means no limit.
     #[schemars(range(max = 16_777_216))]
     pub memory_mb: u64,
-    /// Processor time of a program and its children in percent of one core; one that wants more is slowed down. 0 is no bound.
+    /// CPU time of a program and its children in percent of one core. A program that exceeds it is throttled. 0 means no limit.
     #[schemars(range(max = 102_400))]
     pub cpu_percent: u32,
-    /// Processes of a program, itself included; one that starts more is ended. 0 is no bound.
+    /// Processes of a program, including itself. A program that exceeds it is ended. 0 means no limit.
     #[schemars(range(max = 100_000))]
     pub processes: u32,
-    /// A cgroup v2 directory in which maru may make groups. Not set, maru uses its own group where the system has delegated it.
+    /// A cgroup v2 directory in which maru may create cgroups. The default is maru's own cgroup, if the system has delegated it.
     pub cgroup: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! The configuration as a table: for `maru config` and for `docs/config.md`.
+//! The configuration as a table, for `maru config` and `docs/config.md`.
 
 use std::fmt::Write as _;
 
@@ -9,15 +9,15 @@ use super::{Config, LoadedConfig, mask_arguments, mask_secrets, schema};
 /// One key of the effective configuration.
 #[derive(Debug, serde::Serialize)]
 pub struct ConfigRow {
-    /// `limits.max_sessions`.
+    /// The dotted key, such as `limits.max_sessions`.
     pub key: String,
-    /// Its value; secrets are masked.
+    /// The value, with secrets masked.
     pub value: Value,
-    /// Who set it.
+    /// The file and line, variable or flag that set it.
     pub origin: String,
 }
 
-/// Every key with its value and where that comes from.
+/// Returns every key with its value and origin.
 pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
     let mut values = serde_json::to_value(&loaded.config).expect("settings are JSON");
     mask_values(&mut values);
@@ -31,7 +31,8 @@ pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
         .collect()
 }
 
-/// Hides secrets in texts that are not secret as a whole: addresses and command lines.
+/// Masks secrets inside texts that are not secret as a whole, such as URLs and command
+/// lines.
 fn mask_values(value: &mut Value) {
     match value {
         Value::String(text) => *text = mask_secrets(text),
@@ -50,29 +51,29 @@ fn mask_values(value: &mut Value) {
     }
 }
 
-/// `docs/config.md`.
+/// Generates `docs/config.md`.
 pub fn reference_markdown() -> String {
     let defaults = serde_json::to_value(Config::default()).expect("settings are JSON");
     let mut out = String::from(REFERENCE_INTRODUCTION);
     let mut section = String::new();
-    let mut lists = Vec::new();
+    let mut lists_of_objects = Vec::new();
     for pointer in schema::leaf_pointers() {
         let parent = &pointer[..pointer.rfind('/').unwrap_or(0)];
         if parent != section {
             parent.clone_into(&mut section);
-            let about = description(parent).unwrap_or_default();
+            let description = description(parent).unwrap_or_default();
             let title = match schema::dotted_key(parent) {
-                top if top.is_empty() => "Top level".to_owned(),
-                inner => inner,
+                root if root.is_empty() => "Top level".to_owned(),
+                key => key,
             };
-            let _ = write!(out, "\n## {title}\n\n{about}\n\n{TABLE_HEADER}");
+            let _ = write!(out, "\n## {title}\n\n{description}\n\n{TABLE_HEADER}");
         } else if out.ends_with(REFERENCE_INTRODUCTION) {
             out.push_str(TABLE_HEADER);
         }
         if schema::schema_at(&format!("{pointer}/0"))
             .is_some_and(|it| it.get("properties").is_some())
         {
-            lists.push(pointer.clone());
+            lists_of_objects.push(pointer.clone());
         }
         let default = defaults.pointer(&pointer).unwrap_or(&Value::Null);
         let _ = writeln!(
@@ -83,27 +84,30 @@ pub fn reference_markdown() -> String {
             description(&pointer).unwrap_or_default(),
         );
     }
-    for pointer in lists {
+    for pointer in lists_of_objects {
         write_list_entries(&pointer, &mut out);
     }
     out
 }
 
-/// The members of each entry of a list.
+/// Writes a table of the keys of each entry of a list.
 fn write_list_entries(pointer: &str, out: &mut String) {
     let entry = format!("{pointer}/0");
     let key = schema::dotted_key(pointer);
-    let about = description(&entry).unwrap_or_default();
-    let _ = write!(out, "\n## Each entry of {key}\n\n{about}\n\n{TABLE_HEADER}");
+    let entry_description = description(&entry).unwrap_or_default();
+    let _ = write!(
+        out,
+        "\n## Each entry of {key}\n\n{entry_description}\n\n{TABLE_HEADER}"
+    );
     let members = schema::schema_at(&entry).and_then(|it| it["properties"].as_object());
-    let needed = schema::schema_at(&entry).and_then(|it| it["required"].as_array());
+    let required = schema::schema_at(&entry).and_then(|it| it["required"].as_array());
     for name in members.into_iter().flat_map(|it| it.keys()) {
         let member = format!("{entry}/{name}");
-        let needed = needed.is_some_and(|it| it.iter().any(|it| it == name));
         let default = schema::schema_at(&member).and_then(|it| it.get("default"));
-        let default = match (needed, default) {
-            (true, _) => "needed".to_owned(),
-            (false, default) => format!("`{}`", default.unwrap_or(&Value::Null)),
+        let default = if required.is_some_and(|it| it.iter().any(|it| it == name)) {
+            "required".to_owned()
+        } else {
+            format!("`{}`", default.unwrap_or(&Value::Null))
         };
         let _ = writeln!(
             out,
@@ -116,10 +120,10 @@ fn write_list_entries(pointer: &str, out: &mut String) {
 
 const REFERENCE_INTRODUCTION: &str = "# Configuration
 
-Settings come from, later ones winning: built-in defaults, `maru.yaml` (in the
-current directory, or named by `--config` or `MARU_CONFIG`), a `.env` file in
-the current directory, environment variables, flags. Keys are nested in the
-file:
+maru reads settings from these places, where later ones override earlier ones: built-in
+defaults, `maru.yaml` (in the current directory, or named by `--config` or
+`MARU_CONFIG`), a `.env` file in the current directory, environment variables, flags.
+Keys are nested in the file:
 
 ```yaml
 listen: 127.0.0.1:20006
@@ -132,50 +136,49 @@ log:
   level: ${LOG_LEVEL:-info}
 ```
 
-The variable of a key is `MARU_` and the key in capitals with `_` for `.`:
-`limits.max_sessions` is `MARU_LIMITS_MAX_SESSIONS`; a list is separated by
-commas. In the file, `${NAME}` stands for an environment variable that must be
-set, `${NAME:-text}` for one with a default, and `${file:/path}` for what a file
-holds. The default data directory
-follows `XDG_DATA_HOME` where that is set.
+The environment variable of a key is `MARU_` and the key in capitals with `_` for `.`:
+`limits.max_sessions` is `MARU_LIMITS_MAX_SESSIONS`. The items of a list are separated by
+commas. In the file, `${NAME}` is replaced by an environment variable that must be set,
+`${NAME:-text}` by one with a default, and `${file:/path}` by the content of a file. The
+default data directory is under `XDG_DATA_HOME` if that is set.
 
-An unknown key or variable, or a value out of range, stops maru at start with
-its place and what would be right. `maru config` shows every value in force and
-who set it; `maru config --schema` prints a JSON Schema for editors. This page
-is written by `maru config --reference`.
+With an unknown key or variable, or a value out of range, maru does not start; the error
+says where it is and what is expected. `maru config` shows every current value and where
+it was set; `maru config --schema` prints a JSON Schema for editors. This page is
+generated by `maru config --reference`.
 
-SIGHUP makes a running hub read everything again: these settings, `.env`, files named
-by `${file:…}`, certificates, the issuer's keys and the admin token. `chat`, `http`,
-`limits`, `log.level`, `models`, `oauth`, `ollama`, `require_token` and `tls` (other
-files, but not whether there is `tls` at all) change at once, for what comes next; the
-log names every other key that differs and needs a restart. With a wrong setting
-nothing changes, and the log says which it is. SIGUSR1 and SIGUSR2 are ignored.
+On SIGHUP a running hub reads everything again: these settings, `.env`, files named by
+`${file:…}`, certificates, the issuer's keys and the admin token. `chat`, `http`,
+`limits`, `log.level`, `models`, `oauth`, `ollama`, `require_token` and `tls` (the files,
+but not whether `tls` is set) take effect at once for new requests. The log names every
+other changed key, which needs a restart. If a setting is invalid, nothing changes, and
+the log names it. SIGUSR1 and SIGUSR2 are ignored.
 
 ";
 const TABLE_HEADER: &str = "| key | type | default | meaning |\n|---|---|---|---|\n";
 
-/// What a key takes, for people.
+/// Describes the allowed values of a key, for error messages.
 pub(super) fn expected_value(pointer: &str) -> Option<String> {
     let leaf = schema::schema_at(pointer).filter(|it| it.get("properties").is_none())?;
-    if let Some(words) = pattern_words(leaf) {
-        return Some(format!("one of {}", words.join(", ")));
+    if let Some(alternatives) = pattern_alternatives(leaf) {
+        return Some(format!("one of {}", alternatives.join(", ")));
     }
-    let kind = type_text(pointer);
+    let type_text = type_text(pointer);
     match leaf.get("description").and_then(Value::as_str) {
-        Some(about) if kind == "string" => Some(format!("text: {about}")),
-        _ => Some(kind),
+        Some(description) if type_text == "string" => Some(format!("text: {description}")),
+        _ => Some(type_text),
     }
 }
 
-/// The words of a pattern that is a choice between words.
-fn pattern_words(leaf: &Value) -> Option<Vec<&str>> {
+/// The alternatives of a pattern such as `^(pin|follow)$`.
+fn pattern_alternatives(leaf: &Value) -> Option<Vec<&str>> {
     let pattern = leaf.get("pattern")?.as_str()?;
-    let words = pattern.strip_prefix("^(")?.strip_suffix(")$")?;
+    let alternatives = pattern.strip_prefix("^(")?.strip_suffix(")$")?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '|');
-    words
+    alternatives
         .chars()
         .all(is_plain)
-        .then(|| words.split('|').collect())
+        .then(|| alternatives.split('|').collect())
 }
 
 fn description(pointer: &str) -> Option<&'static str> {

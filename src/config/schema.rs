@@ -1,4 +1,4 @@
-//! The JSON Schema of the configuration, and questions to it.
+//! The JSON Schema of the configuration, and look-ups in it.
 
 use std::sync::LazyLock;
 
@@ -15,26 +15,29 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         .to_value()
 });
 
-/// The schema of `maru.yaml`, for editors and for ourselves.
+/// The JSON Schema of `maru.yaml`.
 pub fn schema() -> &'static Value {
     &SCHEMA
 }
 
-/// The part of the schema that describes the value at `pointer`.
+/// The subschema of the value at `pointer`.
 pub(super) fn schema_at(pointer: &str) -> Option<&'static Value> {
-    pointer.split('/').skip(1).try_fold(schema(), |here, step| {
-        here.pointer("/properties")
+    let mut steps = pointer.split('/').skip(1);
+    steps.try_fold(schema(), |parent, step| {
+        parent
+            .pointer("/properties")
             .and_then(|members| members.get(step))
-            .or_else(|| here.get("items"))
+            .or_else(|| parent.get("items"))
     })
 }
 
-/// Reads text from the environment as the type that the schema wants there.
+/// Converts text of a variable or flag to the type that the schema requires at `pointer`.
+/// Text that does not parse stays a string, which validation then refuses.
 pub(super) fn coerce_text(pointer: &str, text: &str) -> Value {
-    let kind = schema_at(pointer)
+    let type_name = schema_at(pointer)
         .and_then(|it| it.get("type"))
         .and_then(Value::as_str);
-    let parsed = match kind {
+    let parsed = match type_name {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().map(Value::from),
         Some("boolean") => text.parse::<bool>().ok().map(Value::from),
@@ -49,22 +52,22 @@ pub(super) fn coerce_text(pointer: &str, text: &str) -> Value {
     parsed.unwrap_or_else(|| Value::from(text))
 }
 
-/// Pointers of every value that is not an object of further keys.
+/// The pointers of all values that are not objects with further keys.
 pub(super) fn leaf_pointers() -> Vec<String> {
-    fn walk(here: &Value, pointer: &str, out: &mut Vec<String>) {
-        let Some(members) = here.get("properties").and_then(Value::as_object) else {
-            return out.push(pointer.to_owned());
+    fn collect(schema: &Value, pointer: &str, leaves: &mut Vec<String>) {
+        let Some(members) = schema.get("properties").and_then(Value::as_object) else {
+            return leaves.push(pointer.to_owned());
         };
-        for (name, inner) in members {
-            walk(inner, &format!("{pointer}/{name}"), out);
+        for (name, member) in members {
+            collect(member, &format!("{pointer}/{name}"), leaves);
         }
     }
-    let mut out = Vec::new();
-    walk(schema(), "", &mut out);
-    out
+    let mut leaves = Vec::new();
+    collect(schema(), "", &mut leaves);
+    leaves
 }
 
-/// Variables that documents of old name, and what they set.
+/// Older names of environment variables, and the pointers of what they set.
 pub(super) const LEGACY_VARIABLES: [(&str, &str); 10] = [
     ("TEXT_EMBEDDING_MODEL_URL", "/embedding/url"),
     ("TEXT_EMBEDDING_MODEL_NAME", "/embedding/model"),
@@ -83,12 +86,12 @@ pub(super) fn variable_name(pointer: &str) -> String {
     format!("MARU{}", pointer.replace(['/', '-'], "_").to_uppercase())
 }
 
-/// The variable that sets it for who uses the prefix `arc.reactor.`.
+/// The environment variable with the prefix `ARC_REACTOR_` that sets the value at `pointer`.
 pub(super) fn prefixed_variable_name(pointer: &str) -> String {
     variable_name(pointer).replacen("MARU", "ARC_REACTOR", 1)
 }
 
-/// `limits.max_sessions` for `/limits/max_sessions`.
+/// The key as users write it: `limits.max_sessions` for `/limits/max_sessions`.
 pub(super) fn dotted_key(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
 }

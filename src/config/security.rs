@@ -1,54 +1,54 @@
-//! Keys about who may come in, and how.
+//! Settings of TLS, OAuth, audit and telemetry, and checks that they are safe together.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, SecretString};
+use super::{Config, SecretString, layers::InvalidSetting};
 
-/// The certificate that maru shows where it serves more than this machine.
+/// The TLS certificate of the hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsSettings {
-    /// PEM file of the certificate and those between it and a known authority.
+    /// PEM file of the certificate and its intermediate certificates.
     #[schemars(with = "Option<String>")]
     pub certificate: Option<PathBuf>,
-    /// PEM file of its private key.
+    /// PEM file of the private key.
     #[schemars(with = "Option<String>")]
     pub key: Option<PathBuf>,
 }
 
-/// Tokens that an authorisation server of yours gives out (OAuth 2.1).
+/// Access tokens of an external authorization server (OAuth 2.1).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OAuthSettings {
-    /// The authorisation server, exactly as the tokens' `iss` says it; without one only maru's own tokens are taken.
+    /// The authorization server, exactly as in the tokens' `iss`. If absent, only maru's own tokens are accepted.
     pub issuer: Option<String>,
-    /// The address at which clients reach maru, such as `https://maru.example.com/mcp`. Tokens must name it in `aud`.
+    /// The URL at which clients reach maru, such as `https://maru.example.com/mcp`. Tokens must name it in `aud`.
     pub resource: Option<String>,
     /// File of the issuer's public keys (JWKS).
     #[schemars(with = "Option<String>")]
     pub jwks_file: Option<PathBuf>,
-    /// Address of the issuer's public keys. It is fetched through the outbound policy, and again when an unknown key is used.
+    /// URL of the issuer's public keys (JWKS). maru fetches it within the outbound policy, and again when a token names an unknown key.
     pub jwks_url: Option<String>,
-    /// Milliseconds after which the issuer's keys are read again: a key that was withdrawn is not trusted for longer.
+    /// Milliseconds between reads of the issuer's keys. A withdrawn key is trusted for at most this long.
     #[schemars(range(min = 1000, max = 86_400_000))]
     pub jwks_refresh_ms: u64,
-    /// Milliseconds for which keys are used when they cannot be read again; after that no token of the issuer is accepted.
+    /// Milliseconds that keys are used while they cannot be read again. After that no token of the issuer is accepted.
     #[schemars(range(min = 1000, max = 604_800_000))]
     pub jwks_max_age_ms: u64,
-    /// Scopes that make a caller a reader, who may list.
+    /// Scopes that map to the role reader, which may list.
     pub reader_scopes: Vec<String>,
-    /// Scopes that make a caller an agent, who may call tools.
+    /// Scopes that map to the role agent, which may call tools.
     pub agent_scopes: Vec<String>,
-    /// Scopes that make a caller an admin.
+    /// Scopes that map to the role admin.
     pub admin_scopes: Vec<String>,
 }
 
 impl Default for OAuthSettings {
     fn default() -> Self {
-        let one = |scope: &str| vec![scope.to_owned()];
+        let list_of = |scope: &str| vec![scope.to_owned()];
         Self {
             issuer: None,
             resource: None,
@@ -56,23 +56,23 @@ impl Default for OAuthSettings {
             jwks_url: None,
             jwks_refresh_ms: 300_000,
             jwks_max_age_ms: 3_600_000,
-            reader_scopes: one("maru:read"),
-            agent_scopes: one("maru:call"),
-            admin_scopes: one("maru:admin"),
+            reader_scopes: list_of("maru:read"),
+            agent_scopes: list_of("maru:call"),
+            admin_scopes: list_of("maru:admin"),
         }
     }
 }
 
-/// Who did what is kept in the store.
+/// The audit log of calls and changes in the store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditSettings {
-    /// Whether calls of tools are recorded. Changes always are.
+    /// Whether tool calls are recorded. Changes always are.
     pub calls: bool,
-    /// Days after which a record is removed.
+    /// Days after which a record is deleted.
     #[schemars(range(min = 1, max = 36_500))]
     pub max_days: u32,
-    /// Records that are kept; the oldest go first.
+    /// Maximum number of records; the oldest are deleted first.
     #[schemars(range(min = 100, max = 1_000_000_000))]
     pub max_records: i64,
 }
@@ -87,62 +87,55 @@ impl Default for AuditSettings {
     }
 }
 
-/// Traces for a collector of OpenTelemetry.
+/// Traces for an OpenTelemetry collector.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetrySettings {
-    /// Address of the collector, such as `http://127.0.0.1:4318`; spans go to `/v1/traces` there, as OTLP protobuf over HTTP. Without it nothing is sent.
+    /// URL of the collector, such as `http://127.0.0.1:4318`. Spans are sent to its `/v1/traces` as OTLP protobuf over HTTP. If absent, nothing is sent.
     pub otlp_endpoint: Option<String>,
-    /// Headers that the collector asks for.
+    /// Headers that the collector requires.
     pub headers: BTreeMap<String, SecretString>,
 }
 
-/// A key and what is wrong with it.
-type InvalidSetting = (&'static str, String);
-
-/// Whether what was asked for can be served safely; names the key that is missing.
+/// Refuses settings that are unsafe or incomplete in combination.
 pub(super) fn check_security(config: &Config) -> Result<(), InvalidSetting> {
     let tls = &config.tls;
     match (&tls.certificate, &tls.key) {
-        (Some(_), None) => return invalid_setting("/tls/key", "is missing beside tls.certificate"),
-        (None, Some(_)) => return invalid_setting("/tls/certificate", "is missing beside tls.key"),
+        (Some(_), None) => return refuse("/tls/key", "is required with tls.certificate"),
+        (None, Some(_)) => return refuse("/tls/certificate", "is required with tls.key"),
         _ => (),
     }
     if !config.is_loopback_only() && tls.certificate.is_none() && !config.behind_tls_proxy {
-        let why = format!(
-            "{} is not a loopback address, so tokens would travel unencrypted; set tls.certificate and tls.key, or behind_tls_proxy: true where a proxy encrypts, or use 127.0.0.1 or [::1]",
+        let reason = format!(
+            "{} is not a loopback address, so tokens would be sent unencrypted; set tls.certificate and tls.key, or behind_tls_proxy: true if a proxy terminates TLS, or use 127.0.0.1 or [::1]",
             config.listen.ip()
         );
-        return Err(("/listen", why));
+        return refuse("/listen", &reason);
     }
     check_oauth(&config.oauth)
 }
 
 fn check_oauth(oauth: &OAuthSettings) -> Result<(), InvalidSetting> {
     if oauth.issuer.is_none() {
-        return if oauth.resource.is_some() || oauth.jwks_file.is_some() || oauth.jwks_url.is_some()
-        {
-            invalid_setting("/oauth/issuer", "is missing beside the other keys of oauth")
-        } else {
-            Ok(())
-        };
+        if oauth.resource.is_some() || oauth.jwks_file.is_some() || oauth.jwks_url.is_some() {
+            return refuse("/oauth/issuer", "is required with the other keys of oauth");
+        }
+        return Ok(());
     }
     if !oauth.resource.as_ref().is_some_and(|it| it.contains("://")) {
-        return invalid_setting(
-            "/oauth/resource",
-            "must be the address at which clients reach maru",
-        );
+        let reason = "must be the URL at which clients reach maru";
+        return refuse("/oauth/resource", reason);
     }
     if oauth.jwks_file.is_some() == oauth.jwks_url.is_some() {
-        invalid_setting(
-            "/oauth/jwks_url",
-            "say where the issuer's keys are: jwks_url or jwks_file, one of them",
-        )
-    } else {
-        Ok(())
+        let reason = "set either jwks_url or jwks_file, for the issuer's keys";
+        return refuse("/oauth/jwks_url", reason);
     }
+    Ok(())
 }
 
-fn invalid_setting(key: &'static str, why: &str) -> Result<(), InvalidSetting> {
-    Err((key, why.to_owned()))
+fn refuse(pointer: &str, reason: &str) -> Result<(), InvalidSetting> {
+    Err(InvalidSetting {
+        pointer: pointer.to_owned(),
+        reason: reason.to_owned(),
+    })
 }

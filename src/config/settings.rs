@@ -1,4 +1,4 @@
-//! Every key, its type, its default and its meaning.
+//! The keys of the configuration with type, default and description.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -15,107 +15,107 @@ use super::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// IP address and port that maru listens on, such as `127.0.0.1:20006` or `[::1]:20006`. Port 0 takes any free port. Any other than a loopback address needs `tls` or `behind_tls_proxy`, and every request there needs a token.
+    /// IP address and port that maru listens on, such as `127.0.0.1:20006` or `[::1]:20006`. Port 0 selects any free port. An address other than loopback needs `tls` or `behind_tls_proxy`, and every request there needs a token.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Directory of maru's own data: its store, sample data and the admin token.
+    /// Directory of maru's data: store, sample data and admin token.
     #[schemars(with = "String")]
     pub data_dir: PathBuf,
-    /// Whether every request needs a token. Without it, programs on this machine may list and call tools; `/healthz` never needs one.
+    /// Whether every request needs a token. If not, programs on this machine may list and call tools without one. `/healthz` never needs one.
     pub require_token: bool,
-    /// Certificate of an address that is not a loopback one.
+    /// TLS certificate, required for an address other than loopback.
     pub tls: TlsSettings,
-    /// Whether a proxy before maru encrypts; then maru may listen on other than loopback addresses without `tls`.
+    /// Whether a proxy in front of maru terminates TLS. If so, maru may listen on an address other than loopback without `tls`.
     pub behind_tls_proxy: bool,
-    /// Whether programs may be registered as servers over HTTP where maru listens on other than loopback addresses.
+    /// Whether stdio servers may be registered over HTTP when maru listens on an address other than loopback.
     pub allow_stdio_over_http: bool,
-    /// Tokens that an authorisation server of yours gives out (OAuth 2.1).
+    /// Access tokens of an external authorization server (OAuth 2.1).
     pub oauth: OAuthSettings,
-    /// Whether to offer the sample tools and make their sample data on first start.
+    /// Whether to provide the sample tools and create their sample data on first start.
     pub sample_data: bool,
-    /// Where maru keeps its own state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
+    /// Where maru stores its state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
     pub store_url: Option<SecretString>,
-    /// File of the key that seals secrets in the store; `seal-key` in the data directory if absent, where it is made on first start. In PostgreSQL secrets are sealed only if this is set; hubs that share a database share the key.
+    /// File of the key that encrypts secrets in the store. The default is `seal-key` in the data directory, created on first start. In PostgreSQL secrets are encrypted only if this is set; hubs that share a database share the key.
     #[schemars(with = "Option<String>")]
     pub seal_key_file: Option<PathBuf>,
-    /// Who may reach the HTTP endpoints.
+    /// Hosts and origins that the HTTP endpoints accept.
     pub http: HttpSettings,
-    /// Which places maru may reach.
+    /// Hosts that maru may connect to.
     pub outbound: OutboundSettings,
-    /// The MCP servers whose tools maru offers.
+    /// MCP servers and how maru connects to them.
     pub mcp: McpSettings,
-    /// Where texts become vectors.
+    /// The embedding endpoint.
     pub embedding: EmbeddingSettings,
-    /// The ChromaDB server that is searched instead of the embedded index.
+    /// The ChromaDB server that replaces the embedded index.
     pub chromadb: ChromaDbSettings,
     /// The PostgreSQL database behind `query_bga_database`.
     pub postgresql: PostgresSettings,
     /// Further databases that tools may read.
     pub sources: Vec<SourceDefinition>,
-    /// The models that clients may ask for at `/v1/chat/completions`.
+    /// Models of `/v1/chat/completions`.
     pub models: Vec<ModelDefinition>,
-    /// Address of the Ollama that is used while there are no `models`.
+    /// URL of the Ollama server that is used if `models` is empty.
     pub ollama: String,
-    /// How calls of tools reach clients of `/v1/chat/completions`.
+    /// How clients of `/v1/chat/completions` get tool calls.
     pub chat: ChatSettings,
     /// The agent loop behind `/generate_with_mcp`, `maru chat` and models named `agent/…`.
     pub agent: AgentSettings,
-    /// Bounds on what one request, session or call may take.
+    /// Limits of requests, sessions, calls and servers.
     pub limits: LimitSettings,
-    /// Who did what is kept in the store.
+    /// The audit log of calls and changes in the store.
     pub audit: AuditSettings,
-    /// Traces for a collector of OpenTelemetry.
+    /// Traces for an OpenTelemetry collector.
     pub telemetry: TelemetrySettings,
-    /// What is logged to stderr.
+    /// The log on stderr.
     pub log: LogSettings,
-    /// The directory of the file that this was read from.
+    /// The directory of the configuration file.
     #[serde(skip)]
     #[schemars(skip)]
     pub config_directory: Option<PathBuf>,
-    /// The program that confines stdio servers and ends them with the hub: maru
-    /// itself. Without it they are started directly.
+    /// The program that confines stdio servers and ends them with the hub, which is maru
+    /// itself. If absent, stdio servers are started directly.
     #[serde(skip)]
     #[schemars(skip)]
     pub warden: Option<PathBuf>,
 }
 
-/// Who may reach the HTTP endpoints.
+/// Hosts and origins that the HTTP endpoints accept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSettings {
-    /// Host names accepted besides `127.0.0.1`, `localhost` and `[::1]`, without port or wildcard.
+    /// Host names accepted in addition to `127.0.0.1`, `localhost` and `[::1]`, without port or wildcard.
     #[schemars(inner(regex(pattern = r"^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$")))]
     pub allowed_hosts: Vec<String>,
-    /// Web origins accepted besides our own, such as `https://chat.example.com`; no wildcard.
+    /// Web origins accepted in addition to maru's own, such as `https://chat.example.com`; no wildcard.
     #[schemars(inner(regex(pattern = r"^https?://[A-Za-z0-9.\-\[\]:]+$")))]
     pub allowed_origins: Vec<String>,
 }
 
-/// Which places maru may reach.
+/// Hosts that maru may connect to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutboundSettings {
-    /// Hosts of servers besides this machine: names, addresses, or `*.example.com` for all of a domain on the internet. A private address or name must stand here itself. Where maru listens on other than loopback addresses, a server on this machine must stand here too, best with its port, such as `127.0.0.1:8081`; those of `mcp.servers` are allowed as they are.
+    /// Hosts of servers other than this machine: names, addresses, or `*.example.com` for all hosts of a domain on the internet. A private address or name must be listed itself. If maru listens on an address other than loopback, a server on this machine must be listed too, preferably with its port, such as `127.0.0.1:8081`. Servers of `mcp.servers` need no entry.
     #[schemars(inner(regex(
         pattern = r"^(\*\.)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$|^(localhost|127(\.[0-9]{1,3}){3}|\[::1\]):[0-9]{1,5}$"
     )))]
     pub allowed_hosts: Vec<String>,
 }
 
-/// The MCP servers whose tools maru offers.
+/// MCP servers and how maru connects to them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct McpSettings {
-    /// Servers to register at start. One whose name is registered already is left alone, and so is one that was removed; one without a name is skipped.
+    /// Servers to register on first start. A server that is already registered is not changed, one that was removed is not added again, and one without a name is skipped.
     pub servers: Vec<McpServerDefinition>,
     /// Milliseconds that connecting to a server may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub connect_timeout_ms: u64,
-    /// What servers may be.
+    /// Which servers may be registered.
     pub security: McpSecuritySettings,
-    /// How a lost server is tried again.
+    /// How maru reconnects lost servers.
     pub reconnection: ReconnectionSettings,
-    /// What each program may use.
+    /// Resource limits of each stdio server.
     pub programs: ProgramSettings,
 }
 
@@ -125,11 +125,11 @@ pub struct McpSettings {
 pub struct McpServerDefinition {
     /// Unique name: a-z, 0-9, `-` and `_`.
     pub name: String,
-    /// How it is reached: `stdio`, `sse` or `http`.
-    #[serde(default = "sse")]
+    /// Transport: `stdio`, `sse` or `http`.
+    #[serde(default = "default_transport")]
     #[schemars(regex(pattern = r"^(stdio|sse|http|STDIO|SSE|HTTP)$"))]
     pub transport: String,
-    /// Address of an SSE or HTTP server.
+    /// URL of an SSE or HTTP server.
     #[serde(default)]
     pub url: Option<String>,
     /// Headers for an SSE or HTTP server.
@@ -141,127 +141,127 @@ pub struct McpServerDefinition {
     /// Arguments of the program.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Variables of the program.
+    /// Environment variables of the program.
     #[serde(default)]
     pub env: BTreeMap<String, SecretString>,
-    /// Directory the program starts in.
+    /// Working directory of the program.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// For people.
+    /// Description for people.
     #[serde(default)]
     pub description: Option<String>,
-    /// The server's own version.
+    /// Version of the server itself.
     #[serde(default)]
     pub version: Option<String>,
-    /// Whether it is connected at start.
-    #[serde(default = "yes")]
+    /// Whether maru connects it at start.
+    #[serde(default = "default_auto_connect")]
     pub auto_connect: bool,
-    /// What happens to a tool whose definition changes: `pin` withholds it until an admin accepts it, `follow` offers it.
+    /// What happens to a tool whose definition changes: `pin` withholds it until an admin accepts it, `follow` keeps it available.
     #[serde(default)]
     #[schemars(regex(pattern = r"^(pin|follow)$"))]
     pub trust: Option<String>,
-    /// The only protocol version that maru speaks with it, such as `2025-06-18`, for a server that fails in one that it offers; absent, the newest that both know.
+    /// Required protocol version, such as `2025-06-18`, for a server that fails in a version that it claims to support. The default is the newest version that both support.
     #[serde(default)]
     #[schemars(regex(pattern = r"^(2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)$"))]
     pub protocol_version: Option<String>,
 }
 
-/// What servers may be.
+/// Which servers may be registered.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct McpSecuritySettings {
-    /// Names that may be registered; empty allows every name.
+    /// Server names that may be registered; empty allows every name.
     pub allowed_server_names: Vec<String>,
-    /// Programs that stdio servers may be. A name means the program of the search path, an absolute path that file; with arguments (`npx -y @scope/server /data`) exactly those. Empty allows every program; shells and code on the command line need a consent. A hub that other machines can reach starts only what stands here with its arguments, or in `mcp.servers`.
+    /// Programs that may be started as stdio servers. A name means the program on the search path, an absolute path means that file; an entry with arguments (`npx -y @scope/server /data`) allows exactly those. Empty allows every program; shells and code on the command line then need consent. A hub that other machines can reach starts only programs listed here with their arguments, or in `mcp.servers`.
     pub allowed_commands: Vec<String>,
-    /// Characters of the result of a tool that every caller gets at most: text beyond it is cut with a note, an image or a structure beyond it is an error. Unset, only `maru call` cuts its text, after 50,000.
+    /// Maximum characters of a tool's result for every caller. Longer text is truncated with a note; a longer image or structure is an error. If unset, only `maru call` truncates text, after 50,000.
     #[schemars(range(min = 100, max = 10_000_000))]
     pub max_tool_output_length: Option<usize>,
-    /// Servers that may be registered.
+    /// Maximum number of registered servers.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_servers: usize,
 }
 
-/// How a lost server is tried again.
+/// How maru reconnects lost servers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct ReconnectionSettings {
-    /// Whether maru connects a lost server again by itself: after a while, and when one of its tools is called.
+    /// Whether maru reconnects a lost server automatically, after a delay and when one of its tools is called.
     pub enabled: bool,
-    /// Attempts before giving up.
+    /// Attempts before maru stops retrying.
     #[schemars(range(min = 1, max = 1000))]
     pub max_attempts: u32,
     /// Milliseconds before the first attempt.
     #[schemars(range(min = 10, max = 3_600_000))]
     pub initial_delay_ms: u64,
-    /// By how much the wait grows each time.
+    /// Factor by which the delay grows with each attempt.
     #[schemars(range(min = 1.0, max = 100.0))]
     pub multiplier: f64,
-    /// Longest wait in milliseconds. Each wait is longer or shorter by up to a quarter.
+    /// Longest delay in milliseconds. Each delay is varied at random by up to a quarter.
     #[schemars(range(min = 10, max = 86_400_000))]
     pub max_delay_ms: u64,
 }
 
-fn sse() -> String {
+fn default_transport() -> String {
     "sse".to_owned()
 }
 
-fn yes() -> bool {
+fn default_auto_connect() -> bool {
     true
 }
 
-/// Bounds on what one request, session or call may take.
+/// Limits of requests, sessions, calls and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSettings {
-    /// Largest request body, in bytes.
+    /// Maximum size of a request body in bytes.
     #[schemars(range(min = 1024, max = 67_108_864))]
     pub max_body_bytes: usize,
-    /// Connections open at once. A quarter of them is kept for those that have not shown a token yet, or not sent a whole request where none is needed; there the oldest makes room for the newest. A request on one connection too many is answered with 503.
+    /// Maximum open connections. A quarter of them is reserved for connections that have not authenticated yet or, where no token is needed, have not sent a complete request; when that share is full, its oldest connection is closed. A request on a connection beyond the limit gets 503.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_connections: usize,
-    /// MCP sessions open at once; one more is answered with 503.
+    /// Maximum open MCP sessions; any further one gets 503.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions: usize,
-    /// MCP sessions that one token may have open; one more ends the session of that token that was idle for longest, or is answered with 503.
+    /// Maximum open MCP sessions of one token. Beyond it, the token's longest idle session ends; if none is idle, the new one gets 503.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sessions_per_token: usize,
-    /// Requests that one session may have running at once.
+    /// Concurrent requests of one session.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_calls_per_session: usize,
-    /// Milliseconds after which a session that nobody uses ends.
+    /// Milliseconds after which an idle session ends.
     #[schemars(range(min = 1000, max = 86_400_000))]
     pub session_idle_ms: u64,
-    /// Calls a minute of each token that has no limit of its own; absent, there is none.
+    /// Calls per minute of each token without its own limit. The default is no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub calls_per_minute: Option<u32>,
     /// Milliseconds that one tool call may take.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub tool_timeout_ms: u64,
-    /// Largest result of one tool call, as bytes of JSON. Text beyond it is cut with a note; a structured result beyond it is an error.
+    /// Maximum size of a tool's result in bytes of JSON. Longer text is truncated with a note; a larger structured result is an error.
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_result_bytes: usize,
-    /// Messages, lines of stderr and comments that a server may send a second without being asked; answers to calls do not count. A server that sends twelve seconds' worth at once, or more than this for long, is disconnected.
+    /// Unsolicited messages, stderr lines and comments that a server may send per second; responses to calls do not count. A server that exceeds twelve seconds' worth in a burst, or this rate for long, is disconnected.
     #[schemars(range(min = 10, max = 1_000_000))]
     pub server_messages_per_second: u32,
-    /// The same in bytes.
+    /// Unsolicited bytes that a server may send per second, with the same bursts.
     #[schemars(range(min = 10_240, max = 1_073_741_824))]
     pub server_bytes_per_second: u32,
-    /// Milliseconds that requests in progress get to finish at shutdown.
+    /// Milliseconds that requests in progress have to finish at shutdown.
     #[schemars(range(min = 0, max = 600_000))]
     pub drain_ms: u64,
-    /// Milliseconds that maru goes on accepting at shutdown until a probe of `/readyz` has been answered with 503. Where nobody probed within the last minute it does not wait.
+    /// Milliseconds that maru keeps accepting connections at shutdown, until a probe of `/readyz` got 503. If nobody probed within the last minute, it does not wait.
     #[schemars(range(min = 0, max = 600_000))]
     pub drain_notice_ms: u64,
 }
 
-/// What is logged to stderr.
+/// The log on stderr.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
-    /// Least severe message that is logged.
+    /// Minimum severity of logged messages.
     pub level: LogLevelSetting,
-    /// How a message is written.
+    /// Format of log messages.
     pub format: LogFormat,
 }
 
@@ -280,15 +280,15 @@ pub enum LogLevelSetting {
     Trace,
 }
 
-/// Form of a log message.
+/// Format of log messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Readable lines.
     #[default]
     Text,
-    /// A JSON object per line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -382,14 +382,14 @@ impl Default for LimitSettings {
 }
 
 impl Config {
-    /// Whether nothing is left behind when maru stops.
+    /// Whether the store is in memory, so that nothing is left behind when maru stops.
     pub fn is_ephemeral(&self) -> bool {
         self.store_url
             .as_ref()
             .is_some_and(|it| it.reveal() == "memory")
     }
 
-    /// Whether only programs of this machine can reach maru.
+    /// Whether only programs on this machine can reach maru.
     pub fn is_loopback_only(&self) -> bool {
         self.listen.ip().is_loopback() && !self.behind_tls_proxy
     }
@@ -406,7 +406,7 @@ impl LimitSettings {
         Duration::from_millis(self.tool_timeout_ms)
     }
 
-    /// After which time without use a session ends.
+    /// How long a session may be idle before it ends.
     pub fn session_idle_timeout(&self) -> Duration {
         Duration::from_millis(self.session_idle_ms)
     }
@@ -416,7 +416,7 @@ impl LimitSettings {
         Duration::from_millis(self.drain_notice_ms)
     }
 
-    /// How long requests in progress get at shutdown.
+    /// How long requests in progress have to finish at shutdown.
     pub fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
