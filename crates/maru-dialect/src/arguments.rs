@@ -145,7 +145,8 @@ fn coerce_members(members: JsonObject, schema: &ParameterSchema, depth: usize) -
     members.into_iter().map(fit).collect()
 }
 
-fn coerce_value(value: JsonValue, schema: &ParameterSchema, depth: usize) -> JsonValue {
+/// The value as its schema wants it, as far as nothing is lost by that.
+pub(super) fn coerce_value(value: JsonValue, schema: &ParameterSchema, depth: usize) -> JsonValue {
     let kinds = schema.types;
     if depth > MAX_COERCION_DEPTH {
         return value;

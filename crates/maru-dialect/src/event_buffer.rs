@@ -139,7 +139,9 @@ impl EventBuffer {
     pub(super) fn push_event(&mut self, event: DialectEvent) {
         match &event {
             DialectEvent::Text(text) => return self.push_text(text),
-            DialectEvent::Call(_) => {
+            DialectEvent::Call(_)
+            | DialectEvent::CallStarted(_)
+            | DialectEvent::CallFinished(_) => {
                 self.clear_held();
                 self.last = LastEvent::Call;
                 match &mut self.draft_events {
@@ -304,7 +306,8 @@ fn join(events: &mut Vec<DialectEvent>, event: DialectEvent) {
     match (events.last_mut(), event) {
         (Some(DialectEvent::Text(last)), DialectEvent::Text(text))
         | (Some(DialectEvent::Reasoning(last)), DialectEvent::Reasoning(text))
-        | (Some(DialectEvent::Hallucination(last)), DialectEvent::Hallucination(text)) => {
+        | (Some(DialectEvent::Hallucination(last)), DialectEvent::Hallucination(text))
+        | (Some(DialectEvent::CallArguments(last)), DialectEvent::CallArguments(text)) => {
             last.push_str(&text);
         }
         (_, event) => events.push(event),

@@ -53,7 +53,7 @@ pub(super) enum MarkerRole {
 }
 
 /// One kind of frame.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct FrameSyntax {
     pub(super) dialect: &'static str,
     pub(super) opener: &'static str,

@@ -87,8 +87,15 @@ fn write_array(items: &[JsonValue], out: &mut String) {
     out.push(']');
 }
 
-fn quote(text: &str, out: &mut String) {
+/// The text as a string of strict JSON.
+pub(super) fn quote(text: &str, out: &mut String) {
     out.push('"');
+    escape_into(text, out);
+    out.push('"');
+}
+
+/// The text as the inside of a string of strict JSON.
+pub(super) fn escape_into(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
@@ -100,5 +107,4 @@ fn quote(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
-    out.push('"');
 }

@@ -91,6 +91,16 @@ pub(super) fn is_name_key(key: &str) -> bool {
     NAME_KEYS.contains(&key)
 }
 
+/// Whether `key` holds the arguments of a call.
+pub(super) fn is_arguments_key(key: &str) -> bool {
+    ARGUMENT_KEYS.contains(&key)
+}
+
+/// Whether `key` stands beside the name of a call without changing it.
+pub(super) fn is_side_key(key: &str) -> bool {
+    ID_KEYS.contains(&key) || key == "type"
+}
+
 /// The names that stand for an answer rather than a tool.
 pub(super) fn is_answer_name(name: &str) -> bool {
     let name = name.trim().to_ascii_lowercase().replace(['_', '-'], " ");

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod argument_stream;
 mod arguments;
 mod cursor;
 mod escape;
@@ -30,6 +31,7 @@ mod python_calls;
 mod repair;
 mod schema;
 mod selection;
+mod strict_scanner;
 mod stripped_harmony;
 mod surrounding_text;
 mod tag;
@@ -78,8 +80,8 @@ pub enum DialectEvent {
 pub struct CallStart {
     /// The name under which the tool was offered.
     pub name: String,
-    /// The dialect it is written in.
-    pub dialect: &'static str,
+    /// The id the model gave before the arguments, if any.
+    pub id: Option<String>,
 }
 
 /// A call of an offered tool, its arguments fitted to the tool's schema.

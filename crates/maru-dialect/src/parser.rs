@@ -8,6 +8,7 @@ use std::{cell::Cell, sync::Arc};
 
 use super::{
     DialectEvent,
+    argument_stream::ArgumentStream,
     cursor::TextCursor,
     event_buffer::{EventBuffer, LastEvent},
     frame_context::{FrameContext, FrameResult},
@@ -90,6 +91,8 @@ pub struct DialectParser {
     draft_call: Option<DraftCall>,
     rescan_budget: RescanBudget,
     undecided_frames: u32,
+    /// The frame at `position` whose arguments are handed out before its end.
+    argument_stream: Option<ArgumentStream>,
     event_buffer: EventBuffer,
 }
 
@@ -120,8 +123,8 @@ struct DraftCall {
     row: usize,
 }
 
-/// Whether the machine went on or needs more text.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Whether the parser went on or needs more text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParserStep {
     Continue,
     NeedMoreText,
@@ -159,6 +162,7 @@ impl DialectParser {
             draft_call: None,
             rescan_budget: RescanBudget::default(),
             undecided_frames: 0,
+            argument_stream: None,
             event_buffer: EventBuffer::default(),
         }
     }
@@ -173,6 +177,7 @@ impl DialectParser {
         {
             self.run(InputState::Open);
         }
+        self.stream_arguments();
         self.event_buffer.drain_to(events);
     }
 
@@ -190,6 +195,17 @@ impl DialectParser {
         }
         self.event_buffer.finish();
         self.event_buffer.drain_to(events);
+    }
+
+    /// Hands out what is certain of the arguments in an open frame.
+    fn stream_arguments(&mut self) {
+        if let Some(stream) = &mut self.argument_stream {
+            let mut events = Vec::new();
+            stream.advance(&self.buffer[self.position..], &self.tools, &mut events);
+            for event in events {
+                self.event_buffer.push_event(event);
+            }
+        }
     }
 
     fn run(&mut self, end: InputState) {

@@ -1,5 +1,6 @@
 //! Tests of the whole parser: corpora, every chunking, hostile text.
 
+mod argument_stream;
 mod behavior;
 mod corpus;
 mod escape;

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     DialectEvent, InvalidCall,
+    argument_stream::{ArgumentStream, ArgumentsStart},
     cursor::TextCursor,
     event_buffer::LastEvent,
     frame,
@@ -112,6 +113,9 @@ impl DialectParser {
                 result => result,
             }
         });
+        if step == Some(ParserStep::NeedMoreText) && !is_example {
+            self.begin_argument_stream(ArgumentsStart::Frame(frame, length));
+        }
         step.or_else(|| self.wrapper(length, end))
     }
 
@@ -162,7 +166,7 @@ impl DialectParser {
         if self.tools.is_empty() {
             return Some(self.consume_structural_token(body));
         }
-        self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
+        let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
             let scene = FrameContext {
                 dialect: "harmony",
                 closers: MESSAGE_ENDS,
@@ -177,7 +181,34 @@ impl DialectParser {
                 }) => frame::parse_nested_frame(&FRAMES[row], inside, length, scene),
                 _ => frame::parse_named_arguments(inside, &recipient, None, scene),
             }
-        })
+        });
+        if step == Some(ParserStep::NeedMoreText) {
+            self.begin_argument_stream(ArgumentsStart::Named(recipient, body));
+        }
+        step
+    }
+
+    /// Hands out the arguments of the frame that begins here as they come, if that is
+    /// wanted and the frame can only be a call.
+    fn begin_argument_stream(&mut self, start: ArgumentsStart) {
+        let is_code = self.in_inline_code && !self.at_line_start;
+        if self.options.stream_arguments
+            && self.argument_stream.is_none()
+            && self.draft_call.is_none()
+            && !is_code
+        {
+            self.argument_stream = Some(ArgumentStream::new(start));
+        }
+    }
+
+    /// Ends the stream of arguments of a frame that is no call.
+    fn abort_argument_stream(&mut self) {
+        if let Some(stream) = self.argument_stream.take()
+            && stream.has_started()
+        {
+            let event = stream.abort(String::new(), "");
+            self.event_buffer.push_event(event);
+        }
     }
 
     /// Reads what begins here and takes it over if it is settled. None when it
@@ -191,15 +222,28 @@ impl DialectParser {
     ) -> Option<ParserStep> {
         match self.try_parse(limit, end, explicit, read) {
             FrameAttempt::NeedMoreText => Some(ParserStep::NeedMoreText),
-            FrameAttempt::TooLong(length) => Some(self.consume_text(length)),
-            FrameAttempt::NotAFrame => None,
-            FrameAttempt::Parsed(length, events) => {
+            FrameAttempt::TooLong(length) => {
+                self.abort_argument_stream();
+                Some(self.consume_text(length))
+            }
+            FrameAttempt::NotAFrame => {
+                self.abort_argument_stream();
+                None
+            }
+            FrameAttempt::Parsed(length, mut events) => {
                 if self.in_inline_code && !self.at_line_start {
                     match self.buffer[self.position + length..].chars().next() {
                         Some('`') => return None,
                         None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
                         _ => (),
                     }
+                }
+                if let Some(stream) = self.argument_stream.take()
+                    && stream.has_started()
+                    && !events.is_empty()
+                {
+                    let first = events.remove(0);
+                    events.splice(..0, stream.finish(first));
                 }
                 self.apply_events(length, events);
                 Some(ParserStep::Continue)
@@ -258,14 +302,16 @@ impl DialectParser {
         self.at_line_start = false;
         for event in events {
             match &event {
-                DialectEvent::Call(call) => {
+                DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
                     if call.dialect == "react" {
                         self.mode = ParserMode::Hallucination;
                     }
                     self.at_message_start = false;
                     self.at_line_start = true;
                 }
-                DialectEvent::Reasoning(_) => self.at_line_start = true,
+                DialectEvent::Reasoning(_) | DialectEvent::CallArguments(_) => {
+                    self.at_line_start = true;
+                }
                 _ => self.at_message_start = false,
             }
             self.event_buffer.push_event(event);

@@ -83,7 +83,7 @@ fn nothing_is_a_call_when_no_tool_is_offered() {
     }
 }
 
-fn corpus_cases() -> impl Iterator<Item = Value> {
+pub(super) fn corpus_cases() -> impl Iterator<Item = Value> {
     let lines = CORPORA.iter().flat_map(|corpus| corpus.lines());
     lines.map(|line| serde_json::from_str(line).unwrap())
 }
@@ -112,7 +112,7 @@ fn check(
     }
 }
 
-fn tools_of(tools: &Value) -> Arc<ToolSet> {
+pub(super) fn tools_of(tools: &Value) -> Arc<ToolSet> {
     let tools = tools.as_array().unwrap().iter();
     let tools = tools.map(|it| &it["function"]);
     let tools = tools.map(|it| (it["name"].as_str().unwrap(), &it["parameters"]));
