@@ -300,6 +300,9 @@ impl ArgumentStream {
 
     /// Ends the string if what follows shows that its quote is no part of it.
     fn close_text(&mut self, text: &str) -> Result<(), Halt> {
+        if let (_, Some(halt)) = self.certain_text() {
+            return Err(halt);
+        }
         let after = self.position + 1;
         StrictScanner::new(text, after).expect_value_end()?;
         escape_into(&self.pending, &mut self.emitted);

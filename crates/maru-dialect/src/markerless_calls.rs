@@ -34,8 +34,25 @@ const JSON_FENCE_LANGUAGES: [&str; 12] = [
     "xml",
 ];
 
+/// What ends JSON whose closers are missing.
+const PAYLOAD_ENDS: &[&str] = &[
+    "[Tool Result",
+    "[Tool result",
+    "Observation:",
+    "<tool_response>",
+    "<end_of_turn>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "</s>",
+    "</tool_call>",
+];
+/// How often JSON that cannot be read is cut before a line of words.
+const MAX_CUT_ATTEMPTS: usize = 4;
 /// How JSON begins that is written as a string.
-pub(super) const QUOTED_JSON_STARTS: [&str; 2] = ["\"{\\\"", "'{\""];
+pub(super) const QUOTED_JSON_STARTS: [&str; 2] = ["\"{", "'{"];
 /// How python without a fence begins.
 pub(super) const SCRIPT_STARTS: [&str; 3] = ["print(default_api.", "default_api.", "tool_code\n"];
 
@@ -201,6 +218,7 @@ fn detect_payload<'a>(start: TextCursor<'a>, scene: FrameContext<'_>) -> Option<
     let tools = scene.tools;
     let mut parser = LenientJsonParser::new(start, &[]);
     let list = parser.cursor.eat("[");
+    parser.cursor.eat("[");
     parser.skip_trivia();
     if list && parser.cursor.peek()? != '{' {
         let name = python_calls::peek_call_name(parser.cursor)?;
@@ -270,33 +288,23 @@ fn parse_json_calls(
     loop {
         let end = if fenced { cursor.find("\n```") } else { None };
         let region = end.map_or(cursor, |end| cursor.truncated_at(end));
-        if repair::unescape_payload(region.rest()).is_some() {
-            return parse_escaped_calls(region, scene);
-        }
-        let mut parser = LenientJsonParser::new(region, &[]);
-        match parse_json_values(&mut parser) {
-            Ok(more) => found.extend(more),
-            Err(error) => {
-                let end = if error == PayloadError::UnexpectedEnd {
-                    region.end_of_input()
-                } else {
-                    parser.cursor.position()
-                };
-                return match context.name.filter(|_| scene.prompted) {
-                    Some(name) => {
-                        let end = region.end_of_input();
-                        let events = vec![scene.unreadable_call(scene.raw_text(end), name, error)];
-                        FrameResult::Parsed { end, events }
-                    }
-                    None => text_result(scene, end),
-                };
+        let payload = match parse_payload(region) {
+            Err(_) if scene.prompted && context.name.is_some() => {
+                parse_before_words(region).ok_or(PayloadError::UnexpectedEnd)
             }
+            payload => payload,
+        };
+        match payload {
+            Ok(payload) => {
+                if payload.repairs.contains(&JsonRepair::SurroundingText) {
+                    fenced = false;
+                }
+                found.extend(payload.values);
+                repairs.extend(payload.repairs);
+                cursor.seek(payload.end);
+            }
+            Err(error) => return unreadable_result(region, error, context, scene),
         }
-        if parser.repairs.contains(&JsonRepair::SurroundingText) {
-            fenced = false;
-        }
-        repairs.append(&mut parser.repairs);
-        cursor.seek(parser.cursor.position());
         let end = match detect_follower(cursor, fenced) {
             PayloadFollower::NextValue(at, inside) => {
                 cursor.seek(at);
@@ -318,12 +326,63 @@ fn parse_json_calls(
     }
 }
 
-/// A payload that was escaped as a whole and ends the message.
-fn parse_escaped_calls(region: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+/// JSON values that were read, what they needed, and where they end.
+struct JsonPayload {
+    values: Vec<JsonValue>,
+    repairs: Vec<JsonRepair>,
+    end: usize,
+}
+
+fn parse_payload(region: TextCursor<'_>) -> Result<JsonPayload, PayloadError> {
+    if repair::unescape_payload(region.rest()).is_some() {
+        let end = match repair::escaped_payload_length(region.rest()) {
+            Some(length) => region.position() + length,
+            None => region.end_of_input(),
+        };
+        let (value, repairs) = repair::parse_lenient(region.slice(region.position(), end))?;
+        let mut after = region;
+        after.seek(end);
+        after.eat(";");
+        return Ok(JsonPayload {
+            values: vec![value],
+            repairs,
+            end: after.position(),
+        });
+    }
+    let mut parser = LenientJsonParser::new(region, PAYLOAD_ENDS);
+    let values = parse_json_values(&mut parser)?;
+    Ok(JsonPayload {
+        values,
+        repairs: parser.repairs,
+        end: parser.cursor.position(),
+    })
+}
+
+/// JSON whose last closers are missing and on whose next line words follow.
+fn parse_before_words(region: TextCursor<'_>) -> Option<JsonPayload> {
+    let text = region.rest();
+    let ends = text.match_indices('\n').filter(|(at, _)| {
+        let line = text[at + 1..].trim_start();
+        line.starts_with(char::is_alphabetic)
+    });
+    ends.take(MAX_CUT_ATTEMPTS)
+        .find_map(|(at, _)| parse_payload(region.truncated_at(region.position() + at)).ok())
+}
+
+/// What JSON that cannot be read comes to. A prompted model that named a tool is told.
+fn unreadable_result(
+    region: TextCursor<'_>,
+    error: PayloadError,
+    context: JsonContext<'_>,
+    scene: FrameContext<'_>,
+) -> FrameResult {
     let end = region.end_of_input();
-    match repair::parse_lenient(region.rest()) {
-        Ok((value, repairs)) => finish_json_calls(&[value], &repairs, end, scene),
-        Err(_) => text_result(scene, end),
+    match context.name.filter(|_| scene.prompted) {
+        Some(name) => {
+            let events = vec![scene.unreadable_call(scene.raw_text(end), name, error)];
+            FrameResult::Parsed { end, events }
+        }
+        None => text_result(scene, end),
     }
 }
 

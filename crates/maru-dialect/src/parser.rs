@@ -280,7 +280,9 @@ impl DialectParser {
     fn text(&mut self, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
         if self.at_line_start {
-            if self.at_message_start && rest.starts_with('\u{feff}') {
+            if let Some(after) = rest.strip_prefix('\u{feff}')
+                && (self.at_message_start || after.starts_with(['{', '[', '"']))
+            {
                 return self.consume_structural_token('\u{feff}'.len_utf8());
             }
             let space = rest.len() - rest.trim_start().len();
@@ -300,12 +302,14 @@ impl DialectParser {
                     self.backticks(end)
                 }
             }
-            0 if self.buffer.as_bytes()[self.position] == b'{' => {
-                self.bare(end).unwrap_or_else(|| self.consume_char())
+            0 => {
+                let first = self.buffer.as_bytes()[self.position];
+                let mut step = self.parse_marker(MarkerPlacement::Anywhere, end);
+                if step.is_none() && self.options.prompted && matches!(first, b'{' | b'[') {
+                    step = self.bare(end);
+                }
+                step.unwrap_or_else(|| self.consume_char())
             }
-            0 => self
-                .parse_marker(MarkerPlacement::Anywhere, end)
-                .unwrap_or_else(|| self.consume_char()),
             length => {
                 let line = self.buffer.as_bytes()[self.position + length - 1] == b'\n';
                 self.consume_text(length);
@@ -341,6 +345,9 @@ impl DialectParser {
                     {
                         return length + 1;
                     }
+                }
+                b'[' if self.options.prompted && bytes[length..].starts_with(b"[{") => {
+                    return length;
                 }
                 _ if marker_index::may_start_marker(&bytes[length..]) => return length,
                 _ => (),

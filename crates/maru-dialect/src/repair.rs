@@ -127,6 +127,42 @@ pub(super) fn unescape_payload(text: &str) -> Option<(String, JsonRepair)> {
     Some((plain, JsonRepair::Entity))
 }
 
+/// How long a payload is that was escaped as a whole: up to where its brackets are
+/// closed.
+pub(super) fn escaped_payload_length(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut position = 0;
+    while let Some(c) = text[position..].chars().next() {
+        let rest = &text[position..];
+        let quote = ["\\\"", "&quot;", "&#34;"];
+        if let Some(quote) = quote.iter().find(|it| rest.starts_with(**it)) {
+            in_string = !in_string;
+            position += quote.len();
+            continue;
+        }
+        if rest.starts_with("```") && !in_string {
+            return Some(position);
+        }
+        position += c.len_utf8();
+        match c {
+            // An escape inside the escaped text.
+            '\\' if rest.starts_with("\\\\") => {
+                position += rest[2..].chars().next()?.len_utf8() + 1;
+            }
+            '{' | '[' if !in_string => depth += 1,
+            '}' | ']' if !in_string => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(position);
+                }
+            }
+            _ => (),
+        }
+    }
+    None
+}
+
 /// `&amp;` comes last, so that nothing is undone twice.
 pub(super) const HTML_ENTITIES: [(&str, &str); 7] = [
     ("&quot;", "\""),

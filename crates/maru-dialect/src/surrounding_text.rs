@@ -1,6 +1,6 @@
 //! What the prose around a call says about it: meant, or shown as an example.
 
-use super::cursor::TextCursor;
+use super::cursor::{TextCursor, is_space};
 
 /// Words that announce an example, whatever else the line says.
 const EXAMPLE_WORDS: [&str; 17] = [
@@ -121,7 +121,7 @@ pub(super) fn leads_to_example(text_before: &str) -> bool {
 /// Whether JSON in the middle of a line can be a call: a sentence or a colon ends
 /// before it, so that it is no part of one.
 pub(super) fn may_precede_call(text_before: &str) -> bool {
-    let mut ending = text_before.trim_end().chars().rev();
+    let mut ending = text_before.trim_end_matches(is_space).chars().rev();
     match ending.next() {
         Some(':' | '：' | '!' | '?' | '。' | '>') => true,
         // Not the number of a list item.

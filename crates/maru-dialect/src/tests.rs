@@ -4,6 +4,7 @@ mod argument_stream;
 mod behavior;
 mod corpus;
 mod escape;
+mod format_fixer;
 mod hostile;
 
 use std::sync::Arc;

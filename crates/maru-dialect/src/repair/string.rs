@@ -65,7 +65,7 @@ impl LenientJsonParser<'_> {
                 let lost = if key {
                     self.recover_missing_key_quote(&mut text)
                 } else {
-                    self.recover_missing_quote(&mut text)
+                    self.recover_missing_quote(c, &mut text)
                 };
                 if lost {
                     return Ok(text);
@@ -176,17 +176,17 @@ impl LenientJsonParser<'_> {
 
     /// A string whose closing quote was forgotten: the quote just read opens
     /// the next key. Ends the string before the comma between them.
-    fn recover_missing_quote(&mut self, text: &mut String) -> bool {
+    fn recover_missing_quote(&mut self, quote: char, text: &mut String) -> bool {
         let kept = text.trim_end();
         let Some(value) = kept.strip_suffix(',') else {
             return false;
         };
-        if self.is_in_list() || !is_key_next(self.cursor, Some('"')) {
+        if self.is_in_list() || !is_key_next(self.cursor, Some(quote)) {
             return false;
         }
         text.truncate(value.trim_end().len());
         self.record_repair(JsonRepair::Quote);
-        self.cursor.seek(self.cursor.position() - 1);
+        self.cursor.seek(self.cursor.position() - quote.len_utf8());
         true
     }
 
