@@ -1,5 +1,5 @@
-//! The tree of an expression. The parser makes it with names in it; `resolve`
-//! puts slots, functions and methods in their place.
+//! The syntax tree. The parser creates it with names; `name_resolver` replaces them by
+//! slots, functions and methods.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ pub(super) struct ExpressionNode {
 #[derive(Clone, Debug)]
 pub(super) enum ExpressionKind {
     Constant(Constant),
-    /// Gone once resolved.
+    /// Replaced by the name resolver.
     Name(String),
     Slot(usize),
     Tuple(Vec<ExpressionNode>),
     List(Vec<ExpressionNode>),
     Set(Vec<ExpressionNode>),
-    /// A missing key stands for `**`.
+    /// A missing key is `**value`.
     Dict(Vec<(Option<ExpressionNode>, ExpressionNode)>),
     Starred(Box<ExpressionNode>),
-    /// Innermost last.
+    /// The innermost operator is last.
     Unary(Vec<UnaryOperator>, Box<ExpressionNode>),
-    /// Left to right, each with the place of its operator.
+    /// Operators from left to right, each with its offset in the source.
     BinaryChain(
         Box<ExpressionNode>,
         Vec<(BinaryOperator, u32, ExpressionNode)>,
@@ -43,13 +43,13 @@ pub(super) enum ExpressionKind {
     ),
     And(Vec<ExpressionNode>),
     Or(Vec<ExpressionNode>),
-    /// Condition, then, else.
+    /// Condition, value if true, value if false.
     Conditional(Box<[ExpressionNode; 3]>),
     Postfix(Box<ExpressionNode>, Vec<PostfixStep>),
     Comprehension(Arc<Comprehension>),
     FString(Vec<FStringPart>),
     Call(BuiltinFunction, Box<ArgumentList>),
-    /// Only where a function is asked for.
+    /// Allowed only as an argument that must be a function.
     Lambda(Arc<Lambda>),
 }
 
@@ -101,7 +101,7 @@ pub(super) enum ComparisonOperator {
     IsNot,
 }
 
-/// What follows a value: `.name`, `[…]`, `(…)`.
+/// A postfix operator: `.name`, `[…]` or `(…)`.
 #[derive(Clone, Debug)]
 pub(super) struct PostfixStep {
     pub(super) at: u32,
@@ -110,7 +110,7 @@ pub(super) struct PostfixStep {
 
 #[derive(Clone, Debug)]
 pub(super) enum PostfixKind {
-    /// Gone once resolved, as `Call`.
+    /// Replaced by the name resolver, as is `Call`.
     Attribute(String),
     Call(Box<ArgumentList>),
     Index(ExpressionNode),
@@ -122,13 +122,13 @@ pub(super) enum PostfixKind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArgumentList {
     pub(super) positional: Vec<ExpressionNode>,
-    /// A missing name stands for `**`.
+    /// A missing name is `**value`.
     pub(super) named: Vec<(Option<String>, ExpressionNode)>,
-    /// What `key=`, or the first argument of `map` and `filter`, names.
+    /// The function in `key=` or in the first argument of `map` and `filter`.
     pub(super) function: Option<Arc<Callable>>,
 }
 
-/// A function that another one calls. Functions are no values.
+/// A function that is passed to another function. Functions are not values.
 #[derive(Clone, Debug)]
 pub(super) enum Callable {
     Lambda(Lambda),
@@ -151,7 +151,7 @@ pub(super) struct Lambda {
 #[derive(Clone, Debug)]
 pub(super) struct Comprehension {
     pub(super) kind: ComprehensionKind,
-    /// The key of a dict.
+    /// The key, in a dict comprehension.
     pub(super) key: Option<ExpressionNode>,
     pub(super) item: ExpressionNode,
     pub(super) clauses: Vec<ForClause>,
@@ -175,10 +175,10 @@ pub(super) struct ForClause {
 
 #[derive(Clone, Debug)]
 pub(super) enum AssignmentTarget {
-    /// Gone once resolved.
+    /// Replaced by the name resolver.
     Name(String, u32),
     Slot(usize),
-    /// The targets, and which of them takes the rest.
+    /// The targets, and the position of the starred one.
     Unpack(Vec<Self>, Option<usize>),
 }
 
@@ -196,7 +196,7 @@ pub(super) struct ReplacementField {
     pub(super) spec: Vec<FStringPart>,
 }
 
-/// `target = value`, or the last expression.
+/// A line: `target = value`, or a final expression.
 #[derive(Clone, Debug)]
 pub(super) struct StatementNode {
     pub(super) at: u32,

@@ -1,5 +1,5 @@
-//! Every function, method and field there is. What is not in these tables does
-//! not exist for an expression.
+//! Tables of the built-in functions, methods and fields. An expression can use nothing
+//! else.
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
@@ -12,26 +12,26 @@ use super::{
     value::Value,
 };
 
-pub(super) type BuiltinFn = fn(&mut Evaluator<'_>, EvaluatedArguments<'_>) -> Result<Value>;
+pub(super) type BuiltinFn = fn(&mut Evaluator<'_>, CallArguments<'_>) -> Result<Value>;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuiltinFunction {
     pub(super) name: &'static str,
-    pub(super) run: BuiltinFn,
+    pub(super) implementation: BuiltinFn,
 }
 
-/// A method or field, of each type that has one of this name.
+/// A method or field name with its implementation for each type.
 #[derive(Clone, Debug)]
 pub(super) struct BuiltinMethod {
     pub(super) name: &'static str,
     implementations: Arc<[(ReceiverType, BuiltinFn)]>,
 }
 
-/// What a call was given.
+/// The evaluated arguments of a call.
 #[derive(Debug)]
-pub(super) struct EvaluatedArguments<'n> {
+pub(super) struct CallArguments<'n> {
     pub(super) name: &'static str,
-    /// What stands before the dot.
+    /// The value before the dot.
     pub(super) receiver: Value,
     pub(super) values: Vec<Value>,
     pub(super) named: Vec<(Cow<'n, str>, Value)>,
@@ -52,7 +52,7 @@ pub(super) enum ReceiverType {
     TimeDelta,
 }
 
-/// Functions by their bare name.
+/// Functions without a module prefix.
 pub(super) const BARE_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("abs", f::abs),
     ("all", h::all),
@@ -94,7 +94,7 @@ pub(super) const BARE_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("zip", h::zip),
 ];
 
-/// Functions with a dotted name that are not of `math`.
+/// Functions with a dotted name, except those of `math`.
 pub(super) const DOTTED_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("date.today", d::today),
     ("date.fromisoformat", d::date_from_iso),
@@ -219,7 +219,7 @@ const FIELDS: &[(ReceiverType, &str, BuiltinFn)] = &[
     (ReceiverType::TimeDelta, "seconds", d::delta_seconds),
 ];
 
-/// What tells apart an attribute that never was from one that is not offered.
+/// Attributes that Python has but this language does not, with a hint.
 pub(super) const UNSUPPORTED_ATTRIBUTES: &[(&str, &str)] = &[
     ("format", "write an f-string: f'{x}'"),
     ("format_map", "write an f-string: f'{x}'"),
@@ -257,18 +257,21 @@ pub(super) const UNSUPPORTED_ATTRIBUTES: &[(&str, &str)] = &[
     ("discard", "values do not change, write numbers - {x}"),
 ];
 
-/// The function called `name`, which may have dots.
+/// Finds a function by its name, which may have dots.
 pub(super) fn find_function(name: &str) -> Option<BuiltinFunction> {
     let in_math = name.strip_prefix("math.");
     let bare = BARE_FUNCTIONS
         .iter()
         .chain(DOTTED_FUNCTIONS)
         .filter(|_| in_math.is_none());
-    // A bare `pow` is Python's own, and not that of `math`.
+    // Without a prefix `pow` is the built-in function, not `math.pow`.
     let found = bare
         .chain(m::MATH_FUNCTIONS)
         .find(|(it, _)| *it == in_math.unwrap_or(name));
-    found.map(|(name, run)| BuiltinFunction { name, run: *run })
+    found.map(|(name, implementation)| BuiltinFunction {
+        name,
+        implementation: *implementation,
+    })
 }
 
 pub(super) fn find_method(name: &str) -> Option<BuiltinMethod> {
@@ -279,7 +282,7 @@ pub(super) fn find_field(name: &str) -> Option<BuiltinMethod> {
     find_in_table(FIELDS, name)
 }
 
-/// Names of all methods and fields.
+/// Returns the names of all methods and fields.
 pub(super) fn attribute_names() -> impl Iterator<Item = &'static str> {
     METHODS.iter().chain(FIELDS).map(|it| it.1)
 }
@@ -298,7 +301,7 @@ fn find_in_table(
 }
 
 impl BuiltinMethod {
-    /// What runs it for `receiver`.
+    /// Returns the implementation for the type of `receiver`.
     pub(super) fn implementation_for(&self, receiver: &Value) -> Option<BuiltinFn> {
         let owner = ReceiverType::of(receiver)?;
         let found = self.implementations.iter().find(|it| it.0 == owner);
@@ -326,7 +329,7 @@ impl ReceiverType {
     }
 }
 
-impl EvaluatedArguments<'_> {
+impl CallArguments<'_> {
     pub(super) fn new(name: &'static str, receiver: Value, values: Vec<Value>) -> Self {
         Self {
             name,
@@ -337,7 +340,7 @@ impl EvaluatedArguments<'_> {
         }
     }
 
-    /// Exactly these values, none of them by name.
+    /// Returns exactly `N` positional values; fails on keyword arguments.
     pub(super) fn take_exactly<const N: usize>(self) -> Result<[Value; N]> {
         self.expect_count(N)?;
         self.values
@@ -362,46 +365,46 @@ impl EvaluatedArguments<'_> {
     pub(super) fn expect_no_named(&self) -> Result<()> {
         match self.named.first() {
             None => Ok(()),
-            Some((given, _)) => Err(type_error(format!(
-                "{}() got an unexpected keyword argument '{given}'",
+            Some((keyword, _)) => Err(type_error(format!(
+                "{}() got an unexpected keyword argument '{keyword}'",
                 self.name
             ))),
         }
     }
 
-    /// The value given as `name=`.
+    /// Removes and returns the keyword argument `name`.
     pub(super) fn take_named(&mut self, name: &str) -> Option<Value> {
         let at = self.named.iter().position(|it| it.0 == name)?;
         Some(self.named.remove(at).1)
     }
 
-    /// Values in the order of `names`, by place or by name; at least `least` of
-    /// them. One without a name can be given by place only.
+    /// Binds positional and keyword arguments to `names`, at least `least` of them. An
+    /// empty name is positional only.
     pub(super) fn bind<const N: usize>(
         mut self,
         least: usize,
         names: [&str; N],
     ) -> Result<[Option<Value>; N]> {
         let found = self.values.len();
-        let mut places = std::mem::take(&mut self.values).into_iter();
+        let mut positional = std::mem::take(&mut self.values).into_iter();
         let mut bound = [const { None }; N];
-        for (place, name) in bound.iter_mut().zip(names) {
-            *place = places.next();
-            if place.is_none() && !name.is_empty() {
-                *place = self.take_named(name);
+        for (slot, name) in bound.iter_mut().zip(names) {
+            *slot = positional.next();
+            if slot.is_none() && !name.is_empty() {
+                *slot = self.take_named(name);
             }
         }
         self.expect_no_named()?;
-        let given = bound.iter().take_while(|it| it.is_some()).count();
+        let count = bound.iter().take_while(|it| it.is_some()).count();
         let name = self.name;
         if found > N {
             let s = if N == 1 { "" } else { "s" };
             let message = format!("{name} expected at most {N} argument{s}, got {found}");
             return Err(type_error(message));
         }
-        if given < least {
+        if count < least {
             let s = if least == 1 { "" } else { "s" };
-            let message = format!("{name} expected at least {least} argument{s}, got {given}");
+            let message = format!("{name} expected at least {least} argument{s}, got {count}");
             return Err(type_error(message));
         }
         Ok(bound)

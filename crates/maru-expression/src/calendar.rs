@@ -1,4 +1,4 @@
-//! The calendar: days, fields of a moment, and moments as text.
+//! The proleptic Gregorian calendar: day numbers, date fields, formatting and parsing.
 
 use super::{
     dates::datetime_to_micros,
@@ -6,9 +6,9 @@ use super::{
     value::DateOrdinal,
 };
 
-/// Microseconds of a day.
+/// Microseconds per day.
 pub(super) const MICROS_PER_DAY: i64 = 86_400_000_000;
-/// 9999-12-31
+/// The day number of 9999-12-31.
 pub(super) const MAX_DATE_ORDINAL: DateOrdinal = 3_652_059;
 
 const MONTHS: [&str; 12] = [
@@ -49,7 +49,7 @@ pub(super) fn date_ordinal(year: i64, month: i64, day: i64) -> Result<DateOrdina
 }
 
 pub(super) fn year_month_day(days: DateOrdinal) -> (i64, i64, i64) {
-    // A year has 365.2425 days; the guess is at most one too high.
+    // A year has 365.2425 days on average; this estimate is at most one too high.
     let mut year = ((days - 1) * 400 / 146_097 + 1).clamp(1, 9999);
     while days_before_year(year) >= days {
         year -= 1;
@@ -66,7 +66,7 @@ pub(super) fn year_month_day(days: DateOrdinal) -> (i64, i64, i64) {
     (year, month, rest)
 }
 
-/// Year, month, day, hour, minute, second, microsecond.
+/// Splits microseconds into year, month, day, hour, minute, second and microsecond.
 pub(super) fn datetime_fields(micros: i64) -> [i64; 7] {
     let (year, month, day) = year_month_day(micros.div_euclid(MICROS_PER_DAY) + 1);
     let rest = micros.rem_euclid(MICROS_PER_DAY);
@@ -90,25 +90,25 @@ pub(super) fn month_length(year: i64, month: i64) -> i64 {
     }
 }
 
-/// `strftime`
-pub(super) fn format_micros(micros: i64, form: &str) -> Result<String> {
+/// Formats like `strftime`.
+pub(super) fn format_micros(micros: i64, format: &str) -> Result<String> {
     let mut out = String::new();
-    let mut rest = form.chars();
+    let mut rest = format.chars();
     while let Some(c) = rest.next() {
         if c != '%' {
             out.push(c);
             continue;
         }
-        let Some(sign) = rest.next() else {
+        let Some(directive) = rest.next() else {
             out.push('%');
             break;
         };
-        out.push_str(&format_directive(micros, sign)?);
+        out.push_str(&format_directive(micros, directive)?);
     }
     Ok(out)
 }
 
-fn format_directive(micros: i64, sign: char) -> Result<String> {
+fn format_directive(micros: i64, directive: char) -> Result<String> {
     let [year, month, day, hour, minute, second, micro] = datetime_fields(micros);
     let days = micros.div_euclid(MICROS_PER_DAY) + 1;
     let weekday = (days + 6).rem_euclid(7);
@@ -116,7 +116,7 @@ fn format_directive(micros: i64, sign: char) -> Result<String> {
     let half = (hour + 11) % 12 + 1;
     let month_name = MONTHS[(month - 1).clamp(0, 11) as usize];
     let day_name = WEEKDAYS[weekday.clamp(0, 6) as usize];
-    Ok(match sign {
+    Ok(match directive {
         'Y' => format!("{year}"),
         'y' => format!("{:02}", year % 100),
         'm' => format!("{month:02}"),
@@ -137,84 +137,89 @@ fn format_directive(micros: i64, sign: char) -> Result<String> {
         'F' => format!("{year}-{month:02}-{day:02}"),
         'T' => format!("{hour:02}:{minute:02}:{second:02}"),
         '%' => "%".to_owned(),
-        _ => return Err(value_error(format!("'%{sign}' is not offered"))),
+        _ => return Err(value_error(format!("'%{directive}' is not supported"))),
     })
 }
 
-/// `fromisoformat`: `YYYY-MM-DD[?HH:MM[:SS[.ffffff]]]`
+/// Parses like `fromisoformat`: `YYYY-MM-DD[?HH:MM[:SS[.ffffff]]]`.
 pub(super) fn parse_iso_format(text: &str) -> Result<i64> {
-    let wrong = || value_error(format!("Invalid isoformat string: '{text}'"));
+    let mismatch_error = || value_error(format!("Invalid isoformat string: '{text}'"));
     if !text.is_ascii() {
-        return Err(wrong());
+        return Err(mismatch_error());
     }
     let compact = text.len() == 8 && text.bytes().all(|c| c.is_ascii_digit());
     let digits = |from: usize, to: usize| -> Option<i64> {
         let part = text.get(from..to)?;
-        let plain = part.bytes().all(|c| c.is_ascii_digit());
-        part.parse().ok().filter(|_| plain)
+        let is_number = part.bytes().all(|c| c.is_ascii_digit());
+        part.parse().ok().filter(|_| is_number)
     };
     let mark = |at: usize, wanted: &str| text.get(at..=at) == Some(wanted);
     let mut parts = [0; 7];
-    let places: [(usize, usize); 3] = if compact {
+    let ranges: [(usize, usize); 3] = if compact {
         [(0, 4), (4, 6), (6, 8)]
     } else {
         [(0, 4), (5, 7), (8, 10)]
     };
-    for (part, (from, to)) in parts.iter_mut().zip(places) {
-        *part = digits(from, to).ok_or_else(wrong)?;
+    for (part, (from, to)) in parts.iter_mut().zip(ranges) {
+        *part = digits(from, to).ok_or_else(mismatch_error)?;
     }
     let marked = mark(4, "-") && mark(7, "-");
     if !compact && !marked {
-        return Err(wrong());
+        return Err(mismatch_error());
     }
     let times = [(11, 13, ""), (14, 16, ":"), (17, 19, ":")];
     let length = text.len();
     if !compact && length > 10 {
         for (part, (from, to, before)) in parts[3..].iter_mut().zip(times) {
             if length >= to {
-                *part = digits(from, to).ok_or_else(wrong)?;
+                *part = digits(from, to).ok_or_else(mismatch_error)?;
                 if !before.is_empty() && !mark(from - 1, before) {
-                    return Err(wrong());
+                    return Err(mismatch_error());
                 }
             }
         }
-        parts[6] = parse_fraction(text).ok_or_else(wrong)?;
+        parts[6] = parse_fraction(text).ok_or_else(mismatch_error)?;
     }
     datetime_to_micros(parts)
 }
 
-/// Microseconds after the seconds of an ISO text.
+/// Parses the fraction of a second as microseconds.
 fn parse_fraction(text: &str) -> Option<i64> {
     match text.len() {
         13 | 16 | 19 => Some(0),
         length if length > 20 && matches!(text.get(19..20), Some("." | ",")) => {
             let digits = text.get(20..)?;
-            let plain = digits.bytes().all(|c| c.is_ascii_digit());
-            let kept = format!("{:0<6}", digits.get(..digits.len().min(6))?);
-            kept.parse().ok().filter(|_| plain)
+            let is_number = digits.bytes().all(|c| c.is_ascii_digit());
+            let micros = format!("{:0<6}", digits.get(..digits.len().min(6))?);
+            micros.parse().ok().filter(|_| is_number)
         }
         _ => None,
     }
 }
 
-/// `strptime`
-pub(super) fn parse_with_format(text: &str, form: &str) -> Result<i64> {
-    let wrong = || value_error(format!("time data '{text}' does not match format '{form}'"));
+/// Parses like `strptime`.
+pub(super) fn parse_with_format(text: &str, format: &str) -> Result<i64> {
+    let mismatch_error = || {
+        value_error(format!(
+            "time data '{text}' does not match format '{format}'"
+        ))
+    };
     let mut parts = [1900, 1, 1, 0, 0, 0, 0];
     let mut afternoon = None;
     let mut rest = text;
-    let mut signs = form.chars();
+    let mut signs = format.chars();
     while let Some(c) = signs.next() {
         if c != '%' {
             rest = if c.is_whitespace() {
                 rest.trim_start()
             } else {
-                rest.strip_prefix(c).ok_or_else(wrong)?
+                rest.strip_prefix(c).ok_or_else(mismatch_error)?
             };
             continue;
         }
-        let sign = signs.next().ok_or_else(wrong)?;
-        rest = parse_directive(sign, rest, &mut parts, &mut afternoon)?.ok_or_else(wrong)?;
+        let directive = signs.next().ok_or_else(mismatch_error)?;
+        rest = parse_directive(directive, rest, &mut parts, &mut afternoon)?
+            .ok_or_else(mismatch_error)?;
     }
     if let Some(afternoon) = afternoon {
         parts[3] = parts[3] % 12 + if afternoon { 12 } else { 0 };
@@ -226,14 +231,14 @@ pub(super) fn parse_with_format(text: &str, form: &str) -> Result<i64> {
     }
 }
 
-/// Reads what `sign` stands for; gives what follows it.
+/// Parses one directive such as `%Y` and returns the rest of the text.
 fn parse_directive<'t>(
-    sign: char,
+    directive: char,
     rest: &'t str,
     parts: &mut [i64; 7],
     afternoon: &mut Option<bool>,
 ) -> Result<Option<&'t str>> {
-    let (at, most) = match sign {
+    let (at, max_digits) = match directive {
         'Y' => (0, 4),
         'y' => (0, 2),
         'm' => (1, 2),
@@ -246,24 +251,24 @@ fn parse_directive<'t>(
         'p' => {
             let half = rest.get(..2).map(str::to_ascii_uppercase);
             *afternoon = Some(half.as_deref() == Some("PM"));
-            let known = matches!(half.as_deref(), Some("AM" | "PM"));
-            return Ok(known.then(|| &rest[2..]));
+            let is_valid = matches!(half.as_deref(), Some("AM" | "PM"));
+            return Ok(is_valid.then(|| &rest[2..]));
         }
-        'b' | 'B' => return Ok(parse_month_name(sign, rest, parts)),
-        _ => return Err(unsupported_directive(sign)),
+        'b' | 'B' => return Ok(parse_month_name(directive, rest, parts)),
+        _ => return Err(unsupported_directive(directive)),
     };
     let length = rest
         .bytes()
-        .take(most)
+        .take(max_digits)
         .take_while(u8::is_ascii_digit)
         .count();
     let Ok(number) = rest[..length].parse::<i64>() else {
         return Ok(None);
     };
-    if sign == 'Y' && length < 4 {
+    if directive == 'Y' && length < 4 {
         return Ok(None);
     }
-    parts[at] = match sign {
+    parts[at] = match directive {
         'y' => number + if number < 69 { 2000 } else { 1900 },
         'f' => number * 10_i64.pow(6 - length as u32),
         _ => number,
@@ -271,19 +276,23 @@ fn parse_directive<'t>(
     Ok(Some(&rest[length..]))
 }
 
-fn parse_month_name<'t>(sign: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t str> {
+fn parse_month_name<'t>(directive: char, rest: &'t str, parts: &mut [i64; 7]) -> Option<&'t str> {
     let found = MONTHS.iter().position(|name| {
-        let name = if sign == 'b' { &name[..3] } else { name };
+        let name = if directive == 'b' { &name[..3] } else { name };
         rest.get(..name.len())
             .is_some_and(|it| it.eq_ignore_ascii_case(name))
     })?;
     parts[1] = found as i64 + 1;
-    let length = if sign == 'b' { 3 } else { MONTHS[found].len() };
+    let length = if directive == 'b' {
+        3
+    } else {
+        MONTHS[found].len()
+    };
     Some(&rest[length..])
 }
 
-fn unsupported_directive(sign: char) -> UnlocatedError {
-    value_error(format!("'%{sign}' is not offered"))
+fn unsupported_directive(directive: char) -> UnlocatedError {
+    value_error(format!("'%{directive}' is not supported"))
 }
 
 fn is_leap(year: i64) -> bool {

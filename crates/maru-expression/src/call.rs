@@ -1,16 +1,16 @@
-//! Calls: arguments, and functions that call functions.
+//! Calls of functions, methods and lambdas.
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use super::{
     ast::{ArgumentList, Callable, ExpressionKind, ExpressionNode},
-    builtins::{BuiltinFunction, BuiltinMethod, EvaluatedArguments, ReceiverType},
+    builtins::{BuiltinFunction, BuiltinMethod, CallArguments, ReceiverType},
     error::{ErrorKind, Result, UnlocatedError, type_error},
     evaluator::Evaluator,
     value::Value,
 };
 
-/// A function with what it is bound to.
+/// A function that is passed to another one, with its receiver if it has one.
 #[derive(Debug)]
 pub(super) enum BoundCallable {
     Lambda(Arc<Callable>),
@@ -20,166 +20,174 @@ pub(super) enum BoundCallable {
     Identity,
 }
 
-impl Evaluator<'_> {
-    pub(super) fn call_function(
-        &mut self,
-        function: &BuiltinFunction,
-        arguments: &ArgumentList,
-    ) -> Result<Value> {
-        let given = self.evaluate_arguments(function.name, Value::None, arguments)?;
-        (function.run)(self, given)
-    }
+pub(super) fn call_function(
+    evaluator: &mut Evaluator<'_>,
+    function: &BuiltinFunction,
+    arguments: &ArgumentList,
+) -> Result<Value> {
+    let arguments = evaluate_arguments(evaluator, function.name, Value::None, arguments)?;
+    (function.implementation)(evaluator, arguments)
+}
 
-    pub(super) fn call_method(
-        &mut self,
-        receiver: Value,
-        method: &BuiltinMethod,
-        arguments: &ArgumentList,
-    ) -> Result<Value> {
-        let run = method
-            .implementation_for(&receiver)
-            .ok_or_else(|| missing_attribute_error(&receiver, method.name))?;
-        let given = self.evaluate_arguments(method.name, receiver, arguments)?;
-        run(self, given)
-    }
+pub(super) fn call_method(
+    evaluator: &mut Evaluator<'_>,
+    receiver: Value,
+    method: &BuiltinMethod,
+    arguments: &ArgumentList,
+) -> Result<Value> {
+    let implementation = method
+        .implementation_for(&receiver)
+        .ok_or_else(|| missing_attribute_error(&receiver, method.name))?;
+    let arguments = evaluate_arguments(evaluator, method.name, receiver, arguments)?;
+    implementation(evaluator, arguments)
+}
 
-    pub(super) fn read_field(&mut self, receiver: Value, method: &BuiltinMethod) -> Result<Value> {
-        let run = method
-            .implementation_for(&receiver)
-            .ok_or_else(|| missing_attribute_error(&receiver, method.name))?;
-        run(
-            self,
-            EvaluatedArguments::new(method.name, receiver, Vec::new()),
-        )
-    }
+pub(super) fn read_field(
+    evaluator: &mut Evaluator<'_>,
+    receiver: Value,
+    method: &BuiltinMethod,
+) -> Result<Value> {
+    let implementation = method
+        .implementation_for(&receiver)
+        .ok_or_else(|| missing_attribute_error(&receiver, method.name))?;
+    implementation(
+        evaluator,
+        CallArguments::new(method.name, receiver, Vec::new()),
+    )
+}
 
-    /// Calls `function` with `values`.
-    pub(super) fn apply_callable(
-        &mut self,
-        function: &BoundCallable,
-        mut values: Vec<Value>,
-    ) -> Result<Value> {
-        self.meter.charge_steps(1)?;
-        match function {
-            BoundCallable::Identity => Ok(values.pop().unwrap_or(Value::None)),
-            BoundCallable::Function(function) => (function.run)(
-                self,
-                EvaluatedArguments::new(function.name, Value::None, values),
-            ),
-            BoundCallable::BoundMethod(receiver, method) => {
-                self.apply_method(method, receiver.clone(), values)
+/// Calls `function` with positional values.
+pub(super) fn apply_callable(
+    evaluator: &mut Evaluator<'_>,
+    function: &BoundCallable,
+    mut values: Vec<Value>,
+) -> Result<Value> {
+    evaluator.meter.charge_steps(1)?;
+    match function {
+        BoundCallable::Identity => Ok(values.pop().unwrap_or(Value::None)),
+        BoundCallable::Function(function) => (function.implementation)(
+            evaluator,
+            CallArguments::new(function.name, Value::None, values),
+        ),
+        BoundCallable::BoundMethod(receiver, method) => {
+            apply_method(evaluator, method, receiver.clone(), values)
+        }
+        BoundCallable::UnboundMethod(method) => {
+            if values.is_empty() {
+                return Err(type_error("an unbound method needs an argument"));
             }
-            BoundCallable::UnboundMethod(method) => {
-                if values.is_empty() {
-                    return Err(type_error("a method needs something to work on"));
-                }
-                let receiver = values.remove(0);
-                self.apply_method(method, receiver, values)
-            }
-            BoundCallable::Lambda(callable) => self.apply_lambda(callable, values),
+            let receiver = values.remove(0);
+            apply_method(evaluator, method, receiver, values)
+        }
+        BoundCallable::Lambda(callable) => apply_lambda(evaluator, callable, values),
+    }
+}
+
+fn apply_method(
+    evaluator: &mut Evaluator<'_>,
+    method: &BuiltinMethod,
+    receiver: Value,
+    values: Vec<Value>,
+) -> Result<Value> {
+    match method.implementation_for(&receiver) {
+        Some(implementation) => {
+            implementation(evaluator, CallArguments::new(method.name, receiver, values))
+        }
+        None => Err(missing_attribute_error(&receiver, method.name)),
+    }
+}
+
+fn apply_lambda(
+    evaluator: &mut Evaluator<'_>,
+    callable: &Callable,
+    values: Vec<Value>,
+) -> Result<Value> {
+    let Callable::Lambda(lambda) = callable else {
+        return Err(type_error("not a function"));
+    };
+    if lambda.slots.len() != values.len() {
+        return Err(type_error(format!(
+            "<lambda>() takes {} positional arguments but {} were given",
+            lambda.slots.len(),
+            values.len()
+        )));
+    }
+    for (slot, value) in lambda.slots.iter().zip(values) {
+        evaluator.slots[*slot] = value;
+    }
+    evaluator.evaluate(&lambda.body)
+}
+
+fn evaluate_arguments<'n>(
+    evaluator: &mut Evaluator<'_>,
+    name: &'static str,
+    receiver: Value,
+    arguments: &'n ArgumentList,
+) -> Result<CallArguments<'n>> {
+    let function = bind_callable(evaluator, arguments.function.as_ref())?;
+    let values = evaluator.evaluate_spread(&arguments.positional)?;
+    let mut named = Vec::new();
+    for (name, node) in &arguments.named {
+        match name {
+            Some(name) => named.push((Cow::Borrowed(name.as_str()), evaluator.evaluate(node)?)),
+            None => spread_named(evaluator, node, &mut named)?,
         }
     }
+    Ok(CallArguments {
+        name,
+        receiver,
+        values,
+        named,
+        function,
+    })
+}
 
-    fn apply_method(
-        &mut self,
-        method: &BuiltinMethod,
-        receiver: Value,
-        values: Vec<Value>,
-    ) -> Result<Value> {
-        match method.implementation_for(&receiver) {
-            Some(run) => run(self, EvaluatedArguments::new(method.name, receiver, values)),
-            None => Err(missing_attribute_error(&receiver, method.name)),
-        }
-    }
-
-    fn apply_lambda(&mut self, callable: &Callable, values: Vec<Value>) -> Result<Value> {
-        let Callable::Lambda(lambda) = callable else {
-            return Err(type_error("not a function"));
+fn spread_named(
+    evaluator: &mut Evaluator<'_>,
+    node: &ExpressionNode,
+    named: &mut Vec<(Cow<'_, str>, Value)>,
+) -> Result<()> {
+    let Value::Dict(dict) = evaluator.evaluate(node)? else {
+        return Err(type_error("argument after ** must be a mapping").at(node.at));
+    };
+    evaluator.meter.charge_table(named.len() + dict.map.len())?;
+    // The keys of one dict are distinct; they can only clash with earlier names.
+    let before = named.len();
+    for (key, value) in &dict.map {
+        evaluator.meter.charge_steps(1 + before as u64)?;
+        let Value::Text(name) = &key.0 else {
+            return Err(type_error("keywords must be strings").at(node.at));
         };
-        if lambda.slots.len() != values.len() {
-            return Err(type_error(format!(
-                "<lambda>() takes {} positional arguments but {} were given",
-                lambda.slots.len(),
-                values.len()
-            )));
+        evaluator.meter.charge_memory(name.body.len())?;
+        if named[..before].iter().any(|it| it.0 == *name.body) {
+            let message = format!("got multiple values for keyword argument '{}'", name.body);
+            return Err(type_error(message).at(node.at));
         }
-        for (slot, value) in lambda.slots.iter().zip(values) {
-            self.slots[*slot] = value;
-        }
-        self.evaluate(&lambda.body)
+        named.push((Cow::Owned(name.body.to_string()), value.clone()));
     }
+    Ok(())
+}
 
-    fn evaluate_arguments<'n>(
-        &mut self,
-        name: &'static str,
-        receiver: Value,
-        arguments: &'n ArgumentList,
-    ) -> Result<EvaluatedArguments<'n>> {
-        let function = self.bind_callable(arguments.function.as_ref())?;
-        let values = self.evaluate_spread(&arguments.positional)?;
-        let mut named = Vec::new();
-        for (name, node) in &arguments.named {
-            match name {
-                Some(name) => named.push((Cow::Borrowed(name.as_str()), self.evaluate(node)?)),
-                None => self.spread_named(node, &mut named)?,
+fn bind_callable(
+    evaluator: &mut Evaluator<'_>,
+    function: Option<&Arc<Callable>>,
+) -> Result<Option<Rc<BoundCallable>>> {
+    let Some(callable) = function else {
+        return Ok(None);
+    };
+    Ok(Some(Rc::new(match &**callable {
+        Callable::Lambda(_) => BoundCallable::Lambda(Arc::clone(callable)),
+        Callable::Function(function) => BoundCallable::Function(*function),
+        Callable::UnboundMethod(method) => BoundCallable::UnboundMethod(method.clone()),
+        Callable::Identity => BoundCallable::Identity,
+        Callable::BoundMethod(node, method) => {
+            let receiver = evaluator.evaluate(node)?;
+            if method.implementation_for(&receiver).is_none() {
+                return Err(missing_attribute_error(&receiver, method.name));
             }
+            BoundCallable::BoundMethod(receiver, method.clone())
         }
-        Ok(EvaluatedArguments {
-            name,
-            receiver,
-            values,
-            named,
-            function,
-        })
-    }
-
-    fn spread_named(
-        &mut self,
-        node: &ExpressionNode,
-        named: &mut Vec<(Cow<'_, str>, Value)>,
-    ) -> Result<()> {
-        let Value::Dict(dict) = self.evaluate(node)? else {
-            return Err(type_error("argument after ** must be a mapping").at(node.at));
-        };
-        self.meter.charge_table(named.len() + dict.map.len())?;
-        // The names of one dict differ; they can only clash with earlier ones.
-        let before = named.len();
-        for (key, value) in &dict.map {
-            self.meter.charge_steps(1 + before as u64)?;
-            let Value::Text(name) = &key.0 else {
-                return Err(type_error("keywords must be strings").at(node.at));
-            };
-            self.meter.charge_memory(name.body.len())?;
-            if named[..before].iter().any(|it| it.0 == *name.body) {
-                let message = format!("got multiple values for keyword argument '{}'", name.body);
-                return Err(type_error(message).at(node.at));
-            }
-            named.push((Cow::Owned(name.body.to_string()), value.clone()));
-        }
-        Ok(())
-    }
-
-    fn bind_callable(
-        &mut self,
-        function: Option<&Arc<Callable>>,
-    ) -> Result<Option<Rc<BoundCallable>>> {
-        let Some(callable) = function else {
-            return Ok(None);
-        };
-        Ok(Some(Rc::new(match &**callable {
-            Callable::Lambda(_) => BoundCallable::Lambda(Arc::clone(callable)),
-            Callable::Function(function) => BoundCallable::Function(*function),
-            Callable::UnboundMethod(method) => BoundCallable::UnboundMethod(method.clone()),
-            Callable::Identity => BoundCallable::Identity,
-            Callable::BoundMethod(node, method) => {
-                let receiver = self.evaluate(node)?;
-                if method.implementation_for(&receiver).is_none() {
-                    return Err(missing_attribute_error(&receiver, method.name));
-                }
-                BoundCallable::BoundMethod(receiver, method.clone())
-            }
-        })))
-    }
+    })))
 }
 
 fn missing_attribute_error(receiver: &Value, name: &str) -> UnlocatedError {
@@ -197,7 +205,7 @@ fn missing_attribute_error(receiver: &Value, name: &str) -> UnlocatedError {
     UnlocatedError::new(ErrorKind::Attribute, message)
 }
 
-/// Whether a node is `None`, which stands for no function.
+/// Whether a node is the literal `None`, which means no function.
 pub(super) fn is_none_literal(node: &ExpressionNode) -> bool {
     matches!(
         &node.kind,

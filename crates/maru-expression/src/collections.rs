@@ -1,4 +1,4 @@
-//! Making lists, tuples, dicts, sets and ranges, and their methods.
+//! Constructors and methods of lists, tuples, dicts, sets and ranges.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -10,19 +10,19 @@ use std::rc::Rc;
 use num_traits::ToPrimitive as _;
 
 use super::{
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     compare,
     error::{Result, limit_error, type_error, value_error},
     evaluator::Evaluator,
-    iteration::IterationFlow,
+    iteration::{self, IterationFlow},
     operators,
     scalars::not_an_integer_error,
     sets,
     value::{DictMap, DictView, DictViewKind, RangeValue, Value, hash_key},
 };
 
-pub(super) fn len(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+pub(super) fn len(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let length = match &value {
         Value::Text(it) => it.chars,
         Value::List(it) | Value::Tuple(it) => it.items.len(),
@@ -38,55 +38,59 @@ pub(super) fn len(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Resul
     Ok(Value::Int(length as i64))
 }
 
-pub(super) fn list(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let items = collect_argument(run, given)?;
-    Value::list(&run.meter, items)
+pub(super) fn list(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let items = collect_argument(evaluator, call)?;
+    Value::list(&evaluator.meter, items)
 }
 
-pub(super) fn tuple(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let items = collect_argument(run, given)?;
-    Value::tuple(&run.meter, items)
+pub(super) fn tuple(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let items = collect_argument(evaluator, call)?;
+    Value::tuple(&evaluator.meter, items)
 }
 
-pub(super) fn set(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [source] = given.bind(0, [""])?;
+pub(super) fn set(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [source] = call.bind(0, [""])?;
     let keys = match source {
-        Some(source) => sets::collect_keys(run, source)?,
+        Some(source) => sets::collect_keys(evaluator, source)?,
         None => Default::default(),
     };
-    Value::set(&run.meter, keys)
+    Value::set(&evaluator.meter, keys)
 }
 
-pub(super) fn dict(run: &mut Evaluator<'_>, mut given: EvaluatedArguments<'_>) -> Result<Value> {
-    let named = std::mem::take(&mut given.named);
-    let [source] = given.bind(0, [""])?;
+pub(super) fn dict(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+    let named = std::mem::take(&mut call.named);
+    let [source] = call.bind(0, [""])?;
     let mut map = match source {
         Some(Value::Dict(dict)) => {
-            run.meter.charge_table(dict.map.len())?;
+            evaluator.meter.charge_table(dict.map.len())?;
             dict.map.clone()
         }
-        Some(source) => dict_from_pairs(run, source)?,
+        Some(source) => dict_from_pairs(evaluator, source)?,
         None => DictMap::default(),
     };
     for (name, value) in named {
-        run.insert_entry(&mut map, Value::text(name.as_ref()), value)?;
+        evaluator.insert_entry(&mut map, Value::text(name.as_ref()), value)?;
     }
-    Value::dict(&run.meter, map)
+    Value::dict(&evaluator.meter, map)
 }
 
-pub(super) fn from_keys(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [source, value] = given.bind(1, ["", ""])?;
+pub(super) fn from_keys(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [source, value] = call.bind(1, ["", ""])?;
     let value = value.unwrap_or(Value::None);
     let mut map = DictMap::default();
-    run.for_each_item(source.unwrap_or(Value::None), &mut |run, name| {
-        run.insert_entry(&mut map, name, value.clone())?;
-        Ok(IterationFlow::Continue)
-    })?;
-    Value::dict(&run.meter, map)
+    iteration::for_each_item(
+        evaluator,
+        source.unwrap_or(Value::None),
+        &mut |evaluator, name| {
+            evaluator.insert_entry(&mut map, name, value.clone())?;
+            Ok(IterationFlow::Continue)
+        },
+    )?;
+    Value::dict(&evaluator.meter, map)
 }
 
-pub(super) fn range(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [first, second, step] = given.bind(1, ["", "", ""])?;
+pub(super) fn range(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [first, second, step] = call.bind(1, ["", "", ""])?;
     let (start, stop) = match (first, second) {
         (Some(start), Some(stop)) => (expect_i64(&start)?, expect_i64(&stop)?),
         (Some(stop), None) => (0, expect_i64(&stop)?),
@@ -104,8 +108,8 @@ pub(super) fn range(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     let count = u128::try_from(span).unwrap_or_default();
     let len = count.div_ceil(u128::from(step.unsigned_abs()));
     let len = usize::try_from(len).unwrap_or(usize::MAX);
-    run.meter.check_item_count(len)?;
-    run.meter.charge_memory(64)?;
+    evaluator.meter.check_item_count(len)?;
+    evaluator.meter.charge_memory(64)?;
     Ok(Value::Range(Rc::new(RangeValue {
         start,
         stop,
@@ -114,28 +118,28 @@ pub(super) fn range(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     })))
 }
 
-pub(super) fn copy(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    Ok(given.receiver)
+pub(super) fn copy(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    Ok(call.receiver)
 }
 
-pub(super) fn count(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let receiver = given.receiver.clone();
-    let [wanted] = given.take_exactly()?;
+pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let receiver = call.receiver.clone();
+    let [target] = call.take_exactly()?;
     let mut count = 0;
-    run.for_each_item(receiver, &mut |run, item| {
-        let same =
-            item.is_identical(&wanted) || compare::values_equal(&mut run.meter, &item, &wanted)?;
+    iteration::for_each_item(evaluator, receiver, &mut |evaluator, item| {
+        let same = item.is_identical(&target)
+            || compare::values_equal(&mut evaluator.meter, &item, &target)?;
         count += i64::from(same);
         Ok(IterationFlow::Continue)
     })?;
     Ok(Value::Int(count))
 }
 
-pub(super) fn index(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let receiver = given.receiver.clone();
-    let [wanted, from, to] = given.bind(1, ["", "", ""])?;
-    let wanted = wanted.unwrap_or(Value::None);
+pub(super) fn index(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let receiver = call.receiver.clone();
+    let [target, from, to] = call.bind(1, ["", "", ""])?;
+    let target = target.unwrap_or(Value::None);
     let Some(sequence) = operators::as_sequence(&receiver) else {
         return Err(type_error("not a sequence"));
     };
@@ -151,8 +155,9 @@ pub(super) fn index(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     };
     let (from, to) = (clamp(from, 0)?, clamp(to, length)?);
     for (at, item) in sequence.items.iter().enumerate().take(to).skip(from) {
-        run.meter.charge_steps(1)?;
-        if item.is_identical(&wanted) || compare::values_equal(&mut run.meter, item, &wanted)? {
+        evaluator.meter.charge_steps(1)?;
+        if item.is_identical(&target) || compare::values_equal(&mut evaluator.meter, item, &target)?
+        {
             return Ok(Value::Int(at as i64));
         }
     }
@@ -160,34 +165,34 @@ pub(super) fn index(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
         Value::Tuple(_) => "tuple.index(x): x not in tuple".to_owned(),
         _ => format!(
             "{} is not in list",
-            super::repr::repr(&mut run.meter, &wanted)?
+            super::repr::repr(&mut evaluator.meter, &target)?
         ),
     }))
 }
 
-pub(super) fn get(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let Value::Dict(dict) = given.receiver.clone() else {
+pub(super) fn get(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let Value::Dict(dict) = call.receiver.clone() else {
         return Err(type_error("not a dict"));
     };
-    let [name, default] = given.bind(1, ["", ""])?;
-    let name = hash_key(&mut run.meter, name.unwrap_or(Value::None))?;
+    let [name, default] = call.bind(1, ["", ""])?;
+    let name = hash_key(&mut evaluator.meter, name.unwrap_or(Value::None))?;
     let found = dict.map.get(&name).cloned();
     Ok(found.or(default).unwrap_or(Value::None))
 }
 
-pub(super) fn keys(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    make_view(run, &given, DictViewKind::Keys)
+pub(super) fn keys(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    make_view(evaluator, &call, DictViewKind::Keys)
 }
 
-pub(super) fn values(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    make_view(run, &given, DictViewKind::Values)
+pub(super) fn values(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    make_view(evaluator, &call, DictViewKind::Values)
 }
 
-pub(super) fn items(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    make_view(run, &given, DictViewKind::Items)
+pub(super) fn items(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    make_view(evaluator, &call, DictViewKind::Items)
 }
 
-/// The number of an integer; one that is too large for a list is refused.
+/// Returns an integer argument; fails if it does not fit into 64 bits.
 pub(super) fn expect_i64(value: &Value) -> Result<i64> {
     let number = value
         .to_bigint()
@@ -198,44 +203,44 @@ pub(super) fn expect_i64(value: &Value) -> Result<i64> {
 }
 
 fn make_view(
-    run: &mut Evaluator<'_>,
-    given: &EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: &CallArguments<'_>,
     part: DictViewKind,
 ) -> Result<Value> {
-    given.expect_count(0)?;
-    let Value::Dict(dict) = &given.receiver else {
+    call.expect_count(0)?;
+    let Value::Dict(dict) = &call.receiver else {
         return Err(type_error("not a dict"));
     };
-    run.meter.charge_memory(48)?;
+    evaluator.meter.charge_memory(48)?;
     let dict = Rc::clone(dict);
     Ok(Value::DictView(Rc::new(DictView { dict, kind: part })))
 }
 
-fn collect_argument(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Vec<Value>> {
-    let [source] = given.bind(0, [""])?;
+fn collect_argument(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Vec<Value>> {
+    let [source] = call.bind(0, [""])?;
     match source {
-        Some(source) => run.collect_items(source),
+        Some(source) => iteration::collect_items(evaluator, source),
         None => Ok(Vec::new()),
     }
 }
 
-fn dict_from_pairs(run: &mut Evaluator<'_>, source: Value) -> Result<DictMap> {
+fn dict_from_pairs(evaluator: &mut Evaluator<'_>, source: Value) -> Result<DictMap> {
     let mut map = DictMap::default();
     let mut at = 0;
-    run.for_each_item(source, &mut |run, item| {
+    iteration::for_each_item(evaluator, source, &mut |evaluator, item| {
         if item.is_number() || matches!(item, Value::None) {
             return Err(type_error(format!(
                 "cannot convert dictionary update sequence element #{at} to a sequence"
             )));
         }
-        let found = run.collect_items(item)?;
+        let found = iteration::collect_items(evaluator, item)?;
         let length = found.len();
         let Ok([name, value]) = <[Value; 2]>::try_from(found) else {
             return Err(value_error(format!(
                 "dictionary update sequence element #{at} has length {length}; 2 is required"
             )));
         };
-        run.insert_entry(&mut map, name, value)?;
+        evaluator.insert_entry(&mut map, name, value)?;
         at += 1;
         Ok(IterationFlow::Continue)
     })?;

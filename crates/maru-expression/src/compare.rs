@@ -1,4 +1,4 @@
-//! Comparisons, charged for what they look at.
+//! Comparison of values, charged by the size of what is compared.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use super::{
     value::{HashKey, Value, numbers_equal},
 };
 
-/// `left == right`
+/// Evaluates `left == right`.
 pub(super) fn values_equal(
     meter: &mut ResourceMeter<'_>,
     left: &Value,
@@ -65,7 +65,7 @@ pub(super) fn values_equal(
     }
 }
 
-/// `left < right` and its like.
+/// Evaluates `<`, `<=`, `>` and `>=`.
 pub(super) fn satisfies_order(
     meter: &mut ResourceMeter<'_>,
     comparison: ComparisonOperator,
@@ -121,7 +121,8 @@ pub(super) fn charge_key(meter: &mut ResourceMeter<'_>, key: &HashKey) -> Result
     }
 }
 
-/// Where both stop being equal; `None` if the shorter one begins the other.
+/// Returns the first position at which both sequences differ; `None` if one is a prefix
+/// of the other.
 fn first_difference(
     meter: &mut ResourceMeter<'_>,
     left: &[Value],
@@ -136,7 +137,7 @@ fn first_difference(
     Ok(None)
 }
 
-/// The order of two numbers; none if one is NaN.
+/// Compares two numbers; `None` if one is NaN.
 fn number_order(left: &Value, right: &Value) -> Option<Ordering> {
     if let (Some(a), Some(b)) = (left.to_i64(), right.to_i64()) {
         return Some(a.cmp(&b));
@@ -149,7 +150,7 @@ fn number_order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// The exact order of a float and an integer.
+/// Compares a float and an integer exactly.
 fn float_order(float: f64, integer: &BigInt) -> Option<Ordering> {
     if float.is_nan() {
         return None;

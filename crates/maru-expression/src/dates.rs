@@ -7,7 +7,7 @@
 
 use super::{
     ast::BinaryOperator,
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     calendar::{
         MAX_DATE_ORDINAL, MICROS_PER_DAY, date_ordinal, datetime_fields, format_micros,
         parse_iso_format, parse_with_format, year_month_day,
@@ -21,16 +21,16 @@ use super::{
     value::{DateOrdinal, Value},
 };
 
-/// From 0001-01-01 to 1970-01-01.
+/// The Unix epoch in microseconds since 0001-01-01.
 const UNIX_EPOCH_MICROS: i64 = 719_162 * MICROS_PER_DAY;
 
-pub(super) fn make_date(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [year, month, day] = given.bind(3, ["year", "month", "day"])?;
+pub(super) fn make_date(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [year, month, day] = call.bind(3, ["year", "month", "day"])?;
     let [year, month, day] = integer_parts([year, month, day], 0)?;
     date_ordinal(year, month, day).map(Value::Date)
 }
 
-pub(super) fn make_datetime(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn make_datetime(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     let names = [
         "year",
         "month",
@@ -40,11 +40,11 @@ pub(super) fn make_datetime(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>
         "second",
         "microsecond",
     ];
-    let parts = integer_parts(given.bind(3, names)?, 0)?;
+    let parts = integer_parts(call.bind(3, names)?, 0)?;
     datetime_to_micros(parts).map(Value::DateTime)
 }
 
-pub(super) fn make_delta(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn make_delta(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     let names = [
         "days",
         "seconds",
@@ -64,7 +64,7 @@ pub(super) fn make_delta(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -
         7 * MICROS_PER_DAY,
     ];
     let mut total = 0_i128;
-    for (part, size) in given.bind(0, names)?.into_iter().zip(sizes) {
+    for (part, size) in call.bind(0, names)?.into_iter().zip(sizes) {
         total += match part {
             None => 0,
             Some(Value::Float(part)) => round_micros(part * size as f64)?,
@@ -74,16 +74,16 @@ pub(super) fn make_delta(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -
     checked_delta(total)
 }
 
-pub(super) fn today(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let Value::DateTime(now) = now(run, given)? else {
+pub(super) fn today(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let Value::DateTime(now) = now(evaluator, call)? else {
         return Err(value_error("there is no clock here"));
     };
     Ok(Value::Date(now.div_euclid(MICROS_PER_DAY) + 1))
 }
 
-pub(super) fn now(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    let Some(now) = run.meter.limits.now else {
+pub(super) fn now(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    let Some(now) = evaluator.meter.limits.now else {
         return Err(value_error("there is no clock here"));
     };
     let local = now.unix_microseconds + i64::from(now.offset_seconds) * 1_000_000;
@@ -91,12 +91,12 @@ pub(super) fn now(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Res
 }
 
 pub(super) fn date_from_iso(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let [text] = given.take_exactly()?;
+    let [text] = call.take_exactly()?;
     let text = expect_text(&text, "fromisoformat")?;
-    run.meter.charge_scan(text.body.len())?;
+    evaluator.meter.charge_scan(text.body.len())?;
     match text.body.len() {
         10 | 8 => {
             parse_iso_format(&text.body).map(|it| Value::Date(it.div_euclid(MICROS_PER_DAY) + 1))
@@ -109,36 +109,34 @@ pub(super) fn date_from_iso(
 }
 
 pub(super) fn datetime_from_iso(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let [text] = given.take_exactly()?;
+    let [text] = call.take_exactly()?;
     let text = expect_text(&text, "fromisoformat")?;
-    run.meter.charge_scan(text.body.len())?;
+    evaluator.meter.charge_scan(text.body.len())?;
     parse_iso_format(&text.body).map(Value::DateTime)
 }
 
-pub(super) fn date_from_ordinal(
-    _: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
-) -> Result<Value> {
-    let [days] = given.take_exactly()?;
+pub(super) fn date_from_ordinal(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [days] = call.take_exactly()?;
     checked_date(expect_i64(&days)?)
 }
 
-pub(super) fn strptime(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [text, form] = given.take_exactly()?;
-    let (text, form) = (
+pub(super) fn strptime(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [text, format] = call.take_exactly()?;
+    let (text, format) = (
         expect_text(&text, "strptime")?,
-        expect_text(&form, "strptime")?,
+        expect_text(&format, "strptime")?,
     );
-    run.meter
-        .charge_scan(text.body.len() + form.body.len() * 64)?;
-    parse_with_format(&text.body, &form.body).map(Value::DateTime)
+    evaluator
+        .meter
+        .charge_scan(text.body.len() + format.body.len() * 64)?;
+    parse_with_format(&text.body, &format.body).map(Value::DateTime)
 }
 
-pub(super) fn combine(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [date, time] = given.take_exactly()?;
+pub(super) fn combine(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [date, time] = call.take_exactly()?;
     match (&date, &time) {
         (Value::Date(days), Value::DateTime(micros)) => Ok(Value::DateTime(
             (days - 1) * MICROS_PER_DAY + micros.rem_euclid(MICROS_PER_DAY),
@@ -149,48 +147,48 @@ pub(super) fn combine(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     }
 }
 
-pub(super) fn isoformat(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    Ok(Value::text(match given.receiver {
+pub(super) fn isoformat(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    Ok(Value::text(match call.receiver {
         Value::DateTime(micros) => datetime_text(micros, 'T'),
         other => date_text(to_date_ordinal(&other)),
     }))
 }
 
-pub(super) fn strftime(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let receiver = given.receiver.clone();
-    let [form] = given.take_exactly()?;
-    let form = expect_text(&form, "strftime")?;
-    format_datetime(&mut run.meter, &receiver, &form.body).map(Value::text)
+pub(super) fn strftime(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let receiver = call.receiver.clone();
+    let [format] = call.take_exactly()?;
+    let format = expect_text(&format, "strftime")?;
+    format_datetime(&mut evaluator.meter, &receiver, &format.body).map(Value::text)
 }
 
-pub(super) fn weekday(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
+pub(super) fn weekday(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
     Ok(Value::Int(
-        (to_date_ordinal(&given.receiver) + 6).rem_euclid(7),
+        (to_date_ordinal(&call.receiver) + 6).rem_euclid(7),
     ))
 }
 
-pub(super) fn isoweekday(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
+pub(super) fn isoweekday(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
     Ok(Value::Int(
-        (to_date_ordinal(&given.receiver) + 6).rem_euclid(7) + 1,
+        (to_date_ordinal(&call.receiver) + 6).rem_euclid(7) + 1,
     ))
 }
 
-pub(super) fn toordinal(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    Ok(Value::Int(to_date_ordinal(&given.receiver)))
+pub(super) fn toordinal(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    Ok(Value::Int(to_date_ordinal(&call.receiver)))
 }
 
-pub(super) fn date_of(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    Ok(Value::Date(to_date_ordinal(&given.receiver)))
+pub(super) fn date_of(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    Ok(Value::Date(to_date_ordinal(&call.receiver)))
 }
 
-pub(super) fn replace_date(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let (year, month, day) = year_month_day(to_date_ordinal(&given.receiver));
-    let [new_year, new_month, new_day] = given.bind(0, ["year", "month", "day"])?;
+pub(super) fn replace_date(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let (year, month, day) = year_month_day(to_date_ordinal(&call.receiver));
+    let [new_year, new_month, new_day] = call.bind(0, ["year", "month", "day"])?;
     let pick = |new: Option<Value>, old| new.map_or(Ok(old), |it| expect_i64(&it));
     date_ordinal(
         pick(new_year, year)?,
@@ -201,11 +199,11 @@ pub(super) fn replace_date(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>)
 }
 
 pub(super) fn replace_datetime(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let Value::DateTime(micros) = given.receiver else {
-        return replace_date(run, given);
+    let Value::DateTime(micros) = call.receiver else {
+        return replace_date(evaluator, call);
     };
     let names = [
         "year",
@@ -217,7 +215,7 @@ pub(super) fn replace_datetime(
         "microsecond",
     ];
     let mut parts = datetime_fields(micros);
-    for (part, new) in parts.iter_mut().zip(given.bind(0, names)?) {
+    for (part, new) in parts.iter_mut().zip(call.bind(0, names)?) {
         if let Some(new) = new {
             *part = expect_i64(&new)?;
         }
@@ -225,66 +223,63 @@ pub(super) fn replace_datetime(
     datetime_to_micros(parts).map(Value::DateTime)
 }
 
-pub(super) fn total_seconds(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    let micros = to_micros(&given.receiver).into();
+pub(super) fn total_seconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    let micros = to_micros(&call.receiver).into();
     super::integer::divide(&micros, &1_000_000.into()).map(Value::Float)
 }
 
-pub(super) fn year(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn year(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     Ok(Value::Int(
-        year_month_day(to_date_ordinal(&given.receiver)).0,
+        year_month_day(to_date_ordinal(&call.receiver)).0,
     ))
 }
 
-pub(super) fn month(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn month(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     Ok(Value::Int(
-        year_month_day(to_date_ordinal(&given.receiver)).1,
+        year_month_day(to_date_ordinal(&call.receiver)).1,
     ))
 }
 
-pub(super) fn day(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn day(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     Ok(Value::Int(
-        year_month_day(to_date_ordinal(&given.receiver)).2,
+        year_month_day(to_date_ordinal(&call.receiver)).2,
     ))
 }
 
-pub(super) fn hour(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    Ok(Value::Int(datetime_fields(to_micros(&given.receiver))[3]))
+pub(super) fn hour(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[3]))
 }
 
-pub(super) fn minute(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    Ok(Value::Int(datetime_fields(to_micros(&given.receiver))[4]))
+pub(super) fn minute(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[4]))
 }
 
-pub(super) fn second(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    Ok(Value::Int(datetime_fields(to_micros(&given.receiver))[5]))
+pub(super) fn second(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[5]))
 }
 
-pub(super) fn microsecond(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    Ok(Value::Int(datetime_fields(to_micros(&given.receiver))[6]))
+pub(super) fn microsecond(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[6]))
 }
 
-pub(super) fn delta_days(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+pub(super) fn delta_days(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     Ok(Value::Int(
-        to_micros(&given.receiver).div_euclid(MICROS_PER_DAY),
+        to_micros(&call.receiver).div_euclid(MICROS_PER_DAY),
     ))
 }
 
-pub(super) fn delta_seconds(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let rest = to_micros(&given.receiver).rem_euclid(MICROS_PER_DAY);
+pub(super) fn delta_seconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let rest = to_micros(&call.receiver).rem_euclid(MICROS_PER_DAY);
     Ok(Value::Int(rest / 1_000_000))
 }
 
-pub(super) fn delta_microseconds(
-    _: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
-) -> Result<Value> {
-    let rest = to_micros(&given.receiver).rem_euclid(1_000_000);
+pub(super) fn delta_microseconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let rest = to_micros(&call.receiver).rem_euclid(1_000_000);
     Ok(Value::Int(rest))
 }
 
-/// What operators do to dates; `None` if they do nothing.
+/// Applies an operator to dates; `None` if the operands are not dates.
 pub(super) fn apply_binary(
     operator: BinaryOperator,
     left: &Value,
@@ -292,7 +287,7 @@ pub(super) fn apply_binary(
 ) -> Result<Option<Value>> {
     use Value::{Date, DateTime, TimeDelta};
     let wide = |a: i64, b: i64| i128::from(a) + i128::from(b);
-    let done = match (operator, left, right) {
+    let result = match (operator, left, right) {
         (BinaryOperator::Add, Date(days), TimeDelta(by))
         | (BinaryOperator::Add, TimeDelta(by), Date(days)) => {
             checked_date(days.saturating_add(by.div_euclid(MICROS_PER_DAY)))
@@ -336,7 +331,7 @@ pub(super) fn apply_binary(
         ) => Err(zero_divisor_error()),
         _ => return Ok(None),
     };
-    done.map(Some)
+    result.map(Some)
 }
 
 pub(super) fn date_text(days: DateOrdinal) -> String {
@@ -402,18 +397,18 @@ pub(super) fn repr(value: &Value) -> String {
     }
 }
 
-/// `value.strftime(form)`
+/// Evaluates `value.strftime(format)`.
 pub(super) fn format_datetime(
     meter: &mut ResourceMeter<'_>,
     value: &Value,
-    form: &str,
+    format: &str,
 ) -> Result<String> {
-    // No sign of a format becomes more than 26 characters.
-    meter.charge_text(form.chars().count(), form.len() * 26)?;
-    format_micros(to_micros(value), form)
+    // No directive produces more than 26 characters.
+    meter.charge_text(format.chars().count(), format.len() * 26)?;
+    format_micros(to_micros(value), format)
 }
 
-/// Microseconds of year, month, day, hour, minute, second, microsecond.
+/// Converts year, month, day, hour, minute, second and microsecond to microseconds.
 pub(super) fn datetime_to_micros(parts: [i64; 7]) -> Result<i64> {
     let [year, month, day, hour, minute, second, micro] = parts;
     let days = date_ordinal(year, month, day)?;
@@ -478,7 +473,7 @@ fn checked_datetime(micros: i128) -> Result<Value> {
 
 fn checked_delta(micros: i128) -> Result<Value> {
     match i64::try_from(micros) {
-        // So that its negative fits too.
+        // The negated value must fit too.
         Ok(micros) if micros > i64::MIN => Ok(Value::TimeDelta(micros)),
         _ => Err(overflow_error("timedelta out of range")),
     }

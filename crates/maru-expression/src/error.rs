@@ -1,48 +1,49 @@
-//! What can be wrong with an expression, and where.
+//! Errors of an expression, with their location in the source.
 
 use std::fmt;
 
-/// Why an expression was refused or failed.
+/// Why an expression could not be compiled or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// In the words of Python where it has some: `ZeroDivisionError: division by zero`.
+    /// The message, as Python words it where possible: `ZeroDivisionError: division by
+    /// zero`.
     pub message: String,
-    /// From 1; 0 when no place can be named.
+    /// The line, from 1; 0 if unknown.
     pub line: usize,
-    /// In characters, from 1; 0 when no place can be named.
+    /// The column in characters, from 1; 0 if unknown.
     pub column: usize,
-    /// What went wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
 }
 
-/// The exception that Python would raise, or one of ours.
+/// The exception that Python would raise, or `Limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// Not an expression of this language.
+    /// The source is not valid in this language.
     Syntax,
-    /// A name that nobody declared.
+    /// An undefined name.
     Name,
     /// A value of the wrong type.
     Type,
-    /// A value of the right type that does not fit.
+    /// A value of the right type that is not allowed.
     Value,
     /// A method or field that the type does not have.
     Attribute,
-    /// A position outside a sequence.
+    /// An index out of range.
     Index,
-    /// A key that a dict does not have.
+    /// A missing dict key.
     Key,
     /// Division by zero.
     ZeroDivision,
-    /// A number that does not fit.
+    /// A number that is too large.
     Overflow,
-    /// `next()` of nothing.
+    /// `next()` of an exhausted iterator.
     StopIteration,
-    /// More time, memory, depth or size than an expression may take.
+    /// A limit on time, memory, depth or size was exceeded.
     Limit,
 }
 
-/// A fault on its way up; the place is filled in by the first node it passes.
+/// An error without a location; the innermost node that it passes sets the location.
 #[derive(Debug)]
 pub(super) struct UnlocatedError(Box<UnlocatedErrorInner>);
 
@@ -56,7 +57,7 @@ struct UnlocatedErrorInner {
 pub(super) type Result<T> = std::result::Result<T, UnlocatedError>;
 
 impl ErrorKind {
-    /// The name of the exception.
+    /// Returns the name of the exception.
     pub fn name(self) -> &'static str {
         match self {
             Self::Syntax => "SyntaxError",
@@ -88,14 +89,14 @@ impl UnlocatedError {
         self.0.kind
     }
 
-    /// Names the place, unless a deeper one is named already.
+    /// Sets the location, unless a deeper node has set it.
     #[must_use]
     pub(super) fn at(mut self, at: u32) -> Self {
         self.0.at.get_or_insert(at);
         self
     }
 
-    /// With line and column of the place in `source`.
+    /// Converts the offset to line and column of `source`.
     pub(super) fn into_error(self, source: &str) -> Error {
         let (line, column) = match self.0.at {
             Some(at) => line_and_column(source, at as usize),

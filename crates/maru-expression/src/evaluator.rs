@@ -1,4 +1,4 @@
-//! Walking the tree.
+//! Evaluates the resolved syntax tree.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::{
         Constant, ExpressionKind, ExpressionNode, FStringPart, PostfixKind, PostfixStep,
         UnaryOperator,
     },
-    compare,
+    call, compare,
     error::{Result, limit_error, type_error, value_error},
     format_spec,
-    iteration::{ItemVisitor, IterationFlow},
+    iteration::{self, ItemVisitor, IterationFlow},
     lazy_iterator::{IteratorSource, LazyIterator},
     limits::{EvaluationLimits, ResourceMeter},
     operators, repr, sets, subscript,
     value::{DictMap, KeySet, Value, hash_key},
 };
 
-/// How deep evaluation goes: generators can evaluate each other.
+/// Maximum evaluation depth: generators can evaluate each other.
 const MAX_EVALUATION_DEPTH: u32 = 160;
 
-/// One run of a program.
+/// The state of one evaluation.
 pub(super) struct Evaluator<'a> {
     pub(super) meter: ResourceMeter<'a>,
     pub(super) slots: Vec<Value>,
@@ -63,9 +63,9 @@ impl<'a> Evaluator<'a> {
             }
             _ => {
                 self.enter_level().map_err(|it| it.at(node.at))?;
-                let done = self.evaluate_compound(node);
+                let result = self.evaluate_compound(node);
                 self.leave_level();
-                done.map_err(|it| it.at(node.at))
+                result.map_err(|it| it.at(node.at))
             }
         }
     }
@@ -81,7 +81,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The values of `nodes`, with what is starred spread out.
+    /// Evaluates `nodes` and unpacks the starred ones.
     pub(super) fn evaluate_spread(&mut self, nodes: &[ExpressionNode]) -> Result<Vec<Value>> {
         self.meter.charge_items(nodes.len())?;
         let mut values = Vec::with_capacity(nodes.len());
@@ -91,23 +91,23 @@ impl<'a> Evaluator<'a> {
                 continue;
             };
             let source = self.evaluate(inner)?;
-            let more = self.collect_items(source).map_err(|it| it.at(node.at))?;
+            let more = iteration::collect_items(self, source).map_err(|it| it.at(node.at))?;
             self.meter.charge_items(values.len() + more.len())?;
             values.extend(more);
         }
         Ok(values)
     }
 
-    /// Runs the clauses of a generator over `first`.
+    /// Runs the clauses of a generator over `first`, the items of its first clause.
     pub(super) fn run_generator(
         &mut self,
-        form: &Comprehension,
+        comprehension: &Comprehension,
         first: Value,
         visit: ItemVisitor<'_, 'a>,
     ) -> Result<IterationFlow> {
-        self.run_clause(form, 0, first, &mut |run| {
-            let item = run.evaluate(&form.item)?;
-            visit(run, item)
+        self.run_clause(comprehension, 0, first, &mut |evaluator| {
+            let item = evaluator.evaluate(&comprehension.item)?;
+            visit(evaluator, item)
         })
     }
 
@@ -121,7 +121,9 @@ impl<'a> Evaluator<'a> {
             ExpressionKind::Or(all) => self.evaluate_until(all, true),
             ExpressionKind::Conditional(parts) => self.evaluate_conditional(parts),
             ExpressionKind::Postfix(base, steps) => self.evaluate_postfix(base, steps),
-            ExpressionKind::Call(function, arguments) => self.call_function(function, arguments),
+            ExpressionKind::Call(function, arguments) => {
+                call::call_function(self, function, arguments)
+            }
             ExpressionKind::List(items) => {
                 let items = self.evaluate_spread(items)?;
                 Value::list(&self.meter, items)
@@ -132,8 +134,10 @@ impl<'a> Evaluator<'a> {
             }
             ExpressionKind::Set(items) => self.build_set(items),
             ExpressionKind::Dict(entries) => self.build_dict(entries),
-            ExpressionKind::Comprehension(form) => self.evaluate_comprehension(form),
-            ExpressionKind::FString(pieces) => self.evaluate_fstring(pieces).map(Value::text),
+            ExpressionKind::Comprehension(comprehension) => {
+                self.evaluate_comprehension(comprehension)
+            }
+            ExpressionKind::FString(parts) => self.evaluate_fstring(parts).map(Value::text),
             ExpressionKind::Slot(_) | ExpressionKind::Constant(_) => self.evaluate(node),
             ExpressionKind::Name(_) | ExpressionKind::Starred(_) | ExpressionKind::Lambda(_) => {
                 Err(type_error("not a value"))
@@ -209,18 +213,19 @@ impl<'a> Evaluator<'a> {
             ComparisonOperator::NotEqual => Ok(!compare::values_equal(meter, left, &right)?),
             ComparisonOperator::Is => Ok(left.is_identical(&right)),
             ComparisonOperator::IsNot => Ok(!left.is_identical(&right)),
-            ComparisonOperator::In => self.contains(right, left),
-            ComparisonOperator::NotIn => Ok(!self.contains(right, left)?),
+            ComparisonOperator::In => subscript::contains(self, right, left),
+            ComparisonOperator::NotIn => Ok(!subscript::contains(self, right, left)?),
             _ => compare::satisfies_order(meter, comparison, left, &right),
         }
     }
 
-    /// The first value that is as true as `wanted`, or the last.
-    fn evaluate_until(&mut self, all: &[ExpressionNode], wanted: bool) -> Result<Value> {
-        let mut value = Value::Bool(!wanted);
+    /// Evaluates `and` and `or`: the first value whose truth is `wanted`, or the last
+    /// value.
+    fn evaluate_until(&mut self, all: &[ExpressionNode], expected: bool) -> Result<Value> {
+        let mut value = Value::Bool(!expected);
         for node in all {
             value = self.evaluate(node)?;
-            if value.is_truthy() == wanted {
+            if value.is_truthy() == expected {
                 break;
             }
         }
@@ -247,8 +252,10 @@ impl<'a> Evaluator<'a> {
     fn apply_step(&mut self, value: Value, step: &PostfixStep) -> Result<Value> {
         self.meter.charge_steps(1)?;
         match &step.kind {
-            PostfixKind::Method(method, arguments) => self.call_method(value, method, arguments),
-            PostfixKind::Field(method) => self.read_field(value, method),
+            PostfixKind::Method(method, arguments) => {
+                call::call_method(self, value, method, arguments)
+            }
+            PostfixKind::Field(method) => call::read_field(self, value, method),
             PostfixKind::Index(node) => {
                 let at = self.evaluate(node)?;
                 subscript::get_item(&mut self.meter, &value, at)
@@ -315,48 +322,52 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    fn evaluate_comprehension(&mut self, form: &Arc<Comprehension>) -> Result<Value> {
-        let Some(clause) = form.clauses.first() else {
+    fn evaluate_comprehension(&mut self, comprehension: &Arc<Comprehension>) -> Result<Value> {
+        let Some(clause) = comprehension.clauses.first() else {
             return Err(type_error("not a value"));
         };
         let first = self.evaluate(&clause.source)?;
-        match form.kind {
+        match comprehension.kind {
             ComprehensionKind::Generator => {
-                let source = IteratorSource::Generator(first, Arc::clone(form));
+                let source = IteratorSource::Generator(first, Arc::clone(comprehension));
                 LazyIterator::new_value(&mut self.meter, "generator", source)
             }
             ComprehensionKind::List => {
                 let mut items = Vec::new();
-                self.run_clause(form, 0, first, &mut |run| {
-                    run.meter.charge_item(items.len())?;
-                    items.push(run.evaluate(&form.item)?);
+                self.run_clause(comprehension, 0, first, &mut |evaluator| {
+                    evaluator.meter.charge_item(items.len())?;
+                    items.push(evaluator.evaluate(&comprehension.item)?);
                     Ok(IterationFlow::Continue)
                 })?;
                 Value::list(&self.meter, items)
             }
             ComprehensionKind::Set => {
                 let mut keys = KeySet::default();
-                self.run_clause(form, 0, first, &mut |run| {
-                    let item = run.evaluate(&form.item)?;
-                    let item = hash_key(&mut run.meter, item)?;
-                    sets::insert_key(&mut run.meter, &mut keys, item)?;
+                self.run_clause(comprehension, 0, first, &mut |evaluator| {
+                    let item = evaluator.evaluate(&comprehension.item)?;
+                    let item = hash_key(&mut evaluator.meter, item)?;
+                    sets::insert_key(&mut evaluator.meter, &mut keys, item)?;
                     Ok(IterationFlow::Continue)
                 })?;
                 Value::set(&self.meter, keys)
             }
-            ComprehensionKind::Dict => self.evaluate_dict_comprehension(form, first),
+            ComprehensionKind::Dict => self.evaluate_dict_comprehension(comprehension, first),
         }
     }
 
-    fn evaluate_dict_comprehension(&mut self, form: &Comprehension, first: Value) -> Result<Value> {
+    fn evaluate_dict_comprehension(
+        &mut self,
+        comprehension: &Comprehension,
+        first: Value,
+    ) -> Result<Value> {
         let mut map = DictMap::default();
-        self.run_clause(form, 0, first, &mut |run| {
-            let name = match &form.key {
-                Some(node) => run.evaluate(node)?,
+        self.run_clause(comprehension, 0, first, &mut |evaluator| {
+            let name = match &comprehension.key {
+                Some(node) => evaluator.evaluate(node)?,
                 None => Value::None,
             };
-            let value = run.evaluate(&form.item)?;
-            run.insert_entry(&mut map, name, value)?;
+            let value = evaluator.evaluate(&comprehension.item)?;
+            evaluator.insert_entry(&mut map, name, value)?;
             Ok(IterationFlow::Continue)
         })?;
         Value::dict(&self.meter, map)
@@ -364,27 +375,27 @@ impl<'a> Evaluator<'a> {
 
     fn run_clause(
         &mut self,
-        form: &Comprehension,
+        comprehension: &Comprehension,
         number: usize,
         source: Value,
         visit: &mut dyn FnMut(&mut Self) -> Result<IterationFlow>,
     ) -> Result<IterationFlow> {
-        let clause = &form.clauses[number];
+        let clause = &comprehension.clauses[number];
         let at = clause.source.at;
-        let flow = self.for_each_item(source, &mut |run, item| {
-            run.assign(&clause.target, item)?;
+        let flow = iteration::for_each_item(self, source, &mut |evaluator, item| {
+            evaluator.assign(&clause.target, item)?;
             for condition in &clause.conditions {
-                if !run.evaluate(condition)?.is_truthy() {
+                if !evaluator.evaluate(condition)?.is_truthy() {
                     return Ok(IterationFlow::Continue);
                 }
             }
-            let Some(next) = form.clauses.get(number + 1) else {
-                return visit(run);
+            let Some(next) = comprehension.clauses.get(number + 1) else {
+                return visit(evaluator);
             };
-            run.enter_level()?;
-            let source = run.evaluate(&next.source)?;
-            let flow = run.run_clause(form, number + 1, source, visit);
-            run.leave_level();
+            evaluator.enter_level()?;
+            let source = evaluator.evaluate(&next.source)?;
+            let flow = evaluator.run_clause(comprehension, number + 1, source, visit);
+            evaluator.leave_level();
             flow
         });
         flow.map_err(|it| it.at(at))
@@ -396,25 +407,25 @@ impl<'a> Evaluator<'a> {
         rest: Option<usize>,
         value: Value,
     ) -> Result<()> {
-        let mut items = self.collect_items(value)?;
-        let (wanted, found) = (targets.len(), items.len());
+        let mut items = iteration::collect_items(self, value)?;
+        let (expected, found) = (targets.len(), items.len());
         let Some(at) = rest else {
-            if found > wanted {
-                let message = format!("too many values to unpack (expected {wanted})");
+            if found > expected {
+                let message = format!("too many values to unpack (expected {expected})");
                 return Err(value_error(message));
             }
-            if found < wanted {
-                return Err(too_few_values_error(wanted, found, ""));
+            if found < expected {
+                return Err(too_few_values_error(expected, found, ""));
             }
             let pairs = targets.iter().zip(items);
             return pairs
                 .into_iter()
                 .try_for_each(|(target, item)| self.assign(target, item));
         };
-        if found + 1 < wanted {
-            return Err(too_few_values_error(wanted - 1, found, "at least "));
+        if found + 1 < expected {
+            return Err(too_few_values_error(expected - 1, found, "at least "));
         }
-        let after = items.split_off(found + 1 - wanted + at);
+        let after = items.split_off(found + 1 - expected + at);
         let middle = items.split_off(at);
         items.push(Value::list(&self.meter, middle)?);
         items.extend(after);
@@ -424,16 +435,16 @@ impl<'a> Evaluator<'a> {
             .try_for_each(|(target, item)| self.assign(target, item))
     }
 
-    fn evaluate_fstring(&mut self, pieces: &[FStringPart]) -> Result<String> {
+    fn evaluate_fstring(&mut self, parts: &[FStringPart]) -> Result<String> {
         let mut out = String::new();
         let mut chars = 0;
-        for piece in pieces {
-            let more = match piece {
+        for part in parts {
+            let more = match part {
                 FStringPart::Text(text) => text.clone(),
-                FStringPart::Field(shown) => {
-                    let value = self.evaluate(&shown.value)?;
-                    self.format_replacement_field(&value, shown)
-                        .map_err(|it| it.at(shown.value.at))?
+                FStringPart::Field(field) => {
+                    let value = self.evaluate(&field.value)?;
+                    self.format_replacement_field(&value, field)
+                        .map_err(|it| it.at(field.value.at))?
                 }
             };
             chars += more.chars().count();
@@ -446,12 +457,12 @@ impl<'a> Evaluator<'a> {
     fn format_replacement_field(
         &mut self,
         value: &Value,
-        shown: &super::ast::ReplacementField,
+        field: &super::ast::ReplacementField,
     ) -> Result<String> {
         self.enter_level()?;
-        let spec = self.evaluate_fstring(&shown.spec);
+        let spec = self.evaluate_fstring(&field.spec);
         self.leave_level();
-        let converted = match shown.conversion {
+        let converted = match field.conversion {
             Some('r') => Value::text(repr::repr(&mut self.meter, value)?),
             Some('a') => Value::text(repr::to_ascii(&mut self.meter, value)?),
             Some(_) => Value::text(repr::to_text(&mut self.meter, value)?),
@@ -461,9 +472,13 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-fn too_few_values_error(wanted: usize, found: usize, least: &str) -> super::error::UnlocatedError {
+fn too_few_values_error(
+    expected: usize,
+    found: usize,
+    least: &str,
+) -> super::error::UnlocatedError {
     value_error(format!(
-        "not enough values to unpack (expected {least}{wanted}, got {found})"
+        "not enough values to unpack (expected {least}{expected}, got {found})"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Floats as Python computes, rounds and writes them.
+//! Float arithmetic, rounding and formatting as in Python.
 
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive as _, One as _, Zero as _};
@@ -28,7 +28,7 @@ pub(super) fn apply_binary(operator: BinaryOperator, left: f64, right: f64) -> R
     }))
 }
 
-/// Quotient and rest, as `divmod` gives them.
+/// Returns quotient and remainder like `divmod`.
 pub(super) fn div_mod_floor(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -59,15 +59,15 @@ pub(super) fn power(base: f64, exponent: f64) -> Result<f64> {
     if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
         return Err(value_error("complex numbers are not supported"));
     }
-    let done = base.powf(exponent);
-    if done.is_infinite() && base.is_finite() && exponent.is_finite() {
+    let result = base.powf(exponent);
+    if result.is_infinite() && base.is_finite() && exponent.is_finite() {
         Err(overflow_error("(34, 'Numerical result out of range')"))
     } else {
-        Ok(done)
+        Ok(result)
     }
 }
 
-/// As `repr()` writes it: the shortest digits that read back the same.
+/// Formats like `repr()`: the shortest digits that parse to the same float.
 pub(super) fn repr(number: f64) -> String {
     if number.is_nan() {
         return "nan".to_owned();
@@ -84,7 +84,7 @@ pub(super) fn repr(number: f64) -> String {
     format!("{mantissa}e{}", signed_exponent(exponent))
 }
 
-/// The shortest digits that read back the same, in scientific form.
+/// Returns the shortest digits that parse to the same float, in scientific notation.
 fn shortest(number: f64) -> String {
     let written = format!("{number:e}");
     let digits = written.split('e').next().unwrap_or_default();
@@ -92,7 +92,7 @@ fn shortest(number: f64) -> String {
     if digits < 16 {
         return written;
     }
-    // Of two that are equally near, Python takes the even one.
+    // Of two equally near candidates, Python takes the even one.
     let even = format!("{number:.*e}", digits - 1);
     if even.parse() == Ok(number) {
         even
@@ -101,7 +101,7 @@ fn shortest(number: f64) -> String {
     }
 }
 
-/// The number without an exponent.
+/// Writes a number without an exponent.
 fn without_exponent(mantissa: &str, exponent: i32) -> String {
     let (sign, digits) = match mantissa.strip_prefix('-') {
         Some(digits) => ("-", digits.replace('.', "")),
@@ -122,18 +122,18 @@ fn without_exponent(mantissa: &str, exponent: i32) -> String {
     }
 }
 
-/// `+05`, `-07`, `+100`
+/// Formats an exponent with sign and at least two digits, such as `+05`.
 pub(super) fn signed_exponent(exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `round(number)`: half to even.
+/// Evaluates `round(number)`: half to even.
 pub(super) fn round_to_integer(number: f64) -> Result<BigInt> {
     integral_to_bigint(number.round_ties_even())
 }
 
-/// The integer that `number`, which has no fraction, is.
+/// Converts a float without a fraction to an integer.
 pub(super) fn integral_to_bigint(number: f64) -> Result<BigInt> {
     if number.is_nan() {
         return Err(value_error("cannot convert float NaN to integer"));
@@ -142,7 +142,7 @@ pub(super) fn integral_to_bigint(number: f64) -> Result<BigInt> {
         .ok_or_else(|| overflow_error("cannot convert float infinity to integer"))
 }
 
-/// `round(number, digits)`: of the exact value, half to even.
+/// Evaluates `round(number, digits)` on the exact value, half to even.
 pub(super) fn round_digits(number: f64, digits: i64) -> Result<f64> {
     if !number.is_finite() || number == 0.0 || digits > 323 {
         return Ok(number);
@@ -163,9 +163,9 @@ pub(super) fn round_digits(number: f64, digits: i64) -> Result<f64> {
     Ok(float.abs().copysign(number))
 }
 
-/// `number` to the nearest multiple of `unit`, half to even; `more` says that
-/// it is a bit further from zero.
-pub(super) fn round_to_multiple(number: &BigInt, unit: &BigInt, more: bool) -> BigInt {
+/// Rounds to the nearest multiple of `unit`, half to even; `is_inexact` says that the
+/// true value is slightly further from zero.
+pub(super) fn round_to_multiple(number: &BigInt, unit: &BigInt, is_inexact: bool) -> BigInt {
     let negative = number.sign() == num_bigint::Sign::Minus;
     let magnitude = number.magnitude();
     let unit = unit.magnitude();
@@ -174,14 +174,14 @@ pub(super) fn round_to_multiple(number: &BigInt, unit: &BigInt, more: bool) -> B
     let even = !quotient.bit(0);
     let up = match double.cmp(unit) {
         std::cmp::Ordering::Less => false,
-        std::cmp::Ordering::Equal => more || !even,
+        std::cmp::Ordering::Equal => is_inexact || !even,
         std::cmp::Ordering::Greater => true,
     };
     let rounded = BigInt::from((quotient + u8::from(up)) * unit);
     if negative { -rounded } else { rounded }
 }
 
-/// `number >> by`, rounded half to even.
+/// Evaluates `number >> by`, rounded half to even.
 pub(super) fn round_shift(number: &BigInt, by: i64) -> BigInt {
     if number.is_zero() || by <= 0 {
         return number.clone();
@@ -189,7 +189,7 @@ pub(super) fn round_shift(number: &BigInt, by: i64) -> BigInt {
     round_to_multiple(number, &(BigInt::one() << by), false) >> by
 }
 
-/// `number * 2 ** exponent`, rounded once at most.
+/// Evaluates `number * 2 ** exponent`, rounded at most once.
 pub(super) fn scale(number: f64, exponent: i64) -> f64 {
     let mut number = number;
     let mut left = exponent.clamp(-4000, 4000);
@@ -198,7 +198,7 @@ pub(super) fn scale(number: f64, exponent: i64) -> f64 {
         number *= 2.0_f64.powi(by as i32);
         left -= by;
     }
-    // One step below the normal range, so that it is rounded once.
+    // Stop one step above the subnormal range, so that it is rounded only once.
     while left < 0 {
         let by = left.max(-1000);
         let by = if left < -1000 && left > -2000 {

@@ -1,4 +1,4 @@
-//! Floats under a format.
+//! Formats floats by a format specification.
 
 use super::{
     error::{Result, value_error},
@@ -7,7 +7,7 @@ use super::{
     limits::ResourceMeter,
 };
 
-/// A float has no more decimals than this; what follows is zeros.
+/// A float has no more decimals than this; further digits are zeros.
 const MAX_EXACT_DECIMALS: usize = 1100;
 
 pub(super) fn format(
@@ -76,7 +76,7 @@ fn format_finite(number: f64, kind: char, spec: &FormatSpec) -> String {
     }
 }
 
-/// With a point even if nothing follows, if the format asks for it.
+/// Appends a decimal point if the format specification has `#`.
 fn with_decimal_point(written: String, spec: &FormatSpec) -> String {
     if spec.alternate && !written.contains('.') {
         written + "."
@@ -112,7 +112,7 @@ fn scientific_digits(number: f64, decimals: usize) -> (String, i32) {
     )
 }
 
-/// `g`, or no type with a precision, which differ in when an exponent is
+/// Formats with `g`, or with a precision but no type. They differ in when an exponent is
 /// written and in whether a whole number gets `.0`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GeneralFloatStyle {
@@ -127,8 +127,8 @@ fn format_general(
     style: GeneralFloatStyle,
 ) -> String {
     let (digits, exponent) = scientific_digits(number, precision - 1);
-    let most = precision as i32 - i32::from(style == GeneralFloatStyle::ReprLike);
-    if exponent < -4 || exponent >= most {
+    let max_exponent = precision as i32 - i32::from(style == GeneralFloatStyle::ReprLike);
+    if exponent < -4 || exponent >= max_exponent {
         let digits = if alternate {
             digits
         } else {

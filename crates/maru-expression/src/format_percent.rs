@@ -1,4 +1,4 @@
-//! `'…' % values`
+//! Evaluates `'…' % values`.
 
 use num_bigint::BigInt;
 use num_traits::ToPrimitive as _;
@@ -28,11 +28,11 @@ pub(super) fn format(
     while let Some(at) = reader.rest.find('%') {
         let (before, rest) = reader.rest.split_at(at);
         reader.rest = &rest[1..];
-        let shown = reader.format_next(meter)?;
-        chars += before.chars().count() + shown.chars().count();
-        meter.charge_text(chars, before.len() + shown.len())?;
+        let formatted = reader.format_next(meter)?;
+        chars += before.chars().count() + formatted.chars().count();
+        meter.charge_text(chars, before.len() + formatted.len())?;
         out.push_str(before);
-        out.push_str(&shown);
+        out.push_str(&formatted);
     }
     reader.check_all_used()?;
     meter.charge_text(chars + reader.rest.chars().count(), reader.rest.len())?;
@@ -140,8 +140,8 @@ impl PercentFormatter<'_> {
         }
     }
 
-    fn accept(&mut self, wanted: char) -> bool {
-        match self.rest.strip_prefix(wanted) {
+    fn accept(&mut self, expected: char) -> bool {
+        match self.rest.strip_prefix(expected) {
             Some(rest) => {
                 self.rest = rest;
                 true
@@ -207,7 +207,7 @@ fn format_number(
         }
         'd' | 'o' | 'x' | 'X' => {
             let number = to_integer(value, kind)?;
-            // The precision is how many digits there are at least.
+            // The precision of an integer is its minimum number of digits.
             if let Some(least) = spec.precision.take() {
                 return format_min_digits(meter, &number, spec, least);
             }

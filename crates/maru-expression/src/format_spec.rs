@@ -1,4 +1,4 @@
-//! The format language of f-strings and `format()`.
+//! The format specification of f-strings and `format()`.
 
 use num_traits::{Signed as _, ToPrimitive as _};
 
@@ -11,7 +11,8 @@ use super::{
     value::Value,
 };
 
-/// `[[fill]align][sign][#][0][width][grouping][.precision][type]`
+/// A parsed specification:
+/// `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FormatSpec {
     pub(super) fill: Option<char>,
@@ -24,7 +25,7 @@ pub(super) struct FormatSpec {
     pub(super) kind: Option<char>,
 }
 
-/// `value` as `spec` says.
+/// Formats `value` by `spec`.
 pub(super) fn format(meter: &mut ResourceMeter<'_>, value: &Value, spec: &str) -> Result<String> {
     if spec.is_empty() {
         return repr::to_text(meter, value);
@@ -49,7 +50,7 @@ pub(super) fn format(meter: &mut ResourceMeter<'_>, value: &Value, spec: &str) -
 
 impl FormatSpec {
     fn parse(text: &str, owner: &str) -> Result<Self> {
-        let wrong = || {
+        let invalid_error = || {
             value_error(format!(
                 "Invalid format specifier '{text}' for object of type '{owner}'"
             ))
@@ -77,7 +78,7 @@ impl FormatSpec {
                 spec.kind = Some(*kind);
                 Ok(spec)
             }
-            _ => Err(wrong()),
+            _ => Err(invalid_error()),
         }
     }
 
@@ -96,7 +97,7 @@ impl FormatSpec {
         }
     }
 
-    /// `sign` and `digits`, grouped and filled up to the width.
+    /// Groups the digits and pads the number to the width.
     pub(super) fn align_number(
         &self,
         meter: &mut ResourceMeter<'_>,
@@ -110,14 +111,14 @@ impl FormatSpec {
             self.width.saturating_mul(4).saturating_add(long),
         )?;
         let zeros = self.fill == Some('0') && self.align == Some('=');
-        let wanted = if zeros {
+        let min_length = if zeros {
             self.width.saturating_sub(sign.len() + rest.len())
         } else {
             0
         };
         let grouped = match self.grouping {
-            Some(mark) => group_digits(digits, mark, self.group_size(), wanted),
-            None => format!("{digits:0>wanted$}"),
+            Some(mark) => group_digits(digits, mark, self.group_size(), min_length),
+            None => format!("{digits:0>min_length$}"),
         };
         let body = format!("{grouped}{rest}");
         if self.align == Some('=') {
@@ -135,7 +136,7 @@ impl FormatSpec {
         }
     }
 
-    /// `body` between fill, by default at the side that `align` names.
+    /// Pads `body` to the width; `align` is the default alignment.
     fn pad(&self, body: &str, align: char) -> String {
         let missing = self.width.saturating_sub(body.chars().count());
         let before = match self.align.unwrap_or(align) {
@@ -189,9 +190,9 @@ pub(super) fn format_text(
     }
     meter.charge_text(spec.width, spec.width.saturating_mul(4) + body.len())?;
     match spec.precision {
-        Some(most) => {
-            let cut: String = body.chars().take(most).collect();
-            Ok(spec.pad(&cut, '<'))
+        Some(max_chars) => {
+            let truncated: String = body.chars().take(max_chars).collect();
+            Ok(spec.pad(&truncated, '<'))
         }
         None => Ok(spec.pad(body, '<')),
     }
@@ -258,12 +259,12 @@ fn format_character(
     }
 }
 
-/// Digits with `mark` between groups, at least `wanted` characters.
-fn group_digits(digits: &str, mark: char, size: usize, wanted: usize) -> String {
+/// Inserts `mark` between groups of digits, and zeros up to `wanted` characters.
+fn group_digits(digits: &str, mark: char, size: usize, min_length: usize) -> String {
     let mut reversed: Vec<char> = Vec::new();
     let mut digits = digits.chars().rev().peekable();
     let mut count = 0;
-    while digits.peek().is_some() || reversed.len() < wanted {
+    while digits.peek().is_some() || reversed.len() < min_length {
         if count > 0 && count % size == 0 {
             reversed.push(mark);
         }
@@ -273,9 +274,9 @@ fn group_digits(digits: &str, mark: char, size: usize, wanted: usize) -> String 
     reversed.into_iter().rev().collect()
 }
 
-fn take_one_of(rest: &mut &[char], wanted: &[char]) -> Option<char> {
+fn take_one_of(rest: &mut &[char], min_length: &[char]) -> Option<char> {
     let (first, after) = rest.split_first()?;
-    if !wanted.contains(first) {
+    if !min_length.contains(first) {
         return None;
     }
     *rest = after;

@@ -1,14 +1,15 @@
-//! f-strings, taken apart.
+//! Parser of f-strings.
 
 use super::{
     ast::{ExpressionNode, FStringPart, ReplacementField},
     error::{Result, syntax_error},
     lexer::{ExpressionTokenKind, FStringToken},
     literal::unescape,
-    parser::ExpressionParser,
+    parse_expression::parse_expression,
+    token_cursor::TokenCursor,
 };
 
-/// The pieces of an f-string that is `depth` deep in the source.
+/// Parses an f-string at nesting depth `depth`.
 pub(super) fn parse_fstring_parts(
     template: FStringToken<'_>,
     depth: u32,
@@ -31,7 +32,7 @@ struct FStringParser<'s> {
     depth: u32,
 }
 
-/// Where an expression in braces ends, and what of it is what.
+/// The extent of an expression in braces, with its conversion and format.
 struct ReplacementExtent {
     end: usize,
     shows_source: bool,
@@ -46,7 +47,7 @@ impl<'s> FStringParser<'s> {
         self.base + self.at as u32
     }
 
-    /// Up to the end, or to the `}` that ends a format.
+    /// Parses up to the end, or up to the `}` that closes a format specification.
     fn parse_parts(&mut self, in_format: bool) -> Result<Vec<FStringPart>> {
         let mut found = Vec::new();
         while !self.rest().is_empty() {
@@ -94,9 +95,9 @@ impl<'s> FStringParser<'s> {
         self.at += extent.end;
         if extent.shows_source {
             let length = self.rest().len() - self.rest()[1..].trim_start().len();
-            let shown = format!("{source}{}", &self.rest()[..length]);
+            let text = format!("{source}{}", &self.rest()[..length]);
             self.at += length;
-            found.push(FStringPart::Text(shown));
+            found.push(FStringPart::Text(text));
         }
         let conversion = self.parse_conversion()?;
         let has_spec = self.rest().starts_with(':');
@@ -122,11 +123,11 @@ impl<'s> FStringParser<'s> {
         if source.contains('\\') {
             return Err(syntax_error("f-string expression part cannot include a backslash").at(at));
         }
-        let mut parser = ExpressionParser::new(source, at, self.depth)?;
-        let node = parser.parse_nested(ExpressionParser::parse_expression)?;
-        match parser.peek().kind {
+        let mut tokens = TokenCursor::new(source, at, self.depth)?;
+        let node = tokens.parse_nested(parse_expression)?;
+        match tokens.peek().kind {
             ExpressionTokenKind::End => Ok(node),
-            _ => Err(parser.unexpected_token_error("expected '}'")),
+            _ => Err(tokens.unexpected_token_error("expected '}'")),
         }
     }
 
@@ -160,7 +161,7 @@ impl<'s> FStringParser<'s> {
     }
 }
 
-/// Finds the end of the expression at the beginning of `rest`.
+/// Finds the end of the expression that `rest` starts with.
 fn find_extent(rest: &str) -> Result<ReplacementExtent> {
     let mut brackets = 0_u32;
     let mut quote: Option<char> = None;
@@ -198,7 +199,7 @@ fn find_extent(rest: &str) -> Result<ReplacementExtent> {
     Err(syntax_error("f-string: expecting '}'"))
 }
 
-/// Whether the `=` at `at` is the one of `{value=}`.
+/// Whether the `=` at `at` is that of `{value=}`.
 fn shows_source(rest: &str, at: usize) -> bool {
     let before = rest[..at].ends_with(['=', '!', '<', '>', ':']);
     let after = rest[at + 1..].trim_start();

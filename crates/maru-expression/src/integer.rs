@@ -1,4 +1,4 @@
-//! Arithmetic of integers of any size, charged before it is done.
+//! Arithmetic of integers of any size, charged before it is computed.
 
 use num_bigint::{BigInt, Sign};
 use num_integer::Integer as _;
@@ -11,7 +11,7 @@ use super::{
     value::Value,
 };
 
-/// `left operator right`, both of which are integers.
+/// Applies an operator to two integers.
 pub(super) fn apply_binary(
     meter: &mut ResourceMeter<'_>,
     operator: BinaryOperator,
@@ -19,19 +19,19 @@ pub(super) fn apply_binary(
     right: &Value,
 ) -> Result<Value> {
     if let (Some(left), Some(right)) = (left.to_i64(), right.to_i64())
-        && let Some(done) = apply_small(operator, left, right)
+        && let Some(result) = apply_small(operator, left, right)
     {
-        return Ok(Value::Int(done));
+        return Ok(Value::Int(result));
     }
     let (Some(left), Some(right)) = (left.to_bigint(), right.to_bigint()) else {
         return Err(value_error("not an integer"));
     };
     charge_operation(meter, operator, &left, &right)?;
-    let done = apply_big(meter, operator, &left, &right)?;
-    into_value(meter, done)
+    let result = apply_big(meter, operator, &left, &right)?;
+    into_value(meter, result)
 }
 
-/// `base ** exponent`; a negative exponent gives a float.
+/// Evaluates `base ** exponent`; a negative exponent gives a float.
 pub(super) fn power(
     meter: &mut ResourceMeter<'_>,
     base: &Value,
@@ -44,7 +44,7 @@ pub(super) fn power(
         let (base, exponent) = (to_float(&base)?, to_float(&exponent)?);
         return super::float::power(base, exponent).map(Value::Float);
     }
-    // 0, 1 and -1 stay small whatever the exponent.
+    // Powers of 0, 1 and -1 are small for any exponent.
     if base.bits() <= 1 {
         let odd = exponent.is_odd();
         return Ok(match base.sign() {
@@ -60,7 +60,7 @@ pub(super) fn power(
     into_value(meter, base.pow(exponent as u32))
 }
 
-/// `pow(base, exponent, modulus)`
+/// Evaluates `pow(base, exponent, modulus)`.
 pub(super) fn power_modulo(meter: &mut ResourceMeter<'_>, numbers: [BigInt; 3]) -> Result<Value> {
     let [base, exponent, modulus] = numbers;
     if modulus.is_zero() {
@@ -78,7 +78,7 @@ pub(super) fn power_modulo(meter: &mut ResourceMeter<'_>, numbers: [BigInt; 3]) 
     }
 }
 
-/// Charges for `number`, and makes it a value.
+/// Charges `number` and converts it to a value.
 pub(super) fn into_value(meter: &mut ResourceMeter<'_>, number: BigInt) -> Result<Value> {
     if let Some(small) = number.to_i64() {
         return Ok(Value::Int(small));
@@ -94,13 +94,13 @@ pub(super) fn to_float(number: &BigInt) -> Result<f64> {
     }
 }
 
-/// The nearest float to `left / right`.
+/// Returns the float nearest to `left / right`.
 pub(super) fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     if right.is_zero() {
         return Err(zero_division_error("division by zero"));
     }
-    // A quotient of 66 bits or more, with a last bit that says "and more",
-    // is rounded as the exact one would be.
+    // A quotient of at least 66 bits whose last bit marks a remainder rounds like the
+    // exact quotient.
     let shift = 66 + right.bits() as i64 - left.bits() as i64;
     let scaled = if shift > 0 {
         left.abs() << shift
@@ -124,10 +124,11 @@ pub(super) fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     Ok(if is_negative { -magnitude } else { magnitude })
 }
 
-/// The nearest float to `number * 2 ** exponent`.
+/// Returns the float nearest to `number * 2 ** exponent`.
 fn scale(number: &BigInt, exponent: i64) -> f64 {
     let lowest = exponent + number.bits() as i64;
-    // Where floats lose bits, the number loses them first, so it is rounded once.
+    // Near the subnormal range the integer is rounded first, so that it is rounded only
+    // once.
     if lowest >= -1021 {
         let float = number.to_f64().unwrap_or(f64::INFINITY);
         return super::float::scale(float, exponent);

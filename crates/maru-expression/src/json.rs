@@ -1,4 +1,4 @@
-//! Values from JSON, and results to JSON.
+//! Conversion of values from and to JSON.
 
 use num_bigint::BigInt;
 use serde_json::Value as Json;
@@ -11,7 +11,7 @@ use super::{
     value::{DictMap, HashKey, Value},
 };
 
-/// An argument as a value; charged, and as bounded as everything else.
+/// Converts a JSON argument to a value, within the limits.
 pub(super) fn from_json(meter: &mut ResourceMeter<'_>, json: &Json) -> Result<Value> {
     meter.charge_steps(1)?;
     match json {
@@ -48,16 +48,16 @@ pub(super) fn from_json(meter: &mut ResourceMeter<'_>, json: &Json) -> Result<Va
     }
 }
 
-/// An integer as it was written: as large as integers may be, not as JSON numbers.
+/// Parses the digits of an integer that a JSON number cannot represent.
 pub(super) fn integer_from_digits(meter: &mut ResourceMeter<'_>, written: &str) -> Result<Value> {
-    // Before it is read: ten bits are three digits and more.
+    // Charged before parsing: three digits need about ten bits.
     meter.charge_integer(written.len() as u64 / 3 * 10)?;
     let number = BigInt::parse_bytes(written.as_bytes(), 10);
     let number = number.ok_or_else(|| value_error("an argument is no integer"))?;
     Ok(Value::from_bigint(number))
 }
 
-/// The result as JSON text. What JSON cannot carry is refused.
+/// Writes a value as JSON; fails if JSON cannot represent it.
 pub(super) fn to_json(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<String> {
     let mut out = String::new();
     write_value(meter, value, &mut out)?;
@@ -121,7 +121,7 @@ fn write_object(meter: &mut ResourceMeter<'_>, map: &DictMap, out: &mut String) 
     push_bounded(meter, out, "}")
 }
 
-/// A key as `json.dumps` writes it, unless another key is written so too.
+/// Writes a dict key like `json.dumps`; fails if two keys are written alike.
 fn write_key(
     meter: &mut ResourceMeter<'_>,
     map: &DictMap,
@@ -156,9 +156,11 @@ fn write_string(meter: &mut ResourceMeter<'_>, out: &mut String, text: &str) -> 
 }
 
 fn push_bounded(meter: &mut ResourceMeter<'_>, out: &mut String, part: &str) -> Result<()> {
-    let most = meter.limits.output;
-    if out.len() + part.len() > most {
-        return Err(limit_error(format!("a result of more than {most} bytes")));
+    let max_bytes = meter.limits.output;
+    if out.len() + part.len() > max_bytes {
+        return Err(limit_error(format!(
+            "a result of more than {max_bytes} bytes"
+        )));
     }
     meter.charge_memory(part.len())?;
     meter.charge_scan(part.len())?;

@@ -1,4 +1,4 @@
-//! Values that give their items one by one, once: generators, `map`, `zip`.
+//! Iterators that are consumed once: generators, `map`, `filter`, `zip`.
 
 use std::{rc::Rc, sync::Arc, vec};
 
@@ -19,11 +19,11 @@ pub(super) struct LazyIterator {
 
 #[derive(Debug)]
 pub(super) enum IteratorState {
-    /// Nobody took anything yet.
+    /// No item was consumed yet.
     NotStarted(IteratorSource),
-    /// What is left.
+    /// The items that were not consumed yet.
     Buffered(vec::IntoIter<Value>),
-    /// Somebody is taking.
+    /// The iterator is being consumed.
     Executing,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum IteratorSource {
     Items(Vec<Value>),
 }
 
-/// What `zip` does with inputs of different lengths.
+/// How `zip` handles inputs of different lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZipStrictness {
     Shortest,

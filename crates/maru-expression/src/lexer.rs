@@ -1,4 +1,4 @@
-//! Source text → tokens.
+//! The lexer: splits source text into tokens.
 
 use super::{
     error::{Result, syntax_error},
@@ -16,7 +16,7 @@ pub(super) struct ExpressionToken<'s> {
 pub(super) enum ExpressionTokenKind<'s> {
     Name(&'s str),
     Literal(Literal),
-    /// An f-string, still to be taken apart.
+    /// An f-string that is not parsed yet.
     FString(FStringToken<'s>),
     Operator(&'static str),
     /// The end of a statement.
@@ -27,19 +27,19 @@ pub(super) enum ExpressionTokenKind<'s> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FStringToken<'s> {
     pub(super) body: &'s str,
-    /// Where `body` begins in the whole source.
+    /// The offset of `body` in the whole source.
     pub(super) at: u32,
     pub(super) is_raw: bool,
 }
 
-/// Longer ones first.
+/// Operators, longer ones first.
 const OPERATORS: [&str; 46] = [
     "**=", "//=", "<<=", ">>=", "...", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "->", ":=",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "@=", "+", "-", "*", "/", "%", "@", "&", "|",
     "^", "~", "<", ">", "(", ")", "[", "]", "{", "}", ",", ":", ".", "=",
 ];
 
-/// All tokens of `source`, which begins at `base` of the whole.
+/// Splits `source`, which starts at offset `base` of the whole source, into tokens.
 pub(super) fn tokenize(source: &str, base: u32) -> Result<Vec<ExpressionToken<'_>>> {
     let mut lexer = ExpressionLexer {
         source,
@@ -172,8 +172,8 @@ fn unexpected_character_error(found: char) -> super::error::UnlocatedError {
     }
 }
 
-/// Letters that no normalisation turns into others, so that what is read is
-/// what is seen.
+/// Whether `c` may start a name. Letters that Unicode normalisation would change are not
+/// allowed, so that a name is what it looks like.
 pub(super) fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic()
         || c == '_'

@@ -1,12 +1,25 @@
-//! A small language for custom tools: one expression of Python, or a
-//! few assignments that end in `result = …`. Pure: no file, no network, no
-//! import; the clock is passed in.
+//! A sandboxed subset of Python expressions for custom tools.
 //!
-//! A source is compiled once: `token` → `parser` → `resolve`. Names, functions
-//! and methods are found then, in closed tables (`catalog`); functions are not
-//! values, and values never change, so nothing can call or contain itself. A
-//! run (`evaluate`) charges a `Meter` before it works or allocates, and no
-//! recursion is deeper than a bound that a small stack holds.
+//! A definition is one expression, or a few assignments that end in `result = …`. It cannot
+//! read files, use the network or import anything; the clock is passed in.
+//!
+//! - [`compile`] parses a source and resolves its names once: `lexer` → `token_cursor` with
+//!   the grammar in `parse_*` → `name_resolver`. Functions and methods come from closed tables
+//!   (`builtins`). They are not values, and values are immutable, so nothing can call or
+//!   contain itself.
+//! - [`CompiledExpression::run`] evaluates it (`evaluator`, `iteration`, `call`). A
+//!   `ResourceMeter` is charged before any work or allocation, and recursion is bounded so that
+//!   a small stack suffices: [`EvaluationLimits`].
+//! - [`Error`] names line and column and words messages like Python.
+//!
+//! ```ignore
+//! let expression = compile("sum(x for x in prices if x > 10)", &["prices"])?;
+//! let arguments = json!({"prices": [5, 12, 30]}).as_object().cloned().unwrap_or_default();
+//! assert_eq!(expression.run(&arguments, &EvaluationLimits::default())?.text, "42");
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-expression`; `tests/it/expression.rs` compares with
+//! CPython.
 
 #![forbid(unsafe_code)]
 
@@ -36,14 +49,15 @@ mod math;
 mod name_resolver;
 mod operators;
 mod parse_atom;
+mod parse_expression;
 mod parse_statement;
-mod parser;
 mod repr;
 mod scalars;
 mod sets;
 mod string_search;
 mod strings;
 mod subscript;
+mod token_cursor;
 mod value;
 
 use std::{collections::HashMap, sync::Arc};
@@ -57,10 +71,10 @@ use ast::StatementNode;
 use error::{Result as Attempt, limit_error, value_error};
 use evaluator::Evaluator;
 use name_resolver::NameResolver;
-use parser::ExpressionParser;
+use token_cursor::TokenCursor;
 use value::Value;
 
-/// A compiled definition. Cheap to clone, and runs on any thread.
+/// A compiled definition. Cheap to clone, and usable on any thread.
 #[derive(Clone, Debug)]
 pub struct CompiledExpression(Arc<CompiledExpressionInner>);
 
@@ -70,26 +84,26 @@ struct CompiledExpressionInner {
     statements: Vec<StatementNode>,
     slot_count: usize,
     parameters: Vec<String>,
-    /// Which parameters are used, by slot.
+    /// The slots of the parameters that are used.
     used_slots: Vec<usize>,
 }
 
-/// What a run gave.
+/// The result of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvaluationOutput {
-    /// As JSON, with every digit of an integer.
+    /// The result as JSON, with every digit of an integer.
     pub json: Box<RawValue>,
-    /// As `str()` writes it: what an agent reads.
+    /// The result as `str()` writes it, for agents to read.
     pub text: String,
-    /// The name of its Python type.
+    /// The name of the Python type.
     pub type_name: &'static str,
 }
 
-/// Compiles a definition whose arguments are called `parameters`.
+/// Compiles a definition with these parameter names.
 ///
 /// # Errors
-/// With the place, when it does not parse, is too long or too deep, or uses a
-/// name that is neither a parameter nor part of the language.
+/// Fails, with a location, if the source does not parse, is too long or nested too
+/// deeply, or uses an unknown name.
 pub fn compile(source: &str, parameters: &[&str]) -> Result<CompiledExpression, Error> {
     let compiled = compile_source(source, parameters).map_err(|it| it.into_error(source))?;
     Ok(CompiledExpression(Arc::new(compiled)))
@@ -101,7 +115,7 @@ fn compile_source(source: &str, parameters: &[&str]) -> Attempt<CompiledExpressi
             "a definition longer than {MAX_SOURCE_BYTES} bytes"
         )));
     }
-    let mut statements = ExpressionParser::new(source, 0, 0)?.parse_program()?;
+    let mut statements = parse_statement::parse_program(&mut TokenCursor::new(source, 0, 0)?)?;
     let mut resolver = NameResolver::new(parameters);
     for statement in &mut statements {
         resolver.resolve_statement(statement)?;
@@ -117,7 +131,7 @@ fn compile_source(source: &str, parameters: &[&str]) -> Attempt<CompiledExpressi
 }
 
 impl CompiledExpression {
-    /// The parameters that the definition uses, in their order.
+    /// Returns the parameters that the definition uses, in their order.
     pub fn used_parameters(&self) -> impl Iterator<Item = &str> {
         self.0
             .used_slots
@@ -125,12 +139,12 @@ impl CompiledExpression {
             .map(|slot| self.0.parameters[*slot].as_str())
     }
 
-    /// Evaluates it. An argument that is not given is `None`; one that is no
-    /// parameter is not looked at.
+    /// Evaluates the definition. A missing argument is `None`; an unknown argument is
+    /// ignored.
     ///
     /// # Errors
-    /// With the place, when evaluation fails, takes more than `limits` allow, or
-    /// gives what JSON cannot carry.
+    /// Fails, with a location, if evaluation fails, exceeds `limits`, or gives a result
+    /// that JSON cannot represent.
     pub fn run(
         &self,
         arguments: &Map<String, Json>,
@@ -139,54 +153,55 @@ impl CompiledExpression {
         self.evaluate_with_exact_integers(arguments, &HashMap::new(), limits)
     }
 
-    /// The same with integers that are too large for a JSON number as they were
-    /// `written`.
+    /// Evaluates the definition with the exact digits of integers that are too large for
+    /// a JSON number.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn evaluate_with_exact_integers(
         &self,
         arguments: &Map<String, Json>,
-        written: &HashMap<String, String>,
+        exact_integers: &HashMap<String, String>,
         limits: &EvaluationLimits,
     ) -> Result<EvaluationOutput, Error> {
-        self.evaluate_statements(arguments, written, limits)
+        self.evaluate_statements(arguments, exact_integers, limits)
             .map_err(|it| it.into_error(&self.0.source))
     }
 
     fn evaluate_statements(
         &self,
         arguments: &Map<String, Json>,
-        written: &HashMap<String, String>,
+        exact_integers: &HashMap<String, String>,
         limits: &EvaluationLimits,
     ) -> Attempt<EvaluationOutput> {
-        let mut run = Evaluator::new(limits, self.0.slot_count);
+        let mut evaluator = Evaluator::new(limits, self.0.slot_count);
         for slot in &self.0.used_slots {
             let name = &self.0.parameters[*slot];
-            if let Some(digits) = written.get(name) {
-                run.slots[*slot] = json::integer_from_digits(&mut run.meter, digits)?;
+            if let Some(digits) = exact_integers.get(name) {
+                evaluator.slots[*slot] = json::integer_from_digits(&mut evaluator.meter, digits)?;
             } else if let Some(argument) = arguments.get(name) {
-                run.slots[*slot] = json::from_json(&mut run.meter, argument)?;
+                evaluator.slots[*slot] = json::from_json(&mut evaluator.meter, argument)?;
             }
         }
         let mut last = Value::None;
         let mut at = 0;
         for statement in &self.0.statements {
             at = statement.value.at;
-            last = run.evaluate(&statement.value)?;
+            last = evaluator.evaluate(&statement.value)?;
             if let Some(target) = &statement.target {
-                run.assign(target, last.clone())
+                evaluator
+                    .assign(target, last.clone())
                     .map_err(|it| it.at(statement.at))?;
             }
         }
-        into_output(&mut run, &last).map_err(|it| it.at(at))
+        into_output(&mut evaluator, &last).map_err(|it| it.at(at))
     }
 }
 
-fn into_output(run: &mut Evaluator<'_>, value: &Value) -> Attempt<EvaluationOutput> {
-    let json = json::to_json(&mut run.meter, value)?;
-    let most = run.meter.limits.output;
-    let text = repr::to_text_within(&mut run.meter, value, most)?;
+fn into_output(evaluator: &mut Evaluator<'_>, value: &Value) -> Attempt<EvaluationOutput> {
+    let json = json::to_json(&mut evaluator.meter, value)?;
+    let max_bytes = evaluator.meter.limits.output;
+    let text = repr::to_text_within(&mut evaluator.meter, value, max_bytes)?;
     let json = RawValue::from_string(json).map_err(|it| value_error(it.to_string()))?;
     Ok(EvaluationOutput {
         json,

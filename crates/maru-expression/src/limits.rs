@@ -1,4 +1,4 @@
-//! What a run may take, and the meter that it is charged to before it takes it.
+//! Limits of an evaluation, and the meter that enforces them in advance.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use tokio::time::Instant;
 
 use super::error::{Result, limit_error};
 
-/// Longest source that is read.
+/// Maximum length of a source.
 pub const MAX_SOURCE_BYTES: usize = 4096;
-/// How deep expressions may be nested in each other.
+/// Maximum nesting depth of a source.
 pub(super) const MAX_SOURCE_NESTING: u32 = 60;
-/// Steps between two looks at the clock.
+/// Steps between two checks of the clock.
 const STEPS_PER_CLOCK_CHECK: u64 = 2000;
-/// What a value takes in a list.
+/// Memory of a value in a list.
 pub(super) const VALUE_SLOT_BYTES: usize = 16;
 
-/// What one run may take. Everything is charged before it is done.
+/// The limits of one evaluation. Everything is charged before it is done.
 #[derive(Clone, Debug)]
 pub struct EvaluationLimits {
-    /// Units of work: about one for each part of an expression that is
-    /// evaluated, and for each 64 bytes that are read or written.
+    /// Units of work: about one for each evaluated node and for each 64 bytes read or
+    /// written.
     pub steps: u64,
-    /// Bytes of all values made during the run, also of those given up again.
+    /// Bytes of all values that are created, including those that are dropped again.
     pub memory_bytes: usize,
-    /// Bits of an integer.
+    /// Maximum bits of an integer.
     pub integer_bits: u64,
-    /// Characters of a text.
+    /// Maximum characters of a string.
     pub text: usize,
-    /// Items of a list, tuple, set, dict or range.
+    /// Maximum items of a list, tuple, set, dict or range.
     pub items: usize,
-    /// How deep values may contain each other, and evaluation go.
+    /// Maximum nesting depth of values.
     pub depth: u32,
-    /// Bytes of the result as JSON, and of its text.
+    /// Maximum bytes of the result as JSON and as text.
     pub output: usize,
-    /// Time, looked at now and then.
+    /// Maximum duration, checked from time to time.
     pub time: Duration,
-    /// What `date.today()` and `datetime.now()` say; without it they are refused.
+    /// The time for `date.today()` and `datetime.now()`; without it they fail.
     pub now: Option<LocalTimestamp>,
 }
 
-/// A moment on somebody's clock.
+/// A local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalTimestamp {
-    /// Microseconds since 1970-01-01 00:00 UTC.
+    /// Microseconds since the Unix epoch.
     pub unix_microseconds: i64,
-    /// How far the local clock is ahead of UTC.
+    /// Offset of the local time from UTC.
     pub offset_seconds: i32,
 }
 
-/// Counts down what is left.
+/// Counts down the remaining steps, memory and time.
 #[derive(Debug)]
 pub(super) struct ResourceMeter<'a> {
     pub(super) limits: &'a EvaluationLimits,
@@ -85,7 +85,7 @@ impl<'a> ResourceMeter<'a> {
         }
     }
 
-    /// Charges work.
+    /// Charges `count` steps.
     pub(super) fn charge_steps(&mut self, count: u64) -> Result<()> {
         let Some(left) = self.steps.checked_sub(count) else {
             self.steps = 0;
@@ -102,12 +102,12 @@ impl<'a> ResourceMeter<'a> {
         Ok(())
     }
 
-    /// Charges work on `bytes` of text.
+    /// Charges a scan of `bytes` of text.
     pub(super) fn charge_scan(&mut self, bytes: usize) -> Result<()> {
         self.charge_steps(1 + bytes as u64 / 64)
     }
 
-    /// Charges memory.
+    /// Charges `bytes` of memory.
     pub(super) fn charge_memory(&mut self, bytes: usize) -> Result<()> {
         let Some(left) = self.memory.checked_sub(bytes) else {
             let memory = self.limits.memory_bytes;
@@ -117,38 +117,38 @@ impl<'a> ResourceMeter<'a> {
         Ok(())
     }
 
-    /// Charges a text before it is made.
+    /// Charges a string before it is created.
     pub(super) fn charge_text(&mut self, chars: usize, bytes: usize) -> Result<()> {
-        let most = self.limits.text;
-        if chars > most {
-            return Err(limit_error(format!("a text longer than {most} characters")));
+        let max = self.limits.text;
+        if chars > max {
+            return Err(limit_error(format!("a text longer than {max} characters")));
         }
         self.charge_memory(bytes.saturating_add(48))?;
         self.charge_scan(bytes)
     }
 
-    /// Charges a list of `count` before it is made.
+    /// Charges a list of `count` items before it is created.
     pub(super) fn charge_items(&mut self, count: usize) -> Result<()> {
         self.check_item_count(count)?;
         self.charge_memory(count.saturating_mul(VALUE_SLOT_BYTES) + 48)?;
         self.charge_steps(1 + count as u64 / 4)
     }
 
-    /// Charges one more item for something that has `count`.
+    /// Charges one more item of a list that has `count`.
     pub(super) fn charge_item(&mut self, count: usize) -> Result<()> {
         self.check_item_count(count + 1)?;
         self.charge_memory(VALUE_SLOT_BYTES)?;
         self.charge_steps(1)
     }
 
-    /// Charges a dict or set of `count` before it is made.
+    /// Charges a dict or set of `count` entries before it is created.
     pub(super) fn charge_table(&mut self, count: usize) -> Result<()> {
         self.check_item_count(count)?;
         self.charge_memory(count.saturating_mul(4 * VALUE_SLOT_BYTES) + 96)?;
         self.charge_steps(1 + count as u64)
     }
 
-    /// Charges one more entry for a dict or set that has `count`.
+    /// Charges one more entry of a dict or set that has `count`.
     pub(super) fn charge_entry(&mut self, count: usize) -> Result<()> {
         self.check_item_count(count + 1)?;
         self.charge_memory(6 * VALUE_SLOT_BYTES)?;
@@ -156,19 +156,19 @@ impl<'a> ResourceMeter<'a> {
     }
 
     pub(super) fn check_item_count(&self, count: usize) -> Result<()> {
-        let most = self.limits.items;
-        if count > most {
-            Err(limit_error(format!("more than {most} items")))
+        let max = self.limits.items;
+        if count > max {
+            Err(limit_error(format!("more than {max} items")))
         } else {
             Ok(())
         }
     }
 
-    /// Charges an integer before it is made.
+    /// Charges an integer before it is created.
     pub(super) fn charge_integer(&mut self, bits: u64) -> Result<()> {
-        let most = self.limits.integer_bits;
-        if bits > most {
-            return Err(limit_error(format!("an integer of more than {most} bits")));
+        let max = self.limits.integer_bits;
+        if bits > max {
+            return Err(limit_error(format!("an integer of more than {max} bits")));
         }
         self.charge_memory(bits as usize / 8 + 48)?;
         self.charge_steps(1 + bits / 512)

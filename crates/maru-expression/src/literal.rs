@@ -1,4 +1,4 @@
-//! Numbers and texts as they are written in a source.
+//! Number and string literals.
 
 use num_bigint::BigInt;
 
@@ -15,7 +15,7 @@ pub(super) enum Literal {
     Text(String),
 }
 
-/// How a quoted text begins.
+/// The prefix and opening quote of a string literal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StringOpening {
     pub(super) quote: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct StringOpening {
     pub(super) is_fstring: bool,
 }
 
-/// Whether `rest` begins a quoted text.
+/// Parses the opening of a string literal, if `rest` starts with one.
 pub(super) fn parse_string_opening(rest: &str) -> Option<StringOpening> {
     let is_quote = |c: &u8| matches!(c, b'"' | b'\'');
     let prefix = rest.as_bytes().iter().take(3).position(is_quote)?;
@@ -44,7 +44,7 @@ pub(super) fn parse_string_opening(rest: &str) -> Option<StringOpening> {
     })
 }
 
-/// How long the text is that ends in `quote`.
+/// Returns the offset of the closing `quote`.
 pub(super) fn find_closing_quote(text: &str, quote: &str) -> Result<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -61,7 +61,7 @@ pub(super) fn find_closing_quote(text: &str, quote: &str) -> Result<usize> {
     Err(syntax_error("unterminated string literal"))
 }
 
-/// The number at the beginning, and its length.
+/// Parses the number that `rest` starts with, and returns its length.
 pub(super) fn parse_number(rest: &str) -> Result<(Literal, usize)> {
     let bytes = rest.as_bytes();
     let radix = match bytes.get(1).map(u8::to_ascii_lowercase) {
@@ -112,19 +112,19 @@ fn exponent_length(rest: &str) -> usize {
     }
 }
 
-/// Length of the digits, underscores between them included.
+/// Returns the length of a run of digits and underscores.
 fn digits_length(rest: &str, is_digit: impl Fn(char) -> bool) -> usize {
     rest.find(|c| !is_digit(c) && c != '_')
         .unwrap_or(rest.len())
 }
 
-/// Without underscores, which stand between digits only.
+/// Removes underscores, which are allowed between digits only.
 fn strip_underscores(written: &str) -> Result<String> {
     let single = |part: &str| part.ends_with(|c: char| c.is_ascii_hexdigit());
     let mut parts = written.split('_');
     let last = parts.next_back();
-    let wrong = !parts.all(single) || last.is_some_and(str::is_empty);
-    if wrong || written.len() > MAX_SOURCE_BYTES {
+    let is_invalid = !parts.all(single) || last.is_some_and(str::is_empty);
+    if is_invalid || written.len() > MAX_SOURCE_BYTES {
         Err(syntax_error("invalid decimal literal"))
     } else {
         Ok(written.replace('_', ""))
@@ -141,7 +141,7 @@ fn parse_integer(written: &str, radix: u32) -> Result<Literal> {
     }
 }
 
-/// `body` with its escapes replaced.
+/// Replaces the escapes in the body of a string literal.
 pub(super) fn unescape(body: &str) -> Result<String> {
     let mut out = String::with_capacity(body.len());
     let mut rest = body;
@@ -153,13 +153,13 @@ pub(super) fn unescape(body: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Writes what the escape means; gives what comes after it.
+/// Appends the character of one escape and returns the rest.
 fn unescape_one<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
     let Some(first) = rest.chars().next() else {
         return Err(syntax_error("unterminated string literal"));
     };
     let after = &rest[first.len_utf8()..];
-    let plain = match first {
+    let c = match first {
         '\n' => return Ok(after),
         '\\' | '\'' | '"' => first,
         'n' => '\n',
@@ -179,7 +179,7 @@ fn unescape_one<'s>(rest: &'s str, out: &mut String) -> Result<&'s str> {
             other
         }
     };
-    out.push(plain);
+    out.push(c);
     Ok(after)
 }
 

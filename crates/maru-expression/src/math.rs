@@ -1,4 +1,4 @@
-//! `math`: each function with and without its prefix.
+//! The `math` module; its functions also work without the prefix.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -13,11 +13,11 @@ use num_traits::{One as _, Signed as _, ToPrimitive as _, Zero as _};
 
 use super::{
     ast::BinaryOperator,
-    builtins::{BuiltinFn, EvaluatedArguments},
+    builtins::{BuiltinFn, CallArguments},
     error::{Result, limit_error, overflow_error, type_error, value_error},
     evaluator::Evaluator,
     float, integer,
-    iteration::IterationFlow,
+    iteration::{self, IterationFlow},
     operators,
     scalars::{expect_float, not_an_integer_error},
     value::Value,
@@ -32,7 +32,7 @@ pub(super) const MATH_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("atan2", |_, it| binary_function(it, f64::atan2)),
     ("atanh", atanh),
     ("cbrt", |_, it| unary_function(it, f64::cbrt)),
-    ("ceil", |run, it| round_with(run, it, f64::ceil)),
+    ("ceil", |evaluator, it| round_with(evaluator, it, f64::ceil)),
     ("comb", comb),
     ("copysign", |_, it| binary_function(it, f64::copysign)),
     ("cos", |_, it| unary_function(it, f64::cos)),
@@ -46,7 +46,9 @@ pub(super) const MATH_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("expm1", |_, it| unary_function(it, f64::exp_m1)),
     ("fabs", |_, it| unary_function(it, f64::abs)),
     ("factorial", factorial),
-    ("floor", |run, it| round_with(run, it, f64::floor)),
+    ("floor", |evaluator, it| {
+        round_with(evaluator, it, f64::floor)
+    }),
     ("fmod", |_, it| binary_function(it, |a, b| a % b)),
     ("frexp", frexp),
     ("fsum", fsum),
@@ -76,10 +78,12 @@ pub(super) const MATH_FUNCTIONS: &[(&str, BuiltinFn)] = &[
     ("sqrt", |_, it| unary_function(it, f64::sqrt)),
     ("tan", |_, it| unary_function(it, f64::tan)),
     ("tanh", |_, it| unary_function(it, f64::tanh)),
-    ("trunc", |run, it| round_with(run, it, f64::trunc)),
+    ("trunc", |evaluator, it| {
+        round_with(evaluator, it, f64::trunc)
+    }),
 ];
 
-/// `math.pi` and its like.
+/// Returns a constant such as `math.pi`.
 pub(super) fn dotted_constant(path: &str) -> Option<f64> {
     match path.strip_prefix("math.")? {
         "inf" => Some(f64::INFINITY),
@@ -97,51 +101,51 @@ pub(super) fn bare_constant(name: &str) -> Option<f64> {
     })
 }
 
-fn unary_function(given: EvaluatedArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn unary_function(call: CallArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     check_result(function(number), &[number])
 }
 
-fn binary_function(given: EvaluatedArguments<'_>, function: fn(f64, f64) -> f64) -> Result<Value> {
-    let [first, second] = given.take_exactly()?;
+fn binary_function(call: CallArguments<'_>, function: fn(f64, f64) -> f64) -> Result<Value> {
+    let [first, second] = call.take_exactly()?;
     let (first, second) = (expect_float(&first)?, expect_float(&second)?);
     check_result(function(first, second), &[first, second])
 }
 
-/// Nothing undefined and nothing too large comes of ordinary numbers.
-fn check_result(done: f64, inputs: &[f64]) -> Result<Value> {
-    if done.is_nan() && !inputs.iter().any(|it| it.is_nan()) {
+/// Fails if finite inputs gave NaN or infinity.
+fn check_result(result: f64, inputs: &[f64]) -> Result<Value> {
+    if result.is_nan() && !inputs.iter().any(|it| it.is_nan()) {
         return Err(value_error("math domain error"));
     }
-    if done.is_infinite() && inputs.iter().all(|it| it.is_finite()) {
+    if result.is_infinite() && inputs.iter().all(|it| it.is_finite()) {
         return Err(overflow_error("math range error"));
     }
-    Ok(Value::Float(done))
+    Ok(Value::Float(result))
 }
 
-fn float_predicate(given: EvaluatedArguments<'_>, holds: fn(f64) -> bool) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn float_predicate(call: CallArguments<'_>, holds: fn(f64) -> bool) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     Ok(Value::Bool(holds(expect_float(&value)?)))
 }
 
 fn round_with(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     round: fn(f64) -> f64,
 ) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+    let [value] = call.take_exactly()?;
     match value.to_bigint() {
-        Some(number) => integer::into_value(&mut run.meter, number),
+        Some(number) => integer::into_value(&mut evaluator.meter, number),
         None => integer::into_value(
-            &mut run.meter,
+            &mut evaluator.meter,
             float::integral_to_bigint(round(expect_float(&value)?))?,
         ),
     }
 }
 
-fn atanh(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn atanh(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     if number.abs() >= 1.0 {
         Err(value_error("math domain error"))
@@ -150,8 +154,8 @@ fn atanh(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> 
     }
 }
 
-fn pow(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [base, exponent] = given.take_exactly()?;
+fn pow(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [base, exponent] = call.take_exactly()?;
     let (base, exponent) = (expect_float(&base)?, expect_float(&exponent)?);
     if base == 0.0 && exponent < 0.0 && exponent.is_finite() {
         return Err(value_error("math domain error"));
@@ -159,8 +163,8 @@ fn pow(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     check_result(base.powf(exponent), &[base, exponent])
 }
 
-fn log1p(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn log1p(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     if number <= -1.0 {
         Err(value_error("math domain error"))
@@ -169,8 +173,8 @@ fn log1p(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> 
     }
 }
 
-fn log(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value, base] = given.bind(1, ["", ""])?;
+fn log(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value, base] = call.bind(1, ["", ""])?;
     let number = log_value(&value.unwrap_or(Value::None), f64::ln)?;
     let Some(base) = base else {
         return Ok(Value::Float(number));
@@ -181,12 +185,12 @@ fn log(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
     }
 }
 
-fn log_function(given: EvaluatedArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn log_function(call: CallArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     log_value(&value, function).map(Value::Float)
 }
 
-/// Also of integers that no float can hold.
+/// Evaluates a logarithm, also of integers that no float can represent.
 fn log_value(value: &Value, function: fn(f64) -> f64) -> Result<f64> {
     if let Value::BigInt(number) = value
         && number.is_positive()
@@ -220,8 +224,8 @@ fn remainder(left: f64, right: f64) -> f64 {
     near * 1.0_f64.copysign(left)
 }
 
-fn modf(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn modf(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let fraction = if number.is_infinite() {
         0.0
@@ -229,11 +233,11 @@ fn modf(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value>
         number.fract()
     };
     let fraction = Value::Float(fraction.copysign(number));
-    super::iteration::pair_tuple(&mut run.meter, fraction, Value::Float(number.trunc()))
+    iteration::pair_tuple(&mut evaluator.meter, fraction, Value::Float(number.trunc()))
 }
 
-fn frexp(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn frexp(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let mut exponent = 0;
     let mut mantissa = number;
@@ -247,11 +251,15 @@ fn frexp(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value
             exponent -= 1;
         }
     }
-    super::iteration::pair_tuple(&mut run.meter, Value::Float(mantissa), Value::Int(exponent))
+    iteration::pair_tuple(
+        &mut evaluator.meter,
+        Value::Float(mantissa),
+        Value::Int(exponent),
+    )
 }
 
-fn ldexp(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value, exponent] = given.take_exactly()?;
+fn ldexp(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value, exponent] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let exponent = exponent
         .to_bigint()
@@ -262,36 +270,40 @@ fn ldexp(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> 
     check_result(float::scale(number, exponent), &[number])
 }
 
-fn integer_arguments(given: EvaluatedArguments<'_>) -> Result<Vec<BigInt>> {
-    given.expect_no_named()?;
-    let numbers = given.values.iter();
+fn integer_arguments(call: CallArguments<'_>) -> Result<Vec<BigInt>> {
+    call.expect_no_named()?;
+    let numbers = call.values.iter();
     numbers
         .map(|it| it.to_bigint().ok_or_else(|| not_an_integer_error(it)))
         .collect()
 }
 
-fn gcd(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+fn gcd(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     let mut found = BigInt::zero();
-    for number in integer_arguments(given)? {
-        run.meter
+    for number in integer_arguments(call)? {
+        evaluator
+            .meter
             .charge_steps(1 + number.bits() * number.bits() / 4096)?;
         found = found.gcd(&number);
     }
-    integer::into_value(&mut run.meter, found)
+    integer::into_value(&mut evaluator.meter, found)
 }
 
-fn lcm(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
+fn lcm(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     let mut found = BigInt::one();
-    for number in integer_arguments(given)? {
-        run.meter.charge_integer(number.bits().max(found.bits()))?;
-        run.meter
+    for number in integer_arguments(call)? {
+        evaluator
+            .meter
+            .charge_integer(number.bits().max(found.bits()))?;
+        evaluator
+            .meter
             .charge_steps(1 + number.bits() * found.bits() / 4096)?;
         found = found.lcm(&number);
     }
-    integer::into_value(&mut run.meter, found.abs())
+    integer::into_value(&mut evaluator.meter, found.abs())
 }
 
-/// A number that is not negative and not too large to count up to.
+/// Returns an argument that is not negative and small enough to count up to.
 fn expect_natural(value: &Value, what: &str) -> Result<u64> {
     let number = value
         .to_bigint()
@@ -304,14 +316,14 @@ fn expect_natural(value: &Value, what: &str) -> Result<u64> {
         .ok_or_else(|| limit_error("a number that is too large to count to"))
 }
 
-fn factorial(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
-    let most = expect_natural(&value, "factorial() not defined for negative values")?;
-    product(run, (1..=most).map(BigInt::from))
+fn factorial(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
+    let limit = expect_natural(&value, "factorial() not defined for negative values")?;
+    product(evaluator, (1..=limit).map(BigInt::from))
 }
 
-fn comb(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [all, picked] = given.take_exactly()?;
+fn comb(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [all, picked] = call.take_exactly()?;
     let all = expect_natural(&all, "n must be a non-negative integer")?;
     let picked = expect_natural(&picked, "k must be a non-negative integer")?;
     if picked > all {
@@ -319,14 +331,14 @@ fn comb(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value>
     }
     let mut found = BigInt::one();
     for at in 0..picked.min(all - picked) {
-        run.meter.charge_integer(found.bits())?;
+        evaluator.meter.charge_integer(found.bits())?;
         found = found * (all - at) / (at + 1);
     }
-    integer::into_value(&mut run.meter, found)
+    integer::into_value(&mut evaluator.meter, found)
 }
 
-fn perm(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [all, picked] = given.bind(1, ["", ""])?;
+fn perm(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [all, picked] = call.bind(1, ["", ""])?;
     let all = expect_natural(
         &all.unwrap_or(Value::None),
         "n must be a non-negative integer",
@@ -338,50 +350,63 @@ fn perm(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value>
     if picked > all {
         return Ok(Value::Int(0));
     }
-    product(run, (all - picked + 1..=all).map(BigInt::from))
+    product(evaluator, (all - picked + 1..=all).map(BigInt::from))
 }
 
-fn product(run: &mut Evaluator<'_>, numbers: impl Iterator<Item = BigInt>) -> Result<Value> {
+fn product(evaluator: &mut Evaluator<'_>, numbers: impl Iterator<Item = BigInt>) -> Result<Value> {
     let mut found = BigInt::one();
     for number in numbers {
-        run.meter.charge_integer(found.bits())?;
+        evaluator.meter.charge_integer(found.bits())?;
         found *= number;
     }
-    integer::into_value(&mut run.meter, found)
+    integer::into_value(&mut evaluator.meter, found)
 }
 
-fn isqrt(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+fn isqrt(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()
         .ok_or_else(|| not_an_integer_error(&value))?;
     if number.is_negative() {
         return Err(value_error("isqrt() argument must be nonnegative"));
     }
-    run.meter
+    evaluator
+        .meter
         .charge_steps(1 + number.bits() * number.bits() / 2048)?;
-    integer::into_value(&mut run.meter, number.sqrt())
+    integer::into_value(&mut evaluator.meter, number.sqrt())
 }
 
-fn prod(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [source, start] = given.bind(1, ["", "start"])?;
+fn prod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [source, start] = call.bind(1, ["", "start"])?;
     let mut total = start.unwrap_or(Value::Int(1));
-    run.for_each_item(source.unwrap_or(Value::None), &mut |run, item| {
-        total = operators::apply_binary(&mut run.meter, BinaryOperator::Multiply, &total, &item)?;
-        Ok(IterationFlow::Continue)
-    })?;
+    iteration::for_each_item(
+        evaluator,
+        source.unwrap_or(Value::None),
+        &mut |evaluator, item| {
+            total = operators::apply_binary(
+                &mut evaluator.meter,
+                BinaryOperator::Multiply,
+                &total,
+                &item,
+            )?;
+            Ok(IterationFlow::Continue)
+        },
+    )?;
     Ok(total)
 }
 
-fn hypot(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_no_named()?;
-    let numbers: Result<Vec<f64>> = given.values.iter().map(expect_float).collect();
+fn hypot(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_no_named()?;
+    let numbers: Result<Vec<f64>> = call.values.iter().map(expect_float).collect();
     Ok(Value::Float(euclidean_norm(&numbers?)))
 }
 
-fn dist(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [first, second] = given.take_exactly()?;
-    let (first, second) = (run.collect_items(first)?, run.collect_items(second)?);
+fn dist(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [first, second] = call.take_exactly()?;
+    let (first, second) = (
+        iteration::collect_items(evaluator, first)?,
+        iteration::collect_items(evaluator, second)?,
+    );
     if first.len() != second.len() {
         return Err(value_error(
             "both points must have the same number of dimensions",
@@ -401,15 +426,14 @@ fn euclidean_norm(numbers: &[f64]) -> f64 {
     }
 }
 
-fn isclose(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let mut given = given;
+fn isclose(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let mut call = call;
     let mut named = |name, default| {
-        given
-            .take_named(name)
+        call.take_named(name)
             .map_or(Ok(default), |it| expect_float(&it))
     };
     let (relative, absolute) = (named("rel_tol", 1e-9)?, named("abs_tol", 0.0)?);
-    let [first, second] = given.take_exactly()?;
+    let [first, second] = call.take_exactly()?;
     let (a, b) = (expect_float(&first)?, expect_float(&second)?);
     if relative < 0.0 || absolute < 0.0 {
         return Err(value_error("tolerances must be non-negative"));
@@ -421,12 +445,12 @@ fn isclose(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value
     Ok(Value::Bool(near && a.is_finite() && b.is_finite()))
 }
 
-/// The exact sum, rounded once.
-fn fsum(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [source] = given.take_exactly()?;
+/// Evaluates `fsum`: the exact sum, rounded once.
+fn fsum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [source] = call.take_exactly()?;
     let mut parts: Vec<f64> = Vec::new();
     let mut special = 0.0;
-    run.for_each_item(source, &mut |run, item| {
+    iteration::for_each_item(evaluator, source, &mut |evaluator, item| {
         if !item.is_number() {
             let name = item.type_name();
             return Err(type_error(format!("must be real number, not {name}")));
@@ -436,7 +460,7 @@ fn fsum(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value>
             special += number;
             return Ok(IterationFlow::Continue);
         }
-        run.meter.charge_steps(1 + parts.len() as u64)?;
+        evaluator.meter.charge_steps(1 + parts.len() as u64)?;
         let mut kept = 0;
         for at in 0..parts.len() {
             let (large, small) = if number.abs() < parts[at].abs() {
@@ -465,7 +489,7 @@ fn fsum(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value>
     check_result(sum_partials(&parts), &[0.0])
 }
 
-/// The sum of parts that do not overlap, smallest first.
+/// Adds partial sums that do not overlap, smallest first.
 fn sum_partials(parts: &[f64]) -> f64 {
     let mut rest = parts.iter().rev().copied();
     let mut sum = rest.next().unwrap_or_default();
@@ -476,7 +500,7 @@ fn sum_partials(parts: &[f64]) -> f64 {
         if lost == 0.0 {
             continue;
         }
-        // Half way between two floats: what follows decides.
+        // Halfway between two floats, the next partial sum decides.
         if let Some(next) = rest.next()
             && ((lost < 0.0 && next < 0.0) || (lost > 0.0 && next > 0.0))
         {

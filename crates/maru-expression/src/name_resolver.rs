@@ -1,5 +1,5 @@
-//! Names → slots, functions and methods. What cannot be resolved is refused
-//! here, before anything runs.
+//! Resolves names to slots, functions and methods, and fails on unknown names before
+//! anything is evaluated.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
     math,
 };
 
-/// Names of Python that are left out on purpose, and why.
+/// Python names that are not supported, with the reason.
 const UNSUPPORTED_NAMES: [(&str, &str); 13] = [
     (
         "isinstance",
@@ -36,16 +36,16 @@ const UNSUPPORTED_NAMES: [(&str, &str); 13] = [
     ("getattr", "use record['key']"),
     ("hasattr", "use 'key' in record"),
 ];
-/// What `max(…, key=f)` and `map(f, …)` take a function for.
+/// Functions with a `key=` argument.
 const TAKES_KEY_FUNCTION: [&str; 3] = ["sorted", "min", "max"];
 const TAKES_LEADING_FUNCTION: [&str; 2] = ["map", "filter"];
 
 pub(super) struct NameResolver<'p> {
     parameters: &'p [&'p str],
-    /// Names in reach, innermost last, with their slots.
+    /// The names in scope with their slots, innermost last.
     scope: Vec<(String, usize)>,
     pub(super) slot_count: usize,
-    /// By parameter.
+    /// Which parameters are used.
     pub(super) used_parameters: Vec<bool>,
 }
 
@@ -70,7 +70,7 @@ impl<'p> NameResolver<'p> {
         Ok(())
     }
 
-    /// Names of an assignment: the same name is the same slot.
+    /// Binds the names of an assignment; an existing name keeps its slot.
     fn bind_assignment(&mut self, target: &mut AssignmentTarget) -> Result<()> {
         match target {
             AssignmentTarget::Name(name, at) if self.parameters.contains(&name.as_str()) => {
@@ -91,7 +91,7 @@ impl<'p> NameResolver<'p> {
         }
     }
 
-    /// Names of a `for`: new ones, that hide others.
+    /// Binds the names of a `for` clause to new slots, which shadow others.
     fn bind_loop_target(&mut self, target: &mut AssignmentTarget) {
         match target {
             AssignmentTarget::Name(name, _) => {
@@ -195,8 +195,8 @@ impl<'p> NameResolver<'p> {
 
     fn unknown_name_error(&self, name: &str) -> UnlocatedError {
         let message = format!("name '{name}' is not defined");
-        if let Some((_, why)) = UNSUPPORTED_NAMES.iter().find(|it| it.0 == name) {
-            return UnlocatedError::new(ErrorKind::Name, format!("{message}; {why}"));
+        if let Some((_, reason)) = UNSUPPORTED_NAMES.iter().find(|it| it.0 == name) {
+            return UnlocatedError::new(ErrorKind::Name, format!("{message}; {reason}"));
         }
         let known = self.scope.iter().map(|it| it.0.as_str());
         let known = known.chain(builtins::BARE_FUNCTIONS.iter().map(|it| it.0));
@@ -204,8 +204,8 @@ impl<'p> NameResolver<'p> {
         UnlocatedError::new(ErrorKind::Name, message + &spelling_suggestion(name, known))
     }
 
-    /// A call of a function takes the first steps of a postfix expression, and
-    /// a method two of the rest.
+    /// Resolves a postfix expression. A function call consumes its first steps, and each
+    /// method call two of the rest.
     fn resolve_postfix(&mut self, node: &mut ExpressionNode) -> Result<()> {
         let ExpressionKind::Postfix(base, steps) = &mut node.kind else {
             return Ok(());
@@ -249,7 +249,7 @@ impl<'p> NameResolver<'p> {
         Ok(())
     }
 
-    /// What `path` or `path(…)` means, if its first name is no variable.
+    /// Resolves `path` or `path(…)` whose first name is not a variable.
     fn resolve_global(&mut self, path: &str, call: Option<PostfixStep>) -> Result<ExpressionKind> {
         let first = path.split('.').next().unwrap_or(path);
         let Some(PostfixStep {
@@ -295,7 +295,7 @@ impl<'p> NameResolver<'p> {
         )
     }
 
-    /// Takes the argument that is a function out of the others.
+    /// Removes the argument that must be a function.
     fn take_callable_argument(
         &mut self,
         function: BuiltinFunction,
@@ -341,7 +341,7 @@ impl<'p> NameResolver<'p> {
         }
     }
 
-    /// `math.sqrt`, `str.lower` or `counts.get`
+    /// Resolves a dotted function such as `math.sqrt`, `str.lower` or `counts.get`.
     fn resolve_dotted_callable(
         &mut self,
         mut base: ExpressionNode,
@@ -480,13 +480,13 @@ fn takes_leading_function(function: &BuiltinFunction) -> bool {
 }
 
 fn no_attribute_error(name: &str) -> UnlocatedError {
-    if let Some((_, why)) = builtins::UNSUPPORTED_ATTRIBUTES
+    if let Some((_, reason)) = builtins::UNSUPPORTED_ATTRIBUTES
         .iter()
         .find(|it| it.0 == name)
     {
         return UnlocatedError::new(
             ErrorKind::Attribute,
-            format!("'{name}' is not offered; {why}"),
+            format!("'{name}' is not supported; {reason}"),
         );
     }
     let message = format!("no value has an attribute '{name}'");
@@ -496,7 +496,7 @@ fn no_attribute_error(name: &str) -> UnlocatedError {
     )
 }
 
-/// `; did you mean '…'?`, if something is near.
+/// Returns `; did you mean '…'?` if a known name is similar.
 fn spelling_suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     if name.len() > 40 {
         return String::new();

@@ -1,4 +1,4 @@
-//! What operators do to two values.
+//! Unary and binary operators on values.
 
 use std::rc::Rc;
 
@@ -80,7 +80,7 @@ pub(super) fn apply_unary(
     }
 }
 
-/// The float that a number is.
+/// Converts a number to a float.
 pub(super) fn to_float(value: &Value) -> Result<f64> {
     match value {
         Value::Float(it) => Ok(*it),
@@ -139,7 +139,7 @@ fn apply_to_numbers(
 }
 
 fn divide(left: &Value, right: &Value) -> Result<f64> {
-    /// Up to here a float is exact.
+    /// The largest integer below which floats are exact.
     const MAX_EXACT_INTEGER: i64 = 1 << 53;
     if let (Some(a), Some(b)) = (left.to_i64(), right.to_i64())
         && b != 0
@@ -245,7 +245,7 @@ fn unsupported_operand_error(
     })
 }
 
-/// A list or tuple, shared.
+/// Returns the items of a list or tuple.
 pub(super) fn as_sequence(value: &Value) -> Option<&Rc<SequenceValue>> {
     match value {
         Value::List(it) | Value::Tuple(it) => Some(it),

@@ -1,23 +1,23 @@
-//! The parser's part for lines: one expression, or assignments that end in
-//! `result = …`.
+//! Parses statements: one expression, or assignments that end in `result = …`.
 
 use super::{
     ast::{AssignmentTarget, ExpressionKind, ExpressionNode, StatementNode},
     error::{Result, UnlocatedError, syntax_error},
     lexer::ExpressionTokenKind,
-    parse_atom::reject_starred,
-    parser::{ExpressionParser, binary_operator},
+    parse_atom::{parse_postfix, parse_starred, refuse_walrus, reject_starred},
+    parse_expression::binary_operator,
+    token_cursor::TokenCursor,
 };
 
-/// Statements of Python that are not of this language, and what to do instead.
+/// Python statements that are not supported, and what to write instead.
 const UNSUPPORTED_STATEMENTS: [(&str, &str); 24] = [
     (
         "import",
-        "nothing can be imported; math, date, datetime and timedelta are there already",
+        "nothing can be imported; math, date, datetime and timedelta are built in",
     ),
     (
         "from",
-        "nothing can be imported; math, date, datetime and timedelta are there already",
+        "nothing can be imported; math, date, datetime and timedelta are built in",
     ),
     ("for", "write a comprehension: [… for x in …]"),
     ("while", "write a comprehension: [… for x in …]"),
@@ -29,8 +29,8 @@ const UNSUPPORTED_STATEMENTS: [(&str, &str); 24] = [
     ("return", "write `result = …`"),
     ("yield", "write a comprehension: [… for x in …]"),
     ("try", "test the value first: … if … else …"),
-    ("raise", "faults come from the expression itself"),
-    ("assert", "faults come from the expression itself"),
+    ("raise", "errors come from the expression itself"),
+    ("assert", "errors come from the expression itself"),
     ("with", "nothing can be opened"),
     ("del", "values do not change"),
     ("global", "there is one scope"),
@@ -45,143 +45,139 @@ const UNSUPPORTED_STATEMENTS: [(&str, &str); 24] = [
 const MUST_END_IN_RESULT: &str =
     "a definition of several lines assigns names and ends in `result = …`";
 
-impl ExpressionParser<'_> {
-    /// The whole source.
-    pub(super) fn parse_program(&mut self) -> Result<Vec<StatementNode>> {
-        let mut statements = Vec::new();
-        loop {
-            while self.peek().kind == ExpressionTokenKind::Newline {
-                self.take_token();
-            }
-            if self.peek().kind == ExpressionTokenKind::End {
-                break;
-            }
-            statements.push(self.parse_statement()?);
-            if !matches!(
-                self.peek().kind,
-                ExpressionTokenKind::Newline | ExpressionTokenKind::End
-            ) {
-                return Err(self.unexpected_token_error("expected the end of the line"));
-            }
+/// Parses the whole source.
+pub(super) fn parse_program(tokens: &mut TokenCursor<'_>) -> Result<Vec<StatementNode>> {
+    let mut statements = Vec::new();
+    loop {
+        while tokens.peek().kind == ExpressionTokenKind::Newline {
+            tokens.take_token();
         }
-        validate_statements(&statements)?;
-        Ok(statements)
+        if tokens.peek().kind == ExpressionTokenKind::End {
+            break;
+        }
+        statements.push(parse_statement(tokens)?);
+        if !matches!(
+            tokens.peek().kind,
+            ExpressionTokenKind::Newline | ExpressionTokenKind::End
+        ) {
+            return Err(tokens.unexpected_token_error("expected the end of the line"));
+        }
     }
+    validate_statements(&statements)?;
+    Ok(statements)
+}
 
-    /// `a`, `a, b`, `(a, b), *c`, as after `for` and before `=`.
-    pub(super) fn parse_targets(&mut self) -> Result<AssignmentTarget> {
-        let first = self.parse_target_item()?;
-        if !self.is_at_operator(",") && !matches!(first.kind, ExpressionKind::Starred(_)) {
-            return into_target(first);
-        }
-        let mut items = vec![first];
-        while self.accept_operator(",") {
-            if self.is_at_word("in") {
-                break;
-            }
-            items.push(self.parse_target_item()?);
-        }
-        into_unpack_target(items)
+/// Parses targets such as `a`, `a, b` and `(a, b), *c`, as after `for` and before `=`.
+pub(super) fn parse_targets(tokens: &mut TokenCursor<'_>) -> Result<AssignmentTarget> {
+    let first = parse_target_item(tokens)?;
+    if !tokens.is_at_operator(",") && !matches!(first.kind, ExpressionKind::Starred(_)) {
+        return into_target(first);
     }
-
-    fn parse_target_item(&mut self) -> Result<ExpressionNode> {
-        let at = self.source_offset();
-        if self.accept_operator("*") {
-            let inner = self.parse_postfix()?;
-            return Ok(ExpressionNode::new(
-                at,
-                ExpressionKind::Starred(Box::new(inner)),
-            ));
+    let mut items = vec![first];
+    while tokens.accept_operator(",") {
+        if tokens.is_at_word("in") {
+            break;
         }
-        self.parse_postfix()
+        items.push(parse_target_item(tokens)?);
     }
+    into_unpack_target(items)
+}
 
-    fn parse_statement(&mut self) -> Result<StatementNode> {
-        self.refuse_keyword()?;
-        let at = self.source_offset();
-        let left = self.parse_tuple()?;
-        self.refuse_walrus()?;
-        if self.accept_operator("=") {
-            let value = self.parse_tuple()?;
-            if self.is_at_operator("=") {
-                return Err(syntax_error("assign one name at a time").at(self.source_offset()));
-            }
-            let target = Some(into_target(left)?);
-            return Ok(StatementNode { at, target, value });
-        }
-        if let Some(operator) = self.augmented_operator() {
-            let place = self.take_token().at;
-            let value = self.parse_tuple()?;
-            let target = Some(into_target(left.clone())?);
-            let value = ExpressionKind::BinaryChain(Box::new(left), vec![(operator, place, value)]);
-            let value = ExpressionNode::new(at, value);
-            return Ok(StatementNode { at, target, value });
-        }
-        if self.is_at_operator(":") {
-            return Err(self.unexpected_token_error("expected the end of the line"));
-        }
-        let target = None;
-        Ok(StatementNode {
+fn parse_target_item(tokens: &mut TokenCursor<'_>) -> Result<ExpressionNode> {
+    let at = tokens.source_offset();
+    if tokens.accept_operator("*") {
+        let inner = parse_postfix(tokens)?;
+        return Ok(ExpressionNode::new(
             at,
-            target,
-            value: reject_starred(left)?,
-        })
+            ExpressionKind::Starred(Box::new(inner)),
+        ));
     }
+    parse_postfix(tokens)
+}
 
-    fn refuse_keyword(&self) -> Result<()> {
-        let ExpressionTokenKind::Name(word) = self.peek().kind else {
-            return Ok(());
-        };
-        // `match` is an ordinary name, unless something else than a use follows.
-        if word == "match"
-            && !matches!(
-                self.peek_second(),
-                ExpressionTokenKind::Name(_) | ExpressionTokenKind::Literal(_)
-            )
-        {
-            return Ok(());
+fn parse_statement(tokens: &mut TokenCursor<'_>) -> Result<StatementNode> {
+    refuse_keyword(tokens)?;
+    let at = tokens.source_offset();
+    let left = parse_tuple(tokens)?;
+    refuse_walrus(tokens)?;
+    if tokens.accept_operator("=") {
+        let value = parse_tuple(tokens)?;
+        if tokens.is_at_operator("=") {
+            return Err(syntax_error("assign one name at a time").at(tokens.source_offset()));
         }
-        match UNSUPPORTED_STATEMENTS
-            .iter()
-            .find(|(refused, _)| *refused == word)
-        {
-            Some((_, hint)) => {
-                Err(syntax_error(format!("'{word}' is not offered; {hint}"))
-                    .at(self.source_offset()))
-            }
-            None => Ok(()),
-        }
+        let target = Some(into_target(left)?);
+        return Ok(StatementNode { at, target, value });
     }
-
-    /// An expression, or several with commas.
-    fn parse_tuple(&mut self) -> Result<ExpressionNode> {
-        let at = self.source_offset();
-        let first = self.parse_starred()?;
-        if !self.is_at_operator(",") {
-            return Ok(first);
-        }
-        let mut items = vec![first];
-        while self.accept_operator(",") {
-            if matches!(
-                self.peek().kind,
-                ExpressionTokenKind::Newline
-                    | ExpressionTokenKind::End
-                    | ExpressionTokenKind::Operator("=")
-            ) {
-                break;
-            }
-            items.push(self.parse_starred()?);
-        }
-        Ok(ExpressionNode::new(at, ExpressionKind::Tuple(items)))
+    if let Some(operator) = augmented_operator(tokens) {
+        let offset = tokens.take_token().at;
+        let value = parse_tuple(tokens)?;
+        let target = Some(into_target(left.clone())?);
+        let value = ExpressionKind::BinaryChain(Box::new(left), vec![(operator, offset, value)]);
+        let value = ExpressionNode::new(at, value);
+        return Ok(StatementNode { at, target, value });
     }
+    if tokens.is_at_operator(":") {
+        return Err(tokens.unexpected_token_error("expected the end of the line"));
+    }
+    let target = None;
+    Ok(StatementNode {
+        at,
+        target,
+        value: reject_starred(left)?,
+    })
+}
 
-    fn augmented_operator(&self) -> Option<super::ast::BinaryOperator> {
-        match self.peek().kind {
-            ExpressionTokenKind::Operator(it) if it != "==" => {
-                binary_operator(it.strip_suffix('=')?)
-            }
-            _ => None,
+fn refuse_keyword(tokens: &TokenCursor<'_>) -> Result<()> {
+    let ExpressionTokenKind::Name(word) = tokens.peek().kind else {
+        return Ok(());
+    };
+    // `match` is a keyword only in front of another name or a literal.
+    if word == "match"
+        && !matches!(
+            tokens.peek_second(),
+            ExpressionTokenKind::Name(_) | ExpressionTokenKind::Literal(_)
+        )
+    {
+        return Ok(());
+    }
+    match UNSUPPORTED_STATEMENTS
+        .iter()
+        .find(|(refused, _)| *refused == word)
+    {
+        Some((_, hint)) => {
+            Err(syntax_error(format!("'{word}' is not supported; {hint}"))
+                .at(tokens.source_offset()))
         }
+        None => Ok(()),
+    }
+}
+
+/// Parses an expression, or several separated by commas as a tuple.
+fn parse_tuple(tokens: &mut TokenCursor<'_>) -> Result<ExpressionNode> {
+    let at = tokens.source_offset();
+    let first = parse_starred(tokens)?;
+    if !tokens.is_at_operator(",") {
+        return Ok(first);
+    }
+    let mut items = vec![first];
+    while tokens.accept_operator(",") {
+        if matches!(
+            tokens.peek().kind,
+            ExpressionTokenKind::Newline
+                | ExpressionTokenKind::End
+                | ExpressionTokenKind::Operator("=")
+        ) {
+            break;
+        }
+        items.push(parse_starred(tokens)?);
+    }
+    Ok(ExpressionNode::new(at, ExpressionKind::Tuple(items)))
+}
+
+fn augmented_operator(tokens: &TokenCursor<'_>) -> Option<super::ast::BinaryOperator> {
+    match tokens.peek().kind {
+        ExpressionTokenKind::Operator(it) if it != "==" => binary_operator(it.strip_suffix('=')?),
+        _ => None,
     }
 }
 
@@ -216,16 +212,16 @@ fn into_unpack_target(items: Vec<ExpressionNode>) -> Result<AssignmentTarget> {
     let mut rest = None;
     let mut targets = Vec::new();
     for (at, item) in items.into_iter().enumerate() {
-        let place = item.at;
+        let offset = item.at;
         let item = match item.kind {
             ExpressionKind::Starred(_) if rest.is_some() => {
-                return Err(syntax_error("multiple starred expressions in assignment").at(place));
+                return Err(syntax_error("multiple starred expressions in assignment").at(offset));
             }
             ExpressionKind::Starred(inner) => {
                 rest = Some(at);
                 *inner
             }
-            form => ExpressionNode::new(place, form),
+            kind => ExpressionNode::new(offset, kind),
         };
         targets.push(into_target(item)?);
     }

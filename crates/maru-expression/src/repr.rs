@@ -10,7 +10,7 @@ use super::{
     value::{DictMap, DictViewKind, Value},
 };
 
-/// What `repr(value)` says, as a text of the language.
+/// Evaluates `repr(value)`.
 pub(super) fn repr(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<String> {
     let most = meter.limits.text;
     let mut writer = ReprWriter::new(meter, most);
@@ -18,12 +18,12 @@ pub(super) fn repr(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<Strin
     Ok(writer.out)
 }
 
-/// What `str(value)` says, as a text of the language.
+/// Evaluates `str(value)`.
 pub(super) fn to_text(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<String> {
     to_text_within(meter, value, meter.limits.text)
 }
 
-/// What `str(value)` says, in at most `most` bytes.
+/// Evaluates `str(value)` in at most `max_bytes` bytes.
 pub(super) fn to_text_within(
     meter: &mut ResourceMeter<'_>,
     value: &Value,
@@ -40,7 +40,7 @@ pub(super) fn to_text_within(
     Ok(writer.out)
 }
 
-/// `repr()` with everything beyond ASCII escaped.
+/// Evaluates `ascii(value)`: `repr()` with non-ASCII characters escaped.
 pub(super) fn to_ascii(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<String> {
     let shown = repr(meter, value)?;
     if shown.is_ascii() {
@@ -58,7 +58,7 @@ pub(super) fn to_ascii(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<S
     Ok(out)
 }
 
-/// Whether `repr()` writes it as it is.
+/// Whether `repr()` writes the character without an escape.
 pub(super) fn is_printable(c: char) -> bool {
     use unicode_general_category::{GeneralCategory as G, get_general_category};
     c.is_ascii_graphic()
@@ -221,7 +221,7 @@ impl<'m, 'a> ReprWriter<'m, 'a> {
 
 fn write_escape(c: char, out: &mut String) {
     let code = c as u32;
-    // Writing to a `String` does not fail.
+    // Writing to a `String` cannot fail.
     let _ = match code {
         0..=0xff => write!(out, "\\x{code:02x}"),
         0x100..=0xffff => write!(out, "\\u{code:04x}"),

@@ -1,4 +1,4 @@
-//! Functions of one value: numbers, texts and conversions.
+//! Built-in functions on single values: numbers, strings and conversions.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -10,7 +10,7 @@ use num_traits::{Signed as _, ToPrimitive as _, Zero as _};
 
 use super::{
     ast::BinaryOperator,
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     error::{Result, UnlocatedError, overflow_error, type_error, value_error},
     evaluator::Evaluator,
     float as floats, format_spec as formats, integer,
@@ -19,13 +19,13 @@ use super::{
     value::Value,
 };
 
-pub(super) fn abs(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+pub(super) fn abs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     match &value {
         Value::Float(it) => Ok(Value::Float(it.abs())),
         Value::TimeDelta(it) => Ok(Value::TimeDelta(it.abs())),
         _ => match value.to_bigint() {
-            Some(number) => integer::into_value(&mut run.meter, number.abs()),
+            Some(number) => integer::into_value(&mut evaluator.meter, number.abs()),
             None => Err(type_error(format!(
                 "bad operand type for abs(): '{}'",
                 value.type_name()
@@ -34,36 +34,36 @@ pub(super) fn abs(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Res
     }
 }
 
-pub(super) fn bool(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.bind(0, [""])?;
+pub(super) fn bool(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.bind(0, [""])?;
     Ok(Value::Bool(value.is_some_and(|it| it.is_truthy())))
 }
 
-pub(super) fn str(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.bind(0, ["object"])?;
+pub(super) fn str(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.bind(0, ["object"])?;
     match value {
         None => Ok(Value::text("")),
         Some(Value::Text(text)) => Ok(Value::Text(text)),
-        Some(value) => Ok(Value::text(repr::to_text(&mut run.meter, &value)?)),
+        Some(value) => Ok(Value::text(repr::to_text(&mut evaluator.meter, &value)?)),
     }
 }
 
-pub(super) fn repr(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
-    Ok(Value::text(repr::repr(&mut run.meter, &value)?))
+pub(super) fn repr(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
+    Ok(Value::text(repr::repr(&mut evaluator.meter, &value)?))
 }
 
-pub(super) fn ascii(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
-    Ok(Value::text(repr::to_ascii(&mut run.meter, &value)?))
+pub(super) fn ascii(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
+    Ok(Value::text(repr::to_ascii(&mut evaluator.meter, &value)?))
 }
 
-pub(super) fn format(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value, spec] = given.bind(1, ["", ""])?;
+pub(super) fn format(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value, spec] = call.bind(1, ["", ""])?;
     let value = value.unwrap_or(Value::None);
     let done = match spec {
-        None => formats::format(&mut run.meter, &value, "")?,
-        Some(Value::Text(spec)) => formats::format(&mut run.meter, &value, &spec.body)?,
+        None => formats::format(&mut evaluator.meter, &value, "")?,
+        Some(Value::Text(spec)) => formats::format(&mut evaluator.meter, &value, &spec.body)?,
         Some(other) => {
             let name = other.type_name();
             return Err(type_error(format!(
@@ -74,16 +74,16 @@ pub(super) fn format(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> 
     Ok(Value::text(done))
 }
 
-pub(super) fn int(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value, base] = given.bind(0, ["", "base"])?;
+pub(super) fn int(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value, base] = call.bind(0, ["", "base"])?;
     let Some(value) = value else {
         return Ok(Value::Int(0));
     };
     if let Some(base) = base {
         return match (&value, base.to_i64()) {
             (Value::Text(text), Some(base @ (0 | 2..=36))) => {
-                run.meter.charge_scan(text.body.len() * 8)?;
-                parse_integer(run, &text.body, base as u32)
+                evaluator.meter.charge_scan(text.body.len() * 8)?;
+                parse_integer(evaluator, &text.body, base as u32)
             }
             (Value::Text(_), Some(_)) => {
                 Err(value_error("int() base must be >= 2 and <= 36, or 0"))
@@ -95,12 +95,13 @@ pub(super) fn int(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Res
         };
     }
     match &value {
-        Value::Float(it) => {
-            integer::into_value(&mut run.meter, floats::integral_to_bigint(it.trunc())?)
-        }
-        Value::Text(text) => parse_integer(run, &text.body, 10),
+        Value::Float(it) => integer::into_value(
+            &mut evaluator.meter,
+            floats::integral_to_bigint(it.trunc())?,
+        ),
+        Value::Text(text) => parse_integer(evaluator, &text.body, 10),
         _ => match value.to_bigint() {
-            Some(number) => integer::into_value(&mut run.meter, number),
+            Some(number) => integer::into_value(&mut evaluator.meter, number),
             None => Err(type_error(format!(
                 "int() argument must be a string, a bytes-like object or a real number, not '{}'",
                 value.type_name()
@@ -109,16 +110,16 @@ pub(super) fn int(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Res
     }
 }
 
-pub(super) fn float(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.bind(0, [""])?;
+pub(super) fn float(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.bind(0, [""])?;
     match value {
         None => Ok(Value::Float(0.0)),
         Some(Value::Text(text)) => {
-            run.meter.charge_scan(text.body.len() * 8)?;
+            evaluator.meter.charge_scan(text.body.len() * 8)?;
             match parse_float(&text.body) {
                 Some(number) => Ok(Value::Float(number)),
                 None => {
-                    let shown = repr::repr(&mut run.meter, &Value::Text(text))?;
+                    let shown = repr::repr(&mut evaluator.meter, &Value::Text(text))?;
                     Err(value_error(format!(
                         "could not convert string to float: {shown}"
                     )))
@@ -133,8 +134,8 @@ pub(super) fn float(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     }
 }
 
-pub(super) fn chr(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+pub(super) fn chr(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()
         .ok_or_else(|| not_an_integer_error(&value))?;
@@ -147,8 +148,8 @@ pub(super) fn chr(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Resul
     }
 }
 
-pub(super) fn ord(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+pub(super) fn ord(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value] = call.take_exactly()?;
     match &value {
         Value::Text(text) => match (text.chars, text.body.chars().next()) {
             (1, Some(c)) => Ok(Value::Int(i64::from(c as u32))),
@@ -163,21 +164,21 @@ pub(super) fn ord(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Resul
     }
 }
 
-pub(super) fn hex(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    format_radix(run, given, "#x")
+pub(super) fn hex(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    format_radix(evaluator, call, "#x")
 }
 
-pub(super) fn oct(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    format_radix(run, given, "#o")
+pub(super) fn oct(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    format_radix(evaluator, call, "#o")
 }
 
-pub(super) fn bin(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    format_radix(run, given, "#b")
+pub(super) fn bin(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    format_radix(evaluator, call, "#b")
 }
 
-pub(super) fn divmod(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [left, right] = given.take_exactly()?;
-    let meter = &mut run.meter;
+pub(super) fn divmod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [left, right] = call.take_exactly()?;
+    let meter = &mut evaluator.meter;
     if let (true, true) = (left.is_number(), right.is_number())
         && (matches!(left, Value::Float(_)) || matches!(right, Value::Float(_)))
     {
@@ -194,16 +195,21 @@ pub(super) fn divmod(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> 
     super::iteration::pair_tuple(meter, quotient, rest)
 }
 
-pub(super) fn pow(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [base, exponent, modulus] = given.bind(2, ["base", "exp", "mod"])?;
+pub(super) fn pow(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [base, exponent, modulus] = call.bind(2, ["base", "exp", "mod"])?;
     let base = base.unwrap_or(Value::None);
     let exponent = exponent.unwrap_or(Value::None);
     let Some(modulus) = modulus.filter(|it| !matches!(it, Value::None)) else {
-        return operators::apply_binary(&mut run.meter, BinaryOperator::Power, &base, &exponent);
+        return operators::apply_binary(
+            &mut evaluator.meter,
+            BinaryOperator::Power,
+            &base,
+            &exponent,
+        );
     };
     match (base.to_bigint(), exponent.to_bigint(), modulus.to_bigint()) {
         (Some(base), Some(exponent), Some(modulus)) => {
-            integer::power_modulo(&mut run.meter, [base, exponent, modulus])
+            integer::power_modulo(&mut evaluator.meter, [base, exponent, modulus])
         }
         _ => Err(type_error(
             "pow() 3rd argument not allowed unless all arguments are integers",
@@ -211,8 +217,8 @@ pub(super) fn pow(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Res
     }
 }
 
-pub(super) fn round(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [value, digits] = given.bind(1, ["number", "ndigits"])?;
+pub(super) fn round(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [value, digits] = call.bind(1, ["number", "ndigits"])?;
     let value = value.unwrap_or(Value::None);
     let digits = digits.filter(|it| !matches!(it, Value::None));
     if !value.is_number() {
@@ -223,8 +229,10 @@ pub(super) fn round(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     }
     let Some(digits) = digits else {
         return match &value {
-            Value::Float(it) => integer::into_value(&mut run.meter, floats::round_to_integer(*it)?),
-            _ => integer::into_value(&mut run.meter, value.to_bigint().unwrap_or_default()),
+            Value::Float(it) => {
+                integer::into_value(&mut evaluator.meter, floats::round_to_integer(*it)?)
+            }
+            _ => integer::into_value(&mut evaluator.meter, value.to_bigint().unwrap_or_default()),
         };
     };
     let digits = digits
@@ -235,22 +243,22 @@ pub(super) fn round(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     } else {
         i64::MAX
     });
-    run.meter.charge_steps(20)?;
+    evaluator.meter.charge_steps(20)?;
     if let Value::Float(number) = value {
         return floats::round_digits(number, digits).map(Value::Float);
     }
-    round_integer(run, value.to_bigint().unwrap_or_default(), digits)
+    round_integer(evaluator, value.to_bigint().unwrap_or_default(), digits)
 }
 
-pub(super) fn bit_length(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    let number = given.receiver.to_bigint().unwrap_or_default();
+pub(super) fn bit_length(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    let number = call.receiver.to_bigint().unwrap_or_default();
     Ok(Value::Int(number.bits() as i64))
 }
 
-pub(super) fn bit_count(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    let number = given.receiver.to_bigint().unwrap_or_default();
+pub(super) fn bit_count(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    let number = call.receiver.to_bigint().unwrap_or_default();
     let ones: u64 = number
         .iter_u64_digits()
         .map(|it| u64::from(it.count_ones()))
@@ -258,13 +266,13 @@ pub(super) fn bit_count(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) ->
     Ok(Value::Int(ones as i64))
 }
 
-pub(super) fn is_integer(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    let number = to_float(&given.receiver)?;
+pub(super) fn is_integer(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    let number = to_float(&call.receiver)?;
     Ok(Value::Bool(number.is_finite() && number.fract() == 0.0))
 }
 
-/// What is no integer where one is asked for.
+/// The error for a value that must be an integer.
 pub(super) fn not_an_integer_error(value: &Value) -> UnlocatedError {
     type_error(format!(
         "'{}' object cannot be interpreted as an integer",
@@ -272,34 +280,38 @@ pub(super) fn not_an_integer_error(value: &Value) -> UnlocatedError {
     ))
 }
 
-fn round_integer(run: &mut Evaluator<'_>, number: BigInt, digits: i64) -> Result<Value> {
+fn round_integer(evaluator: &mut Evaluator<'_>, number: BigInt, digits: i64) -> Result<Value> {
     if digits >= 0 || number.is_zero() {
-        return integer::into_value(&mut run.meter, number);
+        return integer::into_value(&mut evaluator.meter, number);
     }
-    // Beyond its digits there is nothing left of it.
+    // Rounding beyond its digits gives zero.
     let places = digits.unsigned_abs();
     if places > number.bits() / 3 + 2 {
         return Ok(Value::Int(0));
     }
-    run.meter.charge_integer(places * 4)?;
+    evaluator.meter.charge_integer(places * 4)?;
     let unit = BigInt::from(10).pow(places as u32);
     integer::into_value(
-        &mut run.meter,
+        &mut evaluator.meter,
         floats::round_to_multiple(&number, &unit, false),
     )
 }
 
 fn format_radix(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     spec: &str,
 ) -> Result<Value> {
-    let [value] = given.take_exactly()?;
+    let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()
         .ok_or_else(|| not_an_integer_error(&value))?;
     let number = Value::from_bigint(number);
-    Ok(Value::text(formats::format(&mut run.meter, &number, spec)?))
+    Ok(Value::text(formats::format(
+        &mut evaluator.meter,
+        &number,
+        spec,
+    )?))
 }
 
 fn relabel_divmod_error(trouble: UnlocatedError, left: &Value, right: &Value) -> UnlocatedError {
@@ -313,22 +325,23 @@ fn relabel_divmod_error(trouble: UnlocatedError, left: &Value, right: &Value) ->
     }
 }
 
-fn parse_integer(run: &mut Evaluator<'_>, text: &str, base: u32) -> Result<Value> {
-    run.meter.charge_scan(text.len())?;
-    // Reading takes time by the square of the digits.
-    let most = run.meter.limits.integer_bits as usize;
+fn parse_integer(evaluator: &mut Evaluator<'_>, text: &str, base: u32) -> Result<Value> {
+    evaluator.meter.charge_scan(text.len())?;
+    // Parsing takes quadratic time in the number of digits.
+    let most = evaluator.meter.limits.integer_bits as usize;
     let trimmed = text.trim_matches(super::strings::is_blank);
     if trimmed.len() > most + 8 {
         return Err(super::error::limit_error(format!(
             "an integer of more than {most} bits"
         )));
     }
-    run.meter
+    evaluator
+        .meter
         .charge_steps((trimmed.len() * trimmed.len()) as u64 / 1024)?;
     match parse_digits(trimmed, base) {
-        Some(number) => integer::into_value(&mut run.meter, number),
+        Some(number) => integer::into_value(&mut evaluator.meter, number),
         None => {
-            let shown = repr::repr(&mut run.meter, &Value::text(text))?;
+            let shown = repr::repr(&mut evaluator.meter, &Value::text(text))?;
             Err(value_error(format!(
                 "invalid literal for int() with base {base}: {shown}"
             )))
@@ -374,7 +387,7 @@ fn parse_digits(text: &str, base: u32) -> Option<BigInt> {
     Some(if negative { -number } else { number })
 }
 
-/// The ASCII digit of a decimal digit of any script that is in common use.
+/// Converts a decimal digit of any common script to an ASCII digit.
 fn decimal_digit(c: char) -> Option<char> {
     let zero = match c {
         '０'..='９' => '０',
@@ -403,7 +416,7 @@ fn parse_float(text: &str) -> Option<f64> {
     }
 }
 
-/// Charges and refuses what does not fit a float.
+/// Returns a number as a float; fails if it is too large.
 pub(super) fn expect_float(value: &Value) -> Result<f64> {
     to_float(value).map_err(|it| match it.kind() {
         super::error::ErrorKind::Overflow => overflow_error("int too large to convert to float"),

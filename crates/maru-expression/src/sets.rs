@@ -1,19 +1,19 @@
-//! Sets and what is like one: `keys()` and `items()` of a dict.
+//! Sets, and the set operators of dict views.
 
 use std::cmp::Ordering;
 
 use super::{
     ast::BinaryOperator,
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     compare::charge_key,
     error::Result,
     evaluator::Evaluator,
-    iteration::IterationFlow,
+    iteration::{self, IterationFlow},
     limits::ResourceMeter,
     value::{DictViewKind, HashKey, KeySet, Value, hash_key},
 };
 
-/// Whether the operators of sets take it.
+/// Whether set operators accept the value.
 pub(super) fn is_operand(value: &Value) -> bool {
     match value {
         Value::Set(_) => true,
@@ -39,7 +39,8 @@ pub(super) fn apply_binary(
     into_set_value(meter, found).map(Some)
 }
 
-/// Less is a subset; `None` if neither contains the other.
+/// Compares by inclusion: `Less` is a proper subset, `None` means that neither contains
+/// the other.
 pub(super) fn subset_order(
     meter: &mut ResourceMeter<'_>,
     left: &Value,
@@ -54,52 +55,52 @@ pub(super) fn subset_order(
     })
 }
 
-pub(super) fn union_of(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    fold_operands(run, given, union)
+pub(super) fn union_of(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    fold_operands(evaluator, call, union)
 }
 
 pub(super) fn intersection(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    fold_operands(run, given, |a, b| a.intersection(b).cloned().collect())
+    fold_operands(evaluator, call, |a, b| a.intersection(b).cloned().collect())
 }
 
-pub(super) fn difference(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    fold_operands(run, given, |a, b| a.difference(b).cloned().collect())
+pub(super) fn difference(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    fold_operands(evaluator, call, |a, b| a.difference(b).cloned().collect())
 }
 
 pub(super) fn symmetric_difference(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    given.expect_count(1)?;
-    fold_operands(run, given, |a, b| {
+    call.expect_count(1)?;
+    fold_operands(evaluator, call, |a, b| {
         a.symmetric_difference(b).cloned().collect()
     })
 }
 
-pub(super) fn is_subset(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [mine, other] = receiver_and_argument(run, given)?;
+pub(super) fn is_subset(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_subset(&other)))
 }
 
-pub(super) fn is_superset(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [mine, other] = receiver_and_argument(run, given)?;
+pub(super) fn is_superset(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_superset(&other)))
 }
 
-pub(super) fn is_disjoint(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let [mine, other] = receiver_and_argument(run, given)?;
+pub(super) fn is_disjoint(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_disjoint(&other)))
 }
 
-/// All that `source` gives, as keys.
-pub(super) fn collect_keys(run: &mut Evaluator<'_>, source: Value) -> Result<KeySet> {
+/// Collects the items of `source` as keys.
+pub(super) fn collect_keys(evaluator: &mut Evaluator<'_>, source: Value) -> Result<KeySet> {
     let mut keys = KeySet::default();
-    run.for_each_item(source, &mut |run, item| {
-        let key = hash_key(&mut run.meter, item)?;
-        insert_key(&mut run.meter, &mut keys, key)?;
+    iteration::for_each_item(evaluator, source, &mut |evaluator, item| {
+        let key = hash_key(&mut evaluator.meter, item)?;
+        insert_key(&mut evaluator.meter, &mut keys, key)?;
         Ok(IterationFlow::Continue)
     })?;
     Ok(keys)
@@ -149,24 +150,24 @@ fn into_set_value(meter: &mut ResourceMeter<'_>, keys: KeySet) -> Result<Value> 
 }
 
 fn fold_operands(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     step: fn(&KeySet, &KeySet) -> KeySet,
 ) -> Result<Value> {
-    let mut found = keys_of(&mut run.meter, &given.receiver)?;
-    for other in given.values {
-        let other = collect_keys(run, other)?;
-        run.meter.charge_steps(1 + found.len() as u64)?;
+    let mut found = keys_of(&mut evaluator.meter, &call.receiver)?;
+    for other in call.values {
+        let other = collect_keys(evaluator, other)?;
+        evaluator.meter.charge_steps(1 + found.len() as u64)?;
         found = step(&found, &other);
     }
-    into_set_value(&mut run.meter, found)
+    into_set_value(&mut evaluator.meter, found)
 }
 
 fn receiver_and_argument(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<[KeySet; 2]> {
-    let mine = keys_of(&mut run.meter, &given.receiver)?;
-    let [other] = given.take_exactly()?;
-    Ok([mine, collect_keys(run, other)?])
+    let mine = keys_of(&mut evaluator.meter, &call.receiver)?;
+    let [other] = call.take_exactly()?;
+    Ok([mine, collect_keys(evaluator, other)?])
 }

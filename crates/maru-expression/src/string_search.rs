@@ -1,7 +1,7 @@
-//! Methods of texts that look for something in them.
+//! String methods that search, split and replace.
 
 use super::{
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     collections::expect_i64,
     error::{Result, type_error, value_error},
     evaluator::Evaluator,
@@ -12,41 +12,42 @@ use super::{
     value::{TextValue, Value},
 };
 
-/// A part of a text, and how many characters come before it.
+/// A substring, and the number of characters before it.
 pub(super) struct TextSlice<'t> {
     pub(super) body: &'t str,
     pub(super) start_char: usize,
 }
 
-pub(super) fn find(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let found = find_substring(run, given, |body, part| body.find(part))?;
+pub(super) fn find(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let found = find_substring(evaluator, call, |body, part| body.find(part))?;
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-pub(super) fn rfind(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let found = find_substring(run, given, |body, part| body.rfind(part))?;
+pub(super) fn rfind(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let found = find_substring(evaluator, call, |body, part| body.rfind(part))?;
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-pub(super) fn index(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let found = find_substring(run, given, |body, part| body.find(part))?;
+pub(super) fn index(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let found = find_substring(evaluator, call, |body, part| body.find(part))?;
     found.map(Value::Int).ok_or_else(substring_not_found)
 }
 
-pub(super) fn rindex(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let found = find_substring(run, given, |body, part| body.rfind(part))?;
+pub(super) fn rindex(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let found = find_substring(evaluator, call, |body, part| body.rfind(part))?;
     found.map(Value::Int).ok_or_else(substring_not_found)
 }
 
-pub(super) fn count(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [part, from, to] = given.bind(1, ["", "", ""])?;
+pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let [part, from, to] = call.bind(1, ["", "", ""])?;
     let part = part.unwrap_or(Value::None);
     let part = expect_text(&part, "count")?;
-    let Some(piece) = slice_by_bounds(&mut run.meter, &text, from, to)? else {
+    let Some(piece) = slice_by_bounds(&mut evaluator.meter, &text, from, to)? else {
         return Ok(Value::Int(0));
     };
-    run.meter
+    evaluator
+        .meter
         .charge_scan((text.body.len() + part.body.len()) * 4)?;
     let count = if part.body.is_empty() {
         piece.body.chars().count() + 1
@@ -56,22 +57,22 @@ pub(super) fn count(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     Ok(Value::Int(count as i64))
 }
 
-pub(super) fn starts_with(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    has_affix(run, given, |body, part| body.starts_with(part))
+pub(super) fn starts_with(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    has_affix(evaluator, call, |body, part| body.starts_with(part))
 }
 
-pub(super) fn ends_with(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    has_affix(run, given, |body, part| body.ends_with(part))
+pub(super) fn ends_with(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    has_affix(evaluator, call, |body, part| body.ends_with(part))
 }
 
-pub(super) fn replace(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [old, new, most] = given.bind(2, ["", "", ""])?;
+pub(super) fn replace(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let [old, new, most] = call.bind(2, ["", "", ""])?;
     let (old, new) = (old.unwrap_or(Value::None), new.unwrap_or(Value::None));
     let (old, new) = (expect_text(&old, "replace")?, expect_text(&new, "replace")?);
     let most = most.map_or(Ok(-1), |it| expect_i64(&it))?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let meter = &mut run.meter;
+    let meter = &mut evaluator.meter;
     meter.charge_scan((text.body.len() + old.body.len()) * 2)?;
     let found = if old.body.is_empty() {
         text.chars + 1
@@ -91,29 +92,29 @@ pub(super) fn replace(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) ->
     ))
 }
 
-pub(super) fn partition(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let separator = separator_argument(given)?;
+pub(super) fn partition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let separator = separator_argument(call)?;
     let found = text.body.split_once(&*separator.body);
     match found {
-        Some((before, after)) => text_triple(run, [before, &separator.body, after]),
-        None => text_triple(run, [&text.body, "", ""]),
+        Some((before, after)) => text_triple(evaluator, [before, &separator.body, after]),
+        None => text_triple(evaluator, [&text.body, "", ""]),
     }
 }
 
-pub(super) fn rpartition(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let separator = separator_argument(given)?;
+pub(super) fn rpartition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let separator = separator_argument(call)?;
     let found = text.body.rsplit_once(&*separator.body);
     match found {
-        Some((before, after)) => text_triple(run, [before, &separator.body, after]),
-        None => text_triple(run, ["", "", &text.body]),
+        Some((before, after)) => text_triple(evaluator, [before, &separator.body, after]),
+        None => text_triple(evaluator, ["", "", &text.body]),
     }
 }
 
-pub(super) fn split(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let (separator, most) = split_arguments(given)?;
+pub(super) fn split(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let (separator, most) = split_arguments(call)?;
     let parts: Box<dyn Iterator<Item = &str>> = match &separator {
         Some(separator) => Box::new(text.body.splitn(most, &*separator.body)),
         None => Box::new(WordSplitter {
@@ -121,30 +122,30 @@ pub(super) fn split(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
             remaining_parts: most,
         }),
     };
-    text_list(run, parts)
+    text_list(evaluator, parts)
 }
 
-pub(super) fn rsplit(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let (separator, most) = split_arguments(given)?;
+pub(super) fn rsplit(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let (separator, most) = split_arguments(call)?;
     let mut found = Vec::new();
     match &separator {
         Some(separator) => {
             for part in text.body.rsplitn(most, &*separator.body) {
-                run.meter.charge_item(found.len())?;
-                found.push(text_value(&mut run.meter, part)?);
+                evaluator.meter.charge_item(found.len())?;
+                found.push(text_value(&mut evaluator.meter, part)?);
             }
         }
         None => {
             let mut rest = text.body.trim_end_matches(is_blank);
             while !rest.is_empty() {
-                run.meter.charge_item(found.len())?;
+                evaluator.meter.charge_item(found.len())?;
                 let start = if found.len() + 1 < most {
                     after_last_blank(rest)
                 } else {
                     0
                 };
-                found.push(text_value(&mut run.meter, &rest[start..])?);
+                found.push(text_value(&mut evaluator.meter, &rest[start..])?);
                 if found.len() < most {
                     rest = rest[..start].trim_end_matches(is_blank);
                 } else {
@@ -154,17 +155,17 @@ pub(super) fn rsplit(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> 
         }
     }
     found.reverse();
-    Value::list(&run.meter, found)
+    Value::list(&evaluator.meter, found)
 }
 
-pub(super) fn split_lines(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [keep] = given.bind(0, ["keepends"])?;
+pub(super) fn split_lines(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let [keep] = call.bind(0, ["keepends"])?;
     let keep = keep.is_some_and(|it| it.is_truthy());
     let mut rest: &str = &text.body;
     let mut found = Vec::new();
     while !rest.is_empty() {
-        run.meter.charge_item(found.len())?;
+        evaluator.meter.charge_item(found.len())?;
         let end = rest.find(is_line_end).unwrap_or(rest.len());
         let mark = if rest[end..].starts_with("\r\n") {
             2
@@ -172,13 +173,13 @@ pub(super) fn split_lines(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>
             rest[end..].chars().next().map_or(0, char::len_utf8)
         };
         let shown = if keep { end + mark } else { end };
-        found.push(text_value(&mut run.meter, &rest[..shown])?);
+        found.push(text_value(&mut evaluator.meter, &rest[..shown])?);
         rest = &rest[end + mark..];
     }
-    Value::list(&run.meter, found)
+    Value::list(&evaluator.meter, found)
 }
 
-/// Characters `from` up to `to`.
+/// Returns the characters from `from` up to `to`.
 pub(super) fn char_range<'t>(
     meter: &mut ResourceMeter<'_>,
     text: &'t TextValue,
@@ -210,39 +211,40 @@ pub(super) fn char_range<'t>(
 type SubstringFinder = fn(&str, &str) -> Option<usize>;
 
 fn find_substring(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     finder: SubstringFinder,
 ) -> Result<Option<i64>> {
-    let text = receiver_text(&given)?;
-    let name = given.name;
-    let [part, from, to] = given.bind(1, ["", "", ""])?;
+    let text = receiver_text(&call)?;
+    let name = call.name;
+    let [part, from, to] = call.bind(1, ["", "", ""])?;
     let part = part.unwrap_or(Value::None);
     let part = expect_text(&part, name)?;
-    let Some(piece) = slice_by_bounds(&mut run.meter, &text, from, to)? else {
+    let Some(piece) = slice_by_bounds(&mut evaluator.meter, &text, from, to)? else {
         return Ok(None);
     };
-    run.meter
+    evaluator
+        .meter
         .charge_scan((text.body.len() + part.body.len()) * 4)?;
     let found = finder(piece.body, &part.body);
     Ok(found.map(|at| (piece.start_char + piece.body[..at].chars().count()) as i64))
 }
 
 fn has_affix(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     holds: fn(&str, &str) -> bool,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let name = given.name;
-    let [parts, from, to] = given.bind(1, ["", "", ""])?;
+    let text = receiver_text(&call)?;
+    let name = call.name;
+    let [parts, from, to] = call.bind(1, ["", "", ""])?;
     let parts = parts.unwrap_or(Value::None);
     let single = std::slice::from_ref(&parts);
     let parts = match &parts {
         Value::Tuple(parts) => parts.items.as_slice(),
         _ => single,
     };
-    let piece = slice_by_bounds(&mut run.meter, &text, from, to)?;
+    let piece = slice_by_bounds(&mut evaluator.meter, &text, from, to)?;
     let mut any = false;
     for part in parts {
         let Value::Text(part) = part else {
@@ -251,15 +253,15 @@ fn has_affix(
                 part.type_name()
             )));
         };
-        run.meter.charge_scan(part.body.len())?;
+        evaluator.meter.charge_scan(part.body.len())?;
         any |= piece.as_ref().is_some_and(|it| holds(it.body, &part.body));
     }
     Ok(Value::Bool(any))
 }
 
-fn separator_argument(given: EvaluatedArguments<'_>) -> Result<std::sync::Arc<TextValue>> {
-    let name = given.name;
-    let [separator] = given.take_exactly()?;
+fn separator_argument(call: CallArguments<'_>) -> Result<std::sync::Arc<TextValue>> {
+    let name = call.name;
+    let [separator] = call.take_exactly()?;
     let separator = expect_text(&separator, name)?;
     if separator.body.is_empty() {
         Err(value_error("empty separator"))
@@ -268,20 +270,18 @@ fn separator_argument(given: EvaluatedArguments<'_>) -> Result<std::sync::Arc<Te
     }
 }
 
-fn text_triple(run: &mut Evaluator<'_>, parts: [&str; 3]) -> Result<Value> {
-    run.meter.charge_items(3)?;
+fn text_triple(evaluator: &mut Evaluator<'_>, parts: [&str; 3]) -> Result<Value> {
+    evaluator.meter.charge_items(3)?;
     let mut found = Vec::new();
     for part in parts {
-        found.push(text_value(&mut run.meter, part)?);
+        found.push(text_value(&mut evaluator.meter, part)?);
     }
-    Value::tuple(&run.meter, found)
+    Value::tuple(&evaluator.meter, found)
 }
 
-/// The separator, and how many parts there may be.
-fn split_arguments(
-    given: EvaluatedArguments<'_>,
-) -> Result<(Option<std::sync::Arc<TextValue>>, usize)> {
-    let [separator, most] = given.bind(0, ["sep", "maxsplit"])?;
+/// Returns the separator and the maximum number of parts.
+fn split_arguments(call: CallArguments<'_>) -> Result<(Option<std::sync::Arc<TextValue>>, usize)> {
+    let [separator, most] = call.bind(0, ["sep", "maxsplit"])?;
     let most = most.map_or(Ok(-1), |it| expect_i64(&it))?;
     let most = usize::try_from(most).map_or(usize::MAX, |it| it.saturating_add(1));
     match separator {
@@ -295,16 +295,19 @@ fn split_arguments(
     }
 }
 
-fn text_list<'t>(run: &mut Evaluator<'_>, parts: impl Iterator<Item = &'t str>) -> Result<Value> {
+fn text_list<'t>(
+    evaluator: &mut Evaluator<'_>,
+    parts: impl Iterator<Item = &'t str>,
+) -> Result<Value> {
     let mut found = Vec::new();
     for part in parts {
-        run.meter.charge_item(found.len())?;
-        found.push(text_value(&mut run.meter, part)?);
+        evaluator.meter.charge_item(found.len())?;
+        found.push(text_value(&mut evaluator.meter, part)?);
     }
-    Value::list(&run.meter, found)
+    Value::list(&evaluator.meter, found)
 }
 
-/// Words between blanks; the last of `most` keeps the rest.
+/// Splits at whitespace; the last of `most` words keeps the rest.
 struct WordSplitter<'t> {
     rest: &'t str,
     remaining_parts: usize,

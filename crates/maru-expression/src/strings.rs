@@ -1,4 +1,4 @@
-//! Methods of texts.
+//! String methods.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use unicode_general_category::{GeneralCategory as G, get_general_category};
 
 use super::{
-    builtins::EvaluatedArguments,
+    builtins::CallArguments,
     collections::expect_i64,
     error::{Result, type_error, value_error},
     evaluator::Evaluator,
-    iteration::IterationFlow,
+    iteration::{self, IterationFlow},
     limits::ResourceMeter,
     repr,
     string_search::{TextSlice, char_range},
@@ -26,27 +26,27 @@ pub(super) use super::string_search::{
     split_lines, starts_with,
 };
 
-/// What counts as a blank for Python.
+/// Whether `c` is whitespace in Python.
 pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-pub(super) fn upper(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, str::to_uppercase)
+pub(super) fn upper(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, str::to_uppercase)
 }
 
-pub(super) fn lower(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, str::to_lowercase)
+pub(super) fn lower(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, str::to_lowercase)
 }
 
-pub(super) fn casefold(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, |it| {
+pub(super) fn casefold(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, |it| {
         it.to_lowercase().replace('ß', "ss").replace('ς', "σ")
     })
 }
 
-pub(super) fn swapcase(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, |it| {
+pub(super) fn swapcase(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, |it| {
         let swap = |c: char| {
             if c.is_uppercase() {
                 c.to_lowercase().collect::<String>()
@@ -58,16 +58,16 @@ pub(super) fn swapcase(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -
     })
 }
 
-pub(super) fn capitalize(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, |it| {
+pub(super) fn capitalize(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, |it| {
         let mut chars = it.chars();
         let first = chars.next().map(title_case).unwrap_or_default();
         first + &chars.as_str().to_lowercase()
     })
 }
 
-pub(super) fn title(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    map_text(run, given, |it| {
+pub(super) fn title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    map_text(evaluator, call, |it| {
         let mut out = String::new();
         let mut inside = false;
         for c in it.chars() {
@@ -82,46 +82,46 @@ pub(super) fn title(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     })
 }
 
-pub(super) fn strip(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    strip_ends(run, given, (true, true))
+pub(super) fn strip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    strip_ends(evaluator, call, StripSide::Both)
 }
 
-pub(super) fn lstrip(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    strip_ends(run, given, (true, false))
+pub(super) fn lstrip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    strip_ends(evaluator, call, StripSide::Start)
 }
 
-pub(super) fn rstrip(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    strip_ends(run, given, (false, true))
+pub(super) fn rstrip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    strip_ends(evaluator, call, StripSide::End)
 }
 
 pub(super) fn remove_prefix(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [prefix] = given.take_exactly()?;
+    let text = receiver_text(&call)?;
+    let [prefix] = call.take_exactly()?;
     let prefix = expect_text(&prefix, "removeprefix")?;
     let rest = text.body.strip_prefix(&*prefix.body);
-    text_value(&mut run.meter, rest.unwrap_or(&text.body))
+    text_value(&mut evaluator.meter, rest.unwrap_or(&text.body))
 }
 
 pub(super) fn remove_suffix(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [suffix] = given.take_exactly()?;
+    let text = receiver_text(&call)?;
+    let [suffix] = call.take_exactly()?;
     let suffix = expect_text(&suffix, "removesuffix")?;
     let rest = text.body.strip_suffix(&*suffix.body);
-    text_value(&mut run.meter, rest.unwrap_or(&text.body))
+    text_value(&mut evaluator.meter, rest.unwrap_or(&text.body))
 }
 
-pub(super) fn join(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let separator = receiver_text(&given)?;
-    let [source] = given.take_exactly()?;
+pub(super) fn join(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let separator = receiver_text(&call)?;
+    let [source] = call.take_exactly()?;
     let mut out = String::new();
     let (mut chars, mut at) = (0, 0);
-    run.for_each_item(source, &mut |run, item| {
+    iteration::for_each_item(evaluator, source, &mut |evaluator, item| {
         let Value::Text(text) = &item else {
             return Err(type_error(format!(
                 "sequence item {at}: expected str instance, {} found",
@@ -130,7 +130,8 @@ pub(super) fn join(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Re
         };
         let between = if at > 0 { &*separator } else { &EMPTY_TEXT };
         chars += text.chars + between.chars;
-        run.meter
+        evaluator
+            .meter
             .charge_text(chars, text.body.len() + between.body.len())?;
         out.push_str(&between.body);
         out.push_str(&text.body);
@@ -140,26 +141,27 @@ pub(super) fn join(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Re
     Ok(Value::text(out))
 }
 
-pub(super) fn center(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    pad_to_width(run, given, |missing, width| {
+pub(super) fn center(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    pad_to_width(evaluator, call, |missing, width| {
         missing / 2 + (missing & width & 1)
     })
 }
 
-pub(super) fn ljust(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    pad_to_width(run, given, |_, _| 0)
+pub(super) fn ljust(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    pad_to_width(evaluator, call, |_, _| 0)
 }
 
-pub(super) fn rjust(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    pad_to_width(run, given, |missing, _| missing)
+pub(super) fn rjust(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    pad_to_width(evaluator, call, |missing, _| missing)
 }
 
-pub(super) fn zfill(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [width] = given.take_exactly()?;
+pub(super) fn zfill(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let [width] = call.take_exactly()?;
     let width = usize::try_from(expect_i64(&width)?).unwrap_or_default();
     let missing = width.saturating_sub(text.chars);
-    run.meter
+    evaluator
+        .meter
         .charge_text(text.chars + missing, text.body.len() + missing)?;
     let split = usize::from(text.body.starts_with(['+', '-']));
     let (sign, digits) = text.body.split_at(split);
@@ -169,14 +171,16 @@ pub(super) fn zfill(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> R
     )))
 }
 
-pub(super) fn expand_tabs(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [size] = given.bind(0, ["tabsize"])?;
+pub(super) fn expand_tabs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    let [size] = call.bind(0, ["tabsize"])?;
     let size = size.map_or(Ok(8), |it| expect_i64(&it))?;
     let size = usize::try_from(size).unwrap_or_default();
     let tabs = text.body.matches('\t').count();
     let most = text.chars.saturating_add(tabs.saturating_mul(size));
-    run.meter.charge_text(most, most.max(text.body.len()))?;
+    evaluator
+        .meter
+        .charge_text(most, most.max(text.body.len()))?;
     let mut out = String::new();
     let mut column = 0;
     for c in text.body.chars() {
@@ -200,73 +204,75 @@ pub(super) fn expand_tabs(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>
     Ok(Value::text(out))
 }
 
-pub(super) fn is_alpha(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, is_letter)
+pub(super) fn is_alpha(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, is_letter)
 }
 
-pub(super) fn is_alnum(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, |c| is_letter(c) || is_numeric_char(c))
+pub(super) fn is_alnum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, |c| is_letter(c) || is_numeric_char(c))
 }
 
-pub(super) fn is_decimal(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, |c| get_general_category(c) == G::DecimalNumber)
+pub(super) fn is_decimal(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, |c| {
+        get_general_category(c) == G::DecimalNumber
+    })
 }
 
-pub(super) fn is_digit(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, |c| {
+pub(super) fn is_digit(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, |c| {
         get_general_category(c) == G::DecimalNumber
             || matches!(c, '²' | '³' | '¹' | '⁰'..='⁹' | '₀'..='₉' | '①'..='⑨')
     })
 }
 
-pub(super) fn is_numeric(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, is_numeric_char)
+pub(super) fn is_numeric(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, is_numeric_char)
 }
 
 pub(super) fn is_printable(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let empty = receiver_text(&given)?.chars == 0;
+    let empty = receiver_text(&call)?.chars == 0;
     if empty {
         Ok(Value::Bool(true))
     } else {
-        all_chars_match(run, given, repr::is_printable)
+        all_chars_match(evaluator, call, repr::is_printable)
     }
 }
 
-pub(super) fn is_space(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_chars_match(run, given, is_blank)
+pub(super) fn is_space(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_chars_match(evaluator, call, is_blank)
 }
 
-pub(super) fn is_ascii(_: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    given.expect_count(0)?;
-    Ok(Value::Bool(receiver_text(&given)?.is_ascii()))
+pub(super) fn is_ascii(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    call.expect_count(0)?;
+    Ok(Value::Bool(receiver_text(&call)?.is_ascii()))
 }
 
 pub(super) fn is_identifier(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
 ) -> Result<Value> {
-    let digit = receiver_text(&given)?
+    let digit = receiver_text(&call)?
         .body
         .starts_with(|c: char| c.is_numeric());
-    let plain = all_chars_match(run, given, |c| c == '_' || c.is_alphanumeric())?;
+    let plain = all_chars_match(evaluator, call, |c| c == '_' || c.is_alphanumeric())?;
     Ok(Value::Bool(plain.is_truthy() && !digit))
 }
 
-pub(super) fn is_lower(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_cased_chars_match(run, &given, char::is_lowercase)
+pub(super) fn is_lower(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_cased_chars_match(evaluator, &call, char::is_lowercase)
 }
 
-pub(super) fn is_upper(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    all_cased_chars_match(run, &given, char::is_uppercase)
+pub(super) fn is_upper(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    all_cased_chars_match(evaluator, &call, char::is_uppercase)
 }
 
-pub(super) fn is_title(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    given.expect_count(0)?;
-    run.meter.charge_scan(text.body.len())?;
+pub(super) fn is_title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+    let text = receiver_text(&call)?;
+    call.expect_count(0)?;
+    evaluator.meter.charge_scan(text.body.len())?;
     let (mut any, mut inside) = (false, false);
     for c in text.body.chars() {
         let fits = match (c.is_uppercase(), c.is_lowercase()) {
@@ -283,9 +289,9 @@ pub(super) fn is_title(run: &mut Evaluator<'_>, given: EvaluatedArguments<'_>) -
     Ok(Value::Bool(any))
 }
 
-/// The text that a method works on.
-pub(super) fn receiver_text(given: &EvaluatedArguments<'_>) -> Result<Arc<TextValue>> {
-    expect_text(&given.receiver, given.name).cloned()
+/// Returns the string that a method is called on.
+pub(super) fn receiver_text(call: &CallArguments<'_>) -> Result<Arc<TextValue>> {
+    expect_text(&call.receiver, call.name).cloned()
 }
 
 pub(super) fn expect_text<'v>(value: &'v Value, name: &str) -> Result<&'v Arc<TextValue>> {
@@ -298,7 +304,7 @@ pub(super) fn expect_text<'v>(value: &'v Value, name: &str) -> Result<&'v Arc<Te
     }
 }
 
-/// A part of a text, as a value.
+/// Creates a string value from a substring.
 pub(super) fn text_value(meter: &mut ResourceMeter<'_>, part: &str) -> Result<Value> {
     meter.charge_text(0, part.len())?;
     Ok(Value::text(part))
@@ -307,17 +313,19 @@ pub(super) fn text_value(meter: &mut ResourceMeter<'_>, part: &str) -> Result<Va
 static EMPTY_TEXT: std::sync::LazyLock<TextValue> = std::sync::LazyLock::new(|| TextValue::new(""));
 
 fn map_text(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     change: fn(&str) -> String,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    given.expect_count(0)?;
-    // A letter becomes three at most.
-    run.meter.charge_text(text.chars, text.body.len() * 3)?;
-    run.meter.charge_scan(text.body.len() * 8)?;
+    let text = receiver_text(&call)?;
+    call.expect_count(0)?;
+    // Case mapping turns a character into three at most.
+    evaluator
+        .meter
+        .charge_text(text.chars, text.body.len() * 3)?;
+    evaluator.meter.charge_scan(text.body.len() * 8)?;
     let text = TextValue::new(change(&text.body));
-    run.meter.charge_text(text.chars, 0)?;
+    evaluator.meter.charge_text(text.chars, 0)?;
     Ok(Value::Text(Arc::new(text)))
 }
 
@@ -351,65 +359,74 @@ fn is_numeric_char(c: char) -> bool {
 }
 
 fn all_chars_match(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     holds: fn(char) -> bool,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    given.expect_count(0)?;
-    run.meter.charge_scan(text.body.len() * 8)?;
+    let text = receiver_text(&call)?;
+    call.expect_count(0)?;
+    evaluator.meter.charge_scan(text.body.len() * 8)?;
     Ok(Value::Bool(text.chars > 0 && text.body.chars().all(holds)))
 }
 
 fn all_cased_chars_match(
-    run: &mut Evaluator<'_>,
-    given: &EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: &CallArguments<'_>,
     wanted: fn(char) -> bool,
 ) -> Result<Value> {
-    let text = receiver_text(given)?;
-    given.expect_count(0)?;
-    run.meter.charge_scan(text.body.len() * 8)?;
+    let text = receiver_text(call)?;
+    call.expect_count(0)?;
+    evaluator.meter.charge_scan(text.body.len() * 8)?;
     let mut letters = text.body.chars().filter(|c| is_cased(*c)).peekable();
     Ok(Value::Bool(letters.peek().is_some() && letters.all(wanted)))
 }
 
+/// Which end of a string `strip` and its variants shorten.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StripSide {
+    Both,
+    Start,
+    End,
+}
+
 fn strip_ends(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
-    (start, end): (bool, bool),
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
+    side: StripSide,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let name = given.name;
-    let [set] = given.bind(0, [""])?;
+    let text = receiver_text(&call)?;
+    let name = call.name;
+    let [set] = call.bind(0, [""])?;
     let set = match set {
         None | Some(Value::None) => None,
         Some(Value::Text(set)) => Some(set),
         Some(_) => return Err(type_error(format!("{name} arg must be None or str"))),
     };
     let weight = set.as_ref().map_or(1, |it| it.chars);
-    run.meter
+    evaluator
+        .meter
         .charge_scan(text.body.len().saturating_mul(weight.min(4096)))?;
     let matches = |c: char| match &set {
         Some(set) => set.body.contains(c),
         None => is_blank(c),
     };
     let mut body: &str = &text.body;
-    if start {
+    if side != StripSide::End {
         body = body.trim_start_matches(matches);
     }
-    if end {
+    if side != StripSide::Start {
         body = body.trim_end_matches(matches);
     }
-    text_value(&mut run.meter, body)
+    text_value(&mut evaluator.meter, body)
 }
 
 fn pad_to_width(
-    run: &mut Evaluator<'_>,
-    given: EvaluatedArguments<'_>,
+    evaluator: &mut Evaluator<'_>,
+    call: CallArguments<'_>,
     before: fn(usize, usize) -> usize,
 ) -> Result<Value> {
-    let text = receiver_text(&given)?;
-    let [width, fill] = given.bind(1, ["", ""])?;
+    let text = receiver_text(&call)?;
+    let [width, fill] = call.bind(1, ["", ""])?;
     let width = width.map_or(Ok(0), |it| expect_i64(&it))?;
     let width = usize::try_from(width).unwrap_or_default();
     let fill = match fill {
@@ -423,7 +440,7 @@ fn pad_to_width(
     };
     let missing = width.saturating_sub(text.chars);
     let bytes = missing.saturating_mul(fill.len_utf8());
-    run.meter.charge_text(
+    evaluator.meter.charge_text(
         text.chars.saturating_add(missing),
         text.body.len().saturating_add(bytes),
     )?;
@@ -433,7 +450,7 @@ fn pad_to_width(
     Ok(Value::text(format!("{left}{}{right}", text.body)))
 }
 
-/// What `start` and `end` of a method cut out.
+/// Returns the substring between the `start` and `end` arguments of a method.
 pub(super) fn slice_by_bounds<'t>(
     meter: &mut ResourceMeter<'_>,
     text: &'t TextValue,
@@ -464,7 +481,7 @@ pub(super) fn slice_by_bounds<'t>(
     char_range(meter, text, from as usize, to as usize).map(Some)
 }
 
-/// What is not found where it has to be.
+/// The error for a substring that is not found.
 pub(super) fn substring_not_found() -> super::error::UnlocatedError {
     value_error("substring not found")
 }

@@ -1,4 +1,4 @@
-//! `value[at]`, `value[from:to:step]`, `item in value`.
+//! Subscripts: `value[index]`, `value[from:to:step]` and `item in value`.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::{
     error::{ErrorKind, Result, UnlocatedError, type_error, value_error},
     evaluator::Evaluator,
     iterables::is_iterable,
-    iteration::IterationFlow,
+    iteration::{self, IterationFlow},
     limits::ResourceMeter,
     repr,
     value::{DictViewKind, RangeValue, TextValue, Value, hash_key},
@@ -77,49 +77,47 @@ pub(super) fn get_slice(
     }
 }
 
-impl Evaluator<'_> {
-    /// `item in value`
-    pub(super) fn contains(&mut self, value: Value, item: &Value) -> Result<bool> {
-        let meter = &mut self.meter;
-        match &value {
-            Value::Text(text) => {
-                let Value::Text(part) = item else {
-                    return Err(type_error(format!(
-                        "'in <string>' requires string as left operand, not {}",
-                        item.type_name()
-                    )));
-                };
-                meter.charge_scan(text.body.len() + part.body.len())?;
-                return Ok(text.body.contains(&*part.body));
-            }
-            Value::Dict(dict) => return Ok(dict.map.contains_key(&hash_key(meter, item.clone())?)),
-            Value::Set(set) => return Ok(set.keys.contains(&hash_key(meter, item.clone())?)),
-            Value::DictView(view) if view.kind == DictViewKind::Keys => {
-                return Ok(view.dict.map.contains_key(&hash_key(meter, item.clone())?));
-            }
-            _ if !is_iterable(&value) => {
-                let name = value.type_name();
+/// Evaluates `item in value`.
+pub(super) fn contains(evaluator: &mut Evaluator<'_>, value: Value, item: &Value) -> Result<bool> {
+    let meter = &mut evaluator.meter;
+    match &value {
+        Value::Text(text) => {
+            let Value::Text(part) = item else {
                 return Err(type_error(format!(
-                    "argument of type '{name}' is not iterable"
+                    "'in <string>' requires string as left operand, not {}",
+                    item.type_name()
                 )));
-            }
-            _ => (),
+            };
+            meter.charge_scan(text.body.len() + part.body.len())?;
+            return Ok(text.body.contains(&*part.body));
         }
-        let mut found = false;
-        self.for_each_item(value, &mut |run, other| {
-            found =
-                other.is_identical(item) || compare::values_equal(&mut run.meter, &other, item)?;
-            Ok(if found {
-                IterationFlow::Break
-            } else {
-                IterationFlow::Continue
-            })
-        })?;
-        Ok(found)
+        Value::Dict(dict) => return Ok(dict.map.contains_key(&hash_key(meter, item.clone())?)),
+        Value::Set(set) => return Ok(set.keys.contains(&hash_key(meter, item.clone())?)),
+        Value::DictView(view) if view.kind == DictViewKind::Keys => {
+            return Ok(view.dict.map.contains_key(&hash_key(meter, item.clone())?));
+        }
+        _ if !is_iterable(&value) => {
+            let name = value.type_name();
+            return Err(type_error(format!(
+                "argument of type '{name}' is not iterable"
+            )));
+        }
+        _ => (),
     }
+    let mut found = false;
+    iteration::for_each_item(evaluator, value, &mut |evaluator, other| {
+        found =
+            other.is_identical(item) || compare::values_equal(&mut evaluator.meter, &other, item)?;
+        Ok(if found {
+            IterationFlow::Break
+        } else {
+            IterationFlow::Continue
+        })
+    })?;
+    Ok(found)
 }
 
-/// Where `at` is in `length` items; negative counts from the end.
+/// Converts an index to a position below `length`; a negative index counts from the end.
 fn normalize_index(length: usize, at: &Value, what: &str) -> Result<usize> {
     let Some(number) = at.to_bigint() else {
         let found = at.type_name();
@@ -140,7 +138,7 @@ fn normalize_index(length: usize, at: &Value, what: &str) -> Result<usize> {
     }
 }
 
-/// Characters `from` up to `to`, charged for the way there.
+/// Returns the characters from `from` up to `to`, charged for finding them.
 fn char_slice<'t>(
     meter: &mut ResourceMeter<'_>,
     text: &'t TextValue,
@@ -167,10 +165,10 @@ fn not_subscriptable(value: &Value) -> UnlocatedError {
     type_error(format!("'{name}' object is not subscriptable"))
 }
 
-/// Beyond the end of everything.
+/// A bound beyond the end of any sequence.
 const MAX_SLICE_BOUND: i64 = i64::MAX / 4;
 
-/// A slice of something of known length.
+/// The positions of a slice in a sequence of known length.
 struct SliceIndices {
     start: i64,
     step: i64,
@@ -250,7 +248,7 @@ impl SliceIndices {
     }
 }
 
-/// The number of a bound, as far as it matters.
+/// Converts a slice bound to an integer, clamped.
 fn clamp_bound(value: Option<&Value>) -> Result<Option<i64>> {
     match value {
         None | Some(Value::None) => Ok(None),

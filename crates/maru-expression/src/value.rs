@@ -1,5 +1,5 @@
-//! Values. None can be changed once made, so none can contain itself; each
-//! container knows how deep it is, so what walks one down is bounded.
+//! Values of the language. They are immutable, so none can contain itself; each container
+//! knows its depth, so recursion over values is bounded.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use super::{
     limits::ResourceMeter,
 };
 
-/// Days from 0001-01-01, which is 1.
+/// A day number; 0001-01-01 is 1.
 pub(super) type DateOrdinal = i64;
 pub(super) type DictMap = IndexMap<HashKey, Value, ahash::RandomState>;
 pub(super) type KeySet = IndexSet<HashKey, ahash::RandomState>;
@@ -28,7 +28,7 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i64),
-    /// Never one that fits `Int`.
+    /// An integer that does not fit `Int`.
     BigInt(Arc<BigInt>),
     Float(f64),
     Text(Arc<TextValue>),
@@ -78,7 +78,7 @@ pub(super) struct RangeValue {
     pub(super) len: usize,
 }
 
-/// What `keys()`, `values()` and `items()` give.
+/// A dict view: `keys()`, `values()` or `items()`.
 #[derive(Debug)]
 pub(super) struct DictView {
     pub(super) dict: Rc<DictValue>,
@@ -92,7 +92,7 @@ pub(super) enum DictViewKind {
     Items,
 }
 
-/// A value that can be a key; made by [`key`].
+/// A hashable value; created by [`hash_key`].
 #[derive(Clone, Debug)]
 pub(super) struct HashKey(pub(super) Value);
 
@@ -127,7 +127,7 @@ impl Value {
         Ok(Self::Set(Rc::new(SetValue { keys, depth })))
     }
 
-    /// How many containers are in each other at the deepest place.
+    /// Returns the nesting depth of containers.
     pub(super) fn depth(&self) -> u32 {
         match self {
             Self::List(it) | Self::Tuple(it) => it.depth,
@@ -176,7 +176,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one or a bool, that fits.
+    /// Returns an integer or bool that fits into 64 bits.
     pub(super) fn to_i64(&self) -> Option<i64> {
         match self {
             Self::Bool(it) => Some(i64::from(*it)),
@@ -185,7 +185,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one or a bool.
+    /// Returns an integer or bool.
     pub(super) fn to_bigint(&self) -> Option<BigInt> {
         match self {
             Self::Bool(it) => Some(BigInt::from(u8::from(*it))),
@@ -202,7 +202,7 @@ impl Value {
         )
     }
 
-    /// Whether both are the same thing, not only equal.
+    /// Evaluates `is`: whether both are the same object, not only equal.
     pub(super) fn is_identical(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,
@@ -239,7 +239,7 @@ impl SequenceValue {
 }
 
 impl RangeValue {
-    /// Where `at` is, which is below `len`.
+    /// Returns the item at `at`, which must be below `len`.
     pub(super) fn get(&self, at: usize) -> Value {
         let offset = i64::try_from(at).unwrap_or_default();
         Value::Int(self.start.wrapping_add(self.step.wrapping_mul(offset)))
@@ -256,13 +256,14 @@ impl DictViewKind {
     }
 }
 
-/// `value` as a key of a dict or set; charges what hashing it costs.
+/// Makes `value` the key of a dict or set; charges the cost of hashing it.
 pub(super) fn hash_key(meter: &mut ResourceMeter<'_>, value: Value) -> Result<HashKey> {
     charge_hashing(meter, &value)?;
     Ok(HashKey(value))
 }
 
-/// One more than `inside`, if that is not too deep.
+/// Returns the depth of a container around items of depth `inside`; fails if it is too
+/// deep.
 pub(super) fn checked_depth(meter: &ResourceMeter<'_>, inside: Option<u32>) -> Result<u32> {
     let depth = inside.unwrap_or_default() + 1;
     if depth > meter.limits.depth {
@@ -275,7 +276,7 @@ pub(super) fn checked_depth(meter: &ResourceMeter<'_>, inside: Option<u32>) -> R
     }
 }
 
-/// A place for what changes while it is used up.
+/// Interior mutability for iterators, which change when they are consumed.
 pub(super) type ValueCell<T> = RefCell<T>;
 
 fn charge_hashing(meter: &mut ResourceMeter<'_>, value: &Value) -> Result<()> {
@@ -341,7 +342,7 @@ impl PartialEq for HashKey {
 
 impl Eq for HashKey {}
 
-/// Equal numbers of different types have one hash.
+/// Hashes a float so that equal numbers of different types have equal hashes.
 fn hash_float<H: Hasher>(number: f64, state: &mut H) {
     if number.fract() != 0.0 || !number.is_finite() {
         return number.to_bits().hash(state);

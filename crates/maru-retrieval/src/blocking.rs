@@ -1,4 +1,4 @@
-//! Work on threads that may block, and not too much of it at once.
+//! Runs work on tokio's blocking threads, with limited concurrency.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::{Error, embedded::EmbeddedIndex};
 
-/// Runs `work` when it is its turn to read.
+/// Runs `work` with a read permit.
 pub(super) async fn run_read<T: Send + 'static>(
     embedded: &Arc<EmbeddedIndex>,
     work: impl FnOnce(&EmbeddedIndex) -> Result<T, Error> + Send + 'static,
@@ -15,7 +15,7 @@ pub(super) async fn run_read<T: Send + 'static>(
     run_with_permit(&embedded.read_permits, embedded, work).await
 }
 
-/// Runs `work` when it is its turn to write.
+/// Runs `work` with the write permit.
 pub(super) async fn run_write<T: Send + 'static>(
     embedded: &Arc<EmbeddedIndex>,
     work: impl FnOnce(&EmbeddedIndex) -> Result<T, Error> + Send + 'static,
@@ -24,26 +24,26 @@ pub(super) async fn run_write<T: Send + 'static>(
 }
 
 async fn run_with_permit<T: Send + 'static>(
-    turns: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
     embedded: &Arc<EmbeddedIndex>,
     work: impl FnOnce(&EmbeddedIndex) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let turn = Arc::clone(turns).acquire_owned();
-    let turn = turn.await.map_err(|_| Error::Stopping)?;
+    let permit = Arc::clone(permits).acquire_owned();
+    let permit = permit.await.map_err(|_| Error::Stopping)?;
     let embedded = Arc::clone(embedded);
-    // The turn is over when the work is, whether or not anybody waits for it.
+    // The permit is held until the work ends, even if the caller stopped waiting.
     run_blocking(move || {
-        let done = work(&embedded);
-        drop(turn);
-        done
+        let result = work(&embedded);
+        drop(permit);
+        result
     })
     .await
 }
 
-/// Runs `work` on a thread that may block.
+/// Runs `work` on a blocking thread.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let done = tasks::run_blocking(work).await;
-    done.unwrap_or(Err(Error::Stopping))
+    let result = tasks::run_blocking(work).await;
+    result.unwrap_or(Err(Error::Stopping))
 }

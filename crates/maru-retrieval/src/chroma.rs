@@ -1,4 +1,4 @@
-//! Documents in a ChromaDB server, over version 2 of its REST API.
+//! A client of ChromaDB, over version 2 of its REST API.
 
 mod wire;
 
@@ -19,35 +19,35 @@ use serde_json::{Value, json};
 use self::wire::{ChromaCollection, ChromaIdsResponse, ChromaQueryResponse};
 use super::{CollectionInfo, Error, FoundDocument, authorize, document::IndexedDocument};
 
-/// How many collections are listed at once, and counted at once.
+/// Collections or documents per request.
 const PAGE_SIZE: usize = 100;
 const MAX_CONCURRENT_COUNTS: usize = 4;
 
-/// Where the server is, and how to talk to it.
+/// Settings of a ChromaDB server.
 #[derive(Clone, Debug)]
 pub struct ChromaEndpoint {
-    /// Its host name or address.
+    /// The host name or IP address.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// Whether to use HTTPS.
     pub secure: bool,
-    /// Its tenant.
+    /// The tenant.
     pub tenant: String,
     /// The database of the tenant.
     pub database: String,
-    /// Sent with every request: what the server, or a proxy before it, asks for.
+    /// Headers of every request, for authentication by the server or a proxy.
     pub headers: Vec<(String, SecretString)>,
-    /// For one request, further attempts included.
+    /// The timeout of a request, retries included.
     pub timeout: Duration,
-    /// Which addresses may be reached.
+    /// The rules for outgoing connections.
     pub policy: AddressPolicy,
-    /// How secure connections are made.
+    /// The TLS settings.
     pub tls: ClientTls,
 }
 
 impl Default for ChromaEndpoint {
-    /// A server on this machine, as it starts without settings.
+    /// The defaults of a ChromaDB server on this machine.
     fn default() -> Self {
         Self {
             host: "localhost".to_owned(),
@@ -63,10 +63,10 @@ impl Default for ChromaEndpoint {
     }
 }
 
-/// The server, with its kept connections.
+/// A client of a ChromaDB server.
 #[derive(Debug)]
 pub(super) struct ChromaIndex {
-    /// Its base address is the one of the collections.
+    /// The base URL is that of the collections.
     service: JsonService,
     collection_cache: Mutex<HashMap<String, Arc<ChromaCollection>>>,
 }
@@ -100,10 +100,11 @@ impl ChromaIndex {
         let include = ["documents", "distances", "metadatas"];
         let body = json!({"query_embeddings": vectors, "n_results": n, "include": include});
         let dimension = vectors.first().map_or(0, Vec::len);
-        let check = |known: &ChromaCollection| known.check_compatible(name, model, dimension);
-        let asked = self.call_collection(name, "query", body, check).await?;
-        let (known, found): (_, ChromaQueryResponse) = asked.ok_or_else(|| no_collection(name))?;
-        Ok(found.into_documents(&known))
+        let check = |it: &ChromaCollection| it.check_compatible(name, model, dimension);
+        let response = self.call_collection(name, "query", body, check).await?;
+        let (collection, response): (_, ChromaQueryResponse) =
+            response.ok_or_else(|| no_collection(name))?;
+        Ok(response.into_documents(&collection))
     }
 
     pub(super) async fn upsert_documents(
@@ -114,18 +115,17 @@ impl ChromaIndex {
     ) -> Result<(), Error> {
         let dimension = entries.first().map_or(0, |it| it.vector.len());
         let body = wire::upsert_body(entries);
-        let check = |known: &ChromaCollection| known.check_compatible(name, model, dimension);
+        let check = |it: &ChromaCollection| it.check_compatible(name, model, dimension);
         for _attempt in 0..2 {
-            let asked = self
+            let response: Option<(_, IgnoredAny)> = self
                 .call_collection(name, "upsert", body.clone(), check)
                 .await?;
-            let done: Option<(_, IgnoredAny)> = asked;
-            if done.is_some() {
+            if response.is_some() {
                 return Ok(());
             }
             self.create_collection(name, model).await?;
         }
-        // Somebody removes it as often as we make it.
+        // Another client keeps removing the collection.
         Err(no_collection(name))
     }
 
@@ -135,10 +135,10 @@ impl ChromaIndex {
         ids: &[String],
     ) -> Result<HashSet<String>, Error> {
         let mut found = HashSet::new();
-        for some in ids.chunks(PAGE_SIZE) {
-            let body = json!({"ids": some, "include": []});
-            let asked = self.call_collection(name, "get", body, |_| Ok(())).await?;
-            let Some((_, ChromaIdsResponse { ids })) = asked else {
+        for page in ids.chunks(PAGE_SIZE) {
+            let body = json!({"ids": page, "include": []});
+            let response = self.call_collection(name, "get", body, |_| Ok(())).await?;
+            let Some((_, ChromaIdsResponse { ids })) = response else {
                 break;
             };
             found.extend(ids);
@@ -151,26 +151,26 @@ impl ChromaIndex {
         name: &str,
         ids: &[String],
     ) -> Result<usize, Error> {
-        // The server counts what it was told to delete, not what was there.
-        let there: Vec<String> = self.existing_ids(name, ids).await?.into_iter().collect();
-        for some in there.chunks(PAGE_SIZE) {
-            let body = json!({"ids": some});
-            let asked = self
+        // The server counts the requested ids, not the deleted documents.
+        let existing: Vec<String> = self.existing_ids(name, ids).await?.into_iter().collect();
+        for page in existing.chunks(PAGE_SIZE) {
+            let body = json!({"ids": page});
+            let response = self
                 .call_collection(name, "delete", body, |_| Ok(()))
                 .await?;
-            let (_, IgnoredAny) = asked.ok_or_else(|| no_collection(name))?;
+            let (_, IgnoredAny) = response.ok_or_else(|| no_collection(name))?;
         }
-        Ok(there.len())
+        Ok(existing.len())
     }
 
     pub(super) async fn remove_collection(&self, name: &str) -> Result<bool, Error> {
         self.evict_cached(name);
-        let ask = ServiceRequest {
+        let request = ServiceRequest {
             method: Method::DELETE,
             ..ServiceRequest::get(format!("/{}", percent_encode(name)))
         };
-        let gone: Option<IgnoredAny> = self.send_for_optional_json(&ask).await?;
-        Ok(gone.is_some())
+        let response: Option<IgnoredAny> = self.send_for_optional_json(&request).await?;
+        Ok(response.is_some())
     }
 
     pub(super) async fn collections(&self) -> Result<Vec<CollectionInfo>, Error> {
@@ -187,7 +187,9 @@ impl ChromaIndex {
                 break;
             }
         }
-        let counted = all.into_iter().map(|known| self.with_count(known));
+        let counted = all
+            .into_iter()
+            .map(|collection| self.with_count(collection));
         let found: Vec<_> = stream::iter(counted)
             .buffered(MAX_CONCURRENT_COUNTS)
             .try_collect()
@@ -195,15 +197,19 @@ impl ChromaIndex {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// `None` if it was removed meanwhile.
-    async fn with_count(&self, known: ChromaCollection) -> Result<Option<CollectionInfo>, Error> {
-        let ask = ServiceRequest::get(format!("/{}/count", percent_encode(&known.id)));
-        let count: Option<usize> = self.send_for_optional_json(&ask).await?;
-        Ok(count.map(|count| known.into_collection(count)))
+    /// Counts the documents of a collection; `None` if it was removed meanwhile.
+    async fn with_count(
+        &self,
+        collection: ChromaCollection,
+    ) -> Result<Option<CollectionInfo>, Error> {
+        let request = ServiceRequest::get(format!("/{}/count", percent_encode(&collection.id)));
+        let count: Option<usize> = self.send_for_optional_json(&request).await?;
+        Ok(count.map(|count| collection.into_collection(count)))
     }
 
-    /// Asks about a collection by its id, which may have become another one's;
-    /// `None` if there is no such collection.
+    /// Sends a request about a collection and returns it with the response; `None` if it
+    /// does not exist. The cached id of a collection that was recreated is looked up
+    /// again.
     async fn call_collection<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -211,15 +217,15 @@ impl ChromaIndex {
         body: Value,
         check: impl Fn(&ChromaCollection) -> Result<(), Error>,
     ) -> Result<Option<(Arc<ChromaCollection>, T)>, Error> {
-        let mut ask = ServiceRequest::post("", body.to_string());
+        let mut request = ServiceRequest::post("", body.to_string());
         for _attempt in 0..2 {
-            let Some(known) = self.find_collection(name).await? else {
+            let Some(collection) = self.find_collection(name).await? else {
                 return Ok(None);
             };
-            check(&known)?;
-            ask.path = format!("/{}/{verb}", percent_encode(&known.id));
-            if let Some(done) = self.send_for_optional_json(&ask).await? {
-                return Ok(Some((known, done)));
+            check(&collection)?;
+            request.path = format!("/{}/{verb}", percent_encode(&collection.id));
+            if let Some(response) = self.send_for_optional_json(&request).await? {
+                return Ok(Some((collection, response)));
             }
             self.evict_cached(name);
         }
@@ -227,17 +233,18 @@ impl ChromaIndex {
     }
 
     async fn find_collection(&self, name: &str) -> Result<Option<Arc<ChromaCollection>>, Error> {
-        if let Some(known) = self.lock_cache().get(name) {
-            return Ok(Some(Arc::clone(known)));
+        if let Some(collection) = self.lock_cache().get(name) {
+            return Ok(Some(Arc::clone(collection)));
         }
-        let ask = ServiceRequest::get(format!("/{}", percent_encode(name)));
-        let known: Option<ChromaCollection> = self.send_for_optional_json(&ask).await?;
-        let known = known.map(Arc::new);
-        // The dimension is not known before the first document.
-        if let Some(known) = known.as_ref().filter(|it| it.dimension.is_some()) {
-            self.lock_cache().insert(name.to_owned(), Arc::clone(known));
+        let request = ServiceRequest::get(format!("/{}", percent_encode(name)));
+        let collection: Option<ChromaCollection> = self.send_for_optional_json(&request).await?;
+        let collection = collection.map(Arc::new);
+        // Without a document the collection has no dimension yet.
+        if let Some(collection) = collection.as_ref().filter(|it| it.dimension.is_some()) {
+            self.lock_cache()
+                .insert(name.to_owned(), Arc::clone(collection));
         }
-        Ok(known)
+        Ok(collection)
     }
 
     async fn create_collection(&self, name: &str, model: &str) -> Result<(), Error> {
@@ -249,16 +256,16 @@ impl ChromaIndex {
         Ok(())
     }
 
-    /// What a good answer says; `None` if there is no such thing.
+    /// Sends a request and parses the body; `None` if the server answers 404.
     async fn send_for_optional_json<T: DeserializeOwned>(
         &self,
-        ask: &ServiceRequest,
+        request: &ServiceRequest,
     ) -> Result<Option<T>, Error> {
-        let answer = self.service.send(ask).await?;
-        match answer.status {
+        let response = self.service.send(request).await?;
+        match response.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(self.service.parse_json(ask, &answer)?)),
-            _ => Err(self.service.status_error(ask, &answer).into()),
+            status if status.is_success() => Ok(Some(self.service.parse_json(request, &response)?)),
+            _ => Err(self.service.status_error(request, &response).into()),
         }
     }
 
@@ -277,7 +284,7 @@ fn no_collection(name: &str) -> Error {
     Error::NoCollection(name.to_owned())
 }
 
-/// A host as it stands in an address: IPv6 in brackets.
+/// Formats a host for a URL: IPv6 addresses in brackets.
 fn url_host(host: &str) -> String {
     if host.parse::<Ipv6Addr>().is_ok() {
         format!("[{host}]")
@@ -286,11 +293,11 @@ fn url_host(host: &str) -> String {
     }
 }
 
-/// One part of a path.
+/// Percent-encodes one segment of a path.
 fn percent_encode(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
     let encoded = text.bytes().map(|byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
+        byte if is_unreserved(byte) => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),
     });
     encoded.collect()

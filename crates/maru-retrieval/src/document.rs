@@ -1,4 +1,4 @@
-//! Documents as they come and go.
+//! Documents to add, documents found, and information on collections.
 
 use std::collections::HashMap;
 
@@ -10,42 +10,42 @@ use super::glossary::hex;
 /// A document to add.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewDocument {
-    /// Its name in the collection; a digest of the text if there is none.
+    /// The id in the collection; a digest of the text if absent.
     pub id: Option<String>,
-    /// What is searched and found.
+    /// The text that is searched.
     pub text: String,
-    /// What is handed back with it.
+    /// Metadata that is returned with search results.
     pub metadata: Map<String, Value>,
 }
 
-/// A document that was found.
+/// A search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundDocument {
-    /// Its name in the collection.
+    /// The id in the collection.
     pub id: String,
-    /// Its text. Only what others put into ChromaDB may have none.
+    /// The text. Only documents that other programs added to ChromaDB may have none.
     pub text: Option<String>,
-    /// What was added with it.
+    /// The metadata that it was added with.
     pub metadata: Map<String, Value>,
-    /// Up to one; more is more similar. Compares the answers to one query only.
+    /// The similarity, at most one. Scores of different queries are not comparable.
     pub score: f32,
 }
 
-/// What is known of a collection.
+/// Name, size and embedding model of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How many documents it has.
+    /// The number of documents.
     pub count: usize,
-    /// What made its vectors; a collection of others may not say.
+    /// The embedding model; absent if another program created the collection.
     pub model: Option<String>,
-    /// The length of its vectors; nothing was added yet if there is none.
+    /// The dimension of the vectors; absent if the collection is empty.
     pub dimension: Option<usize>,
 }
 
 impl NewDocument {
-    /// A document that is only a text.
+    /// Creates a document without id and metadata.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -53,7 +53,7 @@ impl NewDocument {
         }
     }
 
-    /// The given id, or the one that follows from the text.
+    /// Returns the id, or a digest of the text if there is none.
     pub fn id_or_digest(&self) -> String {
         self.id
             .clone()
@@ -61,7 +61,7 @@ impl NewDocument {
     }
 }
 
-/// What is kept of a document.
+/// A document with its id and vector.
 #[derive(Debug)]
 pub(super) struct IndexedDocument {
     pub(super) id: String,
@@ -70,16 +70,16 @@ pub(super) struct IndexedDocument {
     pub(super) vector: Vec<f32>,
 }
 
-/// Every id once, with the document that was given last for it.
+/// Removes duplicate ids; the last document of an id wins.
 pub(super) fn deduplicate(documents: &[NewDocument]) -> Vec<(String, &NewDocument)> {
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     let mut distinct: Vec<(String, &NewDocument)> = Vec::with_capacity(documents.len());
     for document in documents {
         let id = document.id_or_digest();
-        match places.get(&id) {
+        match positions.get(&id) {
             Some(at) => distinct[*at].1 = document,
             None => {
-                places.insert(id.clone(), distinct.len());
+                positions.insert(id.clone(), distinct.len());
                 distinct.push((id, document));
             }
         }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_text_has_the_same_id_and_the_last_of_an_id_counts() {
+    fn equal_texts_share_an_id_and_the_last_document_of_an_id_wins() {
         let named = |text: &str| NewDocument {
             id: Some("a".to_owned()),
             ..NewDocument::from_text(text)

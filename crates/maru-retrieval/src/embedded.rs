@@ -1,5 +1,5 @@
-//! An index in one SQLite file. Vectors are also kept in memory, where all of
-//! them are compared; words are found by SQLite's full-text index.
+//! An index in one SQLite file. Vectors are cached in memory and compared exhaustively;
+//! words are found by SQLite's full-text search.
 
 mod collection_table;
 mod full_text;
@@ -25,22 +25,32 @@ use super::{
     vector_set::VectorSet,
 };
 
-/// From here on, a server does better.
+/// From this size on, maru recommends ChromaDB.
 const LARGE_COLLECTION_DOCUMENTS: usize = 200_000;
-/// How many candidates each way of searching names at least.
+/// Minimum number of candidates of each ranking.
 const MIN_CANDIDATES: usize = 50;
 const MAX_CONCURRENT_READS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct EmbeddedIndex {
     file: IndexFile,
-    /// One writes, and not more search than there are threads worth having.
+    /// One writer, and not more readers than there are useful threads.
     pub(super) write_permit: Arc<Semaphore>,
     pub(super) read_permits: Arc<Semaphore>,
     vector_cache: Mutex<HashMap<i64, Arc<RwLock<CachedVectors>>>>,
 }
 
-/// The vectors of one collection as they were after its `change`.
+/// A search for several queries.
+#[derive(Debug)]
+pub(super) struct EmbeddedSearch {
+    /// Text and vector of each query.
+    pub(super) queries: Vec<(String, Vec<f32>)>,
+    /// Maximum results per query.
+    pub(super) limit: usize,
+    pub(super) ranking: Ranking,
+}
+
+/// The vectors of one collection after its change number `change`.
 #[derive(Debug, Default)]
 struct CachedVectors {
     change: i64,
@@ -57,33 +67,32 @@ impl EmbeddedIndex {
         })
     }
 
-    /// The best `n` documents for each query; `None` if the texts have to be
-    /// read again first.
+    /// Returns the best documents for each query; `None` if the collection must be
+    /// reindexed first.
     pub(super) fn search(
         &self,
         name: &str,
         embedder: &Embedder,
-        queries: &[(String, Vec<f32>)],
-        (n, ranking): (usize, Ranking),
+        search: &EmbeddedSearch,
     ) -> Result<Option<Vec<Vec<FoundDocument>>>, Error> {
         self.file.read_snapshot(|snapshot| {
-            let state = collection_table::find_collection(snapshot, name)?;
-            let state = state.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
-            let dimension = queries.first().map_or(0, |(_, vector)| vector.len());
-            state.check_compatible(name, embedder.model(), dimension)?;
-            if state.glossary != embedder.glossary().digest() {
+            let collection = collection_table::find_collection(snapshot, name)?;
+            let collection = collection.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
+            let dimension = search.queries.first().map_or(0, |(_, vector)| vector.len());
+            collection.check_compatible(name, embedder.model(), dimension)?;
+            if collection.glossary != embedder.glossary().digest() {
                 return Ok(None);
             }
-            let shelf = self.cached_vectors(snapshot, &state)?;
-            let table = CollectionTable::new(snapshot, state.id);
-            let size = read_lock(&shelf).vectors.len();
-            let found = queries.iter().map(|(text, vector)| {
-                let depth = n.max(MIN_CANDIDATES);
-                let by_vector = match ranking {
+            let cache = self.cached_vectors(snapshot, &collection)?;
+            let table = CollectionTable::new(snapshot, collection.id);
+            let size = read_lock(&cache).vectors.len();
+            let found = search.queries.iter().map(|(text, vector)| {
+                let depth = search.limit.max(MIN_CANDIDATES);
+                let by_vector = match search.ranking {
                     Ranking::Words => Vec::new(),
-                    Ranking::Hybrid | Ranking::Vectors => nearest(&shelf, vector, depth),
+                    Ranking::Hybrid | Ranking::Vectors => nearest(&cache, vector, depth),
                 };
-                let by_word = match ranking {
+                let by_word = match search.ranking {
                     Ranking::Vectors => Vec::new(),
                     Ranking::Hybrid | Ranking::Words => {
                         let words = embedder.glossary().extract_terms(text);
@@ -92,7 +101,7 @@ impl EmbeddedIndex {
                             .matching(&words, size, collection_table::to_u32(depth))?
                     }
                 };
-                table.load_documents(fusion::fuse_rankings(&by_vector, &by_word, n))
+                table.load_documents(fusion::fuse_rankings(&by_vector, &by_word, search.limit))
             });
             found.collect::<Result<_, Error>>().map(Some)
         })
@@ -107,15 +116,15 @@ impl EmbeddedIndex {
     ) -> Result<(), Error> {
         let dimension = entries.first().map_or(0, |it| it.vector.len());
         let (before, after) = self.file.write_transaction(|transaction| {
-            let state = collection_table::find_or_create_collection(
+            let collection = collection_table::find_or_create_collection(
                 transaction,
                 name,
                 embedder,
                 dimension,
             )?;
-            state.check_compatible(name, embedder.model(), dimension)?;
-            reindex_if_stale(transaction, &state, embedder)?;
-            let table = CollectionTable::new(transaction, state.id);
+            collection.check_compatible(name, embedder.model(), dimension)?;
+            reindex_if_stale(transaction, &collection, embedder)?;
+            let table = CollectionTable::new(transaction, collection.id);
             let before = table.count()?;
             let change = table.next_change()?;
             for entry in entries {
@@ -133,11 +142,11 @@ impl EmbeddedIndex {
         Ok(())
     }
 
-    /// Reads all texts again if that was done with another glossary.
+    /// Reindexes a collection whose texts were indexed with another glossary.
     pub(super) fn reindex(&self, name: &str, embedder: &Embedder) -> Result<(), Error> {
         self.file.write_transaction(|transaction| {
             match collection_table::find_collection(transaction, name)? {
-                Some(state) => reindex_if_stale(transaction, &state, embedder),
+                Some(collection) => reindex_if_stale(transaction, &collection, embedder),
                 None => Ok(()),
             }
         })
@@ -150,7 +159,7 @@ impl EmbeddedIndex {
     ) -> Result<HashSet<String>, Error> {
         self.file.read_snapshot(|snapshot| {
             match collection_table::find_collection(snapshot, name)? {
-                Some(state) => CollectionTable::new(snapshot, state.id).existing_ids(ids),
+                Some(collection) => CollectionTable::new(snapshot, collection.id).existing_ids(ids),
                 None => Ok(HashSet::new()),
             }
         })
@@ -163,11 +172,11 @@ impl EmbeddedIndex {
 
     pub(super) fn remove_collection(&self, name: &str) -> Result<bool, Error> {
         let removed = self.file.write_transaction(|transaction| {
-            let Some(state) = collection_table::find_collection(transaction, name)? else {
+            let Some(collection) = collection_table::find_collection(transaction, name)? else {
                 return Ok(None);
             };
-            CollectionTable::new(transaction, state.id).remove_collection()?;
-            Ok(Some(state.id))
+            CollectionTable::new(transaction, collection.id).remove_collection()?;
+            Ok(Some(collection.id))
         })?;
         if let Some(id) = removed {
             self.lock_cache().remove(&id);
@@ -177,25 +186,25 @@ impl EmbeddedIndex {
 
     pub(super) fn remove_documents(&self, name: &str, ids: &[String]) -> Result<usize, Error> {
         self.file.write_transaction(|transaction| {
-            let state = collection_table::find_collection(transaction, name)?;
-            let state = state.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
-            CollectionTable::new(transaction, state.id).remove_documents(ids)
+            let collection = collection_table::find_collection(transaction, name)?;
+            let collection = collection.ok_or_else(|| Error::NoCollection(name.to_owned()))?;
+            CollectionTable::new(transaction, collection.id).remove_documents(ids)
         })
     }
 
-    /// The vectors of a collection, at least as new as `state`.
+    /// Returns the cached vectors of a collection, at least as new as `collection`.
     fn cached_vectors(
         &self,
         snapshot: &Connection,
-        state: &CollectionRow,
+        collection: &CollectionRow,
     ) -> Result<Arc<RwLock<CachedVectors>>, Error> {
-        let shelf = Arc::clone(self.lock_cache().entry(state.id).or_default());
-        let is_current = read_lock(&shelf).change >= state.change;
+        let cache = Arc::clone(self.lock_cache().entry(collection.id).or_default());
+        let is_current = read_lock(&cache).change >= collection.change;
         if !is_current {
-            let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
-            shelf.catch_up(&CollectionTable::new(snapshot, state.id), state)?;
+            let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+            cache.catch_up(&CollectionTable::new(snapshot, collection.id), collection)?;
         }
-        Ok(shelf)
+        Ok(cache)
     }
 
     fn lock_cache(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Arc<RwLock<CachedVectors>>>> {
@@ -206,46 +215,46 @@ impl EmbeddedIndex {
 }
 
 impl CachedVectors {
-    /// Takes in what changed. What was removed is seen by the count only, and
-    /// then everything is loaded.
+    /// Loads the vectors that changed. Removed documents only show in the count; then
+    /// everything is loaded again.
     fn catch_up(
         &mut self,
         table: &CollectionTable<'_>,
-        state: &CollectionRow,
+        collection: &CollectionRow,
     ) -> Result<(), Error> {
-        if self.change >= state.change {
+        if self.change >= collection.change {
             return Ok(());
         }
         if self.change == 0 {
-            self.vectors = VectorSet::new(state.dimension);
+            self.vectors = VectorSet::new(collection.dimension);
         }
         table.load_vectors_since(self.change, &mut self.vectors)?;
         if self.vectors.len() != table.count()? {
-            self.vectors = VectorSet::new(state.dimension);
+            self.vectors = VectorSet::new(collection.dimension);
             table.load_vectors_since(0, &mut self.vectors)?;
         }
-        self.change = state.change;
+        self.change = collection.change;
         Ok(())
     }
 }
 
 fn reindex_if_stale(
     transaction: &Connection,
-    state: &CollectionRow,
+    collection: &CollectionRow,
     embedder: &Embedder,
 ) -> Result<(), Error> {
-    if state.glossary == embedder.glossary().digest() {
+    if collection.glossary == embedder.glossary().digest() {
         Ok(())
     } else {
-        CollectionTable::new(transaction, state.id).reindex(embedder)
+        CollectionTable::new(transaction, collection.id).reindex(embedder)
     }
 }
 
-fn nearest(shelf: &RwLock<CachedVectors>, vector: &[f32], count: usize) -> Vec<i64> {
-    let found = read_lock(shelf).vectors.nearest(vector, count).into_iter();
+fn nearest(cache: &RwLock<CachedVectors>, vector: &[f32], count: usize) -> Vec<i64> {
+    let found = read_lock(cache).vectors.nearest(vector, count).into_iter();
     found.map(|(number, _)| number).collect()
 }
 
-fn read_lock(shelf: &RwLock<CachedVectors>) -> RwLockReadGuard<'_, CachedVectors> {
-    shelf.read().unwrap_or_else(PoisonError::into_inner)
+fn read_lock(cache: &RwLock<CachedVectors>) -> RwLockReadGuard<'_, CachedVectors> {
+    cache.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What makes vectors.
+//! Embedding models, built in or behind an endpoint.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{
     hash_embedding,
 };
 
-/// Makes vectors out of texts. Cheap to clone.
+/// An embedding model. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Embedder {
     kind: EmbedderKind,
@@ -21,9 +21,8 @@ enum EmbedderKind {
 }
 
 impl Embedder {
-    /// Needs nothing and no network. It is lexical: it knows words, their
-    /// pieces, and the synonyms of its glossary. It does not understand what a
-    /// text means.
+    /// Returns the built-in model, which needs no network. It is lexical: it knows words,
+    /// n-grams and the synonyms of its glossary, but not the meaning of a text.
     pub fn builtin() -> Self {
         Self {
             kind: EmbedderKind::Builtin,
@@ -31,7 +30,7 @@ impl Embedder {
         }
     }
 
-    /// Asks an endpoint, which is not reached before the first text.
+    /// Uses an embedding endpoint; the connection is opened at the first request.
     pub fn endpoint(settings: &EmbeddingEndpoint) -> Result<Self, Error> {
         Ok(Self {
             kind: EmbedderKind::Endpoint(Arc::new(EndpointEmbedder::open(settings)?)),
@@ -39,8 +38,8 @@ impl Embedder {
         })
     }
 
-    /// The same with other synonyms. An embedded index reads its texts again
-    /// when it sees them; what is in ChromaDB has to be added again.
+    /// Replaces the glossary. An embedded index reindexes its texts when it notices;
+    /// documents in ChromaDB must be added again.
     #[must_use]
     pub fn with_glossary(self, glossary: Glossary) -> Self {
         Self {
@@ -49,11 +48,11 @@ impl Embedder {
         }
     }
 
-    /// A vector for each text, in their order and all of one length.
+    /// Returns a vector for each text, all of one dimension.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
         match &self.kind {
             EmbedderKind::Endpoint(remote) => remote.embed(texts).await,
-            // A few take less time than finding a thread that may block.
+            // Short texts take less time than handing them to a blocking thread.
             EmbedderKind::Builtin if texts.iter().map(String::len).sum::<usize>() < 4096 => {
                 Ok(self.embed_lexically(texts))
             }
@@ -64,7 +63,7 @@ impl Embedder {
         }
     }
 
-    /// The name of the model: vectors of different models cannot be compared.
+    /// Returns the name of the model; vectors of different models cannot be compared.
     pub fn model(&self) -> &str {
         match &self.kind {
             EmbedderKind::Builtin => hash_embedding::MODEL_NAME,
@@ -72,8 +71,7 @@ impl Embedder {
         }
     }
 
-    /// Whether it only knows words. Such an embedder is not to be called
-    /// semantic.
+    /// Whether the model only knows words, so that its results are not semantic.
     pub fn is_lexical(&self) -> bool {
         matches!(self.kind, EmbedderKind::Builtin)
     }
@@ -82,7 +80,7 @@ impl Embedder {
         &self.glossary
     }
 
-    /// Vectors that are made here, without asking anybody.
+    /// Embeds texts with the built-in model.
     pub(super) fn embed_lexically(&self, texts: &[String]) -> Vec<Vec<f32>> {
         let vectors = texts
             .iter()

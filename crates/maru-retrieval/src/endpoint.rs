@@ -1,4 +1,4 @@
-//! Vectors from an endpoint that speaks as OpenAI's `/v1/embeddings` does.
+//! Embeddings from an OpenAI-compatible `/v1/embeddings` endpoint.
 
 use std::{ops::Range, time::Duration};
 
@@ -15,24 +15,24 @@ const MAX_BATCH_TEXTS: usize = 64;
 const MAX_BATCH_BYTES: usize = 1 << 20;
 const MAX_CONCURRENT_BATCHES: usize = 4;
 
-/// Where vectors come from, and how.
+/// Settings of an embedding endpoint.
 #[derive(Clone, Debug)]
 pub struct EmbeddingEndpoint {
-    /// The whole address, such as `http://localhost:8080/v1/embeddings`.
+    /// The full URL, such as `http://localhost:8080/v1/embeddings`.
     pub url: String,
-    /// The model that is asked for.
+    /// The model name.
     pub model: String,
-    /// Sent as a bearer token.
+    /// The API key, sent as a bearer token.
     pub key: Option<SecretString>,
-    /// For one batch of texts, further attempts included.
+    /// The timeout of one batch of texts, retries included.
     pub timeout: Duration,
-    /// Which addresses may be reached.
+    /// The rules for outgoing connections.
     pub policy: AddressPolicy,
-    /// How secure connections are made.
+    /// The TLS settings.
     pub tls: ClientTls,
 }
 
-/// The endpoint, with its kept connections.
+/// A client of an embedding endpoint.
 #[derive(Debug)]
 pub(super) struct EndpointEmbedder {
     service: JsonService,
@@ -57,11 +57,11 @@ impl EndpointEmbedder {
         &self.model
     }
 
-    /// A vector for each text, all of one length.
+    /// Returns a vector for each text, all of one dimension.
     pub(super) async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
         let batches = split_batches(texts).into_iter();
-        let asked = batches.map(|batch| self.embed_batch(&texts[batch]));
-        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(asked)
+        let requests = batches.map(|batch| self.embed_batch(&texts[batch]));
+        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(requests)
             .buffered(MAX_CONCURRENT_BATCHES)
             .try_collect()
             .await?;
@@ -78,11 +78,11 @@ impl EndpointEmbedder {
     }
 
     async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
-        let ask = self.build_request(texts);
-        let answer: EmbeddingResponse = self.service.send_for_json(&ask).await?;
-        answer
+        let request = self.build_request(texts);
+        let response: EmbeddingResponse = self.service.send_for_json(&request).await?;
+        response
             .into_vectors(texts.len())
-            .map_err(|what| self.service.invalid_response(&ask, what).into())
+            .map_err(|what| self.service.invalid_response(&request, what).into())
     }
 
     fn build_request(&self, texts: &[String]) -> ServiceRequest {
@@ -91,12 +91,12 @@ impl EndpointEmbedder {
     }
 }
 
-/// Stretches of `texts` that go into one question.
+/// Splits `texts` into ranges that fit into one request.
 fn split_batches(texts: &[String]) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut batches: Vec<Range<usize>> = Vec::new();
     let mut bytes = 0;
     for (at, text) in texts.iter().enumerate() {
-        match found.last_mut() {
+        match batches.last_mut() {
             Some(batch)
                 if batch.len() < MAX_BATCH_TEXTS && bytes + text.len() <= MAX_BATCH_BYTES =>
             {
@@ -104,12 +104,12 @@ fn split_batches(texts: &[String]) -> Vec<Range<usize>> {
                 bytes += text.len();
             }
             _ => {
-                found.push(at..at + 1);
+                batches.push(at..at + 1);
                 bytes = text.len();
             }
         }
     }
-    found
+    batches
 }
 
 #[derive(Deserialize)]
@@ -120,21 +120,21 @@ struct EmbeddingResponse {
 #[derive(Deserialize)]
 struct EmbeddingItem {
     index: Option<usize>,
-    #[serde(deserialize_with = "vector")]
+    #[serde(deserialize_with = "deserialize_vector")]
     embedding: Vec<f32>,
 }
 
 impl EmbeddingResponse {
-    /// The vectors in the order of the texts, or what is wrong with them.
+    /// Returns the vectors in the order of the texts, or what is wrong with them.
     fn into_vectors(self, count: usize) -> Result<Vec<Vec<f32>>, String> {
         if self.data.len() != count {
             return Err(format!("{} vectors for {count} texts", self.data.len()));
         }
         let mut vectors = vec![Vec::new(); count];
         for (at, item) in self.data.into_iter().enumerate() {
-            let place = vectors.get_mut(item.index.unwrap_or(at));
-            let place = place.filter(|it| it.is_empty());
-            *place.ok_or("an index twice, or one that was not asked for")? = item.embedding;
+            let slot = vectors.get_mut(item.index.unwrap_or(at));
+            let slot = slot.filter(|it| it.is_empty());
+            *slot.ok_or("a duplicate index, or one out of range")? = item.embedding;
         }
         let length = vectors.first().map_or(0, Vec::len);
         if vectors.iter().all(|it| it.len() == length && length > 0) {
@@ -145,8 +145,8 @@ impl EmbeddingResponse {
     }
 }
 
-/// Numbers in a list, or little-endian floats in Base64.
-fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+/// Deserialises a list of numbers, or little-endian floats in base64.
+fn deserialize_vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
     struct VectorVisitor;
     impl<'de> de::Visitor<'de> for VectorVisitor {
         type Value = Vec<f32>;
@@ -168,7 +168,7 @@ fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Err
             let (floats, rest) = bytes.as_chunks::<4>();
             match rest {
                 [] => Ok(floats.iter().map(|it| f32::from_le_bytes(*it)).collect()),
-                _ => Err(E::custom("cut off")),
+                _ => Err(E::custom("truncated float")),
             }
         }
     }
@@ -184,19 +184,19 @@ fn vector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Err
 mod tests {
     use super::*;
 
-    fn check(answer: &str, count: usize, expected: Result<Vec<Vec<f32>>, &str>) {
-        let read: Result<EmbeddingResponse, _> = serde_json::from_str(answer);
+    fn check(response: &str, count: usize, expected: Result<Vec<Vec<f32>>, &str>) {
+        let read: Result<EmbeddingResponse, _> = serde_json::from_str(response);
         let found = read.map_err(|_| "form".to_owned());
         let found = found.and_then(|it| it.into_vectors(count));
         match (found, expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{answer}"),
-            (Err(found), Err(part)) => assert!(found.contains(part), "{answer}: {found}"),
-            (found, _) => panic!("{answer}: {found:?}"),
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{response}"),
+            (Err(found), Err(part)) => assert!(found.contains(part), "{response}: {found}"),
+            (found, _) => panic!("{response}: {found:?}"),
         }
     }
 
     #[test]
-    fn answers_are_put_in_order_and_checked() {
+    fn vectors_are_sorted_and_checked() {
         let two = Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]);
         check(
             r#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":[1,2.0]}]}"#,
@@ -217,12 +217,12 @@ mod tests {
         check(
             r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[2]}]}"#,
             2,
-            Err("index twice"),
+            Err("duplicate index"),
         );
         check(
             r#"{"data":[{"index":7,"embedding":[1]}]}"#,
             1,
-            Err("not asked for"),
+            Err("out of range"),
         );
         check(
             r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#,

@@ -1,4 +1,4 @@
-//! Words that mean the same, in Korean and English. Pure.
+//! Synonyms in Korean and English.
 
 use std::collections::HashMap;
 
@@ -8,42 +8,42 @@ use super::text_runs::{TextRun, split_runs};
 
 const BUILTIN_GROUPS: &str = include_str!("glossary.txt");
 
-/// Groups of words that mean the same. Texts are found by any word of a group
-/// that is in them, whatever particle a Korean word ends with.
+/// Groups of synonyms. A text is found by any word of a group that it contains, whatever
+/// particle a Korean word ends with.
 #[derive(Clone, Debug)]
 pub struct Glossary {
     groups: HashMap<String, Vec<usize>>,
-    /// Of the words that are looked for inside others, in characters.
+    /// Length of the longest word, in characters.
     longest_word: usize,
     group_count: usize,
     digest: String,
 }
 
-/// What a text is found by.
+/// The terms by which a text is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SearchTerms {
-    /// Words, their singular, and pairs of syllables.
+    /// Words, their singular forms, and pairs of syllables.
     pub(super) words: Vec<String>,
-    /// Groups of the glossary.
+    /// Numbers of glossary groups.
     pub(super) concepts: Vec<usize>,
 }
 
 impl Default for Glossary {
-    /// General words of databases.
+    /// Returns the built-in groups: common words in database schemas.
     fn default() -> Self {
-        let none = Self {
+        let empty = Self {
             groups: HashMap::new(),
             longest_word: 0,
             group_count: 0,
             digest: String::new(),
         };
-        none.with_groups(BUILTIN_GROUPS)
+        empty.with_groups(BUILTIN_GROUPS)
     }
 }
 
 impl Glossary {
-    /// These groups and those of `text`: one a line, words between blanks; `#`
-    /// begins a comment.
+    /// Adds the groups in `text`: one per line, separated by spaces; `#` starts a
+    /// comment.
     #[must_use]
     pub fn with_groups(mut self, text: &str) -> Self {
         for line in text.lines() {
@@ -63,35 +63,35 @@ impl Glossary {
             self.longest_word = self.longest_word.max(word.chars().count());
         }
         self.group_count += 1;
-        let whole = format!("{}\n{}", self.digest, words.join(" "));
-        self.digest = hex(&Sha256::digest(whole)[..8]);
+        let input = format!("{}\n{}", self.digest, words.join(" "));
+        self.digest = hex(&Sha256::digest(input)[..8]);
     }
 
-    /// Differs between glossaries that read texts differently.
+    /// Returns a digest that identifies the glossary.
     pub(super) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// What `text` is found by.
+    /// Extracts the terms of `text`.
     pub(super) fn extract_terms(&self, text: &str) -> SearchTerms {
-        let mut words = SearchTerms::default();
+        let mut terms = SearchTerms::default();
         for run in split_runs(text) {
             match run {
-                TextRun::Dense(syllables) => self.extract_from_syllables(&syllables, &mut words),
-                TextRun::Word(parts) => self.extract_from_identifier(&parts, &mut words),
+                TextRun::Dense(syllables) => self.extract_from_syllables(&syllables, &mut terms),
+                TextRun::Word(parts) => self.extract_from_identifier(&parts, &mut terms),
             }
         }
-        words
+        terms
     }
 
-    fn extract_from_syllables(&self, syllables: &[char], words: &mut SearchTerms) {
+    fn extract_from_syllables(&self, syllables: &[char], terms: &mut SearchTerms) {
         let pairs = syllables.windows(2.min(syllables.len()));
-        words.words.extend(pairs.map(String::from_iter));
+        terms.words.extend(pairs.map(String::from_iter));
         let mut rest = syllables;
         while !rest.is_empty() {
             let length = match self.longest_prefix(rest) {
                 Some((length, groups)) => {
-                    words.concepts.extend(groups);
+                    terms.concepts.extend(groups);
                     length
                 }
                 None => 1,
@@ -100,8 +100,8 @@ impl Glossary {
         }
     }
 
-    /// The longest word that `rest` begins with, and its groups. One syllable is
-    /// a word at the end only: too many words have it inside.
+    /// Finds the longest word that `rest` starts with, and its groups. A single syllable
+    /// counts only at the end, because too many words contain it.
     fn longest_prefix(&self, rest: &[char]) -> Option<(usize, &[usize])> {
         let lengths = (1..=self.longest_word.min(rest.len())).rev();
         let mut allowed = lengths.filter(|length| *length > 1 || rest.len() == 1);
@@ -111,26 +111,26 @@ impl Glossary {
         })
     }
 
-    fn extract_from_identifier(&self, parts: &[String], words: &mut SearchTerms) {
+    fn extract_from_identifier(&self, parts: &[String], terms: &mut SearchTerms) {
         if parts.len() > 1 {
-            self.add_concepts_of(&parts.join("_"), words);
+            self.add_concepts_of(&parts.join("_"), terms);
         }
         for part in parts {
             let singular = singular(part);
-            let _ = self.add_concepts_of(part, words)
-                || singular.is_some_and(|it| self.add_concepts_of(it, words))
+            let _ = self.add_concepts_of(part, terms)
+                || singular.is_some_and(|it| self.add_concepts_of(it, terms))
                 || part
                     .strip_suffix("es")
-                    .is_some_and(|it| self.add_concepts_of(it, words));
-            words.words.push(part.clone());
-            words.words.extend(singular.map(str::to_owned));
+                    .is_some_and(|it| self.add_concepts_of(it, terms));
+            terms.words.push(part.clone());
+            terms.words.extend(singular.map(str::to_owned));
         }
     }
 
-    /// Adds the groups of `word`; whether it has any.
-    fn add_concepts_of(&self, word: &str, words: &mut SearchTerms) -> bool {
+    /// Adds the groups of `word`; false if it has none.
+    fn add_concepts_of(&self, word: &str, terms: &mut SearchTerms) -> bool {
         let groups = self.groups.get(word);
-        words.concepts.extend(groups.into_iter().flatten());
+        terms.concepts.extend(groups.into_iter().flatten());
         groups.is_some()
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn meets(glossary: &Glossary, one: &str, other: &str) -> bool {
+    fn share_a_group(glossary: &Glossary, one: &str, other: &str) -> bool {
         let other = glossary.extract_terms(other).concepts;
         glossary
             .extract_terms(one)
@@ -157,33 +157,33 @@ mod tests {
     }
 
     #[test]
-    fn words_of_one_group_meet_in_both_languages() {
+    fn synonyms_match_in_both_languages() {
         let glossary = Glossary::default();
-        assert!(meets(&glossary, "월급이나", "employees.salary"));
-        assert!(meets(&glossary, "products", "제품을"));
-        assert!(meets(&glossary, "unitPrice", "단가"));
-        assert!(meets(&glossary, "입사일", "hire_date"));
-        assert!(!meets(&glossary, "증명서", "username"));
-        assert!(!meets(&glossary, "온도", "humidity"));
+        assert!(share_a_group(&glossary, "월급이나", "employees.salary"));
+        assert!(share_a_group(&glossary, "products", "제품을"));
+        assert!(share_a_group(&glossary, "unitPrice", "단가"));
+        assert!(share_a_group(&glossary, "입사일", "hire_date"));
+        assert!(!share_a_group(&glossary, "증명서", "username"));
+        assert!(!share_a_group(&glossary, "온도", "humidity"));
     }
 
     #[test]
-    fn users_add_groups_of_their_own() {
+    fn custom_groups_extend_the_builtin_ones() {
         let builtin = Glossary::default();
         let more = builtin
             .clone()
             .with_groups("# ours\nreflow 리플로우 리플로\nalone\n");
-        assert!(!meets(&builtin, "리플로우로", "reflow_temp 1"));
-        assert!(meets(&more, "리플로우로", "reflow_x"));
+        assert!(!share_a_group(&builtin, "리플로우로", "reflow_temp 1"));
+        assert!(share_a_group(&more, "리플로우로", "reflow_x"));
         assert_eq!(more.group_count, builtin.group_count + 1);
         assert_ne!(more.digest(), builtin.digest());
         assert_eq!(Glossary::default().digest(), builtin.digest());
     }
 
     #[test]
-    fn syllables_are_read_in_pairs_and_names_in_parts() {
-        let words = Glossary::default().extract_terms("user_ids 한글날 값");
-        let plain: Vec<&str> = words.words.iter().map(String::as_str).collect();
+    fn syllables_become_pairs_and_identifiers_become_parts() {
+        let terms = Glossary::default().extract_terms("user_ids 한글날 값");
+        let plain: Vec<&str> = terms.words.iter().map(String::as_str).collect();
         assert_eq!(plain, ["user", "ids", "한글", "글날", "값"]);
         assert_eq!(
             Glossary::default().extract_terms(""),

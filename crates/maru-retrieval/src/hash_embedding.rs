@@ -1,5 +1,5 @@
-//! The built-in embedding: hashed words, pieces of words and groups of the
-//! glossary. Pure, and the same in every process, because vectors are kept.
+//! The built-in embedding model: hashed words, character n-grams and glossary groups. It
+//! must stay the same in every version, because vectors are stored.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ const WORD_WEIGHT: f32 = 1.0;
 const NGRAM_WEIGHT: f32 = 0.3;
 const CONCEPT_WEIGHT: f32 = 1.5;
 
-/// A vector of length one, or of zeros when there is no word in `text`.
+/// Returns a vector of length one, or zeros if `text` has no word.
 pub(super) fn embed(glossary: &Glossary, text: &str) -> Vec<f32> {
     let mut vector = vec![0.0; DIMENSION];
     for (hash, weight) in features(glossary, text) {
         let sign = if hash >> 63 == 0 { -1.0 } else { 1.0 };
-        // Said twice does not count twice.
+        // A repeated word does not count twice.
         vector[(hash % 1024) as usize] += sign * weight.sqrt();
     }
     normalise(&mut vector);
     vector
 }
 
-/// Brings `vector` to length one; zeros stay zeros.
+/// Scales `vector` to length one; zeros stay zeros.
 pub(super) fn normalise(vector: &mut [f32]) {
     let length = vector.iter().map(|it| it * it).sum::<f32>().sqrt();
     if length > 0.0 {
@@ -35,44 +35,46 @@ pub(super) fn normalise(vector: &mut [f32]) {
     }
 }
 
-/// In an order of their own, so that sums are the same to the last bit.
+/// Returns the weight of each feature, in a fixed order so that sums are equal to the
+/// last bit.
 fn features(glossary: &Glossary, text: &str) -> BTreeMap<u64, f32> {
-    let mut found = BTreeMap::new();
+    let mut features = BTreeMap::new();
     let mut add = |kind: u8, text: &str, weight: f32| {
-        *found.entry(hash(kind, text)).or_default() += weight;
+        *features.entry(hash(kind, text)).or_default() += weight;
     };
-    let words = glossary.extract_terms(text);
-    for word in &words.words {
+    let terms = glossary.extract_terms(text);
+    for word in &terms.words {
         add(b'w', word, WORD_WEIGHT);
     }
-    for concept in &words.concepts {
+    for concept in &terms.concepts {
         add(b'c', &concept.to_string(), CONCEPT_WEIGHT);
     }
     for run in split_runs(text) {
-        for piece in ngrams(&run) {
-            add(b'g', &piece, NGRAM_WEIGHT);
+        for ngram in ngrams(&run) {
+            add(b'g', &ngram, NGRAM_WEIGHT);
         }
     }
-    found
+    features
 }
 
-/// Two and three syllables, or three letters, the edges of a word included.
+/// Returns n-grams: two and three syllables, or three letters including the edges of a
+/// word.
 fn ngrams(run: &TextRun) -> Vec<String> {
-    let cut = |letters: &[char], length: usize| -> Vec<String> {
+    let windows = |letters: &[char], length: usize| -> Vec<String> {
         letters.windows(length).map(String::from_iter).collect()
     };
     match run {
-        TextRun::Dense(syllables) => [cut(syllables, 2), cut(syllables, 3)].concat(),
+        TextRun::Dense(syllables) => [windows(syllables, 2), windows(syllables, 3)].concat(),
         TextRun::Word(parts) => {
             let edged = parts.iter().map(|part| format!("<{part}>"));
             edged
-                .flat_map(|part| cut(&part.chars().collect::<Vec<_>>(), 3))
+                .flat_map(|part| windows(&part.chars().collect::<Vec<_>>(), 3))
                 .collect()
         }
     }
 }
 
-/// FNV-1a, stirred so that low and high bits both depend on every byte.
+/// FNV-1a with a final mix, so that low and high bits depend on every byte.
 fn hash(kind: u8, text: &str) -> u64 {
     let bytes = std::iter::once(kind).chain(text.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_texts_are_nearer() {
+    fn similar_texts_have_similar_vectors() {
         assert!((similarity("주문 날짜", "주문 날짜") - 1.0).abs() < 1e-5);
         assert!(similarity("주문날짜", "주문 날짜") > 0.5);
         assert!(similarity("직원 월급", "employee salary") > 0.3);
@@ -102,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_vector_stays_comparable() {
-        // A change here makes every index that was written before wrong.
+    fn stored_vectors_stay_comparable() {
+        // A change here would invalidate every index that was written before.
         assert_eq!(hash(b'w', "salary"), 4_058_679_242_957_628_724);
     }
 }

@@ -1,4 +1,4 @@
-//! Where documents are kept and found.
+//! The index of documents, embedded or in ChromaDB.
 
 use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
 
@@ -10,18 +10,18 @@ use super::{
     blocking::{run_blocking, run_read, run_write},
     chroma::ChromaIndex,
     document::{IndexedDocument, deduplicate},
-    embedded::EmbeddedIndex,
+    embedded::{EmbeddedIndex, EmbeddedSearch},
 };
 
-/// How many documents are written at once.
+/// Documents per write.
 const WRITE_BATCH_DOCUMENTS: usize = 256;
-/// More documents than this are not found for one query.
+/// Maximum results per query.
 const MAX_RESULTS: usize = 10_000;
-/// How long another program may be about to open a new file.
+/// How long to wait while another process opens a new file.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Collections of documents. Cheap to clone.
+/// Searchable collections of documents. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DocumentIndex {
     backend: IndexBackend,
@@ -34,31 +34,31 @@ enum IndexBackend {
     Chroma(Arc<ChromaIndex>),
 }
 
-/// What the order of an embedded index follows.
+/// How an embedded index ranks its results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
-    /// Words and vectors; words count twice.
+    /// By full text and vectors; full text has twice the weight.
     #[default]
     Hybrid,
-    /// Vectors only: for an embedder that understands texts.
+    /// By vectors only, for a semantic embedding model.
     Vectors,
-    /// Words only.
+    /// By full text only.
     Words,
 }
 
 impl DocumentIndex {
-    /// Documents in an SQLite file, which is made if there is none. Another
-    /// process may use it at the same time. Good for some 200,000 documents.
+    /// Opens an SQLite file, which is created if it is missing and may be shared with
+    /// other processes. Suits up to 200,000 documents per collection.
     pub async fn embedded(path: &Path, embedder: Embedder) -> Result<Self, Error> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         let embedded = loop {
             let path = path.to_owned();
             match run_blocking(move || EmbeddedIndex::open(path)).await {
-                // SQLite does not wait by itself while another switches to WAL.
+                // `busy_timeout` does not cover the switch to WAL by another process.
                 Err(Error::IndexFile(error)) if is_busy(&error) && Instant::now() < deadline => {
                     time::sleep(OPEN_RETRY_DELAY).await;
                 }
-                done => break done?,
+                opened => break opened?,
             }
         };
         Ok(Self {
@@ -67,7 +67,7 @@ impl DocumentIndex {
         })
     }
 
-    /// Documents in a ChromaDB server, which is not reached before it is needed.
+    /// Uses a ChromaDB server; the connection is opened at the first request.
     pub fn chroma(settings: &ChromaEndpoint, embedder: Embedder) -> Result<Self, Error> {
         Ok(Self {
             backend: IndexBackend::Chroma(Arc::new(ChromaIndex::open(settings)?)),
@@ -75,21 +75,21 @@ impl DocumentIndex {
         })
     }
 
-    /// The same documents in another order. ChromaDB orders by vectors always.
+    /// Sets the ranking. ChromaDB always ranks by vectors.
     #[must_use]
     pub fn with_ranking(mut self, ranking: Ranking) -> Self {
-        if let IndexBackend::Embedded(_, kept) = &mut self.backend {
-            *kept = ranking;
+        if let IndexBackend::Embedded(_, current) = &mut self.backend {
+            *current = ranking;
         }
         self
     }
 
-    /// What makes its vectors.
+    /// Returns the embedder.
     pub fn embedder(&self) -> &Embedder {
         &self.embedder
     }
 
-    /// For each query up to `n` documents, at most 10,000, most similar first.
+    /// Returns up to `n` documents (at most 10,000) for each query, most similar first.
     pub async fn search(
         &self,
         collection: &str,
@@ -104,9 +104,12 @@ impl DocumentIndex {
         let vectors = self.embedder.embed(queries).await?;
         match &self.backend {
             IndexBackend::Embedded(embedded, ranking) => {
-                let asked = queries.iter().cloned().zip(vectors).collect();
-                let how = (n, *ranking);
-                self.search_embedded(embedded, collection, asked, how).await
+                let search = EmbeddedSearch {
+                    queries: queries.iter().cloned().zip(vectors).collect(),
+                    limit: n,
+                    ranking: *ranking,
+                };
+                self.search_embedded(embedded, collection, search).await
             }
             IndexBackend::Chroma(server) => {
                 let model = self.embedder.model();
@@ -115,9 +118,9 @@ impl DocumentIndex {
         }
     }
 
-    /// Adds documents, or puts them in the place of those with the same id;
-    /// how many different ones there were. What is added is on disk. After an
-    /// error some may have been added; adding all again does no harm.
+    /// Inserts documents, or replaces those with the same id. Returns the number of
+    /// distinct documents, which are on disk. After an error some may have been added; it
+    /// is safe to add all again.
     pub async fn add(&self, collection: &str, documents: &[NewDocument]) -> Result<usize, Error> {
         check_collection_name(collection)?;
         let distinct = deduplicate(documents);
@@ -141,7 +144,7 @@ impl DocumentIndex {
         Ok(distinct.len())
     }
 
-    /// Which of `ids` the collection has; none if there is no such collection.
+    /// Returns those of `ids` that the collection contains; none if it does not exist.
     pub async fn existing_ids(
         &self,
         collection: &str,
@@ -157,7 +160,7 @@ impl DocumentIndex {
         }
     }
 
-    /// All collections, by name.
+    /// Lists the collections, sorted by name.
     pub async fn collections(&self) -> Result<Vec<CollectionInfo>, Error> {
         let mut found = match &self.backend {
             IndexBackend::Embedded(embedded, _) => {
@@ -169,7 +172,7 @@ impl DocumentIndex {
         Ok(found)
     }
 
-    /// Removes a collection and its documents; whether there was one.
+    /// Removes a collection with its documents; false if it does not exist.
     pub async fn remove(&self, collection: &str) -> Result<bool, Error> {
         check_collection_name(collection)?;
         match &self.backend {
@@ -181,7 +184,7 @@ impl DocumentIndex {
         }
     }
 
-    /// Removes documents; how many there were.
+    /// Removes documents by id; returns how many existed.
     pub async fn remove_documents(&self, collection: &str, ids: &[String]) -> Result<usize, Error> {
         check_collection_name(collection)?;
         match &self.backend {
@@ -197,15 +200,14 @@ impl DocumentIndex {
         &self,
         embedded: &Arc<EmbeddedIndex>,
         collection: &str,
-        queries: Vec<(String, Vec<f32>)>,
-        how: (usize, Ranking),
+        search: EmbeddedSearch,
     ) -> Result<Vec<Vec<FoundDocument>>, Error> {
-        let queries = Arc::new(queries);
+        let search = Arc::new(search);
         for _attempt in 0..2 {
             let (name, embedder) = (collection.to_owned(), self.embedder.clone());
-            let asked = Arc::clone(&queries);
-            let search = move |it: &EmbeddedIndex| it.search(&name, &embedder, &asked, how);
-            if let Some(found) = run_read(embedded, search).await? {
+            let search = Arc::clone(&search);
+            let run = move |it: &EmbeddedIndex| it.search(&name, &embedder, &search);
+            if let Some(found) = run_read(embedded, run).await? {
                 return Ok(found);
             }
             let (name, embedder) = (collection.to_owned(), self.embedder.clone());

@@ -1,4 +1,4 @@
-//! Documents in a file, one JSON value a line.
+//! Reads documents from JSON Lines: one JSON value per line.
 
 use std::io::{BufRead, Read as _};
 
@@ -6,37 +6,37 @@ use serde_json::{Map, Value};
 
 use super::{Error, NewDocument};
 
-/// The longest line that is read.
+/// Maximum length of a line.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Reads documents: objects with `text` (or `document`, or `content`) and, if
-/// there are, `id` and `metadata`; or plain strings. Empty lines are skipped.
-/// After a line that is too long or cannot be read there is nothing more.
+/// Iterator over the documents of a JSON Lines file. A line is a string, or an object
+/// with `text` (or `document` or `content`) and optionally `id` and `metadata`. Empty
+/// lines are skipped. The iterator ends after a line that is too long or cannot be read.
 #[derive(Debug)]
 pub struct JsonLinesReader<R> {
     reader: R,
-    number: usize,
-    is_over: bool,
+    line_number: usize,
+    is_finished: bool,
 }
 
 impl<R: BufRead> JsonLinesReader<R> {
-    /// Reads from `reader`.
+    /// Creates an iterator over the lines of `reader`.
     pub fn new(reader: R) -> Self {
         Self {
             reader,
-            number: 0,
-            is_over: false,
+            line_number: 0,
+            is_finished: false,
         }
     }
 
-    /// The number of the line that was read last, counted from one.
-    pub fn number(&self) -> usize {
-        self.number
+    /// Returns the number of the last line that was read, from one.
+    pub fn line_number(&self) -> usize {
+        self.line_number
     }
 
     fn read_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        self.number += 1;
-        let number = self.number;
+        self.line_number += 1;
+        let number = self.line_number;
         let mut line = Vec::new();
         let mut bounded = (&mut self.reader).take(MAX_LINE_BYTES + 1);
         let read = bounded.read_until(b'\n', &mut line);
@@ -54,29 +54,31 @@ impl<R: BufRead> Iterator for JsonLinesReader<R> {
     type Item = Result<NewDocument, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.is_over {
+        while !self.is_finished {
             let line = match self.read_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
                 Err(error) => {
-                    self.is_over = true;
+                    self.is_finished = true;
                     return Some(Err(error));
                 }
             };
             let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
             if !line.trim_ascii().is_empty() {
-                return Some(parse_document(line).map_err(|why| line_error(self.number, why)));
+                return Some(
+                    parse_document(line).map_err(|reason| line_error(self.line_number, reason)),
+                );
             }
         }
-        self.is_over = true;
+        self.is_finished = true;
         None
     }
 }
 
-fn line_error(number: usize, why: impl Into<String>) -> Error {
+fn line_error(number: usize, reason: impl Into<String>) -> Error {
     Error::InvalidLine {
         number,
-        why: why.into(),
+        reason: reason.into(),
     }
 }
 
@@ -104,7 +106,7 @@ fn parse_object(mut fields: Map<String, Value>) -> Result<NewDocument, String> {
         None | Some(Value::Null) => None,
         Some(Value::String(id)) if !id.is_empty() => Some(id),
         Some(Value::Number(id)) => Some(id.to_string()),
-        Some(_) => return Err("its id is neither a text nor a number".to_owned()),
+        Some(_) => return Err("its id is neither a string nor a number".to_owned()),
     };
     let metadata = match fields.remove("metadata") {
         None | Some(Value::Null) => Map::new(),
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_document_is_read() {
+    fn every_form_of_a_document_is_parsed() {
         let text = "\u{feff}\"주문 날짜\"\r\n\n{\"id\":7,\"document\":\"a\",\"metadata\":{\"x\":[1]}}\n{\"content\":\"b\",\"id\":null,\"other\":1}";
         let found: Vec<NewDocument> = read(text).into_iter().map(Result::unwrap).collect();
         assert_eq!(found.len(), 3);
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_not_its_words() {
+    fn errors_name_the_line_and_do_not_quote_it() {
         let check = |line: &str, expected: &str| {
             let found = read(&format!("\"good\"\n\n{line}\n\"more\""));
             let error = found[1].as_ref().unwrap_err();
@@ -163,7 +165,7 @@ mod tests {
         );
         check(
             "{\"text\":\"a\",\"id\":[]}",
-            "its id is neither a text nor a number",
+            "its id is neither a string nor a number",
         );
         check(
             "{\"text\":\"a\",\"metadata\":1}",
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_collected() {
+    fn overlong_line_ends_the_iterator() {
         let long = format!("\"{}\"", "a".repeat(MAX_LINE_BYTES as usize));
         let found = read(&format!("\"a\"\n{long}\n\"b\""));
         assert_eq!(found.len(), 2);

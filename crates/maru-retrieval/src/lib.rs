@@ -1,8 +1,20 @@
-//! Texts become vectors, and the documents nearest to a question are found.
+//! Embeddings and similarity search over collections of documents.
 //!
-//! Vectors come from a built-in embedder, which knows words but no meaning, or
-//! from an endpoint that speaks as OpenAI's does. Documents are kept in an
-//! SQLite file of maru's own, or in a ChromaDB server.
+//! - [`Embedder`] turns texts into vectors: with a built-in lexical model, or over an
+//!   OpenAI-compatible [`EmbeddingEndpoint`].
+//! - [`DocumentIndex`] stores documents and searches them: in an SQLite file (vectors and
+//!   full text, fused by [`Ranking`]), or in a ChromaDB server ([`ChromaEndpoint`]).
+//! - [`Glossary`] lists synonyms in Korean and English, for both vectors and full text.
+//! - [`JsonLinesReader`] reads documents from a JSON Lines file.
+//!
+//! ```ignore
+//! let index = DocumentIndex::embedded(path, Embedder::builtin()).await?;
+//! index.add("notes", &[NewDocument::from_text("연차 휴가 규정")]).await?;
+//! let found = index.search("notes", &["vacation".to_owned()], 5).await?;
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-retrieval`, and with servers on loopback by
+//! `cargo nextest run -p maru --test it retrieval`.
 
 #![forbid(unsafe_code)]
 
@@ -30,57 +42,57 @@ pub use glossary::Glossary;
 pub use index::{DocumentIndex, Ranking};
 pub use json_lines::JsonLinesReader;
 
-/// Why there are no vectors or documents.
+/// Why texts could not be embedded, or documents not stored or found.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A setting cannot be used.
+    /// A setting is invalid.
     #[error("{0}")]
     InvalidSetting(&'static str),
-    /// The embedding endpoint or ChromaDB may not be reached, or gave no usable answer.
+    /// The request to the embedding endpoint or ChromaDB failed.
     #[error(transparent)]
     Service(#[from] json_service::Error),
-    /// Vectors of two kinds cannot be compared.
+    /// The collection was filled with another embedding model.
     #[error(
-        "the collection {collection:?} holds vectors of {kept}, and the embedder makes vectors of {given}; \
+        "the collection {collection:?} contains vectors of {stored}, but the embedder is {current}; \
          use the embedder it was filled with, or fill a new collection"
     )]
     IncompatibleVectors {
-        /// Its name.
+        /// The name of the collection.
         collection: String,
-        /// Model and dimension in the collection.
-        kept: String,
+        /// Model and dimension of the collection.
+        stored: String,
         /// Model and dimension of the embedder.
-        given: String,
+        current: String,
     },
-    /// Nothing was added under this name.
+    /// The collection does not exist.
     #[error("there is no collection {0:?}")]
     NoCollection(String),
-    /// A collection cannot have this name.
+    /// The name of a collection is invalid.
     #[error("a collection's name has 1 to 512 characters, none of them a control character")]
     InvalidCollectionName,
-    /// The index file failed.
-    #[error("the index file failed")]
+    /// SQLite reported an error.
+    #[error("the index file could not be read or written")]
     IndexFile(#[from] rusqlite::Error),
-    /// The index file was written by a newer maru.
+    /// A newer maru has written the index file.
     #[error("the index file has version {0}, which is newer than this maru")]
     NewerSchema(i64),
-    /// Two processes use the file with different synonyms.
-    #[error("another process reads the collection {0:?} with another glossary")]
+    /// Two processes use the file with different glossaries.
+    #[error("another process indexes the collection {0:?} with another glossary")]
     GlossaryConflict(String),
-    /// A line of a file is no document.
-    #[error("line {number}: {why}")]
+    /// A line of a JSON Lines file is not a document.
+    #[error("line {number}: {reason}")]
     InvalidLine {
-        /// Counted from one.
+        /// The line number, from one.
         number: usize,
-        /// What is wrong with it.
-        why: String,
+        /// Why it is not a document.
+        reason: String,
     },
-    /// The file with the documents cannot be read.
+    /// Reading a JSON Lines file failed.
     #[error("line {number} cannot be read")]
     ReadLine {
-        /// Counted from one.
+        /// The line number, from one.
         number: usize,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// maru is shutting down.
@@ -88,10 +100,10 @@ pub enum Error {
     Stopping,
 }
 
-/// The place of a service that the settings name.
+/// Parses the URL of a service from the settings.
 fn authorize(url: &str, policy: &AddressPolicy) -> Result<AllowedUrl, Error> {
     let refused = |source| json_service::Error::Unreachable {
-        // The query may hold a secret.
+        // The query may contain a secret.
         endpoint: url.split('?').next().unwrap_or_default().to_owned(),
         source,
     };

@@ -1,11 +1,12 @@
-//! Text cut into stretches that are read as one. Pure.
+//! Splits text into runs of syllables and identifiers.
 
-/// A stretch of text, in lower case.
+/// A run of characters of one class, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TextRun {
-    /// Syllables or ideographs: words are not told apart by blanks.
+    /// Syllables or ideographs, which have no spaces between words.
     Dense(Vec<char>),
-    /// Letters and digits; parts of a name such as `created_at` or `createdAt`.
+    /// Letters and digits: the parts of an identifier such as `created_at` or
+    /// `createdAt`.
     Word(Vec<String>),
 }
 
@@ -16,42 +17,42 @@ enum CharClass {
     Other,
 }
 
-/// The stretches of `text`, in their order.
+/// Splits `text` into runs.
 pub(super) fn split_runs(text: &str) -> Vec<TextRun> {
-    let mut found = Vec::new();
+    let mut runs = Vec::new();
     let mut last = CharClass::Other;
     let mut was_lower = false;
     for c in compose_hangul(text) {
         let kind = char_class(c);
-        match (kind, found.last_mut()) {
+        match (kind, runs.last_mut()) {
             (CharClass::Dense, Some(TextRun::Dense(syllables))) if last == kind => {
                 syllables.push(c);
             }
-            (CharClass::Dense, _) => found.push(TextRun::Dense(vec![c])),
+            (CharClass::Dense, _) => runs.push(TextRun::Dense(vec![c])),
             (CharClass::Word, Some(TextRun::Word(parts))) if last == kind => {
                 push_to_parts(parts, c, was_lower && c.is_uppercase());
             }
             (CharClass::Word, _) => {
                 let mut parts = Vec::new();
                 push_to_parts(&mut parts, c, true);
-                found.push(TextRun::Word(parts));
+                runs.push(TextRun::Word(parts));
             }
             (CharClass::Other, _) => (),
         }
         was_lower = c.is_lowercase();
         last = kind;
     }
-    for run in &mut found {
+    for run in &mut runs {
         if let TextRun::Word(parts) = run {
             parts.retain(|part| !part.is_empty());
         }
     }
-    found
+    runs
 }
 
-/// Adds a character to the last part, or begins a new one.
-fn push_to_parts(parts: &mut Vec<String>, c: char, begins: bool) {
-    if begins || c == '_' || parts.is_empty() {
+/// Appends a character to the last part, or to a new one.
+fn push_to_parts(parts: &mut Vec<String>, c: char, starts_part: bool) {
+    if starts_part || c == '_' || parts.is_empty() {
         parts.push(String::new());
     }
     if c != '_'
@@ -70,8 +71,7 @@ fn char_class(c: char) -> CharClass {
     }
 }
 
-/// The same text with Hangul in whole syllables: some systems write them as
-/// single letters.
+/// Composes Hangul letters (jamo) into syllables: some systems store them decomposed.
 fn compose_hangul(text: &str) -> impl Iterator<Item = char> {
     let mut rest = text.chars().peekable();
     std::iter::from_fn(move || {
@@ -97,7 +97,7 @@ fn compose_hangul(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Which one of `letters` it is.
+/// Returns the position of `c` in `letters`.
 fn jamo_index(c: char, letters: std::ops::RangeInclusive<char>) -> Option<u32> {
     letters
         .contains(&c)
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_syllables_are_told_apart() {
+    fn identifiers_and_syllables_are_split() {
         let check = |text: &str, expected: &str| assert_eq!(shown(text), expected, "{text}");
         check(
             "users.created_at TIMESTAMP(6)",
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn separate_letters_are_the_same_as_syllables() {
-        // 한글 as some systems store file names.
+    fn decomposed_hangul_is_composed() {
+        // 한글 as macOS stores file names.
         assert_eq!(
             shown("\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}"),
             "한글"

@@ -1,22 +1,23 @@
-//! Vectors in memory, and those nearest to another one. Pure.
+//! Vectors in memory and exact nearest-neighbour search.
 
 use std::collections::HashMap;
 
 use super::hash_embedding::normalise;
 
-/// From here on, bytes are compared first and floats only for the best.
+/// From this size on, quantised vectors select the candidates and floats rank them:
+/// comparing bytes reads a quarter of the memory.
 const QUANTIZED_SEARCH_MIN_VECTORS: usize = 20_000;
-/// How many more than asked for are compared again.
+/// Additional candidates that are compared as floats.
 const EXTRA_RESCORED_VECTORS: usize = 50;
 
-/// Vectors of one length, each under the number of its document.
+/// Normalised vectors of one dimension, each with the number of its document.
 #[derive(Debug, Default)]
 pub(super) struct VectorSet {
     dimension: usize,
     document_numbers: Vec<i64>,
     positions: HashMap<i64, usize>,
     floats: Vec<f32>,
-    /// The same, in a quarter of the memory: a byte times the vector's scale.
+    /// The quantised vectors: a component is a byte times the scale of its vector.
     bytes: Vec<i8>,
     scales: Vec<f32>,
 }
@@ -33,8 +34,8 @@ impl VectorSet {
         self.document_numbers.len()
     }
 
-    /// Adds a vector, or puts it in the place of the one that `number` had.
-    /// Vectors of another length are not taken.
+    /// Inserts a vector, or replaces the one of `number`. Vectors of another dimension
+    /// are ignored.
     pub(super) fn upsert(&mut self, number: i64, mut vector: Vec<f32>) {
         if vector.len() != self.dimension {
             return;
@@ -42,11 +43,11 @@ impl VectorSet {
         normalise(&mut vector);
         let (bytes, scale) = quantise(&vector);
         match self.positions.get(&number) {
-            Some(place) => {
-                let part = place * self.dimension..(place + 1) * self.dimension;
+            Some(position) => {
+                let part = position * self.dimension..(position + 1) * self.dimension;
                 self.floats[part.clone()].copy_from_slice(&vector);
                 self.bytes[part].copy_from_slice(&bytes);
-                self.scales[*place] = scale;
+                self.scales[*position] = scale;
             }
             None => {
                 self.positions.insert(number, self.document_numbers.len());
@@ -58,29 +59,29 @@ impl VectorSet {
         }
     }
 
-    /// The numbers of the `count` nearest vectors and their cosines, nearest
-    /// first. A query of another length has no neighbours.
+    /// Returns the `count` nearest documents and their cosine similarity, nearest first;
+    /// none if the query has another dimension.
     pub(super) fn nearest(&self, query: &[f32], count: usize) -> Vec<(i64, f32)> {
         if query.len() != self.dimension || self.dimension == 0 {
             return Vec::new();
         }
         let mut query = query.to_vec();
         normalise(&mut query);
-        let places: Vec<usize> = if self.len() <= QUANTIZED_SEARCH_MIN_VECTORS {
+        let positions: Vec<usize> = if self.len() <= QUANTIZED_SEARCH_MIN_VECTORS {
             (0..self.len()).collect()
         } else {
             self.quantized_candidates(&query, count + EXTRA_RESCORED_VECTORS)
         };
-        let exact = places.into_iter().map(|place| {
-            let part = &self.floats[place * self.dimension..(place + 1) * self.dimension];
-            (place, dot(&query, part))
+        let exact = positions.into_iter().map(|position| {
+            let part = &self.floats[position * self.dimension..(position + 1) * self.dimension];
+            (position, dot(&query, part))
         });
         let best = top_k(exact.collect(), count).into_iter();
-        best.map(|(place, score)| (self.document_numbers[place], score))
+        best.map(|(position, score)| (self.document_numbers[position], score))
             .collect()
     }
 
-    /// Places that the bytes think best of.
+    /// Returns the positions of the `count` best vectors by their quantised form.
     fn quantized_candidates(&self, query: &[f32], count: usize) -> Vec<usize> {
         let (query, _) = quantise(query);
         let query: Vec<i16> = query.into_iter().map(i16::from).collect();
@@ -89,11 +90,11 @@ impl VectorSet {
         #[expect(clippy::cast_precision_loss, reason = "only the order counts")]
         let scored = scored.map(|(at, (row, scale))| (at, dot_bytes(&query, row) as f32 * scale));
         let best = top_k(scored.collect(), count).into_iter();
-        best.map(|(place, _)| place).collect()
+        best.map(|(position, _)| position).collect()
     }
 }
 
-/// The `count` best, best first; of equals the earlier.
+/// Returns the `count` highest scores, highest first; equal scores by position.
 fn top_k(mut scored: Vec<(usize, f32)>, count: usize) -> Vec<(usize, f32)> {
     let order = |a: &(usize, f32), b: &(usize, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
     if count == 0 {
@@ -107,9 +108,11 @@ fn top_k(mut scored: Vec<(usize, f32)>, count: usize) -> Vec<(usize, f32)> {
     scored
 }
 
-/// A byte for each number, and what a byte is worth.
+/// Returns a byte for each component, and the scale that turns bytes into components.
 fn quantise(vector: &[f32]) -> (Vec<i8>, f32) {
-    let largest = vector.iter().fold(0.0_f32, |most, it| most.max(it.abs()));
+    let largest = vector
+        .iter()
+        .fold(0.0_f32, |largest, it| largest.max(it.abs()));
     if largest == 0.0 {
         return (vec![0; vector.len()], 0.0);
     }
@@ -119,32 +122,32 @@ fn quantise(vector: &[f32]) -> (Vec<i8>, f32) {
     (bytes.collect(), scale)
 }
 
-/// Sixteen sums at once, which the compiler turns into vector instructions.
-fn dot(one: &[f32], other: &[f32]) -> f32 {
-    let (ones, one) = one.as_chunks::<16>();
-    let (others, other) = other.as_chunks::<16>();
+/// Dot product in sixteen partial sums, which the compiler vectorises.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a_chunks, a) = a.as_chunks::<16>();
+    let (b_chunks, b) = b.as_chunks::<16>();
     let mut sums = [0.0_f32; 16];
-    for (x, y) in ones.iter().zip(others) {
+    for (x, y) in a_chunks.iter().zip(b_chunks) {
         for at in 0..16 {
             sums[at] += x[at] * y[at];
         }
     }
-    let rest: f32 = one.iter().zip(other).map(|(x, y)| x * y).sum();
+    let rest: f32 = a.iter().zip(b).map(|(x, y)| x * y).sum();
     sums.iter().sum::<f32>() + rest
 }
 
-/// Products of 16 bits, for which every processor has an instruction. One side is
-/// made wide once for all rows, which is a third faster.
-fn dot_bytes(wide: &[i16], bytes: &[i8]) -> i32 {
+/// Dot product of quantised vectors. Products of 16 bits have vector instructions
+/// everywhere; widening the query once for all rows is a third faster.
+fn dot_bytes(query: &[i16], bytes: &[i8]) -> i32 {
     let product = |(x, y): (&i16, &i8)| i32::from(*x) * i32::from(i16::from(*y));
-    wide.iter().zip(bytes).map(product).sum()
+    query.iter().zip(bytes).map(product).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Numbers that look random and are the same every time.
+    /// Deterministic pseudo-random numbers.
     fn noise(seed: u64, length: usize) -> Vec<f32> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let next = || {
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_come_first_and_a_second_put_replaces() {
+    fn nearest_come_first_and_upsert_replaces() {
         let mut vectors = VectorSet::new(2);
         vectors.upsert(10, vec![1.0, 0.0]);
         vectors.upsert(20, vec![5.0, 5.0]);
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_first_finds_what_floats_find() {
+    fn quantised_search_finds_the_exact_neighbours() {
         let mut vectors = VectorSet::new(40);
         for number in 0..QUANTIZED_SEARCH_MIN_VECTORS as i64 + 500 {
             vectors.upsert(number, noise(number as u64 + 1, 40));
@@ -195,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_right_for_every_length() {
+    fn dot_product_is_right_for_every_length() {
         for length in 0..70 {
-            let (one, other) = (noise(1, length), noise(2, length));
-            let plain: f32 = one.iter().zip(&other).map(|(x, y)| x * y).sum();
-            assert!((dot(&one, &other) - plain).abs() < 1e-4);
+            let (a, b) = (noise(1, length), noise(2, length));
+            let expected: f32 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
+            assert!((dot(&a, &b) - expected).abs() < 1e-4);
         }
     }
 }

@@ -92,7 +92,7 @@ async fn models_are_not_mixed_in_chroma() {
     let added = other.add("ours", &[document("b", "직원")]).await;
     let shown = added.unwrap_err().to_string();
     assert!(
-        shown.contains("builtin-hash-1024 (1024 numbers)"),
+        shown.contains("builtin-hash-1024 (1024 dimensions)"),
         "{shown}"
     );
     let found = other.search("ours", &texts(&["a"]), 1).await;

@@ -62,8 +62,8 @@ async fn models_are_not_mixed() {
     index.add("c", &[document("a", "주문")]).await.unwrap();
     let words = Embedder::endpoint(&server.settings("embeddings")).unwrap();
     let other = DocumentIndex::embedded(&path, words).await.unwrap();
-    let expected = "the collection \"c\" holds vectors of builtin-hash-1024 (1024 numbers), \
-        and the embedder makes vectors of wordllama (256 numbers); \
+    let expected = "the collection \"c\" contains vectors of builtin-hash-1024 (1024 dimensions), \
+        but the embedder is wordllama (256 dimensions); \
         use the embedder it was filled with, or fill a new collection";
     let added = other.add("c", &[document("b", "직원")]).await;
     assert_eq!(added.unwrap_err().to_string(), expected);

@@ -1,14 +1,14 @@
-//! What ChromaDB says and hears. Pure.
+//! JSON bodies of ChromaDB's API.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::{CollectionInfo, Error, FoundDocument, document::IndexedDocument};
 
-/// Where a collection of ours says what made its vectors.
+/// The metadata key under which maru stores the embedding model of a collection.
 const MODEL_METADATA_KEY: &str = "maru_model";
 
-/// What the server says of a collection.
+/// A collection as the server describes it.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChromaCollection {
     pub(super) id: String,
@@ -19,7 +19,7 @@ pub(super) struct ChromaCollection {
     configuration_json: Value,
 }
 
-/// The answer to a query.
+/// The response to a query.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChromaQueryResponse {
     ids: Vec<Vec<String>>,
@@ -28,7 +28,7 @@ pub(super) struct ChromaQueryResponse {
     distances: ListPerQuery<f32>,
 }
 
-/// For each query and document something, if there is.
+/// An optional value for each query and document.
 type ListPerQuery<T> = Option<Vec<Vec<Option<T>>>>;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) struct ChromaIdsResponse {
     pub(super) ids: Vec<String>,
 }
 
-/// Asks for a collection.
+/// Body of a request that creates a collection unless it exists.
 pub(super) fn create_collection_body(name: &str, model: &str) -> Value {
     json!({
         "name": name,
@@ -46,7 +46,7 @@ pub(super) fn create_collection_body(name: &str, model: &str) -> Value {
     })
 }
 
-/// Adds documents, or puts them in the place of those with their ids.
+/// Body of a request that inserts or replaces documents.
 pub(super) fn upsert_body(entries: Vec<IndexedDocument>) -> Value {
     let (mut ids, mut vectors, mut texts, mut metadatas) = (vec![], vec![], vec![], vec![]);
     for entry in entries {
@@ -58,7 +58,8 @@ pub(super) fn upsert_body(entries: Vec<IndexedDocument>) -> Value {
     json!({"ids": ids, "embeddings": vectors, "documents": texts, "metadatas": metadatas})
 }
 
-/// ChromaDB takes texts, numbers and truths; the rest becomes JSON in a text.
+/// Turns lists and objects into JSON strings: ChromaDB accepts only strings, numbers and
+/// booleans.
 fn flatten_metadata(metadata: Map<String, Value>) -> Option<Map<String, Value>> {
     if metadata.is_empty() {
         return None;
@@ -74,27 +75,26 @@ fn flatten_metadata(metadata: Map<String, Value>) -> Option<Map<String, Value>> 
 }
 
 impl ChromaCollection {
-    /// Refuses vectors that cannot be compared with those of the collection, as
-    /// far as it says what they are.
+    /// Fails if the collection declares another embedding model or dimension.
     pub(super) fn check_compatible(
         &self,
         name: &str,
         model: &str,
         dimension: usize,
     ) -> Result<(), Error> {
-        let is_model = self.model().is_none_or(|it| it == model);
-        if is_model && self.dimension.is_none_or(|it| it == dimension) {
+        let same_model = self.model().is_none_or(|it| it == model);
+        if same_model && self.dimension.is_none_or(|it| it == dimension) {
             return Ok(());
         }
-        let kept_model = self.model().unwrap_or("an unnamed model");
-        let kept = match self.dimension {
-            Some(dimension) => format!("{kept_model} ({dimension} numbers)"),
-            None => kept_model.to_owned(),
+        let stored_model = self.model().unwrap_or("an unnamed model");
+        let stored = match self.dimension {
+            Some(dimension) => format!("{stored_model} ({dimension} dimensions)"),
+            None => stored_model.to_owned(),
         };
         Err(Error::IncompatibleVectors {
             collection: name.to_owned(),
-            kept,
-            given: format!("{model} ({dimension} numbers)"),
+            stored,
+            current: format!("{model} ({dimension} dimensions)"),
         })
     }
 
@@ -111,7 +111,7 @@ impl ChromaCollection {
         self.metadata.as_ref()?.get(MODEL_METADATA_KEY)?.as_str()
     }
 
-    /// Up to one; more is more similar.
+    /// Converts a distance to a similarity of at most one.
     fn score(&self, distance: f32) -> f32 {
         match self.configuration_json["hnsw"]["space"].as_str() {
             Some("cosine" | "ip") => 1.0 - distance,
@@ -121,8 +121,8 @@ impl ChromaCollection {
 }
 
 impl ChromaQueryResponse {
-    /// The documents of each query. What is not there is left out, or empty.
-    pub(super) fn into_documents(self, known: &ChromaCollection) -> Vec<Vec<FoundDocument>> {
+    /// Returns the documents of each query; absent values are empty.
+    pub(super) fn into_documents(self, collection: &ChromaCollection) -> Vec<Vec<FoundDocument>> {
         let mut texts = self.documents.unwrap_or_default().into_iter();
         let mut metadatas = self.metadatas.unwrap_or_default().into_iter();
         let mut distances = self.distances.unwrap_or_default().into_iter();
@@ -134,7 +134,7 @@ impl ChromaQueryResponse {
                 id,
                 text: texts.next().flatten(),
                 metadata: metadatas.next().flatten().unwrap_or_default(),
-                score: known.score(distances.next().flatten().unwrap_or(1.0)),
+                score: collection.score(distances.next().flatten().unwrap_or(1.0)),
             });
             found.collect()
         });
@@ -146,21 +146,21 @@ impl ChromaQueryResponse {
 mod tests {
     use super::*;
 
-    fn known(extra: &Value) -> ChromaCollection {
-        let mut known = json!({"id": "1", "name": "a", "dimension": 2, "metadata": null});
-        known
+    fn collection(extra: &Value) -> ChromaCollection {
+        let mut collection = json!({"id": "1", "name": "a", "dimension": 2, "metadata": null});
+        collection
             .as_object_mut()
             .unwrap()
             .extend(extra.as_object().unwrap().clone());
-        serde_json::from_value(known).unwrap()
+        serde_json::from_value(collection).unwrap()
     }
 
     #[test]
     fn documents_may_be_null() {
-        let answer = json!({"ids": [["a", "b"], []], "documents": [["x", null], []],
+        let response = json!({"ids": [["a", "b"], []], "documents": [["x", null], []],
             "metadatas": [[null, {"k": 1}], []], "distances": [[0.25, 1.0], []]});
-        let found: ChromaQueryResponse = serde_json::from_value(answer).unwrap();
-        let cosine = known(&json!({"configuration_json": {"hnsw": {"space": "cosine"}}}));
+        let found: ChromaQueryResponse = serde_json::from_value(response).unwrap();
+        let cosine = collection(&json!({"configuration_json": {"hnsw": {"space": "cosine"}}}));
         let rows = found.into_documents(&cosine);
         assert_eq!(rows[0][0].text.as_deref(), Some("x"));
         assert!((rows[0][0].score - 0.75).abs() < 1e-6);
@@ -170,27 +170,27 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_collection_says_is_compared() {
-        let ours = known(&json!({"metadata": {MODEL_METADATA_KEY: "m"}}));
+    fn only_declared_properties_are_compared() {
+        let ours = collection(&json!({"metadata": {MODEL_METADATA_KEY: "m"}}));
         assert!(ours.check_compatible("a", "m", 2).is_ok());
         assert!(ours.check_compatible("a", "other", 2).is_err());
         assert!(ours.check_compatible("a", "m", 3).is_err());
-        let theirs = known(&json!({}));
+        let theirs = collection(&json!({}));
         assert!(theirs.check_compatible("a", "any", 2).is_ok());
         let error = theirs
             .check_compatible("a", "any", 3)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("an unnamed model (2 numbers)"), "{error}");
+        assert!(error.contains("an unnamed model (2 dimensions)"), "{error}");
         assert!(
-            known(&json!({"dimension": null}))
+            collection(&json!({"dimension": null}))
                 .check_compatible("a", "m", 9)
                 .is_ok()
         );
     }
 
     #[test]
-    fn metadata_is_made_flat() {
+    fn nested_metadata_becomes_json_strings() {
         let nested = json!({"a": 1, "b": [1], "c": {"d": null}});
         let flat = flatten_metadata(nested.as_object().unwrap().clone());
         let expected = json!({"a": 1, "b": "[1]", "c": "{\"d\":null}"});

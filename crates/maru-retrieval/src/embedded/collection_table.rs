@@ -1,4 +1,4 @@
-//! Statements on collections and their documents.
+//! SQL statements on collections and their documents.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use super::super::{
 };
 use super::full_text::FullTextTable;
 
-/// What is kept of a collection itself.
+/// A row of the table of collections.
 #[derive(Debug)]
 pub(super) struct CollectionRow {
     pub(super) id: i64,
     pub(super) model: String,
     pub(super) dimension: usize,
-    /// Which glossary its texts were read with.
+    /// The digest of the glossary that its texts were indexed with.
     pub(super) glossary: String,
-    /// Grows with every change of its documents.
+    /// A number that grows with every change of its documents.
     pub(super) change: i64,
 }
 
-/// The documents of one collection, in a transaction.
+/// The documents of one collection within a transaction.
 pub(super) struct CollectionTable<'a> {
     connection: &'a Connection,
     collection: i64,
@@ -35,7 +35,7 @@ pub(super) fn find_collection(
 ) -> Result<Option<CollectionRow>, Error> {
     let sql = "SELECT id, model, dimension, glossary, change FROM collection WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let state = statement.query_row([name], |row| {
+    let row = statement.query_row([name], |row| {
         Ok(CollectionRow {
             id: row.get(0)?,
             model: row.get(1)?,
@@ -44,18 +44,18 @@ pub(super) fn find_collection(
             change: row.get(4)?,
         })
     });
-    Ok(state.optional()?)
+    Ok(row.optional()?)
 }
 
-/// The collection, made if there is none.
+/// Finds a collection, or creates it.
 pub(super) fn find_or_create_collection(
     connection: &Connection,
     name: &str,
     embedder: &Embedder,
     dimension: usize,
 ) -> Result<CollectionRow, Error> {
-    if let Some(state) = find_collection(connection, name)? {
-        return Ok(state);
+    if let Some(collection) = find_collection(connection, name)? {
+        return Ok(collection);
     }
     connection.execute(
         "INSERT INTO collection (name, model, dimension, glossary, change) VALUES (?1, ?2, ?3, ?4, 0)",
@@ -85,7 +85,7 @@ pub(super) fn list_collections(connection: &Connection) -> rusqlite::Result<Vec<
 }
 
 impl CollectionRow {
-    /// Refuses vectors that cannot be compared with those of the collection.
+    /// Fails if the collection has another embedding model or dimension.
     pub(super) fn check_compatible(
         &self,
         name: &str,
@@ -95,11 +95,11 @@ impl CollectionRow {
         if self.model == model && self.dimension == dimension {
             return Ok(());
         }
-        let shown = |model: &str, dimension: usize| format!("{model} ({dimension} numbers)");
+        let describe = |model: &str, dimension: usize| format!("{model} ({dimension} dimensions)");
         Err(Error::IncompatibleVectors {
             collection: name.to_owned(),
-            kept: shown(&self.model, self.dimension),
-            given: shown(model, dimension),
+            stored: describe(&self.model, self.dimension),
+            current: describe(model, dimension),
         })
     }
 }
@@ -119,14 +119,14 @@ impl<'a> CollectionTable<'a> {
         Ok(statement.query_row([self.collection], |row| read_usize(row, 0))?)
     }
 
-    /// The number of a change that begins.
+    /// Increments the change number and returns it.
     pub(super) fn next_change(&self) -> Result<i64, Error> {
         let sql = "UPDATE collection SET change = change + 1 WHERE id = ?1 RETURNING change";
         let mut statement = self.connection.prepare_cached(sql)?;
         Ok(statement.query_row([self.collection], |row| row.get(0))?)
     }
 
-    /// Adds a document, or puts it in the place of the one with its id.
+    /// Inserts a document, or replaces the one with its id.
     pub(super) fn upsert_document(
         &self,
         entry: &IndexedDocument,
@@ -153,7 +153,7 @@ impl<'a> CollectionTable<'a> {
         self.words.upsert(number, words)
     }
 
-    /// Reads all texts again: with another glossary they are found by others.
+    /// Extracts the terms of all texts again, after the glossary changed.
     pub(super) fn reindex(&self, embedder: &Embedder) -> Result<(), Error> {
         let change = self.next_change()?;
         let digest = embedder.glossary().digest();
@@ -178,7 +178,7 @@ impl<'a> CollectionTable<'a> {
         Ok(())
     }
 
-    /// Hands over the vectors that changed after `change`.
+    /// Loads the vectors that changed after `change`.
     pub(super) fn load_vectors_since(
         &self,
         change: i64,
@@ -197,7 +197,7 @@ impl<'a> CollectionTable<'a> {
         Ok(())
     }
 
-    /// The documents with these numbers and scores.
+    /// Loads the documents with these numbers and scores.
     pub(super) fn load_documents(
         &self,
         found: Vec<(i64, f32)>,
@@ -247,7 +247,7 @@ impl<'a> CollectionTable<'a> {
         Ok(count)
     }
 
-    /// Removes the collection.
+    /// Deletes the collection and its documents.
     pub(super) fn remove_collection(&self) -> Result<(), Error> {
         let by_id = [self.collection];
         self.connection

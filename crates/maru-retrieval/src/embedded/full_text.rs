@@ -1,4 +1,4 @@
-//! The words of one collection, in SQLite's full-text index.
+//! The full-text table of one collection (SQLite FTS5).
 
 use std::collections::HashSet;
 
@@ -6,9 +6,9 @@ use rusqlite::{Connection, params};
 
 use super::super::{Error, glossary::SearchTerms};
 
-/// So many words of a query are looked for.
+/// Maximum number of query words.
 const MAX_QUERY_WORDS: usize = 100;
-/// About so many documents are scored: each costs a microsecond or more.
+/// Approximate number of documents that are scored: each costs a microsecond or more.
 const MAX_SCORED_DOCUMENTS: u32 = 4000;
 
 pub(super) struct FullTextTable<'a> {
@@ -53,8 +53,8 @@ impl<'a> FullTextTable<'a> {
         Ok(self.connection.execute_batch(&sql)?)
     }
 
-    /// The documents that words of the query are in, best first. Of `size`
-    /// documents only some thousands are scored: those with the rarest words.
+    /// Returns the documents that contain words of the query, best first. In a collection
+    /// of many documents (`size`), only some thousands with the rarest words are scored.
     pub(super) fn matching(
         &self,
         words: &SearchTerms,
@@ -62,15 +62,15 @@ impl<'a> FullTextTable<'a> {
         count: u32,
     ) -> Result<Vec<i64>, Error> {
         let mut seen = HashSet::new();
-        let asked = tokens(words).filter(|it| seen.insert(it.clone()));
-        let mut asked: Vec<String> = asked
+        let distinct = tokens(words).filter(|it| seen.insert(it.clone()));
+        let mut phrases: Vec<String> = distinct
             .take(MAX_QUERY_WORDS)
             .map(|it| format!("\"{it}\""))
             .collect();
         if size > MAX_SCORED_DOCUMENTS as usize {
-            asked = self.rarest(asked)?;
+            phrases = self.rarest(phrases)?;
         }
-        if asked.is_empty() {
+        if phrases.is_empty() {
             return Ok(Vec::new());
         }
         let table = &self.table;
@@ -80,12 +80,13 @@ impl<'a> FullTextTable<'a> {
              ORDER BY rank LIMIT ?3"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let values = params![asked.join(" OR "), 2 * MAX_SCORED_DOCUMENTS, count];
+        let values = params![phrases.join(" OR "), 2 * MAX_SCORED_DOCUMENTS, count];
         let rows = statement.query_map(values, |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The words that the fewest documents have, and not more than may be scored.
+    /// Returns the rarest words, as many as match [`MAX_SCORED_DOCUMENTS`] documents
+    /// together.
     fn rarest(&self, words: Vec<String>) -> Result<Vec<String>, Error> {
         let table = &self.table;
         let sql = format!(
@@ -101,19 +102,19 @@ impl<'a> FullTextTable<'a> {
     }
 }
 
-/// The rarest words, of which at least one, as long as they are few together.
+/// Returns the rarest words, at least one, as long as they match few documents together.
 fn rarest_within_limit(mut counted: Vec<(u32, String)>) -> Vec<String> {
     counted.retain(|(count, _)| *count > 0);
     counted.sort_by_key(|(count, _)| *count);
     let mut sum = 0;
-    let few = counted.into_iter().enumerate().take_while(|(at, it)| {
+    let selected = counted.into_iter().enumerate().take_while(|(at, it)| {
         sum += it.0;
         *at == 0 || sum <= MAX_SCORED_DOCUMENTS
     });
-    few.map(|(_, (_, word))| word).collect()
+    selected.map(|(_, (_, word))| word).collect()
 }
 
-/// The words of a text as the full-text index sees them; there is no `"` in them.
+/// Returns the tokens of a text for the full-text table; they contain no `"`.
 fn tokens(words: &SearchTerms) -> impl Iterator<Item = String> {
     let concepts = words.concepts.iter().map(|it| format!("zz{it}"));
     words.words.iter().cloned().chain(concepts)
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_words_are_enough() {
+    fn rarest_words_are_selected_within_the_limit() {
         check(&[4000, 500, 0, 1000, 3000], &["500", "1000"]);
         check(&[4000], &["4000"]);
         check(&[4000, 3999], &["3999"]);

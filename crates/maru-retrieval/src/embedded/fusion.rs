@@ -1,4 +1,4 @@
-//! Two orders become one. Pure.
+//! Reciprocal rank fusion of two result lists.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ const RRF_K: f32 = 60.0;
 const VECTOR_WEIGHT: f32 = 1.0;
 const WORD_WEIGHT: f32 = 2.0;
 
-/// The best `count` of both lists, with scores up to one: what is first in all
-/// lists that are not empty has it.
+/// Returns the best `count` documents of both lists. The score is at most one, for a
+/// document that leads every list that is not empty.
 pub(super) fn fuse_rankings(by_vector: &[i64], by_word: &[i64], count: usize) -> Vec<(i64, f32)> {
     let mut scores: HashMap<i64, f32> = HashMap::new();
-    let mut most = 0.0;
+    let mut max_score = 0.0;
     for (list, weight) in [(by_vector, VECTOR_WEIGHT), (by_word, WORD_WEIGHT)] {
         if !list.is_empty() {
-            most += weight / (RRF_K + 1.0);
+            max_score += weight / (RRF_K + 1.0);
         }
         for (rank, number) in (1_u16..).zip(list) {
             *scores.entry(*number).or_default() += weight / (RRF_K + f32::from(rank));
@@ -23,7 +23,7 @@ pub(super) fn fuse_rankings(by_vector: &[i64], by_word: &[i64], count: usize) ->
     let mut fused: Vec<(i64, f32)> = scores.into_iter().collect();
     fused.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     fused.truncate(count);
-    fused.iter_mut().for_each(|(_, score)| *score /= most);
+    fused.iter_mut().for_each(|(_, score)| *score /= max_score);
     fused
 }
 
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn words_count_twice_and_both_count_more() {
+    fn full_text_has_twice_the_weight_of_vectors() {
         check(&[1, 2, 3], &[3, 4], &[3, 4, 1]);
         check(&[1, 2, 3, 4], &[], &[1, 2, 3]);
         check(&[], &[9], &[9]);

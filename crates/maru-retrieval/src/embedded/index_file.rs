@@ -1,4 +1,4 @@
-//! The SQLite file: one writer, and as many readers as are needed at once.
+//! The SQLite file of the embedded index: one writer and a pool of readers.
 
 use std::{
     path::PathBuf,
@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::super::Error;
 
-/// How long another program may hold the file.
+/// How long to wait while another process locks the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_IDLE_READERS: usize = 8;
 const SCHEMA_VERSION: i64 = 1;
@@ -61,7 +61,7 @@ impl IndexFile {
         })
     }
 
-    /// What `work` reads is one state of the file.
+    /// Runs `work` in a read transaction, which sees one snapshot of the file.
     pub(super) fn read_snapshot<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Error>,
@@ -71,24 +71,24 @@ impl IndexFile {
             Some(reader) => reader,
             None => connect(&self.path)?,
         };
-        let done = work(&*reader.transaction()?);
+        let result = work(&*reader.transaction()?);
         let mut readers = self.lock_readers();
         if readers.len() < MAX_IDLE_READERS {
             readers.push(reader);
         }
-        done
+        result
     }
 
-    /// What `work` writes is on disk, or nothing of it is.
+    /// Runs `work` in a write transaction; its changes are on disk when this returns.
     pub(super) fn write_transaction<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let done = work(&transaction)?;
+        let output = work(&transaction)?;
         transaction.commit()?;
-        Ok(done)
+        Ok(output)
     }
 
     fn lock_readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
