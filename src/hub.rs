@@ -1,7 +1,7 @@
 //! maru as a library: a hub inside your own program, without HTTP endpoints.
 //!
-//! [`Hub`] has the same parts as the binary: servers are kept connected, their tools are
-//! checked, pinned and bounded, and every call has a deadline.
+//! [`Hub`] uses the same parts as the binary: it keeps servers connected, checks and pins
+//! their tools, and gives every call a deadline.
 //!
 //! ```no_run
 //! use maru::{Hub, HubOptions, ServerRegistration};
@@ -25,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! A hub needs a tokio runtime with I/O and time enabled. `examples/embed.rs` is a whole
-//! program.
+//! A hub needs a tokio runtime with I/O and time enabled. `examples/embed.rs` is a
+//! complete program; test with `cargo nextest run -p maru --test it library`.
 
 mod info;
 mod options;
@@ -52,62 +52,62 @@ use crate::{
     upstream::{ServerOrigin, ServerView},
 };
 
-/// Why a hub did not do what it was asked for.
+/// Why a hub could not be opened or a request to it failed.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
     /// The hub could not be opened.
     #[error("cannot open the hub")]
     Open(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// There is no such server, or its registration was refused.
+    /// The server is unknown, or its registration was refused.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
-    /// The server is registered, but not connected.
+    /// The server is registered but not connected.
     #[error("server {name} is not connected: {cause}")]
     NotConnected {
-        /// The server.
+        /// The name of the server.
         name: String,
-        /// Why it is not.
+        /// The reason.
         cause: String,
     },
     /// The arguments of a call are not a JSON object.
     #[error("the arguments of {tool} are not a JSON object")]
     InvalidArguments {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// The call could not be made, for example because there is no such tool.
+    /// The call was refused, for example because the tool does not exist.
     #[error("cannot call {tool}: {reason}")]
     CallRefused {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// What was wrong, and what would be right.
+        /// What is wrong and how to correct it.
         reason: String,
     },
-    /// The tool asks its user back, which a program cannot answer here.
+    /// The tool asks for user input, which an embedded hub cannot provide.
     #[error("{tool} asks for input, which needs an MCP client")]
     InputRequired {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
 }
 
-/// Servers and their tools, inside your program.
+/// A hub inside your program: MCP servers and their tools.
 ///
-/// Methods take `&self` and may be called from many tasks. [`close`](Self::close) it at
-/// the end: a hub that is dropped tells its servers to end too, but nobody waits for them.
+/// Methods take `&self` and may be called from many tasks. Call [`close`](Self::close) at
+/// the end: dropping a hub also tells its servers to end, but does not wait for them.
 #[derive(Debug)]
 pub struct Hub {
     core: HubCore,
     caller: Caller,
     _data_dir_lock: DataDirLock,
-    /// Removed last, when nothing uses it any more.
+    /// Dropped last, after everything that uses it.
     _temporary_dir: Option<TempDir>,
 }
 
 impl Hub {
-    /// Opens a hub, and waits for the first attempt to connect each server that it kept
-    /// with [`auto_connect`](ServerRegistration::auto_connect).
+    /// Opens a hub and waits for the first connection attempt of every stored server with
+    /// [`auto_connect`](ServerRegistration::auto_connect).
     pub async fn open(options: HubOptions) -> Result<Self, Error> {
         let HubOptions {
             mut config,
@@ -128,9 +128,9 @@ impl Hub {
         })
     }
 
-    /// Registers a server. It is connected only if it wants that
-    /// ([`auto_connect`](ServerRegistration::auto_connect)); a failed attempt is no error
-    /// here, but in [`ServerInfo::state`].
+    /// Registers a server, and connects it if
+    /// [`auto_connect`](ServerRegistration::auto_connect) is set. A failed connection is
+    /// not an error here; see [`ServerInfo::state`].
     pub async fn register(&self, server: &ServerRegistration) -> Result<ServerInfo, Error> {
         let registered = self
             .core
@@ -139,57 +139,59 @@ impl Hub {
         Ok(registered.await?.into())
     }
 
-    /// Disconnects a server, waits until its process has ended, and forgets it.
+    /// Disconnects a server, waits until its process has exited, and removes its
+    /// registration.
     pub async fn unregister(&self, name: &str) -> Result<(), Error> {
         Ok(self.core.servers.remove(name).await?)
     }
 
-    /// Connects a server and waits until its tools are listed. A server that is connected
-    /// stays as it is. A connection that is lost later is made again by itself, as
-    /// `mcp.reconnection` says.
+    /// Connects a server and waits until its tools are listed. A server that is already
+    /// connected stays connected. A connection that is lost later is restored according
+    /// to `mcp.reconnection`.
     pub async fn connect(&self, name: &str) -> Result<ServerInfo, Error> {
         require_connected(self.core.servers.connect(name).await?)
     }
 
-    /// Makes one attempt to connect a server that failed or was disconnected, if
-    /// `mcp.reconnection.enabled` is true, as a call to one of its tools does. A server
-    /// that was never connected stays so.
+    /// Makes one attempt to connect a server that failed or was disconnected, as a call
+    /// to one of its tools does, if `mcp.reconnection.enabled` is true. A server that was
+    /// never connected is not connected.
     pub async fn ensure_connected(&self, name: &str) -> Result<ServerInfo, Error> {
         require_connected(self.core.servers.ensure_connected(name).await?)
     }
 
-    /// Disconnects a server, which stays registered. Its process is told to end and made to
-    /// within seconds. A call to one of its tools connects it again.
+    /// Disconnects a server, which stays registered. Its process is stopped within
+    /// seconds. A call to one of its tools connects it again.
     pub async fn disconnect(&self, name: &str) -> Result<ServerInfo, Error> {
         Ok(self.core.servers.disconnect(name).await?.into())
     }
 
-    /// Every registered server, sorted by name.
+    /// Lists the registered servers, sorted by name.
     pub fn servers(&self) -> Vec<ServerInfo> {
         let servers = self.core.servers.list();
         servers.into_iter().map(ServerInfo::from).collect()
     }
 
-    /// One registered server.
+    /// Returns a registered server.
     pub fn server(&self, name: &str) -> Result<ServerInfo, Error> {
         Ok(self.core.servers.get(name)?.into())
     }
 
-    /// Every tool of every server and of the hub itself, sorted by name. A server that was
-    /// lost keeps its tools here, one that was disconnected does not.
+    /// Lists the tools of all servers and of the hub itself, sorted by name. Tools of a
+    /// server whose connection was lost stay listed; those of a disconnected server do
+    /// not.
     pub fn tools(&self) -> Vec<ToolInfo> {
         list_tools(&self.core.catalog.snapshot(), None)
     }
 
-    /// The tools of one registered server.
+    /// Lists the tools of a registered server.
     pub fn tools_of(&self, server: &str) -> Result<Vec<ToolInfo>, Error> {
         self.core.servers.get(server)?;
         Ok(list_tools(&self.core.catalog.snapshot(), Some(server)))
     }
 
-    /// Calls a tool by its [`ToolInfo::name`]. Arguments are an object; `Value::Null` is an
-    /// empty one. A tool that fails, or does not answer within `limits.tool_timeout_ms`, is
-    /// an output with [`is_error`](ToolOutput::is_error).
+    /// Calls a tool by its [`ToolInfo::name`]. Arguments are an object; `Value::Null`
+    /// means an empty one. A tool that fails or exceeds `limits.tool_timeout_ms` gives an
+    /// output with [`is_error`](ToolOutput::is_error).
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutput, Error> {
         let tool_name = || tool.to_owned();
         let arguments = match arguments {
@@ -198,22 +200,22 @@ impl Hub {
             _ => return Err(Error::InvalidArguments { tool: tool_name() }),
         };
         let arguments = Arc::new(arguments.into());
-        let called = self
+        let response = self
             .core
             .catalog
             .call_tool(&self.caller, tool, arguments, Arc::default());
-        match called.await {
+        match response.await {
             Ok(EntryResponse::Complete(result)) => Ok(ToolOutput::from(&result)),
             Ok(EntryResponse::InputRequired(_)) => Err(Error::InputRequired { tool: tool_name() }),
-            Err(refused) => Err(Error::CallRefused {
+            Err(error) => Err(Error::CallRefused {
                 tool: tool_name(),
-                reason: refused.message.into_owned(),
+                reason: error.message.into_owned(),
             }),
         }
     }
 
-    /// Ends every server and everything else, and waits for that for at most
-    /// `limits.drain_ms` and eight seconds more.
+    /// Stops every server and task, and waits at most `limits.drain_ms` plus eight
+    /// seconds.
     pub async fn close(self) {
         self.core.close().await;
     }
@@ -228,9 +230,9 @@ impl Drop for Hub {
 async fn open_core(config: Config) -> anyhow::Result<(HubCore, DataDirLock)> {
     prepare_data_dir(&config.data_dir)?;
     let lock = DataDirLock::acquire(&config.data_dir)?;
-    // Shown to whoever tries to use the directory meanwhile.
-    let place = format!("no address (embedded in process {})", std::process::id());
-    lock.write_address(&place)?;
+    // Shown when another process tries to use the directory.
+    let address = format!("no address (embedded in process {})", std::process::id());
+    lock.write_address(&address)?;
     let core = HubCore::open(config, None).await?;
     core.servers.wait_for_first_connect().await;
     Ok((core, lock))

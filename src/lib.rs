@@ -1,10 +1,11 @@
-//! maru, a hub for the Model Context Protocol in one binary: it puts MCP servers,
-//! databases and language models behind one address.
+//! A hub for the Model Context Protocol: MCP servers, databases and language models
+//! behind one address.
 //!
-//! Programs that want a hub inside themselves start at [`Hub`].
+//! To embed a hub in your own program, start at [`Hub`]. The binary starts in [`cli`] and
+//! builds everything in [`app`].
 //!
-//! The parts that know nothing of the hub are crates of their own under `crates/`;
-//! `ARCHITECTURE.md` says what is where.
+//! Parts that do not depend on the hub are separate crates under `crates/`;
+//! `ARCHITECTURE.md` gives an overview.
 
 #![forbid(unsafe_code)]
 

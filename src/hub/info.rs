@@ -1,4 +1,4 @@
-//! What an embedded hub says about servers, tools and results.
+//! Servers, tools and results as an embedded hub reports them.
 
 use serde_json::Value;
 
@@ -11,19 +11,19 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// Its unique name.
+    /// The unique name.
     pub name: String,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
     /// `STDIO`, `SSE` or `HTTP`.
     pub transport: &'static str,
-    /// Whether it is connected when a hub opens that kept it.
+    /// Whether the hub connects it when it opens.
     pub auto_connect: bool,
-    /// Where its connection stands.
+    /// The state of the connection.
     pub state: ServerState,
-    /// Why it is not connected. Secrets of its registration are masked.
+    /// Why it is not connected, with the secrets of its registration masked.
     pub cause: Option<String>,
-    /// How many tools it lists.
+    /// The number of tools that it lists.
     pub tool_count: usize,
 }
 
@@ -59,9 +59,9 @@ pub struct ToolInfo {
     pub server: String,
     /// Its name on that server.
     pub server_tool_name: String,
-    /// What it does, written for models.
+    /// A description for models.
     pub description: Option<String>,
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of its arguments.
     pub input_schema: Value,
 }
 
@@ -78,7 +78,7 @@ impl From<&CatalogEntry> for ToolInfo {
     }
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     result: Value,
@@ -97,28 +97,28 @@ impl From<&EntryResult> for ToolOutput {
 }
 
 impl ToolOutput {
-    /// Whether the tool says that it failed. The text then says why.
+    /// Whether the tool reports a failure; the text then contains the reason.
     pub fn is_error(&self) -> bool {
         self.is_error
     }
 
-    /// The content as text. An image or a resource is a placeholder such as
+    /// Returns the content as text. An image or a resource is a placeholder such as
     /// `[Image: image/png]`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The parts of the content, each an object with a `type`.
+    /// Returns the parts of the content, each an object with a `type`.
     pub fn content(&self) -> &[Value] {
         self.result["content"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The structured content, if the tool gave any.
+    /// Returns the structured content, if there is any.
     pub fn structured_content(&self) -> Option<&Value> {
         self.result.get("structuredContent")
     }
 
-    /// The whole result of `tools/call`, as the protocol has it.
+    /// Returns the whole `tools/call` result as JSON.
     pub fn as_json(&self) -> &Value {
         &self.result
     }

@@ -1,4 +1,4 @@
-//! Where an embedded hub keeps its state, and which settings it has.
+//! Options of an embedded hub: its data directory and settings.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,8 @@ pub struct HubOptions {
 }
 
 impl HubOptions {
-    /// A hub that keeps nothing: its servers are forgotten when it closes.
+    /// Returns options for a hub without persistence: its servers are lost when it
+    /// closes.
     pub fn in_memory() -> Self {
         let mut config = embedded_config();
         config.store_url = Some("memory".to_owned().into());
@@ -25,17 +26,17 @@ impl HubOptions {
         }
     }
 
-    /// A hub that keeps its servers in `data_dir`, which is created if it is missing.
-    /// One hub at a time may use a directory.
+    /// Returns options for a hub that stores its servers in `data_dir`, which is created
+    /// if it is missing. Only one hub at a time can use a directory.
     pub fn in_directory(data_dir: impl Into<PathBuf>) -> Self {
         let mut config = embedded_config();
         config.data_dir = data_dir.into();
         Self::from_config(config)
     }
 
-    /// A hub with all the settings of the binary, for example those that
+    /// Returns options with all the settings of the binary, for example those that
     /// [`config::load`](crate::config::load) reads from `maru.yaml` and the environment.
-    /// Settings of the HTTP endpoints have no effect: an embedded hub does not listen.
+    /// Settings of HTTP endpoints have no effect: an embedded hub does not listen.
     pub fn from_config(config: Config) -> Self {
         Self {
             config,
@@ -43,8 +44,8 @@ impl HubOptions {
         }
     }
 
-    /// Confines stdio servers with the program `maru` at this path: it bounds what they
-    /// use and ends them even when your own program is killed. Without it, they are
+    /// Runs stdio servers under the program `maru` at this path, which limits their
+    /// resources and stops them even if your program is killed. Without it, they are
     /// started directly.
     #[must_use]
     pub fn with_warden(mut self, maru: impl Into<PathBuf>) -> Self {

@@ -1,4 +1,4 @@
-//! A server that a program registers.
+//! The registration of a server by an embedding program.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::upstream::ServerDraft;
 
-/// How a server is called and reached.
+/// The name, transport and settings of a server.
 ///
 /// ```no_run
 /// use maru::ServerRegistration;
@@ -19,7 +19,7 @@ use crate::upstream::ServerDraft;
 ///     .auto_connect();
 /// ```
 ///
-/// Everything is checked by [`Hub::register`](super::Hub::register), with the rules of
+/// [`Hub::register`](super::Hub::register) validates everything by the rules of
 /// `mcp.security` and `outbound` in the settings.
 #[derive(Clone)]
 pub struct ServerRegistration {
@@ -27,19 +27,19 @@ pub struct ServerRegistration {
 }
 
 impl ServerRegistration {
-    /// A server that is a child process and speaks over its stdin and stdout. `command` is
-    /// a program of the search path or an absolute path. No shell is involved.
+    /// Creates a server that is a child process and communicates over stdin and stdout.
+    /// `command` is a program in `PATH` or an absolute path; no shell is involved.
     pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> Self {
         let config = json!({"command": command.into()});
         Self::new(name.into(), "STDIO", config)
     }
 
-    /// A server that speaks Streamable HTTP.
+    /// Creates a Streamable HTTP server.
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self::new(name.into(), "HTTP", json!({"url": url.into()}))
     }
 
-    /// A server that speaks HTTP+SSE, the transport of 2024-11-05.
+    /// Creates an HTTP+SSE server (2024-11-05).
     pub fn sse(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self::new(name.into(), "SSE", json!({"url": url.into()}))
     }
@@ -54,7 +54,7 @@ impl ServerRegistration {
                 version: None,
                 auto_connect: false,
                 trust: None,
-                // A program that can call this can start anything by itself.
+                // A program that calls this can start any process itself.
                 accept_warnings: true,
                 required_version: None,
                 enabled: None,
@@ -62,7 +62,7 @@ impl ServerRegistration {
         }
     }
 
-    /// Arguments of a stdio server.
+    /// Sets the arguments of a stdio server.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let args: Vec<String> = args.into_iter().map(Into::into).collect();
@@ -70,36 +70,36 @@ impl ServerRegistration {
         self
     }
 
-    /// A variable of a stdio server. It gets these and a few harmless ones of its parent
-    /// such as `PATH` and `HOME`, nothing else.
+    /// Sets an environment variable of a stdio server. It inherits only a few harmless
+    /// variables such as `PATH` and `HOME`.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.draft.config["env"][name] = value.into().into();
         self
     }
 
-    /// The directory that a stdio server starts in.
+    /// Sets the working directory of a stdio server.
     #[must_use]
     pub fn current_dir(mut self, path: impl Into<String>) -> Self {
         self.draft.config["cwd"] = path.into().into();
         self
     }
 
-    /// A header for an HTTP or SSE server.
+    /// Sets a header of an HTTP or SSE server.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.draft.config["headers"][name] = value.into().into();
         self
     }
 
-    /// A description for people.
+    /// Sets a description for people.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.draft.description = Some(text.into());
         self
     }
 
-    /// Connects the server when it is registered and whenever a hub opens that kept it.
+    /// Connects the server when it is registered and whenever the hub opens.
     #[must_use]
     pub fn auto_connect(mut self) -> Self {
         self.draft.auto_connect = true;
@@ -112,7 +112,7 @@ impl ServerRegistration {
 }
 
 impl fmt::Debug for ServerRegistration {
-    /// Variables and headers hold secrets, so only the name and the transport are shown.
+    /// Shows only name and transport, because variables and headers may contain secrets.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("ServerRegistration")
             .field("name", &self.draft.name)

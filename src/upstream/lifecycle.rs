@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_credentials_are_not_tried_again() {
+    fn rejected_credentials_are_not_retried() {
         let opening = ServerState::Connecting { attempt: 0 };
         assert_eq!(
             opening.transition(LifecycleEvent::Refused, &BACKOFF),

@@ -71,7 +71,7 @@ fn conversation_texts(seen: &ReceivedRequest) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn final_answer_at_once() {
+async fn model_may_answer_without_calling_a_tool() {
     let backend = FakeModelServer::start_with_steps(streamed_by_byte("안녕하세요!", "stop")).await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let answer = generate(
@@ -97,7 +97,7 @@ async fn final_answer_at_once() {
 }
 
 #[tokio::test]
-async fn one_call_is_made_and_observed() {
+async fn agent_calls_a_tool_and_sends_its_result_to_the_model() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
         _ => streamed_by_byte("김민준입니다.", "stop"),
@@ -202,7 +202,7 @@ async fn finished_run(hub: &TestHub, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn model_without_tools_reads_them_in_the_text() {
+async fn model_without_tool_support_gets_tools_in_the_prompt() {
     let backend = FakeModelServer::start(|number, _| match number {
         // As small models write it.
         0 => streamed_by_byte("```json\n{'tool': 'maru.get_employee_info', 'arguments': {'employee_id': 'EMP001',}}\n```", "stop"),
@@ -249,7 +249,7 @@ async fn calls_of_one_round_run_together() {
 }
 
 #[tokio::test]
-async fn broken_calls_unknown_tools_and_wrong_arguments_are_told_to_the_model() {
+async fn malformed_calls_unknown_tools_and_invalid_arguments_are_reported_to_the_model() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => streamed_by_byte(
             "<tool_call>\n{\"name\": \"no_such_tool\", \"arguments\": {}}\n</tool_call>",
@@ -280,7 +280,7 @@ async fn broken_calls_unknown_tools_and_wrong_arguments_are_told_to_the_model() 
 }
 
 #[tokio::test]
-async fn tool_that_takes_too_long_is_an_observation() {
+async fn tool_timeout_is_reported_to_the_model() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => native_tool_calls(&[("never", json!({}))]),
         _ => streamed_by_byte("It did not answer.", "stop"),
@@ -302,7 +302,7 @@ async fn tool_that_takes_too_long_is_an_observation() {
 }
 
 #[tokio::test]
-async fn repeated_call_and_too_many_rounds_are_cut() {
+async fn repeated_calls_and_too_many_rounds_end_the_run() {
     let same = |_: usize, _: &ReceivedRequest| {
         native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))])
     };
@@ -340,7 +340,7 @@ async fn repeated_call_and_too_many_rounds_are_cut() {
 }
 
 #[tokio::test]
-async fn failing_backend_is_an_error_that_says_so() {
+async fn failing_backend_is_reported_as_an_error() {
     let busy = || {
         json_response(
             429,
@@ -390,7 +390,7 @@ async fn failing_backend_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn run_that_takes_too_long_gives_what_it_has() {
+async fn run_that_times_out_returns_its_partial_result() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => {
             let mut steps =
@@ -408,7 +408,7 @@ async fn run_that_takes_too_long_gives_what_it_has() {
 }
 
 #[tokio::test]
-async fn nothing_to_offer_is_plain_generation() {
+async fn agent_without_tools_is_plain_generation() {
     let backend = FakeModelServer::start_with_steps(streamed_by_byte("Hi.", "stop")).await;
     let hub = hub_with_model(&backend, |_| ()).await;
     generate(&hub, &question_request(json!({"mcp_servers": []}))).await;
@@ -434,7 +434,7 @@ async fn nothing_to_offer_is_plain_generation() {
 }
 
 #[tokio::test]
-async fn wrong_requests_have_the_right_codes() {
+async fn invalid_requests_get_the_right_error_codes() {
     let backend = FakeModelServer::start_with_steps(streamed_by_byte("Hi.", "stop")).await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let method = json!({"jsonrpc": "2.0", "id": 1, "method": "other", "params": {}});
@@ -623,7 +623,7 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
 /// In real time: a hub serves connections on several runtimes, whose clocks no test
 /// can pause.
 #[tokio::test]
-async fn run_that_waits_for_approval_is_kept_alive() {
+async fn run_waiting_for_approval_sends_keep_alives() {
     let call = native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
     let backend = FakeModelServer::start_with_steps(call).await;
     let hub = hub_with_model(&backend, |config| {
@@ -645,7 +645,7 @@ async fn run_that_waits_for_approval_is_kept_alive() {
 }
 
 #[tokio::test]
-async fn with_many_tools_the_nearest_are_offered_and_the_rest_found() {
+async fn many_tools_are_ranked_and_the_rest_is_searchable() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => native_tool_calls(&[(
             "find_tools",

@@ -116,7 +116,7 @@ async fn calls_are_recorded_soon_and_can_be_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_are_not_changed_and_old_ones_go() {
+async fn audit_records_are_immutable_and_old_ones_are_deleted() {
     let store = Store::in_memory().await.unwrap();
     let row = |at: i64| maru_store::AuditRow {
         at,

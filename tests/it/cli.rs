@@ -40,7 +40,7 @@ fn assert_refused(output: &Output, expected: &[&str]) {
 }
 
 #[test]
-fn call_prints_the_result_and_its_exit_code_tells_success() {
+fn call_prints_the_result_and_exits_with_its_outcome() {
     let directory = tempfile::tempdir().unwrap();
     let call = |arguments: &[&str]| run_maru(directory.path(), &[&["call"], arguments].concat());
 
@@ -259,7 +259,7 @@ fn config_names_the_origin_of_every_value() {
 }
 
 #[test]
-fn broken_configuration_is_one_clear_line_and_nothing_is_written() {
+fn invalid_configuration_is_one_line_and_writes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let with = |yaml: &str| {
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
@@ -285,7 +285,7 @@ fn broken_configuration_is_one_clear_line_and_nothing_is_written() {
 }
 
 #[test]
-fn broken_data_is_refused_and_kept() {
+fn damaged_data_is_refused_and_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     fs::write(&data, "a file").unwrap();
@@ -335,7 +335,7 @@ async fn second_hub_on_the_same_data_is_refused_and_the_first_is_still_found() {
 }
 
 #[test]
-fn token_is_shown_to_nobody_but_the_own_hub() {
+fn token_is_sent_only_to_the_users_own_hub() {
     let directory = tempfile::tempdir().unwrap();
     assert!(run_maru(directory.path(), &["tools"]).status.success());
     // What a dead hub wrote, and someone else on its port.
@@ -361,7 +361,7 @@ fn token_is_shown_to_nobody_but_the_own_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn port_in_use_says_which_and_how_to_choose_another() {
+async fn port_in_use_error_names_the_port_and_the_remedy() {
     let hub = TestHub::start().await;
     let directory = tempfile::tempdir().unwrap();
     let address = hub.address.clone();
@@ -433,7 +433,7 @@ async fn chat_reaches_a_hub_with_tls() {
 }
 
 #[test]
-fn admin_token_is_for_its_owner_only_and_stays_the_same() {
+fn admin_token_file_is_private_and_stable() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let run = || {

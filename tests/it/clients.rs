@@ -40,7 +40,7 @@ async fn check_client(runs: ClientRuntime, script: &str, environment: &[(&str, &
         ClientRuntime::Python(place) => client_tools_dir().join(place).join("bin/python"),
     };
     let data = hub.directory.path().join("stdio").display().to_string();
-    let doors: [Vec<String>; 3] = [
+    let transports: [Vec<String>; 3] = [
         vec!["http".to_owned(), format!("http://{}/mcp", hub.address)],
         vec!["sse".to_owned(), format!("http://{}/sse", hub.address)],
         [
@@ -53,16 +53,16 @@ async fn check_client(runs: ClientRuntime, script: &str, environment: &[(&str, &
         .map(str::to_owned)
         .to_vec(),
     ];
-    for door in doors {
+    for transport in transports {
         let seen = run_successfully(
             Command::new(&program)
                 .arg(client_tools_dir().join(script))
-                .args(&door)
+                .args(&transport)
                 .envs(environment.iter().copied()),
         )
         .await;
-        let seen: Value =
-            serde_json::from_str(&seen).unwrap_or_else(|_| panic!("{script} {door:?}: {seen}"));
+        let seen: Value = serde_json::from_str(&seen)
+            .unwrap_or_else(|_| panic!("{script} {transport:?}: {seen}"));
         let expected = [
             "calculate_vacation_days",
             "describe_table",
@@ -78,12 +78,12 @@ async fn check_client(runs: ClientRuntime, script: &str, environment: &[(&str, &
         assert_eq!(
             seen["tools"],
             serde_json::json!(expected),
-            "{script} {door:?}"
+            "{script} {transport:?}"
         );
         let result = &seen["result"];
         assert_eq!(
             result["structuredContent"]["result"][0]["title"], "연차 휴가 규정",
-            "{script} {door:?}"
+            "{script} {transport:?}"
         );
         assert!(
             result["content"][0]["text"]
@@ -114,12 +114,12 @@ pub(crate) async fn run_to_end(command: &mut Command) -> (String, String, bool) 
 }
 
 /// What the inspector shows after asking at `endpoint`.
-pub(crate) async fn inspect(door: &[String], rest: &[&str]) -> String {
+pub(crate) async fn inspect(transport: &[String], rest: &[&str]) -> String {
     let mut command = Command::new(node_program());
     command
         .arg(client_tools_dir().join("node_modules/.bin/mcp-inspector"))
         .arg("--cli")
-        .args(door)
+        .args(transport)
         .args(rest);
     run_successfully(&mut command).await
 }
@@ -173,7 +173,7 @@ async fn fastmcp() {
 async fn inspector() {
     let hub = TestHub::start().await;
     let data = hub.directory.path().join("stdio").display().to_string();
-    let doors: [Vec<String>; 4] = [
+    let transports: [Vec<String>; 4] = [
         vec![
             format!("http://{}/mcp", hub.address),
             "--transport".to_owned(),
@@ -195,11 +195,11 @@ async fn inspector() {
             .map(str::to_owned)
             .to_vec(),
     ];
-    for door in doors {
-        let listed = inspect(&door, &["--method", "tools/list"]).await;
+    for transport in transports {
+        let listed = inspect(&transport, &["--method", "tools/list"]).await;
         assert!(
             listed.contains("calculate_vacation_days"),
-            "{door:?}: {listed}"
+            "{transport:?}: {listed}"
         );
         let call = [
             "--method",
@@ -209,7 +209,7 @@ async fn inspector() {
             "--tool-arg",
             "query=연차",
         ];
-        let called = inspect(&door, &call).await;
-        assert!(called.contains("연차 휴가 규정"), "{door:?}: {called}");
+        let called = inspect(&transport, &call).await;
+        assert!(called.contains("연차 휴가 규정"), "{transport:?}: {called}");
     }
 }

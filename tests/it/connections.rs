@@ -55,7 +55,7 @@ fn slow_post(path: &str, more: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_token_the_answer_comes_before_the_body() {
+async fn missing_token_is_rejected_before_the_body_is_read() {
     let hub = TestHub::with_config(|config| {
         config.require_token = true;
         config.limits.max_connections = MAX_CONNECTIONS;
@@ -73,7 +73,7 @@ async fn without_a_token_the_answer_comes_before_the_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_requests_of_strangers_keep_nobody_out() {
+async fn slow_unauthenticated_requests_do_not_block_others() {
     for (require_token, slow) in [
         (false, slow_post("/mcp", "")),
         (true, slow_post("/api/session", "")),
@@ -171,7 +171,7 @@ async fn a_token_has_as_many_sessions_as_the_settings_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heads_that_two_readers_could_read_differently_are_refused() {
+async fn ambiguous_request_heads_are_refused() {
     let hub = TestHub::start().await;
     let good = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(status_of(&hub, good).await, 200);

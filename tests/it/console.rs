@@ -33,7 +33,7 @@ async fn call(hub: &TestHub, name: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn token_for_some_tools_is_told_that_the_console_shows_all_of_them() {
+async fn restricted_token_cannot_open_the_console() {
     let hub = TestHub::start().await;
     for (name, list) in [("few", json!(["search_docs"])), ("all", Value::Null)] {
         let token = hub
@@ -103,7 +103,7 @@ async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn browser_stays_signed_in_when_the_hub_starts_again() {
+async fn console_session_survives_a_restart() {
     let hub = TestHub::start().await;
     let token = json!({"token": hub.running.admin_token.reveal()});
     let cookie = sign_in_cookie(&hub, token).await;
@@ -129,7 +129,7 @@ async fn browser_stays_signed_in_when_the_hub_starts_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn page_is_never_kept_and_its_files_are_kept_for_ever() {
+async fn console_page_is_not_cached_and_its_assets_are_immutable() {
     let hub = TestHub::with_config(|config| config.require_token = true).await;
     for path in ["/", "/servers", "/tools/a/b", "/settings"] {
         let page = TestRequest::new(&hub.address, "GET", path).send().await;
@@ -160,7 +160,7 @@ async fn page_is_never_kept_and_its_files_are_kept_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_begin_with_a_snapshot_and_go_on_where_they_stopped() {
+async fn console_events_start_with_a_snapshot_and_can_be_resumed() {
     let hub = TestHub::start().await;
     let mut stream = hub.send_as_admin("GET", "/api/events", Value::Null).await;
     let (_, snapshot) = next_event(&mut stream, "snapshot").await;
@@ -202,7 +202,7 @@ async fn events_begin_with_a_snapshot_and_go_on_where_they_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_are_kept_masked_and_seen_by_whoever_made_them() {
+async fn calls_are_stored_masked_and_visible_to_their_caller() {
     let hub = TestHub::start().await;
     let arguments = json!({"employee_id": "EMP001", "password": "canary"});
     call(&hub, "get_employee_info", arguments).await;
@@ -264,7 +264,7 @@ async fn calls_are_kept_masked_and_seen_by_whoever_made_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn switched_off_tool_is_gone_until_it_is_switched_on_also_after_a_restart() {
+async fn disabled_tool_stays_disabled_across_restarts() {
     let hub = TestHub::start().await;
     let off = hub
         .send_as_admin("PUT", "/api/tools/search_docs", json!({"enabled": false}))

@@ -9,7 +9,7 @@ use crate::{
     http_client::TestRequest,
     mcp_client::McpClient,
     postgres_cluster::PostgresCluster,
-    test_hub::{TestHub, call_message, modern},
+    test_hub::{TestHub, call_message, stateless_message},
 };
 
 const CUSTOM_TOOLS_ROUTE: &str = "/api/custom-tools";
@@ -64,28 +64,28 @@ async fn call_text(hub: &TestHub, name: &str, arguments: Value) -> (String, bool
 }
 
 #[tokio::test]
-async fn example_of_the_document_works_at_once_through_every_door() {
+async fn documented_example_works_over_every_transport() {
     let hub = TestHub::start().await;
     let mut session = McpClient::streamable_http(&hub, "/mcp", "2025-11-25").await;
     let (status, made) = create_tool(&hub, daily_limit_tool()).await;
     assert_eq!((status, &made["version"]), (201, &json!(1)), "{made}");
     assert_eq!(made["created_by"], "admin");
     let expected = r#"{"user_nm":"hong","max_count":50}"#;
-    let doors = [
+    let clients = [
         McpClient::streamable_http(&hub, "/mcp", "2025-03-26").await,
         McpClient::streamable_http(&hub, "/mcp/s/maru", "2025-11-25").await,
         McpClient::sse(&hub, "2024-11-05").await,
         McpClient::stdio_joining(&hub, "2025-06-18").await,
         McpClient::stdio_joining(&hub, "2026-07-28").await,
     ];
-    for mut door in doors {
+    for mut client in clients {
         let params = json!({"name": "get_user_daily_limit", "arguments": {"user_name": "hong"}});
-        let answer = door.ask(7, "tools/call", params).await;
+        let answer = client.request(7, "tools/call", params).await;
         assert_eq!(answer["result"]["content"][0]["text"], expected, "{answer}");
     }
     let asked = call_text(&hub, "get_user_daily_limit", json!({"user_name": "hong"}));
     assert_eq!(asked.await, (expected.to_owned(), false));
-    let listed = session.ask(8, "tools/list", json!({})).await;
+    let listed = session.request(8, "tools/list", json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     let tool = tools
         .iter()
@@ -95,7 +95,7 @@ async fn example_of_the_document_works_at_once_through_every_door() {
 }
 
 #[tokio::test]
-async fn tool_comes_and_goes_while_clients_are_told() {
+async fn clients_are_notified_when_a_tool_appears_or_disappears() {
     let hub = TestHub::start().await;
     let session = hub.initialize_session("2025-11-25", json!({})).await;
     let mut stream = TestRequest::new(&hub.address, "GET", "/mcp")
@@ -163,7 +163,7 @@ async fn tool_comes_and_goes_while_clients_are_told() {
 }
 
 #[tokio::test]
-async fn tools_are_there_after_a_restart_and_stay_when_their_source_is_gone() {
+async fn tools_survive_a_restart_and_an_unreachable_source() {
     let directory = tempfile::tempdir().unwrap();
     let config = |sample: bool| Config {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -224,7 +224,7 @@ async fn tools_are_there_after_a_restart_and_stay_when_their_source_is_gone() {
 }
 
 #[tokio::test]
-async fn flawed_definition_is_refused_with_the_place_of_the_fault() {
+async fn invalid_definition_is_refused_with_line_and_column() {
     let hub = TestHub::start().await;
     let param = |name: &str, kind: &str| json!({"param_name": name, "param_type": kind});
     // Changes of a good tool, the field that is wrong, the place, words of the answer.
@@ -414,7 +414,7 @@ fn multiply_tool() -> Value {
 }
 
 #[tokio::test]
-async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
+async fn expression_tool_reports_errors_like_python() {
     let hub = TestHub::start().await;
     let (status, made) = create_tool(&hub, multiply_tool()).await;
     assert_eq!(status, 201, "{made}");
@@ -422,7 +422,7 @@ async fn expression_is_a_tool_with_the_words_of_python_for_what_is_wrong() {
     assert_eq!(multiplied.await, ("15".to_owned(), false));
     let large = "-123456789012345678901234567890";
     let call = json!({"name": "multiply_numbers", "arguments": {"num1": 0.5, "num2": 3}});
-    let body = modern("tools/call", call.clone()).to_string();
+    let body = stateless_message("tools/call", call.clone()).to_string();
     let asked = hub
         .stateless_request("tools/call", call)
         .body(&body.replace("0.5", large));
@@ -513,7 +513,7 @@ async fn only_an_admin_makes_and_tests_tools() {
 }
 
 #[tokio::test]
-async fn unsaved_definition_is_tested_and_says_what_an_agent_would_get() {
+async fn unsaved_definition_can_be_tested_and_shows_the_agents_view() {
     let hub = TestHub::start().await;
     let done = test_tool(&hub, daily_limit_tool(), json!({"user_name": "hong"})).await;
     assert_eq!(done["ok"], true, "{done}");

@@ -85,7 +85,7 @@ async fn sample_tools_answer_from_the_sample_data() {
 }
 
 #[tokio::test]
-async fn everything_works_with_nothing_set_up() {
+async fn data_tools_work_without_configuration() {
     let hub = TestHub::start().await;
     let (vectors, _) = hub
         .call_data_tool(

@@ -34,7 +34,7 @@ fn hostile_expressions_are_stopped_and_others_have_the_value_of_python() {
 }
 
 #[test]
-fn what_is_in_the_table_is_what_python_said() {
+fn documented_table_matches_cpython() {
     let cases = read_jsonl("tests/expression/table.jsonl");
     assert!(cases.len() >= 300);
     let wrong: Vec<String> = cases.iter().filter_map(difference_from_python).collect();
@@ -42,7 +42,7 @@ fn what_is_in_the_table_is_what_python_said() {
 }
 
 #[test]
-fn random_expressions_are_what_python_says() {
+fn random_expressions_match_cpython() {
     let script = format!("{MANIFEST_DIR}/tests/expression/cpython.py");
     let output = Command::new("python3")
         .args(["-W", "ignore", &script, "random", "20261116", "4000"])
@@ -63,7 +63,7 @@ fn random_expressions_are_what_python_says() {
 }
 
 #[test]
-fn the_two_examples_of_the_design_work() {
+fn documented_examples_work() {
     let arguments = to_map(&json!({"num1": 5, "num2": 3}));
     let done = evaluate("num1 * num2", &arguments, &EvaluationLimits::default()).unwrap();
     assert_eq!((done.json.get(), done.text.as_str()), ("15", "15"));
@@ -94,7 +94,7 @@ fn a_result_is_json_with_every_digit() {
 }
 
 #[test]
-fn what_json_cannot_carry_is_refused() {
+fn values_without_a_json_form_are_refused() {
     for source in [
         "{1, 2}",
         "[{1}]",
@@ -115,7 +115,7 @@ fn what_json_cannot_carry_is_refused() {
 }
 
 #[test]
-fn a_fault_names_line_and_column() {
+fn errors_name_line_and_column() {
     for (source, kind, line, column) in [
         ("1 +", ErrorKind::Syntax, 1, 4),
         (
@@ -142,7 +142,7 @@ fn a_fault_names_line_and_column() {
 }
 
 #[test]
-fn a_name_that_is_nearly_right_is_pointed_at() {
+fn misspelt_name_gets_a_suggestion() {
     for (source, near) in [
         ("nmae", "'name'"),
         ("lne(name)", "'len'"),
@@ -163,7 +163,7 @@ fn used_parameters_are_known_before_it_runs() {
 }
 
 #[test]
-fn the_clock_is_the_one_passed_in() {
+fn clock_is_passed_in() {
     let fault = evaluate("date.today()", &Map::new(), &EvaluationLimits::default()).unwrap_err();
     assert_eq!(fault.kind, ErrorKind::Value);
     let now = Some(LocalTimestamp {
@@ -179,7 +179,7 @@ fn the_clock_is_the_one_passed_in() {
 }
 
 #[test]
-fn every_limit_stops_what_goes_beyond_it() {
+fn every_limit_is_enforced() {
     for source in [
         "sum(1 for x in range(9999) for y in range(9999))",
         "[[0] * 9999 for x in range(9999)]",

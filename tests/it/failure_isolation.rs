@@ -165,7 +165,7 @@ fn start_on_small_disk(directory: &Path) -> Child {
 
 /// The short form of `make soak`; floods have tests of their own (`faults::floods`).
 #[tokio::test(flavor = "multi_thread")]
-async fn short_soak_holds() {
+async fn short_soak_test_passes() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/soak");
     let output = Command::new("python3")
         .args([script, "--maru", env!("CARGO_BIN_EXE_maru")])

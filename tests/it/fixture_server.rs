@@ -14,7 +14,7 @@ use crate::{
     clients::inspect,
     conformance::count_passed,
     http_client::TestRequest,
-    test_hub::{call_message, initialize_message, modern, request_message},
+    test_hub::{call_message, initialize_message, request_message, stateless_message},
 };
 
 const FIXTURE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -113,15 +113,19 @@ async fn every_required_scenario_of_an_old_server() {
 }
 
 #[tokio::test]
-async fn old_server_knows_nothing_of_what_came_later() {
+async fn old_server_gets_no_newer_protocol_features() {
     let (_server, url) = FixtureServer::start("http-legacy").await;
     let address = url.strip_prefix("http://").unwrap();
     let address = address.strip_suffix("/mcp").unwrap();
-    let reply = TestRequest::post(address, "/mcp", &modern("server/discover", json!({})))
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", "server/discover")
-        .send()
-        .await;
+    let reply = TestRequest::post(
+        address,
+        "/mcp",
+        &stateless_message("server/discover", json!({})),
+    )
+    .header("mcp-protocol-version", "2026-07-28")
+    .header("mcp-method", "server/discover")
+    .send()
+    .await;
     assert_eq!(reply.status, 400);
     assert_eq!(reply.json().await["error"]["code"], -32000);
 }
@@ -132,25 +136,28 @@ async fn inspector_lists_and_calls_over_every_transport() {
     let (_legacy, legacy) = FixtureServer::start("http-legacy").await;
     let (_sse, sse) = FixtureServer::start("sse").await;
     let program = fixture_program().display().to_string();
-    let doors = [
+    let transports = [
         vec![&*http, "--transport", "http", "--protocol-era", "modern"],
         vec![&*legacy, "--transport", "http"],
         vec![&*sse, "--transport", "sse"],
         vec![&*program, "stdio"],
     ];
-    for door in doors {
-        let door: Vec<String> = door.into_iter().map(str::to_owned).collect();
-        let listed = inspect(&door, &["--method", "tools/list"]).await;
-        assert!(listed.contains("test_simple_text"), "{door:?}: {listed}");
+    for transport in transports {
+        let transport: Vec<String> = transport.into_iter().map(str::to_owned).collect();
+        let listed = inspect(&transport, &["--method", "tools/list"]).await;
+        assert!(
+            listed.contains("test_simple_text"),
+            "{transport:?}: {listed}"
+        );
         let rest = ["--method", "tools/call", "--tool-name", "test_simple_text"];
-        let called = inspect(&door, &rest).await;
+        let called = inspect(&transport, &rest).await;
         let expected = "This is a simple text response for testing.";
-        assert!(called.contains(expected), "{door:?}: {called}");
+        assert!(called.contains(expected), "{transport:?}: {called}");
     }
 }
 
 #[tokio::test]
-async fn session_is_asked_and_told() {
+async fn session_receives_requests_and_notifications() {
     let mut server = FixtureServer::run(&["stdio"]);
     let capabilities = json!({"elicitation": {}});
     server
@@ -201,7 +208,7 @@ async fn server_ends_with_its_input() {
 }
 
 #[tokio::test]
-async fn server_ends_when_asked_to() {
+async fn server_exits_on_request() {
     for kind in ["http", "http-legacy", "sse"] {
         let (mut server, _) = FixtureServer::start(kind).await;
         server.terminate().await;

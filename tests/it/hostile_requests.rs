@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::test_hub::TestHub;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_requests_are_answered_as_listed() {
+async fn hostile_requests_get_the_listed_responses() {
     let hub = TestHub::with_config(|config| config.require_token = true).await;
     let mut all = json!({"admin": hub.running.admin_token.reveal()});
     for (name, role) in [

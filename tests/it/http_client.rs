@@ -1,4 +1,4 @@
-//! A plain HTTP client, so that tests see what is on the wire.
+//! A minimal HTTP/1.1 client, so that tests see what is on the wire.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,10 +15,10 @@ use maru_runtime::tasks::Tasks;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// How long a test waits for anything.
+/// Deadline of every wait in a test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A request in the making.
+/// A builder of requests.
 pub(crate) struct TestRequest {
     address: String,
     method: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct TestRequest {
     body: String,
 }
 
-/// An answer whose body may still be coming.
+/// A response whose body may still be arriving.
 pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HashMap<String, String>,
@@ -47,7 +47,7 @@ impl TestRequest {
         }
     }
 
-    /// A POST of JSON that takes either kind of answer.
+    /// Builds a POST of JSON that accepts JSON and event streams.
     pub(crate) fn post(address: &str, path: &str, body: &Value) -> Self {
         Self::new(address, "POST", path)
             .header("content-type", "application/json")
@@ -115,16 +115,16 @@ impl TestResponse {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"))
     }
 
-    /// The next bytes of the body, comments included; `None` at its end.
+    /// Returns the next bytes of the body, comments included; `None` at its end.
     pub(crate) async fn next_chunk(&mut self) -> Option<String> {
         let frame = within_test_timeout(self.body.frame()).await?.ok()?;
         let data = frame.into_data().unwrap_or_default();
         Some(String::from_utf8(data.to_vec()).unwrap())
     }
 
-    /// The next event; `None` at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     pub(crate) async fn next_event(&mut self) -> Option<SseEvent> {
-        // Signs of life are no events, so the wait is for all of them together.
+        // Keep-alive comments are not events, so one deadline covers all of them.
         within_test_timeout(async {
             while self.events.is_empty() {
                 let frame = self.body.frame().await?.ok()?;
@@ -137,7 +137,7 @@ impl TestResponse {
         .await
     }
 
-    /// The next message of an event stream.
+    /// Returns the next message of an event stream.
     pub(crate) async fn next_message(&mut self) -> Option<Value> {
         loop {
             let event = self.next_event().await?;
@@ -147,7 +147,7 @@ impl TestResponse {
         }
     }
 
-    /// The answer to a request, whichever way it comes.
+    /// Returns the JSON-RPC response, from a JSON body or an event stream.
     pub(crate) async fn rpc_response(mut self) -> Value {
         if !self.is_stream() {
             return self.json().await;
@@ -156,7 +156,7 @@ impl TestResponse {
             let message = self
                 .next_message()
                 .await
-                .expect("an answer before the end of the stream");
+                .expect("a response before the end of the stream");
             if message.get("method").is_none() {
                 return message;
             }

@@ -108,9 +108,11 @@ impl PayServer {
 }
 
 /// Calls a tool, answers every question with yes, and returns the text.
-async fn call_accepting(door: &mut McpClient, tool: &str, arguments: Value) -> String {
+async fn call_accepting(client: &mut McpClient, tool: &str, arguments: Value) -> String {
     let params = json!({"name": format!("pay__{tool}"), "arguments": arguments});
-    let answer = door.request_answering_inputs(1, "tools/call", params).await;
+    let answer = client
+        .request_answering_inputs(1, "tools/call", params)
+        .await;
     match answer["result"]["content"][0]["text"].as_str() {
         Some(text) => text.to_owned(),
         None => panic!("{answer}"),
@@ -120,12 +122,12 @@ async fn call_accepting(door: &mut McpClient, tool: &str, arguments: Value) -> S
 /// One client calls `pay`, another then calls `slow`; the question must be refused.
 async fn check_two_clients(transport: &str, payer: ClientTransport, other: ClientTransport) {
     let server = PayServer::start(transport, "-").await;
-    let mut door = payer.connect(&server.hub).await;
-    let paying = call_accepting(&mut door, "pay", json!({}));
+    let mut client = payer.connect(&server.hub).await;
+    let paying = call_accepting(&mut client, "pay", json!({}));
     let asking = async {
         server.until_paying().await;
-        let mut door = other.connect(&server.hub).await;
-        call_accepting(&mut door, "slow", json!({})).await
+        let mut client = other.connect(&server.hub).await;
+        call_accepting(&mut client, "slow", json!({})).await
     };
     let (paid, said) = tokio::join!(paying, asking);
     assert_eq!(
@@ -145,13 +147,13 @@ async fn check_first_client_leaves(
     other: ClientTransport,
 ) {
     let server = PayServer::start(transport, "-").await;
-    let mut door = payer.connect(&server.hub).await;
+    let mut client = payer.connect(&server.hub).await;
     tokio::select! {
-        said = call_accepting(&mut door, "pay", json!({})) => panic!("{said}"),
-        () = server.until_paying() => drop(door),
+        said = call_accepting(&mut client, "pay", json!({})) => panic!("{said}"),
+        () = server.until_paying() => drop(client),
     }
-    let mut door = other.connect(&server.hub).await;
-    let said = call_accepting(&mut door, "slow", json!({})).await;
+    let mut client = other.connect(&server.hub).await;
+    let said = call_accepting(&mut client, "slow", json!({})).await;
     assert_eq!(
         said, AMBIGUOUS_CLIENT_ERROR,
         "{transport} {payer:?} {other:?}"
@@ -171,23 +173,23 @@ async fn check_all_transports(transport: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn question_of_a_program_never_reaches_the_wrong_client() {
+async fn input_request_of_a_program_never_reaches_the_wrong_client() {
     check_all_transports("STDIO").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn question_on_an_event_stream_never_reaches_the_wrong_client() {
+async fn input_request_on_an_event_stream_never_reaches_the_wrong_client() {
     check_all_transports("SSE").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn question_on_a_get_stream_never_reaches_the_wrong_client() {
+async fn input_request_on_a_get_stream_never_reaches_the_wrong_client() {
     check_all_transports("HTTP").await;
 }
 
 /// A call whose first question is still open may ask a second one, so it counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn second_question_never_reaches_another_client_while_the_first_is_open() {
+async fn second_input_request_never_reaches_another_client() {
     let others = ClientTransport::all();
     for (transport, other) in ["STDIO", "SSE", "HTTP"].iter().cycle().zip(others) {
         let server = PayServer::start(transport, "-").await;
@@ -210,12 +212,12 @@ async fn second_question_never_reaches_another_client_while_the_first_is_open() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn question_reaches_the_only_client_it_can_belong_to() {
+async fn input_request_reaches_the_only_possible_client() {
     for transport in ["STDIO", "SSE", "HTTP"] {
         let server = PayServer::start(transport, "-").await;
         for way in ClientTransport::all() {
-            let mut door = way.connect(&server.hub).await;
-            let said = call_accepting(&mut door, "pay", json!({"now": true})).await;
+            let mut client = way.connect(&server.hub).await;
+            let said = call_accepting(&mut client, "pay", json!({"now": true})).await;
             assert_eq!(said, "accept", "{transport} {way:?}");
         }
     }
@@ -240,8 +242,8 @@ async fn roots_of_a_client_reach_the_server_and_disturb_nobody() {
             );
         }
         for way in ClientTransport::all() {
-            let mut door = way.connect(&server.hub).await;
-            let said = call_accepting(&mut door, "folders", json!({})).await;
+            let mut client = way.connect(&server.hub).await;
+            let said = call_accepting(&mut client, "folders", json!({})).await;
             assert!(said.contains("file:///maru"), "{transport} {way:?}: {said}");
         }
         let params = json!({"name": "pay__folders", "arguments": {}});

@@ -162,7 +162,7 @@ async fn hub_in_a_directory_keeps_its_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_was_wrong() {
+async fn errors_name_the_cause() {
     let hub = Hub::open(HubOptions::in_memory()).await.unwrap();
     let missing = ServerRegistration::stdio("missing", "/nonexistent/program");
     hub.register(&missing).await.unwrap();

@@ -1,4 +1,4 @@
-//! A client of one endpoint, in one version.
+//! An MCP client for tests, for every transport and protocol version.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -10,13 +10,13 @@ use tokio::{
 
 use crate::{
     http_client::{TestRequest, TestResponse, within_test_timeout},
-    test_hub::{TestHub, initialize_message, modern, request_message},
+    test_hub::{TestHub, initialize_message, request_message, stateless_message},
 };
 
 pub(crate) const LEGACY_VERSIONS: [&str; 4] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// A client of one endpoint.
+/// A client of one transport in one protocol version.
 pub(crate) enum McpClient {
     /// Streamable HTTP with a session.
     Session {
@@ -32,7 +32,7 @@ pub(crate) enum McpClient {
         endpoint: String,
         stream: Box<TestResponse>,
     },
-    /// A child's stdin and stdout.
+    /// The stdin and stdout of a child process.
     Stdio {
         _child: Child,
         input: ChildStdin,
@@ -51,12 +51,12 @@ impl McpClient {
         .send()
         .await;
         let id = reply.headers["mcp-session-id"].clone();
-        let agreed = reply.json().await["result"]["protocolVersion"]
+        let negotiated = reply.json().await["result"]["protocolVersion"]
             .as_str()
             .unwrap()
             .to_owned();
-        assert_eq!(agreed, version);
-        let headers = HashMap::from([("mcp-session-id", id), ("mcp-protocol-version", agreed)]);
+        assert_eq!(negotiated, version);
+        let headers = HashMap::from([("mcp-session-id", id), ("mcp-protocol-version", negotiated)]);
         Self::Session {
             address: hub.address.clone(),
             path,
@@ -70,21 +70,21 @@ impl McpClient {
         let mut stream = Box::new(get.send().await);
         let first = stream.next_event().await.unwrap();
         assert_eq!(first.name, "endpoint");
-        let mut door = Self::Sse {
+        let mut client = Self::Sse {
             address: hub.address.clone(),
             endpoint: first.data,
             stream,
         };
-        door.handshake(version).await;
-        door
+        client.handshake(version).await;
+        client
     }
 
-    /// A process of its own.
+    /// Starts `maru stdio` with a data directory of its own.
     pub(crate) async fn stdio(directory: &Path, version: &str) -> Self {
         Self::over_stdio(directory, "stdio", version).await
     }
 
-    /// A process that joins the hub.
+    /// Starts `maru stdio` on the data directory of a running hub, which it joins.
     pub(crate) async fn stdio_joining(hub: &TestHub, version: &str) -> Self {
         Self::over_stdio(hub.directory.path(), ".", version).await
     }
@@ -101,30 +101,30 @@ impl McpClient {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap()).lines();
         let modern = version == "2026-07-28";
-        let mut door = Self::Stdio {
+        let mut client = Self::Stdio {
             _child: child,
             input,
             output,
             modern,
         };
         if !modern {
-            door.handshake(version).await;
+            client.handshake(version).await;
         }
-        door
+        client
     }
 
     async fn handshake(&mut self, version: &str) {
-        let done = self
+        let response = self
             .exchange(initialize_message(version, &client_capabilities()))
             .await;
-        assert_eq!(done["result"]["protocolVersion"], version);
-        assert_eq!(done["result"]["serverInfo"]["name"], "maru");
+        assert_eq!(response["result"]["protocolVersion"], version);
+        assert_eq!(response["result"]["serverInfo"]["name"], "maru");
     }
 
-    pub(crate) async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, id: i64, method: &str, params: Value) -> Value {
         let body = match self {
             Self::Stateless { .. } | Self::Stdio { modern: true, .. } => {
-                let mut body = modern(method, params);
+                let mut body = stateless_message(method, params);
                 body["id"] = id.into();
                 body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
                     client_capabilities();
@@ -132,39 +132,41 @@ impl McpClient {
             }
             _ => request_message(id, method, params),
         };
-        let answer = self.exchange(body).await;
-        assert_eq!(answer["id"], id, "{answer}");
-        answer
+        let response = self.exchange(body).await;
+        assert_eq!(response["id"], id, "{response}");
+        response
     }
 
-    /// Asks, answers what the hub asks back, and returns the answer.
+    /// Sends a request, answers the input requests of the hub, and returns the response.
     pub(crate) async fn request_answering_inputs(
         &mut self,
         id: i64,
         method: &str,
         mut params: Value,
     ) -> Value {
-        let mut answer = self.ask(id, method, params.clone()).await;
+        let mut response = self.request(id, method, params.clone()).await;
         for round in 1..5 {
-            if answer["result"]["resultType"] != "input_required" {
+            if response["result"]["resultType"] != "input_required" {
                 break;
             }
-            let asked = answer["result"]["inputRequests"]
+            let input_requests = response["result"]["inputRequests"]
                 .as_object()
                 .unwrap()
                 .clone();
-            params["inputResponses"] = asked
+            params["inputResponses"] = input_requests
                 .into_iter()
                 .map(|(key, it)| (key, answer_to_input_request(&it)))
                 .collect();
-            params["requestState"] = answer["result"]["requestState"].clone();
-            answer = self.ask(id + round * 1000, method, params.clone()).await;
+            params["requestState"] = response["result"]["requestState"].clone();
+            response = self
+                .request(id + round * 1000, method, params.clone())
+                .await;
         }
-        answer
+        response
     }
 
     async fn exchange(&mut self, body: Value) -> Value {
-        let mut answers = match self {
+        let mut reply = match self {
             Self::Session {
                 address,
                 path,
@@ -199,17 +201,16 @@ impl McpClient {
                 return self.read_response(None).await;
             }
         };
-        if matches!(self, Self::Session { .. }) && !answers.is_stream() {
-            return answers.json().await;
+        if matches!(self, Self::Session { .. }) && !reply.is_stream() {
+            return reply.json().await;
         }
-        self.read_response(Some(&mut answers)).await
+        self.read_response(Some(&mut reply)).await
     }
 
-    /// The next message that is no request; requests are answered.
-    async fn read_response(&mut self, stream_of_request: Option<&mut TestResponse>) -> Value {
-        let mut own = stream_of_request;
+    /// Returns the next response; requests that arrive before it are answered.
+    async fn read_response(&mut self, mut reply: Option<&mut TestResponse>) -> Value {
         loop {
-            let message = match (&mut *self, &mut own) {
+            let message = match (&mut *self, &mut reply) {
                 (Self::Sse { stream, .. }, _) => stream.next_message().await.unwrap(),
                 (Self::Stdio { output, .. }, _) => {
                     let line = within_test_timeout(output.next_line())
@@ -218,7 +219,7 @@ impl McpClient {
                         .unwrap();
                     serde_json::from_str(&line).unwrap()
                 }
-                (_, Some(own)) => own.next_message().await.unwrap(),
+                (_, Some(reply)) => reply.next_message().await.unwrap(),
                 (_, None) => panic!("no stream to read"),
             };
             if message.get("method").is_none() {
@@ -251,7 +252,7 @@ impl McpClient {
                 let line = format!("{message}\n");
                 input.write_all(line.as_bytes()).await.unwrap();
             }
-            Self::Stateless { .. } => panic!("nobody asks a client without a session"),
+            Self::Stateless { .. } => panic!("a stateless client receives no requests"),
         }
     }
 }
@@ -262,21 +263,21 @@ async fn post(
     headers: &HashMap<&'static str, String>,
     body: &Value,
 ) -> TestResponse {
-    let mut ask = TestRequest::post(address, path, body);
+    let mut request = TestRequest::post(address, path, body);
     for (name, value) in headers {
-        ask = ask.header(name, value);
+        request = request.header(name, value);
     }
-    ask.send().await
+    request.send().await
 }
 
-/// What the client can be asked for.
+/// The capabilities that the client declares.
 fn client_capabilities() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
 }
 
-/// What the client answers to a question.
-fn answer_to_input_request(question: &Value) -> Value {
-    match question["method"].as_str().unwrap() {
+/// The client's result for a request of the hub.
+fn answer_to_input_request(request: &Value) -> Value {
+    match request["method"].as_str().unwrap() {
         "elicitation/create" => {
             json!({"action": "accept", "content": {"username": "마루", "email": "m@example.com", "name": "마루"}})
         }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of a test's own, gone when the test ends.
+//! A PostgreSQL server that a test starts on a free port and stops at its end.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) const PASSWORD: &str = "hush-hush";
+pub(crate) const PASSWORD: &str = "topsecret";
 const USER: &str = "maru";
 
 pub(crate) struct PostgresCluster {
@@ -26,15 +26,15 @@ pub(crate) struct PostgresCluster {
 impl PostgresCluster {
     pub(crate) async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let place = directory.path();
-        let password = place.join("password");
+        let root = directory.path();
+        let password = root.join("password");
         fs::write(&password, PASSWORD).unwrap();
         if is_root() {
             let [user, group] = ["-u", "-g"].map(|it| Some(user_id(&[it, "postgres"])));
-            chown(place, user, group).unwrap();
+            chown(root, user, group).unwrap();
             chown(&password, user, group).unwrap();
         }
-        let mut initdb = postgres_command("initdb", place);
+        let mut initdb = postgres_command("initdb", root);
         initdb
             .args(["--username", USER, "--auth=scram-sha-256", "--pwfile"])
             .arg(&password)
@@ -42,7 +42,7 @@ impl PostgresCluster {
         output(&mut initdb);
         let port = free_port();
         let cluster = Self {
-            server: Mutex::new(spawn_server(place, port)),
+            server: Mutex::new(spawn_server(root, port)),
             port,
             directory,
             databases: AtomicUsize::new(0),
@@ -53,8 +53,8 @@ impl PostgresCluster {
 
     async fn wait_until_serving(&self) {
         for _attempt in 0..400 {
-            let asked = self.psql("postgres", "SELECT 1").status();
-            if asked.unwrap().success() {
+            let status = self.psql("postgres", "SELECT 1").status();
+            if status.unwrap().success() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -63,20 +63,20 @@ impl PostgresCluster {
         panic!("no server: {}", log.unwrap());
     }
 
-    /// Ends the server and every connection to it; its data stays.
+    /// Stops the server and closes its connections; its data stays.
     pub(crate) fn stop(&self) {
         let mut server = self.server.lock().unwrap();
         signal(&server, "-INT");
         server.wait().unwrap();
     }
 
-    /// Serves again, on the same data and port.
+    /// Starts the server again, on the same data and port.
     pub(crate) async fn restart(&self) {
         *self.server.lock().unwrap() = spawn_server(self.directory.path(), self.port);
         self.wait_until_serving().await;
     }
 
-    /// The name of a new database.
+    /// Creates a database and returns its name.
     pub(crate) fn create_database(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("case{number}");
@@ -89,7 +89,7 @@ impl PostgresCluster {
         format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{port}/{database}")
     }
 
-    /// Runs SQL beside maru; what it answers.
+    /// Runs SQL with `psql` and returns its output.
     pub(crate) fn run_sql(&self, database: &str, text: &str) -> String {
         output(&mut self.psql(database, text))
     }
@@ -106,7 +106,7 @@ impl PostgresCluster {
 
 impl Drop for PostgresCluster {
     fn drop(&mut self) {
-        // Unlike a kill, this also ends its children and frees what they share.
+        // Unlike SIGKILL, this also ends its child processes and frees shared memory.
         let server = self.server.get_mut().unwrap();
         if !signal(server, "-QUIT") {
             let _ = server.kill();
@@ -117,23 +117,23 @@ impl Drop for PostgresCluster {
 
 fn signal(server: &Child, name: &str) -> bool {
     let pid = server.id().to_string();
-    let told = Command::new("kill").args([name, &pid]).status();
-    told.is_ok_and(|it| it.success())
+    let status = Command::new("kill").args([name, &pid]).status();
+    status.is_ok_and(|it| it.success())
 }
 
-fn spawn_server(place: &Path, port: u16) -> Child {
-    postgres_command("postgres", place)
+fn spawn_server(directory: &Path, port: u16) -> Child {
+    postgres_command("postgres", directory)
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
-        .arg(place)
+        .arg(directory)
         .args(["-p", &port.to_string()])
-        .stderr(File::create(place.join("log")).unwrap())
+        .stderr(File::create(directory.join("log")).unwrap())
         .spawn()
         .unwrap()
 }
 
-/// A program that works on the cluster in `place`; it ends with the test, and
-/// is not run by root, which PostgreSQL refuses.
-fn postgres_command(name: &str, place: &Path) -> Command {
+/// Builds a command of PostgreSQL on the cluster in `directory`. It ends with the test,
+/// and does not run as root, which PostgreSQL refuses.
+fn postgres_command(name: &str, directory: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");
     if is_root() {
@@ -142,14 +142,14 @@ fn postgres_command(name: &str, place: &Path) -> Command {
     command
         .arg(postgres_program(name))
         .arg("-D")
-        .arg(place.join("data"))
-        .current_dir(place)
+        .arg(directory.join("data"))
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     command
 }
 
-/// The newest one that Debian's packages installed, or the one in the path.
+/// Returns the newest program of Debian's packages, or the one in `PATH`.
 fn postgres_program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let programs = versions.map(|it| it.unwrap().path().join("bin").join(name));
@@ -168,12 +168,12 @@ fn user_id(arguments: &[&str]) -> u32 {
 
 fn output(command: &mut Command) -> String {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let done = command
+    let output = command
         .output()
-        .unwrap_or_else(|why| panic!("{command:?}: {why}; scripts/tools installs PostgreSQL"));
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{command:?}: {said}");
-    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; scripts/tools installs PostgreSQL"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 fn free_port() -> u16 {

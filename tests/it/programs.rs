@@ -328,7 +328,7 @@ fn expose_hub(config: &mut Config, allowed: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
+async fn local_admin_is_warned_of_every_way_to_start_code() {
     let hub = TestHub::start().await;
     for (at, way) in INDIRECT_LAUNCHES.iter().enumerate() {
         let variables: Vec<&str> = way.variable.into_iter().collect();
@@ -367,7 +367,7 @@ async fn admin_on_this_machine_is_warned_of_every_way_to_start_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn usual_server_gets_no_warning() {
+async fn common_server_gets_no_warning() {
     let hub = TestHub::start().await;
     for (at, (line, variables)) in USUAL_SERVERS.iter().enumerate() {
         let body = registration_body(&format!("usual{at}"), line, variables);
@@ -456,7 +456,7 @@ async fn remove_server(hub: &TestHub) -> u16 {
 
 /// A file of a desktop client is not read as carefully as a command that one types.
 #[tokio::test(flavor = "multi_thread")]
-async fn imported_entry_that_needs_a_warning_is_taken_only_if_that_is_accepted() {
+async fn imported_entry_with_a_warning_needs_acceptance() {
     let hub = TestHub::start().await;
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("started");

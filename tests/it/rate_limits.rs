@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_beyond_the_minute_is_refused_and_says_until_when() {
+async fn call_beyond_the_minute_limit_is_refused_with_the_reset_time() {
     let hub = TestHub::start().await;
     let set = hub.send_as_admin(
         "PUT",

@@ -139,7 +139,7 @@ async fn version_that_a_server_is_held_to_is_written() {
 }
 
 #[tokio::test]
-async fn unreadable_file_is_refused_and_kept() {
+async fn invalid_file_is_refused_and_not_overwritten() {
     let files = files_expected_as("refuse-keep");
     assert_eq!(files.len(), 6);
     for file in files {
@@ -167,7 +167,7 @@ async fn unreadable_file_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn bad_entry_is_skipped_and_kept() {
+async fn invalid_entry_is_skipped_but_not_deleted() {
     let files = files_expected_as("refuse-entry");
     assert_eq!(files.len(), 13);
     for file in files.iter().filter(|it| !it.ends_with("mcp_many.json")) {
@@ -238,7 +238,7 @@ async fn too_many_entries_are_kept_but_not_used() {
 }
 
 #[tokio::test]
-async fn good_file_is_taken() {
+async fn valid_file_is_imported() {
     let files = files_expected_as("accept");
     assert_eq!(files.len(), 2);
     for file in files {

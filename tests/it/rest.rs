@@ -299,7 +299,7 @@ async fn statuses_on_store(store: Option<String>) -> Vec<(String, u16)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_rest_call_answers_alike_on_every_store() {
+async fn every_rest_call_gives_the_same_response_on_every_store() {
     let cluster = PostgresCluster::start().await;
     let url = cluster.url(&cluster.create_database());
     let stores = [None, Some("memory".to_owned()), Some(url)];
@@ -341,7 +341,7 @@ async fn readiness_status(hub: &TestHub) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
+async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
     let cluster = PostgresCluster::start().await;
     let url = cluster.url(&cluster.create_database());
     let hub = TestHub::with_config(|config| config.store_url = Some(SecretString::from(url))).await;
@@ -442,7 +442,7 @@ async fn change_that_the_store_cannot_keep_is_answered_with_503_and_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn probes_hear_of_a_shutdown_before_the_port_closes() {
+async fn readiness_fails_before_the_port_closes_at_shutdown() {
     let hub = TestHub::start().await;
     let TestHub {
         address, running, ..

@@ -99,7 +99,7 @@ async fn limit_of_the_settings_holds_for_every_caller() {
 }
 
 #[tokio::test]
-async fn result_is_whole_where_the_settings_say_nothing() {
+async fn result_is_complete_by_default() {
     let hub = hub_with_limit(None).await;
     let session = hub.initialize_session("2025-11-25", json!({})).await;
     for (name, whole) in sized_results() {
@@ -118,7 +118,7 @@ async fn result_is_whole_where_the_settings_say_nothing() {
 
 /// A result is what its own members say, however they are written and whatever is inside.
 #[tokio::test]
-async fn result_is_judged_by_its_own_members() {
+async fn tool_error_is_read_from_the_results_own_members() {
     let results = [
         (
             "nested",

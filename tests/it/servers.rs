@@ -128,14 +128,14 @@ async fn check_server_lifecycle(hub: &TestHub) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_lives_in_a_file_of_the_data_directory() {
+async fn servers_are_stored_in_the_data_directory() {
     let hub = TestHub::start().await;
     check_server_lifecycle(&hub).await;
     hub.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_lives_in_memory_and_leaves_nothing_behind() {
+async fn servers_stored_in_memory_leave_nothing_behind() {
     let hub = TestHub::with_config(|config| {
         config.store_url = Some(SecretString::from("memory".to_owned()));
     })
@@ -146,7 +146,7 @@ async fn server_lives_in_memory_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_lives_in_postgresql() {
+async fn servers_are_stored_in_postgresql() {
     let database = PostgresCluster::start().await;
     let url = SecretString::from(database.url(&database.create_database()));
     let hub = TestHub::with_config(|config| config.store_url = Some(url.clone())).await;
@@ -203,7 +203,7 @@ async fn changes_need_the_admin_and_reading_does_not() {
 }
 
 #[tokio::test]
-async fn wrong_registrations_name_the_field() {
+async fn invalid_registrations_name_the_field() {
     let hub = TestHub::start().await;
     for (body, field) in [
         (
@@ -262,7 +262,7 @@ fn documented_routes_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_of_addresses_follows_every_change() {
+async fn server_list_follows_every_change() {
     let hub = TestHub::start().await;
     let (_server, url) = FixtureServer::start("sse").await;
     let file = || fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
@@ -322,7 +322,7 @@ async fn list_of_addresses_follows_every_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_seed_the_store_and_do_not_rule_it() {
+async fn configured_servers_seed_the_store_only_once() {
     let seed = |url: &str| McpServerDefinition {
         name: "seeded".to_owned(),
         transport: "sse".to_owned(),
@@ -463,7 +463,7 @@ async fn command_line_manages_the_running_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_handshake_is_shown_in_the_words_of_the_server() {
+async fn refused_handshake_quotes_the_servers_message() {
     const REFUSING_SCRIPT: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -521,7 +521,7 @@ for line in sys.stdin:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_line_says_what_was_probably_meant() {
+async fn command_line_suggests_the_nearest_command() {
     let hub = TestHub::start().await;
     let directory = hub.directory.path();
     let quoted = ["servers", "add", "x", "--", "npx -y foo"];
@@ -573,7 +573,7 @@ async fn server_that_is_down_is_connected_by_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn registration_that_says_nothing_else_is_not_connected() {
+async fn registration_does_not_connect_by_default() {
     let hub = TestHub::start().await;
     let config = json!({"command": fixture_program(), "args": ["stdio"]});
     let body = json!({"name": "quiet", "transportType": "STDIO", "config": config});
@@ -588,7 +588,7 @@ async fn registration_that_says_nothing_else_is_not_connected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_server_tells_when_it_is_tried_next() {
+async fn disconnected_server_shows_its_next_attempt() {
     let hub = TestHub::start().await;
     let body = json!({"name": "gone", "autoConnect": true, "transportType": "HTTP", "config": {"url": "http://127.0.0.1:9/mcp"}});
     let made = hub

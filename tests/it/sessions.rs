@@ -96,7 +96,7 @@ async fn watched_resource_is_reported_when_it_changes() {
 }
 
 #[tokio::test]
-async fn new_connection_takes_the_stream_over_from_the_old_one() {
+async fn new_connection_takes_over_the_stream_of_the_old_one() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let mut first = open_stream(&hub, &session).await;
@@ -108,7 +108,7 @@ async fn new_connection_takes_the_stream_over_from_the_old_one() {
 }
 
 #[tokio::test]
-async fn answer_that_was_sent_but_not_received_can_be_fetched() {
+async fn response_lost_in_transit_can_be_fetched_again() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let ask = hub
@@ -162,7 +162,7 @@ async fn stream_that_is_cut_again_after_resuming_is_given_up() {
 }
 
 #[tokio::test]
-async fn client_that_takes_json_only_is_never_waited_for() {
+async fn client_that_accepts_only_json_does_not_block_progress() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let chatty = suite_fixture::tool("chatty", json!({}), |ask| async move {
         for at in 0..600 {
@@ -197,7 +197,7 @@ async fn client_that_takes_json_only_is_never_waited_for() {
 }
 
 #[tokio::test]
-async fn cut_stream_is_resumed_where_it_was_cut() {
+async fn interrupted_stream_is_resumed_at_the_last_event() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let body = request_message(
@@ -232,7 +232,7 @@ async fn cut_stream_is_resumed_where_it_was_cut() {
 }
 
 #[tokio::test]
-async fn cancelled_request_is_not_answered_and_its_id_is_free_again() {
+async fn cancelled_request_gets_no_response_and_frees_its_id() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let slow = hub
@@ -270,7 +270,7 @@ async fn cancelled_request_is_not_answered_and_its_id_is_free_again() {
 }
 
 #[tokio::test]
-async fn session_runs_no_more_than_it_may() {
+async fn session_is_limited_in_concurrent_requests() {
     let hub = TestHub::with_config(|config| config.limits.max_calls_per_session = 2).await;
     hub.publish_fixture();
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
@@ -350,7 +350,7 @@ async fn no_more_sessions_are_open_than_allowed() {
 }
 
 #[tokio::test]
-async fn batches_exist_in_one_version() {
+async fn batches_are_accepted_in_one_version_only() {
     let hub = TestHub::start().await;
     let body = json!([
         request_message(1, "ping", json!({})),
@@ -384,7 +384,7 @@ async fn batches_exist_in_one_version() {
 }
 
 #[tokio::test]
-async fn client_that_logs_is_told_and_one_that_does_not_is_not() {
+async fn log_messages_go_only_to_clients_that_enabled_logging() {
     let hub = TestHub::start().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     let quiet = hub
@@ -412,7 +412,7 @@ async fn client_that_logs_is_told_and_one_that_does_not_is_not() {
 }
 
 #[tokio::test]
-async fn vanished_client_never_holds_the_hub() {
+async fn vanished_client_does_not_block_the_hub() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session(SESSION_VERSION, json!({})).await;
     for id in 0..20 {

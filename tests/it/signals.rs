@@ -139,7 +139,7 @@ async fn wait_for_address(directory: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hangup_uses_what_can_change_and_names_what_needs_a_restart() {
+async fn sighup_applies_reloadable_settings_and_names_the_others() {
     let hub = ServeProcess::start("sample_data: false\n").await;
     assert_eq!(hub.status(None).await, 200);
     let yaml = "sample_data: true\nrequire_token: true\nlimits: {max_body_bytes: 2048}\n\
@@ -170,7 +170,7 @@ async fn hangup_uses_what_can_change_and_names_what_needs_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hangup_with_wrong_settings_changes_nothing() {
+async fn sighup_with_invalid_settings_changes_nothing() {
     let hub = ServeProcess::start("require_token: true\n").await;
     for (yaml, why) in [
         (
@@ -193,7 +193,7 @@ async fn hangup_with_wrong_settings_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hangup_reads_the_admin_token_again() {
+async fn sighup_reloads_the_admin_token() {
     let hub = ServeProcess::start("require_token: true\n").await;
     let old = hub.read("data/admin-token").trim().to_owned();
     assert_eq!(hub.status(Some(&old)).await, 200);

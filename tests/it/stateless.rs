@@ -22,7 +22,7 @@ fn call_request(hub: &TestHub, name: &str, extra: &Value) -> TestRequest {
 }
 
 #[tokio::test]
-async fn modern_client_answers_by_asking_again_with_sealed_state() {
+async fn modern_client_answers_input_requests_with_sealed_state() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let one = call_request(&hub, MULTI_ROUND_TOOL, &json!({}))
         .send()
@@ -72,7 +72,7 @@ async fn state_of_another_request_is_refused() {
 }
 
 #[tokio::test]
-async fn legacy_client_is_asked_on_the_stream_of_its_request() {
+async fn legacy_client_gets_input_requests_on_the_stream_of_its_call() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub
         .initialize_session("2025-06-18", json!({"elicitation": {}}))
@@ -101,7 +101,7 @@ async fn legacy_client_is_asked_on_the_stream_of_its_request() {
 }
 
 #[tokio::test]
-async fn client_that_cannot_be_asked_is_told_so() {
+async fn client_without_input_capabilities_gets_an_error() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let session = hub.initialize_session("2025-11-25", json!({})).await;
     let refused = hub
@@ -126,7 +126,7 @@ async fn client_that_cannot_be_asked_is_told_so() {
 }
 
 #[tokio::test]
-async fn leaving_cancels_a_modern_request() {
+async fn disconnecting_cancels_a_modern_request() {
     let hub = TestHub::with_suite_and_slow_tool().await;
     let slow = hub
         .stateless_request("tools/call", json!({"name": "slow", "arguments": {}}))

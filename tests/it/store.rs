@@ -20,12 +20,12 @@ use crate::postgres_cluster::{PASSWORD, PostgresCluster};
 const TEST_TIME_MS: i64 = 1_785_587_696_789;
 
 #[tokio::test]
-async fn in_memory_all_promises_hold() {
+async fn store_in_memory_satisfies_the_contract() {
     contract::check_store(async || Store::in_memory().await.unwrap()).await;
 }
 
 #[tokio::test]
-async fn in_a_file_all_promises_hold() {
+async fn store_in_a_file_satisfies_the_contract() {
     let directory = tempfile::tempdir().unwrap();
     let files = sqlite_store::StoreFiles::new(directory.path());
     contract::check_store(async || Store::open(&files.fresh_path()).await.unwrap()).await;
@@ -38,7 +38,7 @@ async fn in_a_file_all_promises_hold() {
 }
 
 #[tokio::test]
-async fn in_postgres_all_promises_hold() {
+async fn store_in_postgres_satisfies_the_contract() {
     let cluster = PostgresCluster::start().await;
     let fresh = || cluster.url(&cluster.create_database());
     contract::check_store(async || Store::connect(&fresh()).await.unwrap()).await;
@@ -48,7 +48,7 @@ async fn in_postgres_all_promises_hold() {
 }
 
 #[tokio::test]
-async fn refused_connection_names_the_place_and_not_the_password() {
+async fn refused_connection_names_the_address_and_not_the_password() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -12,7 +12,7 @@ use crate::{
     http_client::TestRequest,
     openai::fake_model::{FakeModelServer, streamed_by_byte},
     signals::ServeProcess,
-    test_hub::{TestHub, call_message, modern},
+    test_hub::{TestHub, call_message, stateless_message},
 };
 use collector::{ReceivedSpan, TestCollector};
 
@@ -118,7 +118,7 @@ async fn tool_call_is_in_the_trace_that_meta_names_with_spaces() {
         "_meta": {"traceparent": format!("00-{TRACE}-{CLIENT_SPAN}-01")},
     });
     // As Python writes JSON by default.
-    let body = modern("tools/call", params)
+    let body = stateless_message("tools/call", params)
         .to_string()
         .replace("\"traceparent\":", "\"traceparent\": ");
     call_employee_info(&hub, &body).await;
@@ -228,7 +228,7 @@ async fn silent_collector_delays_neither_calls_nor_the_end() {
     let yaml = format!("telemetry: {{otlp_endpoint: 'http://{address}'}}\n");
     let mut hub = ServeProcess::start(&yaml).await;
     let params = json!({"name": "get_employee_info", "arguments": {"employee_id": "EMP001"}});
-    let body = modern("tools/call", params).to_string();
+    let body = stateless_message("tools/call", params).to_string();
     let started = Instant::now();
     for _ in 0..600 {
         let answer = call_employee_info(&hub, &body).await;

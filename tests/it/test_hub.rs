@@ -1,4 +1,4 @@
-//! A hub on a free port with data of its own.
+//! A hub in the test's process, on a free port and in a temporary data directory.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct TestHub {
 }
 
 impl TestHub {
-    /// A hub with its sample tools.
+    /// Starts a hub with the sample tools.
     pub(crate) async fn start() -> Self {
         Self::with_config(|_| ()).await
     }
@@ -42,7 +42,7 @@ impl TestHub {
         }
     }
 
-    /// A hub on a directory that outlives it.
+    /// Starts a hub whose data directory belongs to the test and outlives the hub.
     pub(crate) async fn with_directory(config: Config) -> Self {
         let running = Box::pin(app::start(config)).await.unwrap();
         Self {
@@ -52,14 +52,14 @@ impl TestHub {
         }
     }
 
-    /// A hub whose tools are those of the conformance suite.
+    /// Starts a hub with the tools of the conformance suite.
     pub(crate) async fn with_suite_tools() -> Self {
         let hub = Self::start().await;
         hub.publish(&suite_fixture::suite_entries(hub.running.catalog()));
         hub
     }
 
-    /// The same, and a slow tool.
+    /// Starts a hub with the tools of the conformance suite and a slow tool.
     pub(crate) async fn with_suite_and_slow_tool() -> Self {
         let hub = Self::start().await;
         hub.publish_fixture();
@@ -67,12 +67,12 @@ impl TestHub {
     }
 
     pub(crate) fn publish_fixture(&self) {
-        let offers = suite_fixture::suite_entries(self.running.catalog());
-        self.publish(&[offers, vec![suite_fixture::slow_tool()]].concat());
+        let entries = suite_fixture::suite_entries(self.running.catalog());
+        self.publish(&[entries, vec![suite_fixture::slow_tool()]].concat());
     }
 
-    pub(crate) fn publish(&self, offers: &[Arc<CatalogEntry>]) {
-        self.running.catalog().publish(OWN_SERVER_NAME, offers);
+    pub(crate) fn publish(&self, entries: &[Arc<CatalogEntry>]) {
+        self.running.catalog().publish(OWN_SERVER_NAME, entries);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -83,7 +83,7 @@ impl TestHub {
         TestRequest::post(&self.address, "/mcp", body)
     }
 
-    /// Shakes hands; returns the session's id.
+    /// Sends `initialize` and returns the session id.
     pub(crate) async fn initialize_session(&self, version: &str, capabilities: Value) -> String {
         let reply = self
             .post(&initialize_message(version, &capabilities))
@@ -93,63 +93,63 @@ impl TestHub {
         reply.headers["mcp-session-id"].clone()
     }
 
-    /// A request in a session.
+    /// Builds a request within a session.
     pub(crate) fn session_request(&self, session: &str, body: &Value) -> TestRequest {
         self.post(body).header("mcp-session-id", session)
     }
 
-    /// A request that stands alone.
+    /// Builds a stateless request (2026-07-28).
     pub(crate) fn stateless_request(&self, method: &str, params: Value) -> TestRequest {
-        let body = modern(method, params);
+        let body = stateless_message(method, params);
         let name = body["params"]["name"]
             .as_str()
             .or(body["params"]["uri"].as_str())
             .map(str::to_owned);
-        let ask = self
+        let request = self
             .post(&body)
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", method);
         match name {
-            Some(name) => ask.header("mcp-name", &name),
-            None => ask,
+            Some(name) => request.header("mcp-name", &name),
+            None => request,
         }
     }
 
-    /// A request of the admin.
+    /// Sends a request with the admin token.
     pub(crate) async fn send_as_admin(
         &self,
         method: &'static str,
         path: &str,
         body: Value,
     ) -> TestResponse {
-        let ask = TestRequest::new(&self.address, method, path)
+        let request = TestRequest::new(&self.address, method, path)
             .header("content-type", "application/json")
             .header(
                 "authorization",
                 &format!("Bearer {}", self.running.admin_token.reveal()),
             );
         match body {
-            Value::Null => ask.send().await,
-            body => ask.body(&body.to_string()).send().await,
+            Value::Null => request.send().await,
+            body => request.body(&body.to_string()).send().await,
         }
     }
 
-    /// Makes a token and returns its secret.
+    /// Creates a token and returns its secret.
     pub(crate) async fn create_token(&self, body: Value) -> String {
-        let made = self.send_as_admin("POST", "/api/tokens", body).await;
-        assert_eq!(made.status, 201);
-        made.json().await["token"].as_str().unwrap().to_owned()
+        let response = self.send_as_admin("POST", "/api/tokens", body).await;
+        assert_eq!(response.status, 201);
+        response.json().await["token"].as_str().unwrap().to_owned()
     }
 
-    /// The names of all tools, each followed by a space.
+    /// Returns the names of all tools, each followed by a space.
     pub(crate) async fn tool_names(&self) -> String {
-        let answer = self
+        let response = self
             .stateless_request("tools/list", json!({}))
             .send()
             .await
             .rpc_response()
             .await;
-        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        let tools = response["result"]["tools"].as_array().unwrap().clone();
         tools
             .iter()
             .map(|it| format!("{} ", it["name"].as_str().unwrap()))
@@ -173,7 +173,8 @@ pub(crate) fn request_message(id: i64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-pub(crate) fn modern(method: &str, mut params: Value) -> Value {
+/// A stateless request message, with version and capabilities in `_meta`.
+pub(crate) fn stateless_message(method: &str, mut params: Value) -> Value {
     if params["_meta"].is_null() {
         params["_meta"] = json!({});
     }

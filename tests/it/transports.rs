@@ -8,12 +8,12 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 use crate::{
     http_client::{TestRequest, within_test_timeout},
     mcp_client::{LEGACY_VERSIONS, McpClient},
-    test_hub::{TestHub, initialize_message, modern, request_message},
+    test_hub::{TestHub, initialize_message, request_message, stateless_message},
 };
 
 /// What must hold through every endpoint.
-async fn check_transport(mut door: McpClient) {
-    let list = door.ask(1, "tools/list", json!({})).await;
+async fn check_transport(mut client: McpClient) {
+    let list = client.request(1, "tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools
         .iter()
@@ -35,8 +35,8 @@ async fn check_transport(mut door: McpClient) {
         ]
     );
 
-    let called = door
-        .ask(
+    let called = client
+        .request(
             2,
             "tools/call",
             json!({"name": "search_docs", "arguments": {"query": "연차"}}),
@@ -52,8 +52,8 @@ async fn check_transport(mut door: McpClient) {
     let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(text, result["structuredContent"]);
 
-    let wrong = door
-        .ask(
+    let wrong = client
+        .request(
             3,
             "tools/call",
             json!({"name": "search_docs", "arguments": {"query": 5}}),
@@ -65,8 +65,8 @@ async fn check_transport(mut door: McpClient) {
         .unwrap();
     assert!(why.contains("expected search_docs(query: string)"), "{why}");
 
-    let unknown = door
-        .ask(
+    let unknown = client
+        .request(
             4,
             "tools/call",
             json!({"name": "serch_docs", "arguments": {}}),
@@ -80,12 +80,12 @@ async fn check_transport(mut door: McpClient) {
             .contains("did you mean search_docs?")
     );
 
-    let nothing = door.ask(5, "no/such", json!({})).await;
+    let nothing = client.request(5, "no/such", json!({})).await;
     assert_eq!(nothing["error"]["code"], -32601);
 }
 
 #[tokio::test]
-async fn streamable_http_offers_the_same_in_every_version() {
+async fn streamable_http_behaves_alike_in_every_version() {
     let hub = TestHub::start().await;
     for version in &LEGACY_VERSIONS[1..] {
         for path in ["/mcp", "/sse", "/mcp/s/maru"] {
@@ -99,7 +99,7 @@ async fn streamable_http_offers_the_same_in_every_version() {
 }
 
 #[tokio::test]
-async fn http_sse_offers_the_same_in_every_version() {
+async fn http_sse_behaves_alike_in_every_version() {
     let hub = TestHub::start().await;
     for version in LEGACY_VERSIONS {
         check_transport(McpClient::sse(&hub, version).await).await;
@@ -107,7 +107,7 @@ async fn http_sse_offers_the_same_in_every_version() {
 }
 
 #[tokio::test]
-async fn stdio_offers_the_same_in_every_version() {
+async fn stdio_behaves_alike_in_every_version() {
     let hub = TestHub::start().await;
     for version in LEGACY_VERSIONS.into_iter().chain(["2026-07-28"]) {
         check_transport(McpClient::stdio(hub.directory.path(), version).await).await;
@@ -118,13 +118,13 @@ async fn stdio_offers_the_same_in_every_version() {
 #[tokio::test]
 async fn stdio_beside_a_hub_shows_what_the_hub_shows() {
     let hub = TestHub::with_suite_and_slow_tool().await;
-    let mut door = McpClient::stdio_joining(&hub, "2025-11-25").await;
-    let listed = door.ask(1, "tools/list", json!({})).await;
+    let mut client = McpClient::stdio_joining(&hub, "2025-11-25").await;
+    let listed = client.request(1, "tools/list", json!({})).await;
     let names = listed["result"]["tools"].to_string();
     assert!(names.contains("test_simple_text"), "{names}");
     hub.running.stop().await;
     // The process ends with the hub, so that its client notices.
-    let McpClient::Stdio { mut output, .. } = door else {
+    let McpClient::Stdio { mut output, .. } = client else {
         unreachable!("it is one of stdio");
     };
     while within_test_timeout(output.next_line())
@@ -135,7 +135,7 @@ async fn stdio_beside_a_hub_shows_what_the_hub_shows() {
 }
 
 #[tokio::test]
-async fn stdio_finishes_what_it_began_when_the_input_ends() {
+async fn stdio_finishes_running_requests_at_end_of_input() {
     let hub = TestHub::start().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
         .args(["stdio", "--data-dir"])
@@ -195,14 +195,14 @@ async fn stdio_ends_with_its_input_however_much_is_going_on() {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut text = String::new();
-    let mut future = modern("subscriptions/listen", json!({"notifications": {}}));
+    let mut future = stateless_message("subscriptions/listen", json!({"notifications": {}}));
     future["id"] = 100.into();
     text.push_str(&format!(
         "{}\n",
         future.to_string().replace("2026-07-28", "2099-01-01")
     ));
     for id in 0..70 {
-        let mut listen = modern("subscriptions/listen", json!({"notifications": {}}));
+        let mut listen = stateless_message("subscriptions/listen", json!({"notifications": {}}));
         listen["id"] = id.into();
         text.push_str(&format!("{listen}\n"));
     }
@@ -230,7 +230,7 @@ async fn stdio_ends_with_its_input_however_much_is_going_on() {
 }
 
 #[tokio::test]
-async fn era_is_told_by_meta_and_not_by_any_text() {
+async fn protocol_version_is_read_from_meta_only() {
     let hub = TestHub::start().await;
     let session = hub.initialize_session("2025-11-25", json!({})).await;
     let query = "io.modelcontextprotocol/protocolVersion";
@@ -246,7 +246,7 @@ async fn era_is_told_by_meta_and_not_by_any_text() {
         .rpc_response()
         .await;
     assert_eq!(legacy["result"]["isError"], false);
-    let escaped = modern("tools/list", json!({}))
+    let escaped = stateless_message("tools/list", json!({}))
         .to_string()
         .replace('/', "\\/");
     let modern = TestRequest::new(&hub.address, "POST", "/mcp")
@@ -259,7 +259,7 @@ async fn era_is_told_by_meta_and_not_by_any_text() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_not_echoed_at_length() {
+async fn long_invalid_arguments_are_truncated_in_errors() {
     let hub = TestHub::start().await;
     let body = json!({"name": "search_docs", "arguments": {"query": ["x".repeat(1 << 20)], "more": "y".repeat(1 << 20)}});
     let text = hub
@@ -273,7 +273,7 @@ async fn wrong_arguments_are_not_echoed_at_length() {
 }
 
 #[tokio::test]
-async fn post_to_sse_answers_those_who_did_not_shake_hands() {
+async fn post_to_sse_works_without_initialize() {
     let hub = TestHub::start().await;
     let body = request_message(1, "tools/list", json!({}));
     let direct = TestRequest::post(&hub.address, "/sse", &body)
@@ -310,16 +310,18 @@ async fn unknown_server_and_foreign_session_are_not_found() {
 #[tokio::test]
 async fn resources_prompts_and_completion_are_offered() {
     let hub = TestHub::start().await;
-    let mut door = McpClient::Stateless {
+    let mut client = McpClient::Stateless {
         hub: hub.address.clone(),
     };
-    let templates = door.ask(1, "resources/templates/list", json!({})).await;
+    let templates = client
+        .request(1, "resources/templates/list", json!({}))
+        .await;
     assert_eq!(
         templates["result"]["resourceTemplates"][0]["uriTemplate"],
         "maru://documents/{id}"
     );
     let complete = json!({"ref": {"type": "ref/prompt", "name": "vacation_report"}, "argument": {"name": "employee_id", "value": "EMP00"}});
-    let completed = door.ask(2, "completion/complete", complete).await;
+    let completed = client.request(2, "completion/complete", complete).await;
     assert_eq!(completed["result"]["completion"]["values"][0], "EMP001");
 
     let session = hub.initialize_session("2025-11-25", json!({})).await;

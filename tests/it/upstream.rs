@@ -66,8 +66,8 @@ impl TestHub {
 }
 
 /// What must hold for a server, whatever carries it, through whatever endpoint.
-async fn check_upstream(door: &mut McpClient, prefix: &str) {
-    let list = door.ask(1, "tools/list", json!({})).await;
+async fn check_upstream(client: &mut McpClient, prefix: &str) {
+    let list = client.request(1, "tools/list", json!({})).await;
     let tools = list["result"]["tools"].as_array().unwrap();
     let listed = |name: &str| {
         tools
@@ -83,7 +83,8 @@ async fn check_upstream(door: &mut McpClient, prefix: &str) {
 
     let mut called = async |id: i64, name: &str, arguments: Value| {
         let params = json!({"name": format!("{prefix}{name}"), "arguments": arguments});
-        door.request_answering_inputs(id, "tools/call", params)
+        client
+            .request_answering_inputs(id, "tools/call", params)
             .await
     };
     let simple = called(2, "test_simple_text", json!({})).await;
@@ -116,19 +117,19 @@ async fn check_upstream(door: &mut McpClient, prefix: &str) {
         "{sampled}"
     );
 
-    let read = door
-        .ask(7, "resources/read", json!({"uri": "test://static-text"}))
+    let read = client
+        .request(7, "resources/read", json!({"uri": "test://static-text"}))
         .await;
     assert_eq!(
         read["result"]["contents"][0]["uri"], "test://static-text",
         "{read}"
     );
-    let missing = door
-        .ask(8, "resources/read", json!({"uri": "test://nowhere/at/all"}))
+    let missing = client
+        .request(8, "resources/read", json!({"uri": "test://nowhere/at/all"}))
         .await;
     assert!(missing["error"]["code"].is_i64(), "{missing}");
     let prompt = json!({"name": format!("{prefix}test_prompt_with_arguments"), "arguments": {"arg1": "하나", "arg2": "two"}});
-    let prompt = door.ask(9, "prompts/get", prompt).await;
+    let prompt = client.request(9, "prompts/get", prompt).await;
     assert!(
         prompt["result"]["messages"][0]["content"]["text"]
             .as_str()
@@ -156,10 +157,10 @@ async fn every_version_of_streamable_http_reaches_every_server() {
             )
             .await;
         }
-        let mut door = McpClient::Stateless {
+        let mut client = McpClient::Stateless {
             hub: hub.address.clone(),
         };
-        check_upstream(&mut door, &format!("up-{kind}__")).await;
+        check_upstream(&mut client, &format!("up-{kind}__")).await;
     }
     hub.running.stop().await;
 }
@@ -195,11 +196,11 @@ async fn stdio_reaches_every_server_of_the_settings() {
     }
     fs::write(directory.path().join("maru.yaml"), settings).unwrap();
     for version in ["2024-11-05", "2025-11-25", "2026-07-28"] {
-        let mut door = McpClient::stdio(directory.path(), version).await;
+        let mut client = McpClient::stdio(directory.path(), version).await;
         for kind in TRANSPORT_KINDS {
             // Servers connect beside; the first list may come before them.
             loop {
-                let list = door.ask(100, "tools/list", json!({})).await;
+                let list = client.request(100, "tools/list", json!({})).await;
                 if list
                     .to_string()
                     .contains(&format!("up-{kind}__test_simple_text"))
@@ -208,7 +209,7 @@ async fn stdio_reaches_every_server_of_the_settings() {
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
-            check_upstream(&mut door, &format!("up-{kind}__")).await;
+            check_upstream(&mut client, &format!("up-{kind}__")).await;
         }
     }
 }
@@ -289,7 +290,7 @@ async fn suite_passes_through_the_hub_to_a_server_with_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn suite_passes_through_the_hub_to_a_server_of_the_old_kind() {
+async fn suite_passes_through_the_hub_to_an_http_sse_server() {
     check_conformance("sse", 34).await;
 }
 

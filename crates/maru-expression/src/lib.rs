@@ -18,8 +18,8 @@
 //! assert_eq!(expression.run(&arguments, &EvaluationLimits::default())?.text, "42");
 //! ```
 //!
-//! Test with `cargo nextest run -p maru-expression`; `tests/it/expression.rs` compares with
-//! CPython.
+//! Test with `cargo nextest run -p maru-expression`; `tests/it/expression.rs` compares with the
+//! Python interpreter.
 
 #![forbid(unsafe_code)]
 

@@ -63,7 +63,7 @@ async fn send(hub: &TestHub, request: Request<Full<Bytes>>) -> Response<Incoming
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn encrypted_hub_answers_over_tls_only() {
+async fn hub_with_tls_refuses_plain_http() {
     let hub = TestHub::with_config(|config| config.tls = tls_settings()).await;
     let request = Request::get("/healthz").header("host", "localhost");
     let reply = send(&hub, request.body(Full::default()).unwrap()).await;
@@ -90,7 +90,7 @@ async fn encrypted_hub_answers_over_tls_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn browsers_are_kept_on_encrypted_connections() {
+async fn browsers_get_hsts_and_secure_cookies_over_tls() {
     let hub = TestHub::with_config(|config| {
         config.tls = tls_settings();
         config.http.allowed_hosts = vec!["maru.example".to_owned()];
@@ -171,7 +171,7 @@ async fn renewed_certificate_is_shown_to_new_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxied_hub_wants_tokens_and_starts_no_program_for_strangers() {
+async fn proxied_hub_requires_tokens_and_starts_no_program_without_one() {
     let hub = TestHub::with_config(|config| config.behind_tls_proxy = true).await;
     let anonymous = hub.stateless_request("tools/list", json!({})).send().await;
     assert_eq!(anonymous.status, 401);

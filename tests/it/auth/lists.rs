@@ -38,7 +38,7 @@ async fn listed_names(hub: &TestHub, token: &str, method: &str, path: &str) -> V
     let asked = TestRequest::post(
         &hub.address,
         path,
-        &crate::test_hub::modern(method, json!({})),
+        &crate::test_hub::stateless_message(method, json!({})),
     )
     .header("mcp-protocol-version", "2026-07-28")
     .header("mcp-method", method)
@@ -60,7 +60,7 @@ async fn call(hub: &TestHub, token: &str, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_listed_cannot_be_called_by_any_name() {
+async fn unlisted_tools_cannot_be_called_by_any_name() {
     let hub = hub_with_fixture_server().await;
     let body = json!({"name": "one", "role": "agent", "servers": ["fx"], "tools": ["fx__test_simple_text"]});
     let token = hub.create_token(body).await;
@@ -91,7 +91,7 @@ async fn what_is_not_listed_cannot_be_called_by_any_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_list_means_nothing_and_an_absent_one_everything() {
+async fn empty_list_allows_nothing_and_an_absent_list_everything() {
     let hub = hub_with_fixture_server().await;
     let nothing = json!({"name": "nothing", "role": "agent", "tools": []});
     let nothing = hub.create_token(nothing).await;
@@ -113,7 +113,7 @@ async fn empty_list_means_nothing_and_an_absent_one_everything() {
 
 /// Routes that do not know the lists are closed to tokens that have some.
 #[tokio::test(flavor = "multi_thread")]
-async fn restricted_token_learns_nothing_beside_its_lists() {
+async fn restricted_token_sees_only_its_lists() {
     let hub = hub_with_fixture_server().await;
     let body = json!({"name": "some", "role": "admin", "servers": ["gx"]});
     let bearer = format!("Bearer {}", hub.create_token(body).await);

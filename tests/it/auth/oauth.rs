@@ -106,7 +106,7 @@ async fn scopes_become_roles_and_clients_learn_where_tokens_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_for_others_or_of_others_are_refused() {
+async fn tokens_of_other_audiences_or_issuers_are_refused() {
     let hub = oauth_hub().await;
     for (name, token) in [
         (

@@ -19,7 +19,7 @@ const ROLES: [(&str, Option<AccessRole>); 4] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_lets_in_whom_the_table_names_and_nobody_else() {
+async fn every_route_admits_exactly_the_documented_roles() {
     let hub = TestHub::with_config(|config| config.require_token = true).await;
     let mut walked = 0;
     for (name, role) in ROLES {
@@ -52,7 +52,7 @@ async fn every_route_lets_in_whom_the_table_names_and_nobody_else() {
 
 /// What is not in the table is not there, and who is not known does not learn it.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_reachable_beside_the_table() {
+async fn undocumented_routes_do_not_exist() {
     let hub = TestHub::with_config(|config| config.require_token = true).await;
     for path in ["/api", "/api/secret", "/api/mcp/servers/", "//healthz"] {
         let anonymous = TestRequest::new(&hub.address, "GET", path).send().await;

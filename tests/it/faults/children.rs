@@ -65,7 +65,7 @@ async fn stopped_hub_leaves_nothing_behind() {
 /// A child that leaves the group of its program cannot be ended with it; but it
 /// must not hold up the hub.
 #[tokio::test(flavor = "multi_thread")]
-async fn runaway_child_holds_nobody_up() {
+async fn runaway_child_does_not_block_other_servers() {
     let bench = FaultHarness::start().await;
     bench.add_program("evil", "orphan setsid").await;
     assert!(bench.echo("evil", "x").await.is_ok());

@@ -78,7 +78,7 @@ async fn program_that_lists_too_much_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn address_that_floods_is_bounded() {
+async fn http_server_that_floods_is_bounded() {
     let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for (at, (kind, mode, expected)) in [
         ("HTTP", "hugeevent:64", Fails("more than 16 MiB")),
@@ -180,7 +180,7 @@ async fn program_that_floods_at_full_speed_is_disconnected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn address_that_floods_at_full_speed_is_disconnected() {
+async fn http_server_that_floods_at_full_speed_is_disconnected() {
     let bench = FaultHarness::start().await;
     let modes = [
         ("comment", MESSAGES_CAUSE),
@@ -207,7 +207,7 @@ async fn address_that_floods_at_full_speed_is_disconnected() {
 
 /// Interim responses belong to a request and carry nothing; they end it.
 #[tokio::test(flavor = "multi_thread")]
-async fn address_that_floods_with_interim_responses_starves_nobody() {
+async fn upstream_that_floods_interim_responses_does_not_block_others() {
     let bench = FaultHarness::start().await;
     let flood = FloodServer::start("continue").await;
     bench

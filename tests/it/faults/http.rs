@@ -53,7 +53,7 @@ async fn check_table(kind: &str, table: &[(&str, ExpectedOutcome)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streamable_address_that_misbehaves() {
+async fn misbehaving_streamable_http_server() {
     check_table(
         "HTTP",
         &[
@@ -85,7 +85,7 @@ async fn streamable_address_that_misbehaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn address_of_the_old_kind_that_misbehaves() {
+async fn misbehaving_http_sse_server() {
     check_table(
         "SSE",
         &[
@@ -118,7 +118,7 @@ async fn address_of_the_old_kind_that_misbehaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn address_is_told_that_nobody_waits_any_more() {
+async fn upstream_receives_a_cancellation_when_the_client_leaves() {
     let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     bench
         .add_server("evil", "HTTP", evil.registration("HTTP", "hang"))
@@ -140,7 +140,7 @@ async fn address_is_told_that_nobody_waits_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_that_names_no_address_is_left() {
+async fn sse_stream_without_an_endpoint_event_is_closed() {
     let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     bench
         .add_server("evil", "SSE", evil.registration("SSE", "mute"))

@@ -49,7 +49,7 @@ async fn assert_ended_with(bench: &FaultHarness, tool: &str, cause: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_takes_too_much_memory_is_ended_with_the_cause() {
+async fn program_over_its_memory_limit_is_killed_with_the_cause() {
     for warden in [true, false] {
         let bench = harness_with_greedy_server(warden, |config| {
             config.mcp.programs.memory_mb = BASE_MEMORY_MB;
@@ -84,7 +84,7 @@ async fn memory_that_processes_share_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_wants_the_whole_processor_is_slowed_down() {
+async fn program_over_its_cpu_limit_is_throttled() {
     let bench =
         harness_with_greedy_server(true, |config| config.mcp.programs.cpu_percent = 20).await;
     assert!(bench.call("greedy__spin", json!({})).await.is_ok());
@@ -166,7 +166,7 @@ require('readline').createInterface({input: process.stdin}).on('line', line => {
 
 /// Programs run as the same user as their wardens, so they can kill and stop them.
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_turns_on_its_warden_leaves_nothing_behind() {
+async fn program_that_kills_its_warden_leaves_nothing_behind() {
     for (tool, cause) in [("kill", "signal: 9"), ("stop", "its warden was stopped")] {
         let directory = tempfile::tempdir().unwrap();
         let mark = directory.path().join("greedy").display().to_string();

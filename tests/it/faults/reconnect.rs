@@ -110,7 +110,7 @@ async fn call_right_after_a_crash_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_finds_an_address_that_is_back() {
+async fn call_reconnects_to_an_http_server_that_is_back() {
     for kind in ["HTTP", "SSE"] {
         let (bench, mut evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
         bench
@@ -136,7 +136,7 @@ async fn call_finds_an_address_that_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_does_not_notice_that_an_idle_address_was_restarted() {
+async fn restart_of_an_idle_http_server_is_invisible_to_calls() {
     let (bench, mut evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     bench
         .add_server("evil", "HTTP", evil.registration("HTTP", "good"))
@@ -150,7 +150,7 @@ async fn call_does_not_notice_that_an_idle_address_was_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn session_that_the_address_forgot_is_opened_anew() {
+async fn expired_upstream_session_is_reopened() {
     let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for status in [404, 400, 410] {
         let name = format!("evil-{status}");
@@ -203,7 +203,7 @@ async fn start_reference_server(port: u16) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_answer_leaves_the_other_calls_alone() {
+async fn malformed_response_does_not_affect_other_calls() {
     let (bench, evil) = (FaultHarness::start().await, EvilHttpServer::start().await);
     for mode in ["reset", "cut"] {
         bench
@@ -224,55 +224,55 @@ async fn broken_answer_leaves_the_other_calls_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_end_and_a_person_may_try_again() {
-    let (bench, door) = (
+async fn reconnection_attempts_end_and_can_be_started_by_hand() {
+    let (bench, server) = (
         FaultHarness::start_with(reconnect_policy(50, 3)).await,
         HangUpListener::open().await,
     );
-    bench.add_server("evil", "SSE", door.config()).await;
+    bench.add_server("evil", "SSE", server.config()).await;
     bench
         .wait_for("evil", |it| it.status.state == ServerState::Failed)
         .await;
-    assert_eq!(door.connection_count(), 4);
+    assert_eq!(server.connection_count(), 4);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(door.connection_count(), 4);
+    assert_eq!(server.connection_count(), 4);
     bench.hub.running.servers().connect("evil").await.unwrap();
     bench
         .wait_for("evil", |it| it.status.state == ServerState::Failed)
         .await;
-    assert_eq!(door.connection_count(), 8);
+    assert_eq!(server.connection_count(), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_server_is_not_tried_again() {
-    let (bench, door) = (
+    let (bench, server) = (
         FaultHarness::start_with(reconnect_policy(100, 50)).await,
         HangUpListener::open().await,
     );
-    bench.add_server("evil", "SSE", door.config()).await;
+    bench.add_server("evil", "SSE", server.config()).await;
     bench.remove("evil").await;
-    let knocks = door.connection_count();
+    let attempts = server.connection_count();
     sleep(Duration::from_millis(600)).await;
-    assert_eq!(door.connection_count(), knocks);
+    assert_eq!(server.connection_count(), attempts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_is_switched_off_is_never_connected() {
-    let (bench, door) = (
+    let (bench, server) = (
         FaultHarness::start_with(reconnect_policy(50, 50)).await,
         HangUpListener::open().await,
     );
-    bench.add_server("evil", "SSE", door.config()).await;
+    bench.add_server("evil", "SSE", server.config()).await;
     let servers = bench.hub.running.servers();
     let off = servers.set_enabled("evil", false).await.unwrap();
     assert_eq!(off.status.state, ServerState::Disabled);
-    let knocks = door.connection_count();
+    let attempts = server.connection_count();
     let still = servers.connect("evil").await.unwrap();
     assert_eq!(still.status.state, ServerState::Disabled);
     sleep(Duration::from_millis(400)).await;
-    assert_eq!(door.connection_count(), knocks);
+    assert_eq!(server.connection_count(), attempts);
     servers.set_enabled("evil", true).await.unwrap();
-    assert!(door.connection_count() > knocks);
+    assert!(server.connection_count() > attempts);
 
     servers.set_enabled("fx", false).await.unwrap();
     assert!(!has_tool(&bench, "fx__echo"));
@@ -281,7 +281,7 @@ async fn server_that_is_switched_off_is_never_connected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_credentials_are_not_tried_again() {
+async fn rejected_credentials_are_not_retried() {
     let (bench, evil) = (
         FaultHarness::start_with(reconnect_policy(50, 50)).await,
         EvilHttpServer::start().await,
@@ -296,7 +296,7 @@ async fn wrong_credentials_are_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_end_of_an_attempt_is_waited_for() {
+async fn slow_shutdown_of_an_attempt_is_awaited() {
     let bench = FaultHarness::start_with(|config| {
         reconnect_policy(50, 50)(config);
         config.mcp.connect_timeout_ms = 300;
@@ -333,22 +333,22 @@ async fn max_processes_during(
 /// An address that hangs up on everyone, and counts them.
 struct HangUpListener {
     address: SocketAddr,
-    knocks: Arc<AtomicUsize>,
+    attempts: Arc<AtomicUsize>,
 }
 
 impl HangUpListener {
     async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let knocks = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&knocks);
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&attempts);
         Tasks::default().spawn(async move {
             // It ends with its test.
             while listener.accept().await.is_ok() {
                 counted.fetch_add(1, Relaxed);
             }
         });
-        Self { address, knocks }
+        Self { address, attempts }
     }
 
     fn config(&self) -> serde_json::Value {

@@ -27,7 +27,7 @@ async fn check_table(table: &[(&str, ExpectedOutcome)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_that_cannot_be_used_is_down_and_says_why() {
+async fn unusable_program_is_down_with_its_cause() {
     check_table(&[
         ("exit-now", Down("exit code 1")),
         ("hang-init", Down("did not connect within 4s")),
@@ -38,7 +38,7 @@ async fn program_that_cannot_be_used_is_down_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_program_is_said_to_be_missing() {
+async fn missing_program_is_reported() {
     let bench = FaultHarness::start().await;
     let config = json!({"command": "no-such-program-here"});
     let view = bench.add_server("evil", "STDIO", config).await;
@@ -50,7 +50,7 @@ async fn missing_program_is_said_to_be_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn odd_but_honest_programs_are_understood() {
+async fn unusual_but_valid_programs_are_accepted() {
     check_table(&[
         ("good", Echo),
         ("slow:300", Echo),
@@ -72,7 +72,7 @@ async fn odd_but_honest_programs_are_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn call_that_is_answered_badly_ends_in_time() {
+async fn call_with_a_malformed_response_ends_before_the_deadline() {
     const UNREADABLE_CAUSE: &str = "something that is no answer";
     check_table(&[
         ("hang-call", CALL_TIMES_OUT),
@@ -95,7 +95,7 @@ async fn call_that_is_answered_badly_ends_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_reaches_only_the_call_that_asked() {
+async fn response_reaches_only_the_call_that_requested_it() {
     let bench = FaultHarness::start().await;
     bench.add_program("late", "late-after-cancel").await;
     bench.add_program("twice", "dup-response").await;
@@ -121,7 +121,7 @@ async fn answer_reaches_only_the_call_that_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_words_of_a_program_are_for_its_owner_only() {
+async fn stderr_of_a_failed_program_is_visible_to_admins_only() {
     let bench = FaultHarness::start().await;
     bench.add_program("evil", "complain").await;
     for how in ["exit code 4", "exit code 1"] {
@@ -134,7 +134,7 @@ async fn last_words_of_a_program_are_for_its_owner_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_are_cleaned_before_anyone_sees_them() {
+async fn listings_are_sanitised_before_they_are_published() {
     let bench = FaultHarness::start().await;
     for mode in ["shadow", "ref-schema", "poison"] {
         bench.add_program(mode, mode).await;
@@ -178,7 +178,7 @@ async fn lists_are_cleaned_before_anyone_sees_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn program_sees_no_variable_that_it_was_not_given() {
+async fn program_sees_only_its_own_environment() {
     let bench = FaultHarness::start().await;
     let seen = bench.call("fx__env", json!({})).await.unwrap();
     let harmless = [

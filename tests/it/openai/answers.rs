@@ -137,7 +137,7 @@ async fn native_calls_are_gathered_and_repaired() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_made_is_text() {
+async fn failed_call_is_returned_as_text() {
     let cut = json!({"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{\"city\": \"Se"}}]});
     for finish in ["tool_calls", "length"] {
         let backend =
@@ -254,7 +254,7 @@ async fn a_stream_that_breaks_ends_in_an_error() {
 }
 
 #[tokio::test]
-async fn busy_backends_are_asked_again_before_the_stream_begins() {
+async fn busy_backend_is_retried_before_the_stream_starts() {
     for status in [429, 500, 503] {
         let backend = FakeModelServer::start(move |number, _| match number {
             0 => json_response(
@@ -272,7 +272,7 @@ async fn busy_backends_are_asked_again_before_the_stream_begins() {
 }
 
 #[tokio::test]
-async fn what_a_backend_refuses_is_told_without_its_words() {
+async fn backend_refusal_is_reported_without_quoting_it() {
     let cases = [
         (400, 400, "backend_refused"),
         (401, 502, "backend_refused_key"),
@@ -302,7 +302,7 @@ async fn what_a_backend_refuses_is_told_without_its_words() {
 }
 
 #[tokio::test]
-async fn a_slow_backend_is_given_up_and_so_is_one_that_is_not_there() {
+async fn slow_and_unreachable_backends_time_out() {
     let backend =
         FakeModelServer::start_with_steps(vec![ScriptStep::Pause(Duration::from_secs(30))]).await;
     let hub = TestHub::with_config(|config| {
@@ -335,7 +335,7 @@ async fn a_slow_backend_is_given_up_and_so_is_one_that_is_not_there() {
 /// In real time: a hub serves connections on several runtimes, whose clocks no test
 /// can pause.
 #[tokio::test]
-async fn stream_of_a_silent_model_is_kept_alive() {
+async fn stream_of_a_silent_model_sends_keep_alives() {
     let thinking = |pause: u64| ScriptStep::Pause(Duration::from_secs(pause));
     let answer = || {
         [

@@ -91,7 +91,7 @@ fn chat_body_for(model: &str, stream: bool) -> Value {
 }
 
 #[tokio::test]
-async fn faults_of_a_backend_end_in_an_error_that_quotes_nothing() {
+async fn backend_faults_become_errors_that_quote_nothing() {
     let evil = EvilModelServer::start().await;
     for (model, status) in [
         ("h500", 502),
@@ -140,7 +140,7 @@ async fn faults_of_a_stream_end_it_with_an_error_event() {
 }
 
 #[tokio::test]
-async fn an_endless_stream_is_closed_when_its_reader_leaves() {
+async fn endless_stream_is_closed_when_its_client_disconnects() {
     let evil = EvilModelServer::start().await;
     let mut reply = chat_request(&evil.hub, &chat_body_for("endless", true))
         .send()
@@ -158,7 +158,7 @@ async fn an_endless_stream_is_closed_when_its_reader_leaves() {
 }
 
 #[tokio::test]
-async fn calls_of_every_kind_come_out_strict() {
+async fn every_tool_call_syntax_becomes_strict_tool_calls() {
     let evil = EvilModelServer::start().await;
     let calls = async |model: &str| {
         let (status, answer) = evil.whole(model).await;

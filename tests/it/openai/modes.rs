@@ -25,7 +25,7 @@ async fn hub_in_mode(backend: &FakeModelServer, mode: ToolMode) -> TestHub {
 }
 
 #[tokio::test]
-async fn tools_are_described_and_the_answer_is_read_back() {
+async fn tools_are_described_in_the_prompt_and_calls_are_parsed_back() {
     let backend = FakeModelServer::start_with_steps(text_response(TOOL_CALL_TEXT)).await;
     let hub = hub_in_mode(&backend, ToolMode::Prompt).await;
     let history = json!([
@@ -64,7 +64,7 @@ async fn tools_are_described_and_the_answer_is_read_back() {
 }
 
 #[tokio::test]
-async fn a_model_that_refuses_tools_is_asked_in_words_from_then_on() {
+async fn model_that_rejects_tools_gets_them_in_the_prompt_from_then_on() {
     let backend = FakeModelServer::start(|_, seen| match seen.body.get("tools") {
         Some(_) => json_response(400, "", &json!({"error": {"message": "registry.ollama.ai/library/gemma3:latest does not support tools"}})),
         None => text_response(TOOL_CALL_TEXT),
@@ -79,7 +79,7 @@ async fn a_model_that_refuses_tools_is_asked_in_words_from_then_on() {
 }
 
 #[tokio::test]
-async fn output_is_held_to_the_form_of_a_call() {
+async fn output_is_constrained_to_a_tool_call() {
     let backend = FakeModelServer::start(|number, seen| {
         let said = match number % 3 {
             0 => r#"{"name":"get_weather","arguments":{"city":"Seoul"}}"#,
@@ -129,7 +129,7 @@ async fn output_is_held_to_the_form_of_a_call() {
 }
 
 #[tokio::test]
-async fn a_client_of_tags_gets_tags() {
+async fn client_in_tag_mode_gets_tags() {
     let native = message(
         json!({"role": "assistant", "content": "Look.", "tool_calls": [
             {"id": "a", "type": "function", "function": {"name": "read_file", "arguments": "{\"uri\":\"/a\"}"}}]}),

@@ -50,7 +50,7 @@ async fn queue_load(hub: &TestHub) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_closes_the_backends_stream_and_frees_its_place() {
+async fn disconnected_client_closes_the_backend_stream_and_frees_its_queue_slot() {
     let (backend, hub, first) = hub_with_busy_model(1).await;
     assert_eq!(queue_load(&hub).await, (1, 0));
     drop(first);
@@ -61,7 +61,7 @@ async fn a_client_that_leaves_closes_the_backends_stream_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_429_with_a_time_to_come_back() {
+async fn full_queue_returns_429_with_retry_after() {
     let (_backend, hub, _first) = hub_with_busy_model(0).await;
     let reply = chat_request(&hub, &chat_body(json!({}))).send().await;
     assert_eq!(reply.status, 429);
@@ -72,7 +72,7 @@ async fn a_full_queue_is_429_with_a_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_the_place() {
+async fn waiting_client_is_told_its_queue_position() {
     let (_backend, hub, first) = hub_with_busy_model(5).await;
     let body = chat_body(json!({"stream": true}));
     let waiting = chat_request(&hub, &body).send().await;
@@ -90,7 +90,7 @@ async fn who_waits_is_told_the_place() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_leaves_the_queue() {
+async fn cancelled_request_leaves_the_queue() {
     let (_backend, hub, _first) = hub_with_busy_model(5).await;
     let waiting = chat_request(&hub, &chat_body(json!({"stream": true})))
         .send()

@@ -133,7 +133,7 @@ async fn post_patiently(address: &str, path: &str, body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_very_small_model_uses_a_tool_until_it_answers() {
+async fn very_small_model_calls_a_tool_before_it_answers() {
     let (_child, address) = start_small_model().await;
     let hub = TestHub::with_config(|config| {
         config.models = vec![ModelDefinition {

@@ -107,7 +107,7 @@ async fn history_is_cleaned() {
 }
 
 #[tokio::test]
-async fn nobody_chooses_a_backend_or_goes_without_a_token() {
+async fn chat_clients_need_a_token_and_cannot_choose_a_backend() {
     let backend = FakeModelServer::start_with_steps(text_response("hi")).await;
     let hub = TestHub::with_config(|config| {
         backend.configure(config);
@@ -153,7 +153,7 @@ async fn nobody_chooses_a_backend_or_goes_without_a_token() {
 }
 
 #[tokio::test]
-async fn without_models_an_ollama_is_used_if_it_answers() {
+async fn local_ollama_is_used_when_no_model_is_configured() {
     let hub = TestHub::with_config(|config| config.ollama = "http://127.0.0.1:1".to_owned()).await;
     let reply = chat_request(&hub, &chat_body(json!({"model": "qwen3"})))
         .send()
@@ -241,7 +241,7 @@ fn gemini_model(backend: &FakeModelServer, name: &str) -> ModelDefinition {
 }
 
 #[tokio::test]
-async fn gemini_is_spoken_natively() {
+async fn gemini_backend_uses_its_native_api() {
     let backend = FakeModelServer::start(|_, seen| {
         let reply = |parts: Value, finish: Option<&str>| json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}],
             "usageMetadata": {"promptTokenCount": 4, "candidatesTokenCount": 2, "totalTokenCount": 6}});

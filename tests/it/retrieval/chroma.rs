@@ -31,7 +31,7 @@ async fn send_to_chroma(
 }
 
 #[tokio::test]
-async fn chroma_index_keeps_its_promises() {
+async fn chroma_index_satisfies_the_index_contract() {
     let server = ChromaServer::start().await;
     let index = DocumentIndex::chroma(&server.settings(), Embedder::builtin()).unwrap();
     check_index(&index).await;

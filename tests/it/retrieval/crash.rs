@@ -16,7 +16,7 @@ fn documents() -> Vec<NewDocument> {
 }
 
 #[tokio::test]
-async fn a_killed_writer_leaves_an_index_that_goes_on() {
+async fn index_stays_usable_after_its_writer_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index.db");
     let index = DocumentIndex::embedded(&path, Embedder::builtin())

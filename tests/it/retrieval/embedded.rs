@@ -12,7 +12,7 @@ async fn open(directory: &tempfile::TempDir) -> DocumentIndex {
 }
 
 #[tokio::test]
-async fn embedded_index_keeps_its_promises() {
+async fn embedded_index_satisfies_the_index_contract() {
     let directory = tempfile::tempdir().unwrap();
     check_index(&open(&directory).await).await;
 }
@@ -36,7 +36,7 @@ async fn questions_find_their_columns() {
 }
 
 #[tokio::test]
-async fn documents_outlive_the_process_and_are_seen_by_others() {
+async fn documents_survive_a_restart_and_are_visible_to_other_processes() {
     let directory = tempfile::tempdir().unwrap();
     let one = open(&directory).await;
     one.add("c", &[document("a", "주문 날짜")]).await.unwrap();
@@ -80,7 +80,7 @@ async fn models_are_not_mixed() {
 }
 
 #[tokio::test]
-async fn a_new_glossary_reads_old_documents_again() {
+async fn new_glossary_reindexes_existing_documents() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index.db");
     let index = open(&directory).await;
@@ -120,7 +120,7 @@ async fn searches_go_on_while_documents_are_added() {
 }
 
 #[tokio::test]
-async fn a_new_file_may_be_opened_by_many_at_once() {
+async fn new_index_file_can_be_opened_concurrently() {
     let directory = tempfile::tempdir().unwrap();
     let opened = futures_util::future::join_all((0..12).map(async |at| {
         let index = open(&directory).await;
@@ -135,7 +135,7 @@ async fn a_new_file_may_be_opened_by_many_at_once() {
 }
 
 #[tokio::test]
-async fn words_of_a_query_cannot_break_the_search() {
+async fn query_text_cannot_break_full_text_search() {
     let directory = tempfile::tempdir().unwrap();
     let index = open(&directory).await;
     index.add("c", &[document("a", "주문 날짜")]).await.unwrap();
@@ -155,7 +155,7 @@ async fn words_of_a_query_cannot_break_the_search() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_index_is_refused() {
+async fn file_that_is_not_an_index_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("index.db");
     std::fs::write(

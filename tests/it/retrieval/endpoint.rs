@@ -35,7 +35,7 @@ async fn vectors_come_in_the_order_of_the_texts() {
 }
 
 #[tokio::test]
-async fn bad_answers_are_named_without_their_words() {
+async fn invalid_responses_are_reported_without_quoting_them() {
     let server = EmbeddingServer::start().await;
     let check = async |mode: &str, expected: &str| {
         let mut settings = server.settings(mode);
@@ -67,7 +67,7 @@ async fn bad_answers_are_named_without_their_words() {
 }
 
 #[tokio::test]
-async fn a_short_trouble_is_waited_out_and_a_long_one_is_not() {
+async fn transient_errors_are_retried_and_lasting_ones_reported() {
     let server = EmbeddingServer::start().await;
     let hiccup = Embedder::endpoint(&server.settings("hiccup")).unwrap();
     let vectors = hiccup.embed(&texts(&["주문"])).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_short_trouble_is_waited_out_and_a_long_one_is_not() {
 }
 
 #[tokio::test]
-async fn keys_are_sent_and_addresses_are_judged() {
+async fn api_keys_are_sent_and_addresses_are_checked() {
     let server = EmbeddingServer::start().await;
     let mut settings = server.settings("key");
     settings.key = Some(SecretString::from("hush-hush".to_owned()));

@@ -30,7 +30,7 @@ const SESSION_LEFTOVERS_SQL: &str =
     + (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'maru' AND state <> 'idle')";
 
 #[tokio::test]
-async fn postgres_keeps_what_is_hostile_out() {
+async fn postgres_rejects_hostile_statements() {
     let cluster = PostgresCluster::start().await;
     let database = postgres_fixture(&cluster);
     let before = cluster.run_sql(&database, STATE_DIGEST_SQL);
@@ -148,7 +148,7 @@ const TYPE_VALUES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn postgres_gives_values_exactly_and_stops_when_nobody_waits() {
+async fn postgres_values_are_exact_and_abandoned_queries_are_cancelled() {
     let cluster = PostgresCluster::start().await;
     let database = cluster.create_database();
     cluster.run_sql(&database, CREATE_TYPES_SQL);
@@ -238,7 +238,7 @@ const ODD_VALUES_SQL: &str = "
         FROM unnest('{0001-12-31 23:00 BC,4713-01-01 BC,10000-01-01,250000-07-01 12:00}'::timestamp[]) x";
 
 #[tokio::test]
-async fn rows_made_here_are_those_that_the_server_makes() {
+async fn rows_serialised_by_maru_equal_those_of_postgres() {
     let cluster = PostgresCluster::start().await;
     let database = cluster.create_database();
     cluster.run_sql(&database, ODD_VALUES_SQL);
@@ -448,7 +448,7 @@ async fn check_dropped_query(source: &DataSource, cluster: &PostgresCluster, dat
 }
 
 #[tokio::test]
-async fn statement_that_ran_before_is_read_as_it_is_now() {
+async fn prepared_statement_is_checked_against_the_current_schema() {
     let cluster = PostgresCluster::start().await;
     let database = cluster.create_database();
     let change = |sql: &str| cluster.run_sql(&database, sql);

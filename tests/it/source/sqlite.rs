@@ -21,7 +21,7 @@ fn open_fixture(settings: SourceSettings) -> (tempfile::TempDir, DataSource) {
 }
 
 #[tokio::test]
-async fn sqlite_keeps_what_is_hostile_out() {
+async fn sqlite_rejects_hostile_statements() {
     let (directory, source) = open_fixture(source_settings());
     let path = directory.path().join("fixture.db");
     let before = std::fs::read(&path).unwrap();
@@ -75,7 +75,7 @@ async fn sqlite_values_are_exact() {
 }
 
 #[tokio::test]
-async fn sqlite_says_what_is_wrong_and_offers_its_own_tables() {
+async fn sqlite_errors_name_the_problem_and_the_available_tables() {
     let (_directory, source) = open_fixture(source_settings());
     let said = async |sql: &str| query_rows(&source, sql).await.unwrap_err().to_string();
     assert_eq!(
