@@ -1,5 +1,5 @@
-//! The server that the hub is put in front of, tested directly: what then
-//! fails through the hub is the hub's doing.
+//! Direct tests of the fixture server, so that a failure through the hub is a defect of
+//! the hub.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const FIXTURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A fixture server that serves until it is dropped.
+/// A fixture server that runs until it is dropped.
 pub(crate) struct FixtureServer {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -38,12 +38,12 @@ impl FixtureServer {
         Self { child, lines }
     }
 
-    /// Serves over HTTP: `http`, `http-legacy` or `sse`; says where.
+    /// Starts the server over HTTP (`http`, `http-legacy` or `sse`) and returns its URL.
     pub(crate) async fn start(kind: &str) -> (Self, String) {
         Self::start_at(kind, "127.0.0.1:0").await
     }
 
-    /// The same at an address of choice.
+    /// Starts the server over HTTP at a given address.
     pub(crate) async fn start_at(kind: &str, address: &str) -> (Self, String) {
         let mut server = Self::run(&[kind, address]);
         let url = server.line().await.expect("where it serves");
@@ -61,7 +61,7 @@ impl FixtureServer {
         stdin.write_all(line.as_bytes()).await.unwrap();
     }
 
-    /// The next message for which `wanted` holds.
+    /// Returns the next message for which `wanted` holds.
     async fn receive(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.line().await.expect("another message");
@@ -84,7 +84,7 @@ impl FixtureServer {
     }
 }
 
-/// Where the server's program is.
+/// The path of the server's program.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test command says where it built the server"

@@ -1,4 +1,4 @@
-//! The REST API on every kind of store, and without one.
+//! The REST API on every kind of store, and while the store is down.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
-/// Routes that keep nothing in the store, and need a client or a page of their own.
+/// Routes that do not use the store, or need a client or a page.
 const ROUTES_TESTED_ELSEWHERE: [&str; 12] = [
     "/mcp",
     "/mcp/s/{name}",
@@ -34,7 +34,7 @@ const ROUTES_TESTED_ELSEWHERE: [&str; 12] = [
     "/assets/v",
 ];
 
-/// A walk through the API; remembers what it asked and what was answered.
+/// A sequence of API calls that records requests and responses.
 struct ApiWalk<'a> {
     hub: &'a TestHub,
     answers: Vec<(String, u16)>,
@@ -42,7 +42,7 @@ struct ApiWalk<'a> {
 }
 
 impl ApiWalk<'_> {
-    /// `route` is the path as the table of routes has it; `steps` fill its gaps.
+    /// Calls a route of the route table; `steps` fill its parameters.
     async fn request(
         &mut self,
         method: &'static str,
@@ -85,7 +85,7 @@ fn custom_tool_body(name: &str) -> Value {
         "definition": "n + 1", "params": [{"param_name": "n", "param_type": "INTEGER", "is_required": "Y"}]})
 }
 
-/// Every REST call, in an order in which each has something to work on.
+/// Every REST call, in an order in which each finds what it needs.
 async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     let mut walk = ApiWalk {
         hub,
@@ -277,7 +277,7 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     walk
 }
 
-/// What every REST call answers on a hub with this store.
+/// The responses of every REST call on a hub with this store.
 async fn statuses_on_store(store: Option<String>) -> Vec<(String, u16)> {
     let hub = TestHub::with_config(|config| {
         config.store_url = store.map(SecretString::from);
@@ -316,7 +316,7 @@ async fn every_rest_call_gives_the_same_response_on_every_store() {
     assert!(all[0] == all[1] && all[0] == all[2], "{all:?}");
 }
 
-/// Everything that a change could have touched.
+/// Everything that a change could have affected.
 async fn visible_state(hub: &TestHub) -> Vec<Value> {
     let mut all = Vec::new();
     for path in [
@@ -467,7 +467,7 @@ async fn readiness_fails_before_the_port_closes_at_shutdown() {
         .expect("stopped in time");
 }
 
-/// Waits until nobody listens.
+/// Waits until the port is closed.
 async fn wait_until_closed(address: &str) {
     while TcpStream::connect(address).await.is_ok() {
         time::sleep(Duration::from_millis(20)).await;

@@ -1,5 +1,5 @@
-//! The tools, prompts and resources that the conformance suite asks for, as
-//! entries of the hub itself: what fails with them is the hub's doing.
+//! The tools, prompts and resources of the conformance suite as entries of the hub
+//! itself, so that a failure with them is a defect of the hub.
 
 use std::{
     future::Future,
@@ -322,7 +322,7 @@ fn input_requesting_tools() -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-/// Tools that change what is available: each call adds one more.
+/// Tools that change the catalog: each call adds one more tool.
 fn list_changing_tools(catalog: &Arc<Catalog>) -> Vec<Arc<CatalogEntry>> {
     let changing = |name: &'static str, kind: CatalogEntryKind| {
         let catalog = Arc::clone(catalog);
@@ -351,7 +351,7 @@ fn list_changing_tools(catalog: &Arc<Catalog>) -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-/// A tool that takes its time; too slow for the suite, which calls what it finds.
+/// A slow tool. It is not part of the suite, which calls every tool it finds.
 pub(crate) fn slow_tool() -> Arc<CatalogEntry> {
     tool(
         "slow",
@@ -364,7 +364,7 @@ pub(crate) fn slow_tool() -> Arc<CatalogEntry> {
     )
 }
 
-/// A tool that answers when as many calls are in progress as the barrier asks for.
+/// A tool that responds once as many calls are in flight as the barrier expects.
 pub(crate) fn barrier_tool(name: &'static str, barrier: &Arc<Barrier>) -> Arc<CatalogEntry> {
     let barrier = Arc::clone(barrier);
     tool(name, json!({"n": {"type": "integer"}}), move |_| {
@@ -488,7 +488,7 @@ where
     )
 }
 
-/// A tool that asks the client, then answers with what it got first.
+/// A tool that requests input from the client and responds with what it received.
 fn input_requesting_tool(
     name: &str,
     properties: Value,

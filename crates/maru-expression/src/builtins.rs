@@ -12,7 +12,7 @@ use super::{
     value::Value,
 };
 
-pub(super) type BuiltinFn = fn(&mut Evaluator<'_>, CallArguments<'_>) -> Result<Value>;
+pub(super) type BuiltinFn = fn(&mut Evaluator<'_>, BuiltinCall<'_>) -> Result<Value>;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuiltinFunction {
@@ -29,7 +29,7 @@ pub(super) struct BuiltinMethod {
 
 /// The evaluated arguments of a call.
 #[derive(Debug)]
-pub(super) struct CallArguments<'n> {
+pub(super) struct BuiltinCall<'n> {
     pub(super) name: &'static str,
     /// The value before the dot.
     pub(super) receiver: Value,
@@ -329,7 +329,7 @@ impl ReceiverType {
     }
 }
 
-impl CallArguments<'_> {
+impl BuiltinCall<'_> {
     pub(super) fn new(name: &'static str, receiver: Value, values: Vec<Value>) -> Self {
         Self {
             name,

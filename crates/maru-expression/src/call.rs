@@ -4,7 +4,7 @@ use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use super::{
     ast::{ArgumentList, Callable, ExpressionKind, ExpressionNode},
-    builtins::{BuiltinFunction, BuiltinMethod, CallArguments, ReceiverType},
+    builtins::{BuiltinCall, BuiltinFunction, BuiltinMethod, ReceiverType},
     error::{ErrorKind, Result, UnlocatedError, type_error},
     evaluator::Evaluator,
     value::Value,
@@ -52,7 +52,7 @@ pub(super) fn read_field(
         .ok_or_else(|| missing_attribute_error(&receiver, method.name))?;
     implementation(
         evaluator,
-        CallArguments::new(method.name, receiver, Vec::new()),
+        BuiltinCall::new(method.name, receiver, Vec::new()),
     )
 }
 
@@ -67,7 +67,7 @@ pub(super) fn apply_callable(
         BoundCallable::Identity => Ok(values.pop().unwrap_or(Value::None)),
         BoundCallable::Function(function) => (function.implementation)(
             evaluator,
-            CallArguments::new(function.name, Value::None, values),
+            BuiltinCall::new(function.name, Value::None, values),
         ),
         BoundCallable::BoundMethod(receiver, method) => {
             apply_method(evaluator, method, receiver.clone(), values)
@@ -91,7 +91,7 @@ fn apply_method(
 ) -> Result<Value> {
     match method.implementation_for(&receiver) {
         Some(implementation) => {
-            implementation(evaluator, CallArguments::new(method.name, receiver, values))
+            implementation(evaluator, BuiltinCall::new(method.name, receiver, values))
         }
         None => Err(missing_attribute_error(&receiver, method.name)),
     }
@@ -123,7 +123,7 @@ fn evaluate_arguments<'n>(
     name: &'static str,
     receiver: Value,
     arguments: &'n ArgumentList,
-) -> Result<CallArguments<'n>> {
+) -> Result<BuiltinCall<'n>> {
     let function = bind_callable(evaluator, arguments.function.as_ref())?;
     let values = evaluator.evaluate_spread(&arguments.positional)?;
     let mut named = Vec::new();
@@ -133,7 +133,7 @@ fn evaluate_arguments<'n>(
             None => spread_named(evaluator, node, &mut named)?,
         }
     }
-    Ok(CallArguments {
+    Ok(BuiltinCall {
         name,
         receiver,
         values,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use num_traits::ToPrimitive as _;
 
 use super::{
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     compare,
     error::{Result, limit_error, type_error, value_error},
     evaluator::Evaluator,
@@ -21,7 +21,7 @@ use super::{
     value::{DictMap, DictView, DictViewKind, RangeValue, Value, hash_key},
 };
 
-pub(super) fn len(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn len(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let length = match &value {
         Value::Text(it) => it.chars,
@@ -38,17 +38,17 @@ pub(super) fn len(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Valu
     Ok(Value::Int(length as i64))
 }
 
-pub(super) fn list(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn list(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let items = collect_argument(evaluator, call)?;
     Value::list(&evaluator.meter, items)
 }
 
-pub(super) fn tuple(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn tuple(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let items = collect_argument(evaluator, call)?;
     Value::tuple(&evaluator.meter, items)
 }
 
-pub(super) fn set(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn set(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.bind(0, [""])?;
     let keys = match source {
         Some(source) => sets::collect_keys(evaluator, source)?,
@@ -57,7 +57,7 @@ pub(super) fn set(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     Value::set(&evaluator.meter, keys)
 }
 
-pub(super) fn dict(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn dict(evaluator: &mut Evaluator<'_>, mut call: BuiltinCall<'_>) -> Result<Value> {
     let named = std::mem::take(&mut call.named);
     let [source] = call.bind(0, [""])?;
     let mut map = match source {
@@ -74,7 +74,7 @@ pub(super) fn dict(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -
     Value::dict(&evaluator.meter, map)
 }
 
-pub(super) fn from_keys(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn from_keys(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source, value] = call.bind(1, ["", ""])?;
     let value = value.unwrap_or(Value::None);
     let mut map = DictMap::default();
@@ -89,7 +89,7 @@ pub(super) fn from_keys(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) 
     Value::dict(&evaluator.meter, map)
 }
 
-pub(super) fn range(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn range(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [first, second, step] = call.bind(1, ["", "", ""])?;
     let (start, stop) = match (first, second) {
         (Some(start), Some(stop)) => (expect_i64(&start)?, expect_i64(&stop)?),
@@ -118,12 +118,12 @@ pub(super) fn range(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     })))
 }
 
-pub(super) fn copy(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn copy(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(call.receiver)
 }
 
-pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn count(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let receiver = call.receiver.clone();
     let [target] = call.take_exactly()?;
     let mut count = 0;
@@ -136,7 +136,7 @@ pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     Ok(Value::Int(count))
 }
 
-pub(super) fn index(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn index(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let receiver = call.receiver.clone();
     let [target, from, to] = call.bind(1, ["", "", ""])?;
     let target = target.unwrap_or(Value::None);
@@ -170,7 +170,7 @@ pub(super) fn index(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     }))
 }
 
-pub(super) fn get(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn get(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let Value::Dict(dict) = call.receiver.clone() else {
         return Err(type_error("not a dict"));
     };
@@ -180,15 +180,15 @@ pub(super) fn get(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     Ok(found.or(default).unwrap_or(Value::None))
 }
 
-pub(super) fn keys(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn keys(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     make_view(evaluator, &call, DictViewKind::Keys)
 }
 
-pub(super) fn values(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn values(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     make_view(evaluator, &call, DictViewKind::Values)
 }
 
-pub(super) fn items(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn items(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     make_view(evaluator, &call, DictViewKind::Items)
 }
 
@@ -204,7 +204,7 @@ pub(super) fn expect_i64(value: &Value) -> Result<i64> {
 
 fn make_view(
     evaluator: &mut Evaluator<'_>,
-    call: &CallArguments<'_>,
+    call: &BuiltinCall<'_>,
     part: DictViewKind,
 ) -> Result<Value> {
     call.expect_count(0)?;
@@ -216,7 +216,7 @@ fn make_view(
     Ok(Value::DictView(Rc::new(DictView { dict, kind: part })))
 }
 
-fn collect_argument(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Vec<Value>> {
+fn collect_argument(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Vec<Value>> {
     let [source] = call.bind(0, [""])?;
     match source {
         Some(source) => iteration::collect_items(evaluator, source),

@@ -7,7 +7,7 @@
 
 use super::{
     ast::BinaryOperator,
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     calendar::{
         MAX_DATE_ORDINAL, MICROS_PER_DAY, date_ordinal, datetime_fields, format_micros,
         parse_iso_format, parse_with_format, year_month_day,
@@ -24,13 +24,13 @@ use super::{
 /// The Unix epoch in microseconds since 0001-01-01.
 const UNIX_EPOCH_MICROS: i64 = 719_162 * MICROS_PER_DAY;
 
-pub(super) fn make_date(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn make_date(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [year, month, day] = call.bind(3, ["year", "month", "day"])?;
     let [year, month, day] = integer_parts([year, month, day], 0)?;
     date_ordinal(year, month, day).map(Value::Date)
 }
 
-pub(super) fn make_datetime(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn make_datetime(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let names = [
         "year",
         "month",
@@ -44,7 +44,7 @@ pub(super) fn make_datetime(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     datetime_to_micros(parts).map(Value::DateTime)
 }
 
-pub(super) fn make_delta(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn make_delta(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let names = [
         "days",
         "seconds",
@@ -74,14 +74,14 @@ pub(super) fn make_delta(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Resu
     checked_delta(total)
 }
 
-pub(super) fn today(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn today(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let Value::DateTime(now) = now(evaluator, call)? else {
         return Err(value_error("there is no clock here"));
     };
     Ok(Value::Date(now.div_euclid(MICROS_PER_DAY) + 1))
 }
 
-pub(super) fn now(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn now(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     let Some(now) = evaluator.meter.limits.now else {
         return Err(value_error("there is no clock here"));
@@ -90,10 +90,7 @@ pub(super) fn now(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     checked_datetime(i128::from(local) + i128::from(UNIX_EPOCH_MICROS))
 }
 
-pub(super) fn date_from_iso(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn date_from_iso(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [text] = call.take_exactly()?;
     let text = expect_text(&text, "fromisoformat")?;
     evaluator.meter.charge_scan(text.body.len())?;
@@ -110,7 +107,7 @@ pub(super) fn date_from_iso(
 
 pub(super) fn datetime_from_iso(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
 ) -> Result<Value> {
     let [text] = call.take_exactly()?;
     let text = expect_text(&text, "fromisoformat")?;
@@ -118,12 +115,12 @@ pub(super) fn datetime_from_iso(
     parse_iso_format(&text.body).map(Value::DateTime)
 }
 
-pub(super) fn date_from_ordinal(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn date_from_ordinal(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [days] = call.take_exactly()?;
     checked_date(expect_i64(&days)?)
 }
 
-pub(super) fn strptime(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn strptime(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [text, format] = call.take_exactly()?;
     let (text, format) = (
         expect_text(&text, "strptime")?,
@@ -135,7 +132,7 @@ pub(super) fn strptime(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -
     parse_with_format(&text.body, &format.body).map(Value::DateTime)
 }
 
-pub(super) fn combine(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn combine(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [date, time] = call.take_exactly()?;
     match (&date, &time) {
         (Value::Date(days), Value::DateTime(micros)) => Ok(Value::DateTime(
@@ -147,7 +144,7 @@ pub(super) fn combine(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<
     }
 }
 
-pub(super) fn isoformat(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn isoformat(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::text(match call.receiver {
         Value::DateTime(micros) => datetime_text(micros, 'T'),
@@ -155,38 +152,38 @@ pub(super) fn isoformat(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Resul
     }))
 }
 
-pub(super) fn strftime(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn strftime(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let receiver = call.receiver.clone();
     let [format] = call.take_exactly()?;
     let format = expect_text(&format, "strftime")?;
     format_datetime(&mut evaluator.meter, &receiver, &format.body).map(Value::text)
 }
 
-pub(super) fn weekday(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn weekday(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::Int(
         (to_date_ordinal(&call.receiver) + 6).rem_euclid(7),
     ))
 }
 
-pub(super) fn isoweekday(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn isoweekday(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::Int(
         (to_date_ordinal(&call.receiver) + 6).rem_euclid(7) + 1,
     ))
 }
 
-pub(super) fn toordinal(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn toordinal(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::Int(to_date_ordinal(&call.receiver)))
 }
 
-pub(super) fn date_of(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn date_of(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::Date(to_date_ordinal(&call.receiver)))
 }
 
-pub(super) fn replace_date(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn replace_date(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let (year, month, day) = year_month_day(to_date_ordinal(&call.receiver));
     let [new_year, new_month, new_day] = call.bind(0, ["year", "month", "day"])?;
     let pick = |new: Option<Value>, old| new.map_or(Ok(old), |it| expect_i64(&it));
@@ -200,7 +197,7 @@ pub(super) fn replace_date(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Re
 
 pub(super) fn replace_datetime(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
 ) -> Result<Value> {
     let Value::DateTime(micros) = call.receiver else {
         return replace_date(evaluator, call);
@@ -223,58 +220,58 @@ pub(super) fn replace_datetime(
     datetime_to_micros(parts).map(Value::DateTime)
 }
 
-pub(super) fn total_seconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn total_seconds(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     let micros = to_micros(&call.receiver).into();
     super::integer::divide(&micros, &1_000_000.into()).map(Value::Float)
 }
 
-pub(super) fn year(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn year(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(
         year_month_day(to_date_ordinal(&call.receiver)).0,
     ))
 }
 
-pub(super) fn month(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn month(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(
         year_month_day(to_date_ordinal(&call.receiver)).1,
     ))
 }
 
-pub(super) fn day(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn day(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(
         year_month_day(to_date_ordinal(&call.receiver)).2,
     ))
 }
 
-pub(super) fn hour(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn hour(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[3]))
 }
 
-pub(super) fn minute(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn minute(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[4]))
 }
 
-pub(super) fn second(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn second(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[5]))
 }
 
-pub(super) fn microsecond(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn microsecond(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(datetime_fields(to_micros(&call.receiver))[6]))
 }
 
-pub(super) fn delta_days(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn delta_days(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     Ok(Value::Int(
         to_micros(&call.receiver).div_euclid(MICROS_PER_DAY),
     ))
 }
 
-pub(super) fn delta_seconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn delta_seconds(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let rest = to_micros(&call.receiver).rem_euclid(MICROS_PER_DAY);
     Ok(Value::Int(rest / 1_000_000))
 }
 
-pub(super) fn delta_microseconds(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn delta_microseconds(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let rest = to_micros(&call.receiver).rem_euclid(1_000_000);
     Ok(Value::Int(rest))
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     ast::{BinaryOperator, ComparisonOperator},
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     call::{self, BoundCallable},
     compare,
     error::{ErrorKind, Result, UnlocatedError, type_error, value_error},
@@ -16,17 +16,17 @@ use super::{
     value::Value,
 };
 
-pub(super) fn any(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn any(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.take_exactly()?;
     Ok(Value::Bool(any_item_is(evaluator, source, true)?))
 }
 
-pub(super) fn all(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn all(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.take_exactly()?;
     Ok(Value::Bool(!any_item_is(evaluator, source, false)?))
 }
 
-pub(super) fn sum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn sum(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source, start] = call.bind(1, ["", "start"])?;
     let mut total = start.unwrap_or(Value::Int(0));
     if matches!(total, Value::Text(_)) {
@@ -46,15 +46,15 @@ pub(super) fn sum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     Ok(total)
 }
 
-pub(super) fn min(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn min(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     find_extreme(evaluator, call, ComparisonOperator::Less)
 }
 
-pub(super) fn max(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn max(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     find_extreme(evaluator, call, ComparisonOperator::Greater)
 }
 
-pub(super) fn sorted(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn sorted(evaluator: &mut Evaluator<'_>, mut call: BuiltinCall<'_>) -> Result<Value> {
     let reverse = call.take_named("reverse").is_some_and(|it| it.is_truthy());
     let function = call.function.take();
     let [source] = call.take_exactly()?;
@@ -77,7 +77,7 @@ pub(super) fn sorted(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>)
     Value::list(&evaluator.meter, items)
 }
 
-pub(super) fn map(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn map(evaluator: &mut Evaluator<'_>, mut call: BuiltinCall<'_>) -> Result<Value> {
     let function = call.function.take();
     call.expect_no_named()?;
     match function {
@@ -93,7 +93,7 @@ pub(super) fn map(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) ->
     }
 }
 
-pub(super) fn filter(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn filter(evaluator: &mut Evaluator<'_>, mut call: BuiltinCall<'_>) -> Result<Value> {
     let function = call.function.take();
     let [source] = call.take_exactly()?;
     check_iterable(std::slice::from_ref(&source))?;
@@ -105,7 +105,7 @@ pub(super) fn filter(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>)
     )
 }
 
-pub(super) fn zip(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn zip(evaluator: &mut Evaluator<'_>, mut call: BuiltinCall<'_>) -> Result<Value> {
     let strict = call.take_named("strict").is_some_and(|it| it.is_truthy());
     call.expect_no_named()?;
     check_iterable(&call.values)?;
@@ -118,7 +118,7 @@ pub(super) fn zip(evaluator: &mut Evaluator<'_>, mut call: CallArguments<'_>) ->
     LazyIterator::new_value(&mut evaluator.meter, "zip", source)
 }
 
-pub(super) fn enumerate(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn enumerate(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source, start] = call.bind(1, ["iterable", "start"])?;
     let source = source.unwrap_or(Value::None);
     check_iterable(std::slice::from_ref(&source))?;
@@ -130,7 +130,7 @@ pub(super) fn enumerate(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) 
     LazyIterator::new_value(&mut evaluator.meter, "enumerate", source)
 }
 
-pub(super) fn reversed(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn reversed(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.take_exactly()?;
     if matches!(source, Value::Set(_) | Value::LazyIterator(_)) {
         let name = source.type_name();
@@ -149,7 +149,7 @@ pub(super) fn reversed(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -
     )
 }
 
-pub(super) fn iter(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn iter(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.take_exactly()?;
     if matches!(source, Value::LazyIterator(_)) {
         return Ok(source);
@@ -162,7 +162,7 @@ pub(super) fn iter(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Re
     )
 }
 
-pub(super) fn next(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn next(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source, default] = call.bind(1, ["", ""])?;
     let found = iteration::next_item(evaluator, source.unwrap_or(Value::None))?;
     found
@@ -183,7 +183,7 @@ fn any_item_is(evaluator: &mut Evaluator<'_>, source: Value, truth: bool) -> Res
 
 fn find_extreme(
     evaluator: &mut Evaluator<'_>,
-    mut call: CallArguments<'_>,
+    mut call: BuiltinCall<'_>,
     better: ComparisonOperator,
 ) -> Result<Value> {
     let name = call.name;

@@ -13,7 +13,7 @@ use num_traits::{One as _, Signed as _, ToPrimitive as _, Zero as _};
 
 use super::{
     ast::BinaryOperator,
-    builtins::{BuiltinFn, CallArguments},
+    builtins::{BuiltinCall, BuiltinFn},
     error::{Result, limit_error, overflow_error, type_error, value_error},
     evaluator::Evaluator,
     float, integer,
@@ -101,13 +101,13 @@ pub(super) fn bare_constant(name: &str) -> Option<f64> {
     })
 }
 
-fn unary_function(call: CallArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
+fn unary_function(call: BuiltinCall<'_>, function: fn(f64) -> f64) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     check_result(function(number), &[number])
 }
 
-fn binary_function(call: CallArguments<'_>, function: fn(f64, f64) -> f64) -> Result<Value> {
+fn binary_function(call: BuiltinCall<'_>, function: fn(f64, f64) -> f64) -> Result<Value> {
     let [first, second] = call.take_exactly()?;
     let (first, second) = (expect_float(&first)?, expect_float(&second)?);
     check_result(function(first, second), &[first, second])
@@ -124,14 +124,14 @@ fn check_result(result: f64, inputs: &[f64]) -> Result<Value> {
     Ok(Value::Float(result))
 }
 
-fn float_predicate(call: CallArguments<'_>, holds: fn(f64) -> bool) -> Result<Value> {
+fn float_predicate(call: BuiltinCall<'_>, holds: fn(f64) -> bool) -> Result<Value> {
     let [value] = call.take_exactly()?;
     Ok(Value::Bool(holds(expect_float(&value)?)))
 }
 
 fn round_with(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     round: fn(f64) -> f64,
 ) -> Result<Value> {
     let [value] = call.take_exactly()?;
@@ -144,7 +144,7 @@ fn round_with(
     }
 }
 
-fn atanh(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn atanh(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     if number.abs() >= 1.0 {
@@ -154,7 +154,7 @@ fn atanh(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     }
 }
 
-fn pow(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn pow(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [base, exponent] = call.take_exactly()?;
     let (base, exponent) = (expect_float(&base)?, expect_float(&exponent)?);
     if base == 0.0 && exponent < 0.0 && exponent.is_finite() {
@@ -163,7 +163,7 @@ fn pow(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     check_result(base.powf(exponent), &[base, exponent])
 }
 
-fn log1p(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn log1p(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     if number <= -1.0 {
@@ -173,7 +173,7 @@ fn log1p(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     }
 }
 
-fn log(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn log(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value, base] = call.bind(1, ["", ""])?;
     let number = log_value(&value.unwrap_or(Value::None), f64::ln)?;
     let Some(base) = base else {
@@ -185,7 +185,7 @@ fn log(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     }
 }
 
-fn log_function(call: CallArguments<'_>, function: fn(f64) -> f64) -> Result<Value> {
+fn log_function(call: BuiltinCall<'_>, function: fn(f64) -> f64) -> Result<Value> {
     let [value] = call.take_exactly()?;
     log_value(&value, function).map(Value::Float)
 }
@@ -224,7 +224,7 @@ fn remainder(left: f64, right: f64) -> f64 {
     near * 1.0_f64.copysign(left)
 }
 
-fn modf(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn modf(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let fraction = if number.is_infinite() {
@@ -236,7 +236,7 @@ fn modf(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value>
     iteration::pair_tuple(&mut evaluator.meter, fraction, Value::Float(number.trunc()))
 }
 
-fn frexp(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn frexp(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let mut exponent = 0;
@@ -258,7 +258,7 @@ fn frexp(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value
     )
 }
 
-fn ldexp(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn ldexp(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value, exponent] = call.take_exactly()?;
     let number = expect_float(&value)?;
     let exponent = exponent
@@ -270,7 +270,7 @@ fn ldexp(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
     check_result(float::scale(number, exponent), &[number])
 }
 
-fn integer_arguments(call: CallArguments<'_>) -> Result<Vec<BigInt>> {
+fn integer_arguments(call: BuiltinCall<'_>) -> Result<Vec<BigInt>> {
     call.expect_no_named()?;
     let numbers = call.values.iter();
     numbers
@@ -278,7 +278,7 @@ fn integer_arguments(call: CallArguments<'_>) -> Result<Vec<BigInt>> {
         .collect()
 }
 
-fn gcd(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn gcd(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let mut found = BigInt::zero();
     for number in integer_arguments(call)? {
         evaluator
@@ -289,7 +289,7 @@ fn gcd(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> 
     integer::into_value(&mut evaluator.meter, found)
 }
 
-fn lcm(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn lcm(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let mut found = BigInt::one();
     for number in integer_arguments(call)? {
         evaluator
@@ -316,13 +316,13 @@ fn expect_natural(value: &Value, what: &str) -> Result<u64> {
         .ok_or_else(|| limit_error("a number that is too large to count to"))
 }
 
-fn factorial(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn factorial(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let limit = expect_natural(&value, "factorial() not defined for negative values")?;
     product(evaluator, (1..=limit).map(BigInt::from))
 }
 
-fn comb(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn comb(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [all, picked] = call.take_exactly()?;
     let all = expect_natural(&all, "n must be a non-negative integer")?;
     let picked = expect_natural(&picked, "k must be a non-negative integer")?;
@@ -337,7 +337,7 @@ fn comb(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value>
     integer::into_value(&mut evaluator.meter, found)
 }
 
-fn perm(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn perm(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [all, picked] = call.bind(1, ["", ""])?;
     let all = expect_natural(
         &all.unwrap_or(Value::None),
@@ -362,7 +362,7 @@ fn product(evaluator: &mut Evaluator<'_>, numbers: impl Iterator<Item = BigInt>)
     integer::into_value(&mut evaluator.meter, found)
 }
 
-fn isqrt(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn isqrt(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()
@@ -376,7 +376,7 @@ fn isqrt(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value
     integer::into_value(&mut evaluator.meter, number.sqrt())
 }
 
-fn prod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn prod(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source, start] = call.bind(1, ["", "start"])?;
     let mut total = start.unwrap_or(Value::Int(1));
     iteration::for_each_item(
@@ -395,13 +395,13 @@ fn prod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value>
     Ok(total)
 }
 
-fn hypot(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn hypot(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_no_named()?;
     let numbers: Result<Vec<f64>> = call.values.iter().map(expect_float).collect();
     Ok(Value::Float(euclidean_norm(&numbers?)))
 }
 
-fn dist(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn dist(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [first, second] = call.take_exactly()?;
     let (first, second) = (
         iteration::collect_items(evaluator, first)?,
@@ -426,7 +426,7 @@ fn euclidean_norm(numbers: &[f64]) -> f64 {
     }
 }
 
-fn isclose(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn isclose(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let mut call = call;
     let mut named = |name, default| {
         call.take_named(name)
@@ -446,7 +446,7 @@ fn isclose(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
 }
 
 /// Evaluates `fsum`: the exact sum, rounded once.
-fn fsum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+fn fsum(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [source] = call.take_exactly()?;
     let mut parts: Vec<f64> = Vec::new();
     let mut special = 0.0;

@@ -10,7 +10,7 @@ use num_traits::{Signed as _, ToPrimitive as _, Zero as _};
 
 use super::{
     ast::BinaryOperator,
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     error::{Result, UnlocatedError, overflow_error, type_error, value_error},
     evaluator::Evaluator,
     float as floats, format_spec as formats, integer,
@@ -19,7 +19,7 @@ use super::{
     value::Value,
 };
 
-pub(super) fn abs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn abs(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     match &value {
         Value::Float(it) => Ok(Value::Float(it.abs())),
@@ -34,12 +34,12 @@ pub(super) fn abs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     }
 }
 
-pub(super) fn bool(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn bool(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.bind(0, [""])?;
     Ok(Value::Bool(value.is_some_and(|it| it.is_truthy())))
 }
 
-pub(super) fn str(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn str(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.bind(0, ["object"])?;
     match value {
         None => Ok(Value::text("")),
@@ -48,17 +48,17 @@ pub(super) fn str(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     }
 }
 
-pub(super) fn repr(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn repr(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     Ok(Value::text(repr::repr(&mut evaluator.meter, &value)?))
 }
 
-pub(super) fn ascii(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn ascii(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     Ok(Value::text(repr::to_ascii(&mut evaluator.meter, &value)?))
 }
 
-pub(super) fn format(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn format(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value, spec] = call.bind(1, ["", ""])?;
     let value = value.unwrap_or(Value::None);
     let done = match spec {
@@ -74,7 +74,7 @@ pub(super) fn format(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> 
     Ok(Value::text(done))
 }
 
-pub(super) fn int(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn int(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value, base] = call.bind(0, ["", "base"])?;
     let Some(value) = value else {
         return Ok(Value::Int(0));
@@ -110,7 +110,7 @@ pub(super) fn int(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     }
 }
 
-pub(super) fn float(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn float(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.bind(0, [""])?;
     match value {
         None => Ok(Value::Float(0.0)),
@@ -134,7 +134,7 @@ pub(super) fn float(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     }
 }
 
-pub(super) fn chr(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn chr(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()
@@ -148,7 +148,7 @@ pub(super) fn chr(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Valu
     }
 }
 
-pub(super) fn ord(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn ord(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value] = call.take_exactly()?;
     match &value {
         Value::Text(text) => match (text.chars, text.body.chars().next()) {
@@ -164,19 +164,19 @@ pub(super) fn ord(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Valu
     }
 }
 
-pub(super) fn hex(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn hex(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     format_radix(evaluator, call, "#x")
 }
 
-pub(super) fn oct(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn oct(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     format_radix(evaluator, call, "#o")
 }
 
-pub(super) fn bin(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn bin(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     format_radix(evaluator, call, "#b")
 }
 
-pub(super) fn divmod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn divmod(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [left, right] = call.take_exactly()?;
     let meter = &mut evaluator.meter;
     if let (true, true) = (left.is_number(), right.is_number())
@@ -195,7 +195,7 @@ pub(super) fn divmod(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> 
     super::iteration::pair_tuple(meter, quotient, rest)
 }
 
-pub(super) fn pow(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn pow(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [base, exponent, modulus] = call.bind(2, ["base", "exp", "mod"])?;
     let base = base.unwrap_or(Value::None);
     let exponent = exponent.unwrap_or(Value::None);
@@ -217,7 +217,7 @@ pub(super) fn pow(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Res
     }
 }
 
-pub(super) fn round(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn round(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [value, digits] = call.bind(1, ["number", "ndigits"])?;
     let value = value.unwrap_or(Value::None);
     let digits = digits.filter(|it| !matches!(it, Value::None));
@@ -250,13 +250,13 @@ pub(super) fn round(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     round_integer(evaluator, value.to_bigint().unwrap_or_default(), digits)
 }
 
-pub(super) fn bit_length(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn bit_length(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     let number = call.receiver.to_bigint().unwrap_or_default();
     Ok(Value::Int(number.bits() as i64))
 }
 
-pub(super) fn bit_count(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn bit_count(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     let number = call.receiver.to_bigint().unwrap_or_default();
     let ones: u64 = number
@@ -266,7 +266,7 @@ pub(super) fn bit_count(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Resul
     Ok(Value::Int(ones as i64))
 }
 
-pub(super) fn is_integer(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_integer(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     let number = to_float(&call.receiver)?;
     Ok(Value::Bool(number.is_finite() && number.fract() == 0.0))
@@ -297,11 +297,7 @@ fn round_integer(evaluator: &mut Evaluator<'_>, number: BigInt, digits: i64) -> 
     )
 }
 
-fn format_radix(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-    spec: &str,
-) -> Result<Value> {
+fn format_radix(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>, spec: &str) -> Result<Value> {
     let [value] = call.take_exactly()?;
     let number = value
         .to_bigint()

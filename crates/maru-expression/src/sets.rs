@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{
     ast::BinaryOperator,
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     compare::charge_key,
     error::Result,
     evaluator::Evaluator,
@@ -55,24 +55,21 @@ pub(super) fn subset_order(
     })
 }
 
-pub(super) fn union_of(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn union_of(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     fold_operands(evaluator, call, union)
 }
 
-pub(super) fn intersection(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn intersection(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     fold_operands(evaluator, call, |a, b| a.intersection(b).cloned().collect())
 }
 
-pub(super) fn difference(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn difference(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     fold_operands(evaluator, call, |a, b| a.difference(b).cloned().collect())
 }
 
 pub(super) fn symmetric_difference(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
 ) -> Result<Value> {
     call.expect_count(1)?;
     fold_operands(evaluator, call, |a, b| {
@@ -80,17 +77,17 @@ pub(super) fn symmetric_difference(
     })
 }
 
-pub(super) fn is_subset(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_subset(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_subset(&other)))
 }
 
-pub(super) fn is_superset(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_superset(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_superset(&other)))
 }
 
-pub(super) fn is_disjoint(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_disjoint(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let [mine, other] = receiver_and_argument(evaluator, call)?;
     Ok(Value::Bool(mine.is_disjoint(&other)))
 }
@@ -151,7 +148,7 @@ fn into_set_value(meter: &mut ResourceMeter<'_>, keys: KeySet) -> Result<Value> 
 
 fn fold_operands(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     step: fn(&KeySet, &KeySet) -> KeySet,
 ) -> Result<Value> {
     let mut found = keys_of(&mut evaluator.meter, &call.receiver)?;
@@ -165,7 +162,7 @@ fn fold_operands(
 
 fn receiver_and_argument(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
 ) -> Result<[KeySet; 2]> {
     let mine = keys_of(&mut evaluator.meter, &call.receiver)?;
     let [other] = call.take_exactly()?;

@@ -1,7 +1,7 @@
 //! String methods that search, split and replace.
 
 use super::{
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     collections::expect_i64,
     error::{Result, type_error, value_error},
     evaluator::Evaluator,
@@ -18,27 +18,27 @@ pub(super) struct TextSlice<'t> {
     pub(super) start_char: usize,
 }
 
-pub(super) fn find(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn find(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let found = find_substring(evaluator, call, |body, part| body.find(part))?;
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-pub(super) fn rfind(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rfind(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let found = find_substring(evaluator, call, |body, part| body.rfind(part))?;
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-pub(super) fn index(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn index(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let found = find_substring(evaluator, call, |body, part| body.find(part))?;
     found.map(Value::Int).ok_or_else(substring_not_found)
 }
 
-pub(super) fn rindex(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rindex(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let found = find_substring(evaluator, call, |body, part| body.rfind(part))?;
     found.map(Value::Int).ok_or_else(substring_not_found)
 }
 
-pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn count(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [part, from, to] = call.bind(1, ["", "", ""])?;
     let part = part.unwrap_or(Value::None);
@@ -57,15 +57,15 @@ pub(super) fn count(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     Ok(Value::Int(count as i64))
 }
 
-pub(super) fn starts_with(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn starts_with(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     has_affix(evaluator, call, |body, part| body.starts_with(part))
 }
 
-pub(super) fn ends_with(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn ends_with(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     has_affix(evaluator, call, |body, part| body.ends_with(part))
 }
 
-pub(super) fn replace(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn replace(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [old, new, most] = call.bind(2, ["", "", ""])?;
     let (old, new) = (old.unwrap_or(Value::None), new.unwrap_or(Value::None));
@@ -92,7 +92,7 @@ pub(super) fn replace(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) ->
     ))
 }
 
-pub(super) fn partition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn partition(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let separator = separator_argument(call)?;
     let found = text.body.split_once(&*separator.body);
@@ -102,7 +102,7 @@ pub(super) fn partition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) 
     }
 }
 
-pub(super) fn rpartition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rpartition(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let separator = separator_argument(call)?;
     let found = text.body.rsplit_once(&*separator.body);
@@ -112,7 +112,7 @@ pub(super) fn rpartition(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>)
     }
 }
 
-pub(super) fn split(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn split(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let (separator, most) = split_arguments(call)?;
     let parts: Box<dyn Iterator<Item = &str>> = match &separator {
@@ -125,7 +125,7 @@ pub(super) fn split(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     text_list(evaluator, parts)
 }
 
-pub(super) fn rsplit(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rsplit(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let (separator, most) = split_arguments(call)?;
     let mut found = Vec::new();
@@ -158,7 +158,7 @@ pub(super) fn rsplit(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> 
     Value::list(&evaluator.meter, found)
 }
 
-pub(super) fn split_lines(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn split_lines(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [keep] = call.bind(0, ["keepends"])?;
     let keep = keep.is_some_and(|it| it.is_truthy());
@@ -212,7 +212,7 @@ type SubstringFinder = fn(&str, &str) -> Option<usize>;
 
 fn find_substring(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     finder: SubstringFinder,
 ) -> Result<Option<i64>> {
     let text = receiver_text(&call)?;
@@ -232,7 +232,7 @@ fn find_substring(
 
 fn has_affix(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     holds: fn(&str, &str) -> bool,
 ) -> Result<Value> {
     let text = receiver_text(&call)?;
@@ -259,7 +259,7 @@ fn has_affix(
     Ok(Value::Bool(any))
 }
 
-fn separator_argument(call: CallArguments<'_>) -> Result<std::sync::Arc<TextValue>> {
+fn separator_argument(call: BuiltinCall<'_>) -> Result<std::sync::Arc<TextValue>> {
     let name = call.name;
     let [separator] = call.take_exactly()?;
     let separator = expect_text(&separator, name)?;
@@ -280,7 +280,7 @@ fn text_triple(evaluator: &mut Evaluator<'_>, parts: [&str; 3]) -> Result<Value>
 }
 
 /// Returns the separator and the maximum number of parts.
-fn split_arguments(call: CallArguments<'_>) -> Result<(Option<std::sync::Arc<TextValue>>, usize)> {
+fn split_arguments(call: BuiltinCall<'_>) -> Result<(Option<std::sync::Arc<TextValue>>, usize)> {
     let [separator, most] = call.bind(0, ["sep", "maxsplit"])?;
     let most = most.map_or(Ok(-1), |it| expect_i64(&it))?;
     let most = usize::try_from(most).map_or(usize::MAX, |it| it.saturating_add(1));

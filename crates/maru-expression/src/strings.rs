@@ -10,7 +10,7 @@ use std::sync::Arc;
 use unicode_general_category::{GeneralCategory as G, get_general_category};
 
 use super::{
-    builtins::CallArguments,
+    builtins::BuiltinCall,
     collections::expect_i64,
     error::{Result, type_error, value_error},
     evaluator::Evaluator,
@@ -31,21 +31,21 @@ pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-pub(super) fn upper(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn upper(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, str::to_uppercase)
 }
 
-pub(super) fn lower(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn lower(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, str::to_lowercase)
 }
 
-pub(super) fn casefold(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn casefold(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, |it| {
         it.to_lowercase().replace('ß', "ss").replace('ς', "σ")
     })
 }
 
-pub(super) fn swapcase(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn swapcase(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, |it| {
         let swap = |c: char| {
             if c.is_uppercase() {
@@ -58,7 +58,7 @@ pub(super) fn swapcase(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -
     })
 }
 
-pub(super) fn capitalize(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn capitalize(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, |it| {
         let mut chars = it.chars();
         let first = chars.next().map(title_case).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(super) fn capitalize(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>)
     })
 }
 
-pub(super) fn title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn title(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     map_text(evaluator, call, |it| {
         let mut out = String::new();
         let mut inside = false;
@@ -82,22 +82,19 @@ pub(super) fn title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     })
 }
 
-pub(super) fn strip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn strip(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     strip_ends(evaluator, call, StripSide::Both)
 }
 
-pub(super) fn lstrip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn lstrip(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     strip_ends(evaluator, call, StripSide::Start)
 }
 
-pub(super) fn rstrip(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rstrip(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     strip_ends(evaluator, call, StripSide::End)
 }
 
-pub(super) fn remove_prefix(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn remove_prefix(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [prefix] = call.take_exactly()?;
     let prefix = expect_text(&prefix, "removeprefix")?;
@@ -105,10 +102,7 @@ pub(super) fn remove_prefix(
     text_value(&mut evaluator.meter, rest.unwrap_or(&text.body))
 }
 
-pub(super) fn remove_suffix(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn remove_suffix(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [suffix] = call.take_exactly()?;
     let suffix = expect_text(&suffix, "removesuffix")?;
@@ -116,7 +110,7 @@ pub(super) fn remove_suffix(
     text_value(&mut evaluator.meter, rest.unwrap_or(&text.body))
 }
 
-pub(super) fn join(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn join(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let separator = receiver_text(&call)?;
     let [source] = call.take_exactly()?;
     let mut out = String::new();
@@ -141,21 +135,21 @@ pub(super) fn join(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Re
     Ok(Value::text(out))
 }
 
-pub(super) fn center(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn center(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     pad_to_width(evaluator, call, |missing, width| {
         missing / 2 + (missing & width & 1)
     })
 }
 
-pub(super) fn ljust(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn ljust(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     pad_to_width(evaluator, call, |_, _| 0)
 }
 
-pub(super) fn rjust(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn rjust(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     pad_to_width(evaluator, call, |missing, _| missing)
 }
 
-pub(super) fn zfill(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn zfill(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [width] = call.take_exactly()?;
     let width = usize::try_from(expect_i64(&width)?).unwrap_or_default();
@@ -171,7 +165,7 @@ pub(super) fn zfill(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> R
     )))
 }
 
-pub(super) fn expand_tabs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn expand_tabs(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     let [size] = call.bind(0, ["tabsize"])?;
     let size = size.map_or(Ok(8), |it| expect_i64(&it))?;
@@ -204,35 +198,32 @@ pub(super) fn expand_tabs(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>
     Ok(Value::text(out))
 }
 
-pub(super) fn is_alpha(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_alpha(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, is_letter)
 }
 
-pub(super) fn is_alnum(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_alnum(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, |c| is_letter(c) || is_numeric_char(c))
 }
 
-pub(super) fn is_decimal(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_decimal(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, |c| {
         get_general_category(c) == G::DecimalNumber
     })
 }
 
-pub(super) fn is_digit(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_digit(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, |c| {
         get_general_category(c) == G::DecimalNumber
             || matches!(c, '²' | '³' | '¹' | '⁰'..='⁹' | '₀'..='₉' | '①'..='⑨')
     })
 }
 
-pub(super) fn is_numeric(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_numeric(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, is_numeric_char)
 }
 
-pub(super) fn is_printable(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn is_printable(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let empty = receiver_text(&call)?.chars == 0;
     if empty {
         Ok(Value::Bool(true))
@@ -241,19 +232,16 @@ pub(super) fn is_printable(
     }
 }
 
-pub(super) fn is_space(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_space(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_chars_match(evaluator, call, is_blank)
 }
 
-pub(super) fn is_ascii(_: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_ascii(_: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     call.expect_count(0)?;
     Ok(Value::Bool(receiver_text(&call)?.is_ascii()))
 }
 
-pub(super) fn is_identifier(
-    evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
-) -> Result<Value> {
+pub(super) fn is_identifier(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let digit = receiver_text(&call)?
         .body
         .starts_with(|c: char| c.is_numeric());
@@ -261,15 +249,15 @@ pub(super) fn is_identifier(
     Ok(Value::Bool(plain.is_truthy() && !digit))
 }
 
-pub(super) fn is_lower(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_lower(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_cased_chars_match(evaluator, &call, char::is_lowercase)
 }
 
-pub(super) fn is_upper(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_upper(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     all_cased_chars_match(evaluator, &call, char::is_uppercase)
 }
 
-pub(super) fn is_title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -> Result<Value> {
+pub(super) fn is_title(evaluator: &mut Evaluator<'_>, call: BuiltinCall<'_>) -> Result<Value> {
     let text = receiver_text(&call)?;
     call.expect_count(0)?;
     evaluator.meter.charge_scan(text.body.len())?;
@@ -290,7 +278,7 @@ pub(super) fn is_title(evaluator: &mut Evaluator<'_>, call: CallArguments<'_>) -
 }
 
 /// Returns the string that a method is called on.
-pub(super) fn receiver_text(call: &CallArguments<'_>) -> Result<Arc<TextValue>> {
+pub(super) fn receiver_text(call: &BuiltinCall<'_>) -> Result<Arc<TextValue>> {
     expect_text(&call.receiver, call.name).cloned()
 }
 
@@ -314,7 +302,7 @@ static EMPTY_TEXT: std::sync::LazyLock<TextValue> = std::sync::LazyLock::new(|| 
 
 fn map_text(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     change: fn(&str) -> String,
 ) -> Result<Value> {
     let text = receiver_text(&call)?;
@@ -360,7 +348,7 @@ fn is_numeric_char(c: char) -> bool {
 
 fn all_chars_match(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     holds: fn(char) -> bool,
 ) -> Result<Value> {
     let text = receiver_text(&call)?;
@@ -371,7 +359,7 @@ fn all_chars_match(
 
 fn all_cased_chars_match(
     evaluator: &mut Evaluator<'_>,
-    call: &CallArguments<'_>,
+    call: &BuiltinCall<'_>,
     wanted: fn(char) -> bool,
 ) -> Result<Value> {
     let text = receiver_text(call)?;
@@ -391,7 +379,7 @@ enum StripSide {
 
 fn strip_ends(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     side: StripSide,
 ) -> Result<Value> {
     let text = receiver_text(&call)?;
@@ -422,7 +410,7 @@ fn strip_ends(
 
 fn pad_to_width(
     evaluator: &mut Evaluator<'_>,
-    call: CallArguments<'_>,
+    call: BuiltinCall<'_>,
     before: fn(usize, usize) -> usize,
 ) -> Result<Value> {
     let text = receiver_text(&call)?;

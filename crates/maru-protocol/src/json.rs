@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{
+    Deserialize,
+    de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
+};
 use thiserror::Error;
 
 use super::{RpcError, code};
@@ -118,29 +121,9 @@ impl<'de> Visitor<'de> for StrictJsonVisitor {
 }
 
 /// A member name, borrowed from the input unless it has escapes.
-struct MemberName<'de>(Cow<'de, str>);
-
-impl<'de> Deserialize<'de> for MemberName<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MemberNameVisitor;
-        impl<'de> Visitor<'de> for MemberNameVisitor {
-            type Value = MemberName<'de>;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a member name")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(MemberName(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(MemberName(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(MemberNameVisitor)
-    }
-}
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

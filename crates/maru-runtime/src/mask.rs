@@ -70,9 +70,9 @@ const SECRET_PREFIXES: [&str; 25] = [
     "eyJhbGciOi",
 ];
 /// A text without one of these, a secret name and a secret prefix is returned unchanged.
-const SECRET_HINTS: [&str; 13] = [
+const SECRET_HINTS: [&str; 14] = [
     "://", "key=", "sig=", "nature=", "auth=", "pwd=", "pass=", "pat=", "code=", "asic ", "\"-",
-    "-u", "-user",
+    "--", "-u", "-user",
 ];
 /// Command-line options whose value is `user:password`.
 const CREDENTIAL_OPTIONS: [&str; 4] = ["-u", "-U", "--user", "--proxy-user"];
@@ -506,6 +506,7 @@ mod tests {
             ],
         );
         assert_eq!(line, "-y server --api-key *** --token=*** --port 80");
+        check("server --key abc --all", "server --key *** --all");
         check_line(
             &["--header", "X-Api-Key: abc", "--verbose", "--key", "--all"],
             &["--header", "X-Api-Key: ***", "--verbose", "--key", "--all"],

@@ -24,8 +24,7 @@ impl StoreAvailability {
 
     /// Records that the database answered, even with an error.
     pub(super) fn record_success(&self) {
-        // A load is cheaper than a swap, and the database is nearly always up.
-        if self.is_down.load(Relaxed) && self.is_down.swap(false, Relaxed) {
+        if self.is_down.swap(false, Relaxed) {
             info!("the store {} is back", self.location);
         }
     }

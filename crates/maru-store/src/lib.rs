@@ -1,7 +1,7 @@
 //! maru's own tables, in an SQLite file of the data directory or in PostgreSQL.
 //!
-//! [`Store`] is the handle. Its methods stand in one file per table ([`servers`], [`tokens`],
-//! [`audit`] and so on), each with an `impl Store` block and the row type. A method is written
+//! [`Store`] is the handle. Its methods stand in one file per table (`servers`, `tokens`,
+//! `audit` and so on), each with an `impl Store` block and the row type. A method is written
 //! once: a `PortableStatement` is one SQL text that both back ends run, with `CellValue`s as
 //! parameters and columns. Writes that belong together are one transaction.
 //!

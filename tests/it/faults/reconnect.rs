@@ -356,6 +356,6 @@ impl HangUpListener {
     }
 
     fn connection_count(&self) -> usize {
-        self.knocks.load(Relaxed)
+        self.attempts.load(Relaxed)
     }
 }
