@@ -8,6 +8,9 @@ use super::DialectEvent;
 /// How much of the visible text is remembered.
 const MAX_TAIL_BYTES: usize = 160;
 
+/// Columns from which on a line is code in Markdown.
+const CODE_INDENT: usize = 4;
+
 /// What came last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LastEvent {
@@ -68,11 +71,19 @@ impl EventBuffer {
             LastEvent::Nothing if self.holds_structural_token => solid.trim_start(),
             _ => solid,
         };
-        self.flush_held(solid.len() > text_only.len());
+        let continues = self.last == LastEvent::Text
+            && self.held_text.is_empty()
+            && !self.holds_structural_token
+            && !self.dropped_whitespace;
+        if !continues {
+            self.flush_held(solid.len() > text_only.len());
+        }
         self.append(text_only);
         self.last = LastEvent::Text;
         self.has_text = true;
-        self.hold(&text[solid.len()..]);
+        if solid.len() < text.len() {
+            self.hold(&text[solid.len()..]);
+        }
     }
 
     /// A token that means nothing beside a frame and at the end.
@@ -237,6 +248,25 @@ impl EventBuffer {
         &self.tail[from..]
     }
 
+    /// Whether the current line of the visible text is an indented code block or a
+    /// block quote.
+    pub(super) fn is_in_code_or_quote(&self) -> bool {
+        let line = self.held_text.rsplit('\n').next().unwrap_or_default();
+        let starts_here = line.len() < self.held_text.len();
+        if starts_here {
+            let before = &self.held_text[..self.held_text.len() - line.len() - 1];
+            return is_indented(line)
+                && (before.contains('\n') || is_indented(last_line(self.text_tail())));
+        }
+        let text = self.text_tail();
+        let line = last_line(text);
+        let before = text[..text.len() - line.len()].trim_end_matches([' ', '\t', '\r']);
+        let before = before.strip_suffix('\n').unwrap_or(before);
+        let after_blank = before.trim_end_matches([' ', '\t', '\r']).ends_with('\n');
+        line.trim_start().starts_with('>')
+            || (is_indented(line) && (after_blank || is_indented(last_line(before))))
+    }
+
     fn hold(&mut self, space: &str) {
         self.held_text.push_str(space);
         self.held_whitespace.push_str(space);
@@ -280,8 +310,8 @@ impl EventBuffer {
         }
         self.tail.push_str(&text[from..]);
         if self.tail.len() > 8 * MAX_TAIL_BYTES {
-            let kept = self.text_tail().to_owned();
-            self.tail = kept;
+            let dropped = self.tail.len() - self.text_tail().len();
+            self.tail.drain(..dropped);
         }
         let list = match &mut self.draft_events {
             Some(draft) => &mut draft.events,
@@ -299,6 +329,24 @@ impl EventBuffer {
             None => join(&mut self.ready, event),
         }
     }
+}
+
+/// The last line, as far as it goes.
+fn last_line(text: &str) -> &str {
+    text.rsplit('\n').next().unwrap_or_default()
+}
+
+/// Whether a line is indented as far as code is in Markdown.
+fn is_indented(line: &str) -> bool {
+    let mut columns = 0;
+    for c in line.chars() {
+        match c {
+            ' ' => columns += 1,
+            '\t' => columns += CODE_INDENT,
+            _ => break,
+        }
+    }
+    columns >= CODE_INDENT
 }
 
 /// Appends an event; text that continues is joined.

@@ -8,6 +8,7 @@ use super::{
     json_calls::{CandidateOutcome, MatchedCall, extract_calls},
     marker,
     repair::{JsonRepair, PayloadError},
+    surrounding_text::announces_example,
     tool_set::ToolSet,
 };
 
@@ -43,6 +44,11 @@ impl FrameContext<'_> {
     /// What the frame holds up to `end`.
     pub(super) fn raw_text(&self, end: usize) -> String {
         self.start.slice(self.start.position(), end).to_owned()
+    }
+
+    /// Whether the text before announces an example.
+    pub(super) fn follows_example_words(&self) -> bool {
+        announces_example(self.text_before, self.prompted)
     }
 
     /// Where the first closer from `cursor` on begins and ends.

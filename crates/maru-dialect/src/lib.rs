@@ -22,7 +22,6 @@ mod header;
 mod json;
 mod json_calls;
 mod line_calls;
-mod line_position;
 mod marker;
 mod marker_index;
 mod markerless_calls;

@@ -12,7 +12,7 @@ use super::{
     json_calls::{CandidateOutcome, MatchedCall, is_answer_name, is_call_key, is_name_key},
     line_calls, marker, marker_index, python_calls,
     repair::{self, JsonRepair, LenientJsonParser, PayloadError},
-    surrounding_text::{announces_example, is_meant},
+    surrounding_text::is_meant,
     tag_calls,
 };
 
@@ -59,6 +59,7 @@ pub(super) const SCRIPT_STARTS: [&str; 3] = ["print(default_api.", "default_api.
 /// Reads what begins like bare JSON or a python list.
 pub(super) fn parse_bare(scene: FrameContext<'_>) -> FrameResult {
     match detect_payload(scene.start, scene) {
+        Some(_) if scene.follows_example_words() => FrameResult::NotAFrame,
         Some(Payload::Json { name }) => parse_json_calls(
             scene.start,
             JsonContext {
@@ -161,13 +162,12 @@ pub(super) fn parse_fence(scene: FrameContext<'_>, is_first: bool) -> FrameResul
                     ..scene
                 },
             ),
-            info if announces_example(scene.text_before, scene.prompted)
-                || !(JSON_FENCE_LANGUAGES.contains(&info)
-                    || (is_first && matches!(info, "python" | "py"))) =>
+            info if JSON_FENCE_LANGUAGES.contains(&info)
+                || (is_first && matches!(info, "python" | "py")) =>
             {
-                FrameResult::NotAFrame
+                parse_json_fence(body, scene, is_first)
             }
-            _ => parse_json_fence(body, scene, is_first),
+            _ => FrameResult::NotAFrame,
         };
     }
     FrameResult::NotAFrame
@@ -524,10 +524,14 @@ fn parse_json_fence(body: TextCursor<'_>, scene: FrameContext<'_>, is_first: boo
     inside.skip_space();
     match inside.peek() {
         Some('{' | '[') => match detect_payload(inside, scene) {
-            Some(Payload::Json { name }) => parse_fenced_json(inside, name, scene),
-            Some(Payload::Python) | None => FrameResult::NotAFrame,
+            Some(Payload::Json { name }) if !scene.follows_example_words() => {
+                parse_fenced_json(inside, name, scene)
+            }
+            _ => FrameResult::NotAFrame,
         },
-        Some('"' | '\'') if is_quoted_json(inside) => parse_fenced_json(inside, None, scene),
+        Some('"' | '\'') if is_quoted_json(inside) && !scene.follows_example_words() => {
+            parse_fenced_json(inside, None, scene)
+        }
         Some('<') if is_first => parse_fenced_frame(inside, scene),
         _ => FrameResult::NotAFrame,
     }

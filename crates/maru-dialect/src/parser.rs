@@ -13,9 +13,7 @@ use super::{
     event_buffer::{EventBuffer, LastEvent},
     frame_context::{FrameContext, FrameResult},
     grammar::{HALLUCINATED_RESULT_MARKERS, MarkerPlacement},
-    line_calls,
-    line_position::LinePosition,
-    marker, marker_index, markerless_calls,
+    line_calls, marker, marker_index, markerless_calls,
     selection::DialectSelection,
     stripped_harmony, surrounding_text,
     tool_set::ToolSet,
@@ -82,7 +80,6 @@ pub struct DialectParser {
     at_line_start: bool,
     /// Only white space stands before `position` in the message.
     at_message_start: bool,
-    line: LinePosition,
     /// An odd number of backticks stands before `position` on its line.
     in_inline_code: bool,
     /// The character before `position`.
@@ -112,7 +109,7 @@ enum ParserMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CodeFence {
     /// A backtick or a tilde.
-    mark: char,
+    mark: u8,
     /// How many of them opened it; as many close it.
     length: usize,
 }
@@ -156,7 +153,6 @@ impl DialectParser {
             mode,
             at_line_start: true,
             at_message_start: true,
-            line: LinePosition::default(),
             in_inline_code: false,
             previous_char: '\n',
             draft_call: None,
@@ -251,7 +247,7 @@ impl DialectParser {
     fn fence(&mut self, fence: CodeFence, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
         // Lines before the first mark do not close it.
-        let mark = rest.find(fence.mark).unwrap_or(rest.len());
+        let mark = memchr::memchr(fence.mark, rest.as_bytes()).unwrap_or(rest.len());
         if let Some(last) = memchr::memrchr(b'\n', &rest.as_bytes()[..mark]) {
             self.at_line_start = true;
             self.pass_through(last + 1);
@@ -265,7 +261,7 @@ impl DialectParser {
         }
         let space = rest.len() - rest.trim_start_matches([' ', '\t']).len();
         let line = &rest[space..];
-        let run = line.len() - line.trim_start_matches(fence.mark).len();
+        let run = line.len() - line.trim_start_matches(char::from(fence.mark)).len();
         if space + run == rest.len() && end == InputState::Open {
             return ParserStep::NeedMoreText;
         }
@@ -376,7 +372,6 @@ impl DialectParser {
         let text = &self.buffer[self.position..self.position + length];
         self.previous_char = text.chars().next_back().unwrap_or(self.previous_char);
         self.event_buffer.push_text(text);
-        self.line.advance(text);
         self.position += length;
     }
 
@@ -445,12 +440,12 @@ impl DialectParser {
     }
 
     /// Three backticks or tildes, or more: a fence, or a call in one.
-    fn open_fence(&mut self, mark: char, end: InputState) -> ParserStep {
-        if mark == '`' {
+    fn open_fence(&mut self, mark: u8, end: InputState) -> ParserStep {
+        if mark == b'`' {
             return self.backticks(end);
         }
         let rest = &self.buffer[self.position..];
-        let length = rest.len() - rest.trim_start_matches(mark).len();
+        let length = rest.len() - rest.trim_start_matches(char::from(mark)).len();
         if length == rest.len() && end == InputState::Open {
             return ParserStep::NeedMoreText;
         }
@@ -479,7 +474,7 @@ impl DialectParser {
         }
         if fence {
             self.mode = ParserMode::CodeFence(CodeFence {
-                mark: '`',
+                mark: b'`',
                 length: ticks,
             });
         } else {
@@ -491,22 +486,18 @@ impl DialectParser {
     /// Whether the line is an indented code block or a block quote: what looks like a
     /// call there is shown, not made.
     fn is_in_quotation(&self) -> bool {
-        self.event_buffer.last == LastEvent::Text && self.line.is_code_or_quote()
+        self.event_buffer.last == LastEvent::Text && self.event_buffer.is_in_code_or_quote()
     }
 
     fn bare(&mut self, end: InputState) -> Option<ParserStep> {
         if !self.dialect.accepts("bare_json") && !self.dialect.accepts("pythonic") {
             return None;
         }
-        let text_before = self.event_buffer.text_tail();
-        if self.is_in_quotation()
-            || surrounding_text::announces_example(text_before, self.options.prompted)
-        {
-            return None;
-        }
-        let in_sentence = !self.at_line_start
-            && (self.in_inline_code || !surrounding_text::may_precede_call(text_before));
-        if in_sentence {
+        let in_sentence = || {
+            let text_before = self.event_buffer.text_tail();
+            self.in_inline_code || !surrounding_text::may_precede_call(text_before)
+        };
+        if self.is_in_quotation() || (!self.at_line_start && in_sentence()) {
             return None;
         }
         self.parse_and_apply(
@@ -574,7 +565,7 @@ enum LineStart {
     /// The thoughts of a `ReAct` message.
     Thought,
     /// A code fence of backticks or tildes.
-    Fence(char),
+    Fence(u8),
     /// A reply of gpt-oss without its tokens.
     StrippedHarmony,
     /// Python without a fence.
@@ -591,6 +582,11 @@ impl LineStart {
             let label = labels.iter().find(|it| cursor.starts_with(it));
             label.map(|label| Self::Label(label.len()))
         };
+        // Of labels none begins with a bracket, of results some do.
+        let bracket = cursor.rest().starts_with(['<', '{', '[', ']']);
+        if bracket && last != LastEvent::Call {
+            return Self::Other;
+        }
         let imagines = |it: &&str| marker::match_length(it, cursor).is_some();
         if last == LastEvent::Call && HALLUCINATED_RESULT_MARKERS.iter().any(imagines) {
             return Self::HallucinatedResult;
@@ -606,11 +602,10 @@ impl LineStart {
         if at_message_start && starts_with(&line_calls::THOUGHT_LABELS) {
             return Self::Thought;
         }
-        if let Some(mark) = ['`', '~'].into_iter().find(|it| {
-            let fence = if *it == '`' { "```" } else { "~~~" };
-            cursor.starts_with(fence)
-        }) {
-            return Self::Fence(mark);
+        for (mark, fence) in [(b'`', "```"), (b'~', "~~~")] {
+            if cursor.starts_with(fence) {
+                return Self::Fence(mark);
+            }
         }
         if at_message_start && starts_with(&stripped_harmony::REPLY_STARTS) {
             return Self::StrippedHarmony;

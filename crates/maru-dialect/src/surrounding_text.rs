@@ -110,6 +110,9 @@ pub(super) fn announces_example(text_before: &str, prompted: bool) -> bool {
 /// Whether the sentence that leads to a frame announces an example. A sentence that
 /// ended before the frame does not.
 pub(super) fn leads_to_example(text_before: &str) -> bool {
+    if text_before.is_empty() {
+        return false;
+    }
     let line = last_line(text_before);
     if line.ends_with(['.', '!', '?', '。']) && !line.ends_with("e.g.") {
         return false;

@@ -247,7 +247,9 @@ pub(super) fn starts_with_token(text: &str, at_line_start: bool) -> bool {
             is_barred(text) || is_listed(text) || is_marker(text, at_line_start)
         }
         '<' | '[' => false,
-        ']' | '>' | '✿' | '◁' => is_listed(text) || (at_line_start && is_line(text)),
+        ']' => text.starts_with("]~") || text.starts_with("]<]"),
+        '>' => (text.starts_with(">>") && is_listed(text)) || (at_line_start && is_line(text)),
+        '✿' | '◁' => is_listed(text),
         _ => at_line_start && (is_line(text) || is_marker(text, true)),
     }
 }
@@ -331,7 +333,11 @@ fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
 }
 
 fn is_line(text: &str) -> bool {
+    let first = text.as_bytes().first().map(u8::to_ascii_lowercase);
     let begins = |label: &&str| {
+        if label.bytes().next() != first {
+            return false;
+        }
         let mut chars = text.chars().map(|c| fold(c).to_ascii_lowercase());
         label.chars().all(|wanted| chars.next() == Some(wanted))
     };

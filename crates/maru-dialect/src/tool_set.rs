@@ -60,13 +60,14 @@ impl ToolSet {
 
     /// Whether a line that begins with these bytes may be a call that begins with its
     /// tool's name: `⟨n⟩(`, `⟨n⟩[ARGS]`, or the name alone.
+    #[inline]
     pub(super) fn may_start_named_line(&self, line: &[u8]) -> bool {
-        let [first, ..] = line else {
-            return false;
-        };
-        if !self.name_first_bytes.0[usize::from(*first)] {
-            return false;
-        }
+        let first = line.first();
+        first.is_some_and(|first| self.name_first_bytes.0[usize::from(*first)])
+            && self.starts_named_line(line)
+    }
+
+    fn starts_named_line(&self, line: &[u8]) -> bool {
         let in_name = |b: &u8| b.is_ascii_alphanumeric() || b"_.-/".contains(b) || !b.is_ascii();
         let end = line.iter().position(|b| !in_name(b)).unwrap_or(line.len());
         match line.get(end) {

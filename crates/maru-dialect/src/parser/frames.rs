@@ -97,7 +97,6 @@ impl DialectParser {
         {
             return None;
         }
-        let is_example = surrounding_text::leads_to_example(self.event_buffer.text_tail());
         let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
             let scene = FrameContext {
                 dialect: frame.dialect,
@@ -105,15 +104,9 @@ impl DialectParser {
                 explicit: true,
                 ..scene
             };
-            match frame::parse_frame(frame, length, scene) {
-                FrameResult::Parsed { end, .. } if is_example => {
-                    let events = vec![DialectEvent::Text(scene.raw_text(end))];
-                    FrameResult::Parsed { end, events }
-                }
-                result => result,
-            }
+            frame::parse_frame(frame, length, scene)
         });
-        if step == Some(ParserStep::NeedMoreText) && !is_example {
+        if step == Some(ParserStep::NeedMoreText) {
             self.begin_argument_stream(ArgumentsStart::Frame(frame, length));
         }
         step.or_else(|| self.wrapper(length, end))
@@ -196,6 +189,7 @@ impl DialectParser {
             && self.argument_stream.is_none()
             && self.draft_call.is_none()
             && !is_code
+            && !surrounding_text::leads_to_example(self.event_buffer.text_tail())
         {
             self.argument_stream = Some(ArgumentStream::new(start));
         }
@@ -237,6 +231,10 @@ impl DialectParser {
                         None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
                         _ => (),
                     }
+                }
+                if explicit && surrounding_text::leads_to_example(self.event_buffer.text_tail()) {
+                    let raw = &self.buffer[self.position..self.position + length];
+                    events = vec![DialectEvent::Text(raw.to_owned())];
                 }
                 if let Some(stream) = self.argument_stream.take()
                     && stream.has_started()
