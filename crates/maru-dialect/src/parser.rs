@@ -1,22 +1,15 @@
 //! The machine: text in pieces, events out.
 
 mod frames;
+mod line_start;
 mod reasoning;
 mod rescan;
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    DialectEvent,
-    argument_stream::ArgumentStream,
-    cursor::TextCursor,
-    event_buffer::{EventBuffer, LastEvent},
-    frame_context::{FrameContext, FrameResult},
-    grammar::{HALLUCINATED_RESULT_MARKERS, MarkerPlacement},
-    line_calls, marker, marker_index, markerless_calls,
-    selection::DialectSelection,
-    stripped_harmony, surrounding_text,
-    tool_set::ToolSet,
+    DialectEvent, argument_stream::ArgumentStream, event_buffer::EventBuffer,
+    grammar::MarkerPlacement, marker_index, selection::DialectSelection, tool_set::ToolSet,
 };
 use rescan::RescanBudget;
 
@@ -210,8 +203,8 @@ impl DialectParser {
             let step = match self.mode {
                 ParserMode::Text => self.text(end),
                 ParserMode::CodeFence(fence) => self.fence(fence, end),
-                ParserMode::Reasoning(row) => self.parse_reasoning(row, end),
-                ParserMode::ReasoningMessage => self.parse_reasoning_message(end),
+                ParserMode::Reasoning(row) => reasoning::parse_reasoning(self, row, end),
+                ParserMode::ReasoningMessage => reasoning::parse_reasoning_message(self, end),
                 ParserMode::Hallucination => self.consume_hallucination(),
             };
             if step == ParserStep::NeedMoreText {
@@ -279,14 +272,14 @@ impl DialectParser {
             if let Some(after) = rest.strip_prefix('\u{feff}')
                 && (self.at_message_start || after.starts_with(['{', '[', '"']))
             {
-                return self.consume_structural_token('\u{feff}'.len_utf8());
+                return frames::consume_structural_token(self, '\u{feff}'.len_utf8());
             }
             let space = rest.len() - rest.trim_start().len();
             if space > 0 {
                 self.pass_through(space);
                 return ParserStep::Continue;
             }
-            if let Some(step) = self.parse_line_start(end) {
+            if let Some(step) = line_start::parse_line_start(self, end) {
                 return step;
             }
         }
@@ -295,14 +288,14 @@ impl DialectParser {
                 if self.is_backtick_run_open(end) {
                     ParserStep::NeedMoreText
                 } else {
-                    self.backticks(end)
+                    line_start::backticks(self, end)
                 }
             }
             0 => {
                 let first = self.buffer.as_bytes()[self.position];
-                let mut step = self.parse_marker(MarkerPlacement::Anywhere, end);
+                let mut step = frames::parse_marker(self, MarkerPlacement::Anywhere, end);
                 if step.is_none() && self.options.prompted && matches!(first, b'{' | b'[') {
-                    step = self.bare(end);
+                    step = line_start::bare(self, end);
                 }
                 step.unwrap_or_else(|| self.consume_char())
             }
@@ -379,244 +372,6 @@ impl DialectParser {
     fn consume_char(&mut self) -> ParserStep {
         let first = self.buffer[self.position..].chars().next();
         self.consume_text(first.map_or(1, char::len_utf8))
-    }
-
-    /// Looks at the first word of a line. None when it is ordinary.
-    fn parse_line_start(&mut self, end: InputState) -> Option<ParserStep> {
-        let rest = &self.buffer[self.position..];
-        let named = self.tools.may_start_named_line(rest.as_bytes());
-        if !named
-            && !marker_index::LINE_FIRST_BYTES[rest.as_bytes()[0] as usize]
-            && self.event_buffer.last != LastEvent::Call
-        {
-            return None;
-        }
-        let touched = Cell::new(false);
-        let cursor = TextCursor::new(rest, &touched);
-        let line = LineStart::detect(cursor, self.at_message_start, self.event_buffer.last);
-        if touched.get() && end == InputState::Open {
-            return Some(ParserStep::NeedMoreText);
-        }
-        let place = if self.at_message_start {
-            MarkerPlacement::MessageStart
-        } else {
-            MarkerPlacement::LineStart
-        };
-        if self.tools.is_empty() {
-            return match line {
-                LineStart::Fence(mark) => Some(self.open_fence(mark, end)),
-                _ => self.parse_marker(place, end),
-            };
-        }
-        match line {
-            LineStart::HallucinatedResult => {
-                self.mode = ParserMode::Hallucination;
-                Some(ParserStep::Continue)
-            }
-            LineStart::Label(length) => Some(self.consume_structural_token(length)),
-            LineStart::Thought if self.dialect.accepts("react") => {
-                self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-                    line_calls::parse_react_thought(scene.start)
-                })
-            }
-            LineStart::Fence(mark) => Some(self.open_fence(mark, end)),
-            LineStart::StrippedHarmony if self.dialect.accepts("harmony") => {
-                self.parse_stripped_harmony(end)
-            }
-            LineStart::Script | LineStart::QuotedJson => self
-                .parse_markerless(line, end)
-                .or_else(|| self.named_line(named, end)),
-            LineStart::Thought | LineStart::StrippedHarmony | LineStart::Other => {
-                let first = self.buffer.as_bytes()[self.position];
-                let step = self.parse_marker(place, end);
-                let step = step.or_else(|| match first {
-                    b'{' | b'[' => self.bare(end),
-                    b'<' => self.tool_tag(end),
-                    _ => None,
-                });
-                step.or_else(|| self.named_line(named, end))
-            }
-        }
-    }
-
-    /// Three backticks or tildes, or more: a fence, or a call in one.
-    fn open_fence(&mut self, mark: u8, end: InputState) -> ParserStep {
-        if mark == b'`' {
-            return self.backticks(end);
-        }
-        let rest = &self.buffer[self.position..];
-        let length = rest.len() - rest.trim_start_matches(char::from(mark)).len();
-        if length == rest.len() && end == InputState::Open {
-            return ParserStep::NeedMoreText;
-        }
-        self.mode = ParserMode::CodeFence(CodeFence { mark, length });
-        self.consume_text(length)
-    }
-
-    /// Three backticks or more: a call in a fence, a fence, or code in a line.
-    fn backticks(&mut self, end: InputState) -> ParserStep {
-        let is_first = self.at_message_start;
-        if !self.tools.is_empty()
-            && !self.is_in_quotation()
-            && let Some(step) = self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-                markerless_calls::parse_fence(scene, is_first)
-            })
-        {
-            return step;
-        }
-        let touched = Cell::new(false);
-        let mut line = TextCursor::new(&self.buffer[self.position..], &touched);
-        let ticks = line.take_while(|c| c == '`').len();
-        line.take_while(|c| c != '\n' && c != '`');
-        let fence = line.position() > MAX_FENCE_LINE_BYTES || line.peek() != Some('`');
-        if touched.get() && end == InputState::Open && line.position() <= MAX_FENCE_LINE_BYTES {
-            return ParserStep::NeedMoreText;
-        }
-        if fence {
-            self.mode = ParserMode::CodeFence(CodeFence {
-                mark: b'`',
-                length: ticks,
-            });
-        } else {
-            self.in_inline_code = !self.in_inline_code;
-        }
-        self.consume_text(ticks)
-    }
-
-    /// Whether the line is an indented code block or a block quote: what looks like a
-    /// call there is shown, not made.
-    fn is_in_quotation(&self) -> bool {
-        self.event_buffer.last == LastEvent::Text && self.event_buffer.is_in_code_or_quote()
-    }
-
-    fn bare(&mut self, end: InputState) -> Option<ParserStep> {
-        if !self.dialect.accepts("bare_json") && !self.dialect.accepts("pythonic") {
-            return None;
-        }
-        let in_sentence = || {
-            let text_before = self.event_buffer.text_tail();
-            self.in_inline_code || !surrounding_text::may_precede_call(text_before)
-        };
-        if self.is_in_quotation() || (!self.at_line_start && in_sentence()) {
-            return None;
-        }
-        self.parse_and_apply(
-            MAX_MARKERLESS_BYTES,
-            end,
-            false,
-            markerless_calls::parse_bare,
-        )
-    }
-
-    /// A call without markers that the first word of its line announces.
-    fn parse_markerless(&mut self, line: LineStart, end: InputState) -> Option<ParserStep> {
-        let (dialect, read): (_, fn(FrameContext<'_>) -> FrameResult) = match line {
-            LineStart::Script => ("tool_code", markerless_calls::parse_script),
-            _ => ("bare_json", markerless_calls::parse_quoted_json),
-        };
-        if !self.dialect.accepts(dialect) || self.is_in_quotation() {
-            return None;
-        }
-        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-            read(FrameContext { dialect, ..scene })
-        })
-    }
-
-    /// A line that begins with the name of a tool, if it does.
-    fn named_line(&mut self, named: bool, end: InputState) -> Option<ParserStep> {
-        if !named || self.is_in_quotation() {
-            return None;
-        }
-        let is_first = self.at_message_start;
-        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, false, |scene| {
-            markerless_calls::parse_named_line(scene, is_first)
-        })
-    }
-
-    fn parse_stripped_harmony(&mut self, end: InputState) -> Option<ParserStep> {
-        self.parse_and_apply(MAX_MARKERLESS_BYTES, end, true, |scene| {
-            stripped_harmony::parse_reply(FrameContext {
-                dialect: "harmony",
-                ..scene
-            })
-        })
-    }
-
-    fn tool_tag(&mut self, end: InputState) -> Option<ParserStep> {
-        if !self.dialect.accepts("tag_per_tool") || self.is_in_quotation() {
-            return None;
-        }
-        self.parse_and_apply(
-            MAX_MARKERLESS_BYTES,
-            end,
-            false,
-            markerless_calls::parse_tool_tag,
-        )
-    }
-}
-
-/// What the first word of a line announces.
-#[derive(Clone, Copy)]
-enum LineStart {
-    /// The model makes up the result of its call.
-    HallucinatedResult,
-    /// A label of so many bytes before the answer.
-    Label(usize),
-    /// The thoughts of a `ReAct` message.
-    Thought,
-    /// A code fence of backticks or tildes.
-    Fence(u8),
-    /// A reply of gpt-oss without its tokens.
-    StrippedHarmony,
-    /// Python without a fence.
-    Script,
-    /// JSON written as a string.
-    QuotedJson,
-    Other,
-}
-
-impl LineStart {
-    fn detect(cursor: TextCursor<'_>, at_message_start: bool, last: LastEvent) -> Self {
-        let starts_with = |labels: &[&str]| labels.iter().any(|it| cursor.starts_with(it));
-        let label = |labels: &[&str]| {
-            let label = labels.iter().find(|it| cursor.starts_with(it));
-            label.map(|label| Self::Label(label.len()))
-        };
-        // Of labels none begins with a bracket, of results some do.
-        let bracket = cursor.rest().starts_with(['<', '{', '[', ']']);
-        if bracket && last != LastEvent::Call {
-            return Self::Other;
-        }
-        let imagines = |it: &&str| marker::match_length(it, cursor).is_some();
-        if last == LastEvent::Call && HALLUCINATED_RESULT_MARKERS.iter().any(imagines) {
-            return Self::HallucinatedResult;
-        }
-        if (at_message_start || last == LastEvent::Reasoning)
-            && let Some(label) = label(&line_calls::FINAL_ANSWER_LABELS)
-        {
-            return label;
-        }
-        if let Some(label) = label(&line_calls::RECIPIENT_ALL_LINES) {
-            return label;
-        }
-        if at_message_start && starts_with(&line_calls::THOUGHT_LABELS) {
-            return Self::Thought;
-        }
-        for (mark, fence) in [(b'`', "```"), (b'~', "~~~")] {
-            if cursor.starts_with(fence) {
-                return Self::Fence(mark);
-            }
-        }
-        if at_message_start && starts_with(&stripped_harmony::REPLY_STARTS) {
-            return Self::StrippedHarmony;
-        }
-        if starts_with(&markerless_calls::SCRIPT_STARTS) {
-            return Self::Script;
-        }
-        if markerless_calls::is_quoted_json(cursor) {
-            return Self::QuotedJson;
-        }
-        Self::Other
     }
 }
 

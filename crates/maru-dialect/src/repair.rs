@@ -266,6 +266,11 @@ impl<'a> LenientJsonParser<'a> {
         }
     }
 
+    /// Steps over space, comments and line breaks written as `\n`.
+    pub(super) fn skip_trivia(&mut self) {
+        token::skip_trivia(self);
+    }
+
     /// Steps over a fence line or a closing fence.
     pub(super) fn skip_fence(&mut self) {
         if self.cursor.eat("```") {
@@ -315,8 +320,8 @@ impl<'a> LenientJsonParser<'a> {
                 self.parse_nested(OpenContainer::Array, Self::array)
             }
             _ if self.is_at_stop_marker() => Err(PayloadError::Malformed),
-            c if string::closing_quote(c).is_some() => self.parse_joined_strings(),
-            _ => self.word(),
+            c if string::closing_quote(c).is_some() => string::parse_joined_strings(self),
+            _ => token::word(self),
         }
     }
 
@@ -387,7 +392,7 @@ impl<'a> LenientJsonParser<'a> {
             if self.skip_closer()? {
                 break;
             }
-            let key = self.key()?;
+            let key = token::key(self)?;
             self.colon()?;
             let value = self.parse_value()?;
             members.push((key, value));

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::{
     DialectParser, InputState, MAX_FRAME_BYTES, MAX_UNDECIDED_FRAMES, ParserMode, ParserStep,
+    line_start, reasoning,
 };
 use crate::{
     DialectEvent, InvalidCall,
@@ -18,307 +19,310 @@ use crate::{
     surrounding_text,
 };
 
-impl DialectParser {
-    /// Looks for a marker. None when there is none.
-    pub(super) fn parse_marker(
-        &mut self,
-        place: MarkerPlacement,
-        end: InputState,
-    ) -> Option<ParserStep> {
-        let touched = Cell::new(false);
-        let cursor = TextCursor::new(&self.buffer[self.position..], &touched);
-        let hit = marker_index::find_marker(cursor, place);
-        // A longer marker may still begin with the one that was found.
-        if touched.get() && end == InputState::Open {
-            return Some(ParserStep::NeedMoreText);
+/// Looks for a marker. None when there is none.
+pub(super) fn parse_marker(
+    parser: &mut DialectParser,
+    place: MarkerPlacement,
+    end: InputState,
+) -> Option<ParserStep> {
+    let touched = Cell::new(false);
+    let cursor = TextCursor::new(&parser.buffer[parser.position..], &touched);
+    let hit = marker_index::find_marker(cursor, place);
+    // A longer marker may still begin with the one that was found.
+    if touched.get() && end == InputState::Open {
+        return Some(ParserStep::NeedMoreText);
+    }
+    let Some(hit) = hit else {
+        let rest = &parser.buffer[parser.position..];
+        let partial = touched.get() && rest.len() > 1 && rest.starts_with('<');
+        // The end of a message cut the token that follows its call.
+        let length = rest.len();
+        return (partial && parser.event_buffer.last == LastEvent::Call)
+            .then(|| consume_control_token(parser, length));
+    };
+    if parser.previous_char == '`' && !parser.at_line_start {
+        return None;
+    }
+    match hit.role {
+        MarkerRole::FrameOpener(row) => frame(parser, &FRAMES[row], hit.length, end),
+        MarkerRole::ReasoningOpener(row) => reasoning::open_reasoning(parser, row, hit.length),
+        MarkerRole::ReasoningCloser(row) => {
+            reasoning::close_reasoning(parser, row, hit.length, end)
         }
-        let Some(hit) = hit else {
-            let rest = &self.buffer[self.position..];
-            let partial = touched.get() && rest.len() > 1 && rest.starts_with('<');
-            // The end of a message cut the token that follows its call.
-            let length = rest.len();
-            return (partial && self.event_buffer.last == LastEvent::Call)
-                .then(|| self.consume_control_token(length));
+        MarkerRole::MessageHeader => apply_message_header(parser, hit.length, end),
+        MarkerRole::ControlToken => Some(consume_control_token(parser, hit.length)),
+        MarkerRole::StructuralToken => Some(consume_structural_token(parser, hit.length)),
+    }
+}
+
+fn consume_control_token(parser: &mut DialectParser, length: usize) -> ParserStep {
+    let token = &parser.buffer[parser.position..parser.position + length];
+    // A backend leaks a token right after the last word. A closing tag, or a token
+    // that stands like a word in its sentence, is what the model speaks of.
+    let is_tag = token.starts_with("</")
+        && !token.contains(['|', '｜', '‖'])
+        && !matches!(token, "</s>" | "</response>");
+    if parser.event_buffer.last == LastEvent::Text && (is_tag || parser.previous_char == ' ') {
+        parser.event_buffer.push_quotable_token(token);
+    } else {
+        parser.event_buffer.push_control_token(token);
+    }
+    parser.position += length;
+    ParserStep::Continue
+}
+
+pub(super) fn consume_structural_token(parser: &mut DialectParser, length: usize) -> ParserStep {
+    let token = &parser.buffer[parser.position..parser.position + length];
+    parser.event_buffer.push_structural_token(token);
+    parser.position += length;
+    parser.at_line_start = true;
+    ParserStep::Continue
+}
+
+/// Reads a frame with markers. None when its opener is text.
+fn frame(
+    parser: &mut DialectParser,
+    frame: &'static FrameSyntax,
+    length: usize,
+    end: InputState,
+) -> Option<ParserStep> {
+    if parser.tools.is_empty()
+        || !parser.dialect.accepts(frame.dialect)
+        || line_start::is_in_quotation(parser)
+    {
+        return None;
+    }
+    let after = parser.buffer[parser.position + length..].chars().next();
+    if after.is_none() && end == InputState::Open {
+        return Some(ParserStep::NeedMoreText);
+    }
+    if matches!(parser.previous_char, '"' | '\'')
+        && after == Some(parser.previous_char)
+        && !parser.at_line_start
+    {
+        return None;
+    }
+    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |scene| {
+        let scene = FrameContext {
+            dialect: frame.dialect,
+            closers: frame.closers,
+            explicit: true,
+            ..scene
         };
-        if self.previous_char == '`' && !self.at_line_start {
-            return None;
-        }
-        match hit.role {
-            MarkerRole::FrameOpener(row) => self.frame(&FRAMES[row], hit.length, end),
-            MarkerRole::ReasoningOpener(row) => self.open_reasoning(row, hit.length),
-            MarkerRole::ReasoningCloser(row) => self.close_reasoning(row, hit.length, end),
-            MarkerRole::MessageHeader => self.apply_message_header(hit.length, end),
-            MarkerRole::ControlToken => Some(self.consume_control_token(hit.length)),
-            MarkerRole::StructuralToken => Some(self.consume_structural_token(hit.length)),
-        }
+        frame::parse_frame(frame, length, scene)
+    });
+    if step == Some(ParserStep::NeedMoreText) {
+        begin_argument_stream(parser, ArgumentsStart::Frame(frame, length));
     }
+    step.or_else(|| wrapper(parser, length, end))
+}
 
-    pub(super) fn consume_control_token(&mut self, length: usize) -> ParserStep {
-        let token = &self.buffer[self.position..self.position + length];
-        // A backend leaks a token right after the last word. A closing tag, or a token
-        // that stands like a word in its sentence, is what the model speaks of.
-        let is_tag = token.starts_with("</")
-            && !token.contains(['|', '｜', '‖'])
-            && !matches!(token, "</s>" | "</response>");
-        if self.event_buffer.last == LastEvent::Text && (is_tag || self.previous_char == ' ') {
-            self.event_buffer.push_quotable_token(token);
-        } else {
-            self.event_buffer.push_control_token(token);
-        }
-        self.position += length;
-        ParserStep::Continue
+/// A frame that only holds other frames is structure.
+fn wrapper(parser: &mut DialectParser, length: usize, end: InputState) -> Option<ParserStep> {
+    let touched = Cell::new(false);
+    let mut inside =
+        TextCursor::new(&parser.buffer[parser.position..], &touched).advanced_by(length);
+    inside.skip_space();
+    let holds = is_frame_opener(inside);
+    if touched.get() && end == InputState::Open {
+        return Some(ParserStep::NeedMoreText);
     }
+    holds.then(|| consume_structural_token(parser, length))
+}
 
-    pub(super) fn consume_structural_token(&mut self, length: usize) -> ParserStep {
-        let token = &self.buffer[self.position..self.position + length];
-        self.event_buffer.push_structural_token(token);
-        self.position += length;
-        self.at_line_start = true;
-        ParserStep::Continue
+/// Reads the head of an addressed message. None when it is text.
+fn apply_message_header(
+    parser: &mut DialectParser,
+    length: usize,
+    end: InputState,
+) -> Option<ParserStep> {
+    let touched = Cell::new(false);
+    let cursor = TextCursor::new(&parser.buffer[parser.position..], &touched);
+    let address = header::parse_message_header(cursor);
+    if touched.get() && end == InputState::Open && address.is_none() {
+        return Some(ParserStep::NeedMoreText);
     }
-
-    /// Reads a frame with markers. None when its opener is text.
-    pub(super) fn frame(
-        &mut self,
-        frame: &'static FrameSyntax,
-        length: usize,
-        end: InputState,
-    ) -> Option<ParserStep> {
-        if self.tools.is_empty() || !self.dialect.accepts(frame.dialect) || self.is_in_quotation() {
-            return None;
-        }
-        let after = self.buffer[self.position + length..].chars().next();
-        if after.is_none() && end == InputState::Open {
-            return Some(ParserStep::NeedMoreText);
-        }
-        if matches!(self.previous_char, '"' | '\'')
-            && after == Some(self.previous_char)
-            && !self.at_line_start
-        {
-            return None;
-        }
-        let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
-            let scene = FrameContext {
-                dialect: frame.dialect,
-                closers: frame.closers,
-                explicit: true,
-                ..scene
-            };
-            frame::parse_frame(frame, length, scene)
-        });
-        if step == Some(ParserStep::NeedMoreText) {
-            self.begin_argument_stream(ArgumentsStart::Frame(frame, length));
-        }
-        step.or_else(|| self.wrapper(length, end))
+    let Some(address) = address else {
+        let barred = parser.buffer[parser.position..].starts_with('<');
+        return barred.then(|| consume_control_token(parser, length));
+    };
+    let body = address.length;
+    let reasons = address.recipient == Some("self")
+        || (address.recipient.is_none() && address.channel == Some("analysis"));
+    if reasons {
+        parser.event_buffer.push_structural_token("");
+        parser.position += body;
+        parser.mode = ParserMode::ReasoningMessage;
+        return Some(ParserStep::Continue);
     }
-
-    /// A frame that only holds other frames is structure.
-    pub(super) fn wrapper(&mut self, length: usize, end: InputState) -> Option<ParserStep> {
-        let touched = Cell::new(false);
-        let mut inside =
-            TextCursor::new(&self.buffer[self.position..], &touched).advanced_by(length);
-        inside.skip_space();
-        let holds = is_frame_opener(inside);
-        if touched.get() && end == InputState::Open {
-            return Some(ParserStep::NeedMoreText);
-        }
-        holds.then(|| self.consume_structural_token(length))
+    let recipient = address
+        .recipient
+        .filter(|it| !matches!(*it, "user" | "all"));
+    let Some(recipient) = recipient.map(str::to_owned) else {
+        return Some(consume_structural_token(parser, body));
+    };
+    if parser.tools.is_empty() {
+        return Some(consume_structural_token(parser, body));
     }
-
-    /// Reads the head of an addressed message. None when it is text.
-    pub(super) fn apply_message_header(
-        &mut self,
-        length: usize,
-        end: InputState,
-    ) -> Option<ParserStep> {
-        let touched = Cell::new(false);
-        let cursor = TextCursor::new(&self.buffer[self.position..], &touched);
-        let address = header::parse_message_header(cursor);
-        if touched.get() && end == InputState::Open && address.is_none() {
-            return Some(ParserStep::NeedMoreText);
-        }
-        let Some(address) = address else {
-            let barred = self.buffer[self.position..].starts_with('<');
-            return barred.then(|| self.consume_control_token(length));
+    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |scene| {
+        let scene = FrameContext {
+            dialect: "harmony",
+            closers: MESSAGE_ENDS,
+            explicit: true,
+            ..scene
         };
-        let body = address.length;
-        let reasons = address.recipient == Some("self")
-            || (address.recipient.is_none() && address.channel == Some("analysis"));
-        if reasons {
-            self.event_buffer.push_structural_token("");
-            self.position += body;
-            self.mode = ParserMode::ReasoningMessage;
-            return Some(ParserStep::Continue);
+        let inside = scene.start.advanced_by(body);
+        match marker_index::find_marker(inside, MarkerPlacement::Anywhere) {
+            Some(MarkerMatch {
+                role: MarkerRole::FrameOpener(row),
+                length,
+            }) => frame::parse_nested_frame(&FRAMES[row], inside, length, scene),
+            _ => frame::parse_named_arguments(inside, &recipient, None, scene),
         }
-        let recipient = address
-            .recipient
-            .filter(|it| !matches!(*it, "user" | "all"));
-        let Some(recipient) = recipient.map(str::to_owned) else {
-            return Some(self.consume_structural_token(body));
-        };
-        if self.tools.is_empty() {
-            return Some(self.consume_structural_token(body));
-        }
-        let step = self.parse_and_apply(MAX_FRAME_BYTES, end, true, |scene| {
-            let scene = FrameContext {
-                dialect: "harmony",
-                closers: MESSAGE_ENDS,
-                explicit: true,
-                ..scene
-            };
-            let inside = scene.start.advanced_by(body);
-            match marker_index::find_marker(inside, MarkerPlacement::Anywhere) {
-                Some(MarkerMatch {
-                    role: MarkerRole::FrameOpener(row),
-                    length,
-                }) => frame::parse_nested_frame(&FRAMES[row], inside, length, scene),
-                _ => frame::parse_named_arguments(inside, &recipient, None, scene),
-            }
-        });
-        if step == Some(ParserStep::NeedMoreText) {
-            self.begin_argument_stream(ArgumentsStart::Named(recipient, body));
-        }
-        step
+    });
+    if step == Some(ParserStep::NeedMoreText) {
+        begin_argument_stream(parser, ArgumentsStart::Named(recipient, body));
     }
+    step
+}
 
-    /// Hands out the arguments of the frame that begins here as they come, if that is
-    /// wanted and the frame can only be a call.
-    fn begin_argument_stream(&mut self, start: ArgumentsStart) {
-        let is_code = self.in_inline_code && !self.at_line_start;
-        if self.options.stream_arguments
-            && self.argument_stream.is_none()
-            && self.draft_call.is_none()
-            && !is_code
-            && !surrounding_text::leads_to_example(self.event_buffer.text_tail())
-        {
-            self.argument_stream = Some(ArgumentStream::new(start));
-        }
+/// Hands out the arguments of the frame that begins here as they come, if that is
+/// wanted and the frame can only be a call.
+fn begin_argument_stream(parser: &mut DialectParser, start: ArgumentsStart) {
+    let is_code = parser.in_inline_code && !parser.at_line_start;
+    if parser.options.stream_arguments
+        && parser.argument_stream.is_none()
+        && parser.draft_call.is_none()
+        && !is_code
+        && !surrounding_text::leads_to_example(parser.event_buffer.text_tail())
+    {
+        parser.argument_stream = Some(ArgumentStream::new(start));
     }
+}
 
-    /// Ends the stream of arguments of a frame that is no call.
-    fn abort_argument_stream(&mut self) {
-        if let Some(stream) = self.argument_stream.take()
-            && stream.has_started()
-        {
-            let event = stream.abort(String::new(), "");
-            self.event_buffer.push_event(event);
-        }
+/// Ends the stream of arguments of a frame that is no call.
+fn abort_argument_stream(parser: &mut DialectParser) {
+    if let Some(stream) = parser.argument_stream.take()
+        && stream.has_started()
+    {
+        let event = stream.abort(String::new(), "");
+        parser.event_buffer.push_event(event);
     }
+}
 
-    /// Reads what begins here and takes it over if it is settled. None when it
-    /// is text.
-    pub(super) fn parse_and_apply(
-        &mut self,
-        limit: usize,
-        end: InputState,
-        explicit: bool,
-        read: impl FnOnce(FrameContext<'_>) -> FrameResult,
-    ) -> Option<ParserStep> {
-        match self.try_parse(limit, end, explicit, read) {
-            FrameAttempt::NeedMoreText => Some(ParserStep::NeedMoreText),
-            FrameAttempt::TooLong(length) => {
-                self.abort_argument_stream();
-                Some(self.consume_text(length))
-            }
-            FrameAttempt::NotAFrame => {
-                self.abort_argument_stream();
-                None
-            }
-            FrameAttempt::Parsed(length, mut events) => {
-                if self.in_inline_code && !self.at_line_start {
-                    match self.buffer[self.position + length..].chars().next() {
-                        Some('`') => return None,
-                        None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
-                        _ => (),
-                    }
+/// Reads what begins here and takes it over if it is settled. None when it
+/// is text.
+pub(super) fn parse_and_apply(
+    parser: &mut DialectParser,
+    limit: usize,
+    end: InputState,
+    explicit: bool,
+    read: impl FnOnce(FrameContext<'_>) -> FrameResult,
+) -> Option<ParserStep> {
+    match try_parse(parser, limit, end, explicit, read) {
+        FrameAttempt::NeedMoreText => Some(ParserStep::NeedMoreText),
+        FrameAttempt::TooLong(length) => {
+            abort_argument_stream(parser);
+            Some(parser.consume_text(length))
+        }
+        FrameAttempt::NotAFrame => {
+            abort_argument_stream(parser);
+            None
+        }
+        FrameAttempt::Parsed(length, mut events) => {
+            if parser.in_inline_code && !parser.at_line_start {
+                match parser.buffer[parser.position + length..].chars().next() {
+                    Some('`') => return None,
+                    None if end == InputState::Open => return Some(ParserStep::NeedMoreText),
+                    _ => (),
                 }
-                if explicit && surrounding_text::leads_to_example(self.event_buffer.text_tail()) {
-                    let raw = &self.buffer[self.position..self.position + length];
-                    events = vec![DialectEvent::Text(raw.to_owned())];
-                }
-                if let Some(stream) = self.argument_stream.take()
-                    && stream.has_started()
-                    && !events.is_empty()
-                {
-                    let first = events.remove(0);
-                    events.splice(..0, stream.finish(first));
-                }
-                self.apply_events(length, events);
-                Some(ParserStep::Continue)
             }
+            if explicit && surrounding_text::leads_to_example(parser.event_buffer.text_tail()) {
+                let raw = &parser.buffer[parser.position..parser.position + length];
+                events = vec![DialectEvent::Text(raw.to_owned())];
+            }
+            if let Some(stream) = parser.argument_stream.take()
+                && stream.has_started()
+                && !events.is_empty()
+            {
+                let first = events.remove(0);
+                events.splice(..0, stream.finish(first));
+            }
+            apply_events(parser, length, events);
+            Some(ParserStep::Continue)
         }
     }
+}
 
-    /// Reads what begins here.
-    pub(super) fn try_parse(
-        &mut self,
-        limit: usize,
-        end: InputState,
-        explicit: bool,
-        read: impl FnOnce(FrameContext<'_>) -> FrameResult,
-    ) -> FrameAttempt {
-        if self.undecided_frames > MAX_UNDECIDED_FRAMES {
-            return FrameAttempt::NotAFrame;
-        }
-        let rest = &self.buffer[self.position..];
-        let length = floor_char_boundary(rest, limit);
-        let whole = length == rest.len();
-        let touched = Cell::new(false);
-        let verdict = read(FrameContext {
-            tools: &self.tools,
-            dialect: "bare_json",
-            closers: &[],
-            explicit,
-            prompted: self.options.prompted,
-            text_before: self.event_buffer.text_tail(),
-            start: TextCursor::new(&rest[..length], &touched),
-            is_frame_opener: &is_frame_opener,
-        });
-        if touched.get() && !whole {
-            return FrameAttempt::TooLong(length);
-        }
-        if touched.get() && end == InputState::Open {
-            return FrameAttempt::NeedMoreText;
-        }
-        self.undecided_frames += u32::from(touched.get());
-        match verdict {
-            FrameResult::NotAFrame => FrameAttempt::NotAFrame,
-            FrameResult::Parsed {
-                end: length,
-                mut events,
-            } => {
-                if touched.get() && end == InputState::Truncated {
-                    events.iter_mut().for_each(invalidate_truncated_call);
-                }
-                FrameAttempt::Parsed(length, events)
+/// Reads what begins here.
+pub(super) fn try_parse(
+    parser: &mut DialectParser,
+    limit: usize,
+    end: InputState,
+    explicit: bool,
+    read: impl FnOnce(FrameContext<'_>) -> FrameResult,
+) -> FrameAttempt {
+    if parser.undecided_frames > MAX_UNDECIDED_FRAMES {
+        return FrameAttempt::NotAFrame;
+    }
+    let rest = &parser.buffer[parser.position..];
+    let length = floor_char_boundary(rest, limit);
+    let whole = length == rest.len();
+    let touched = Cell::new(false);
+    let verdict = read(FrameContext {
+        tools: &parser.tools,
+        dialect: "bare_json",
+        closers: &[],
+        explicit,
+        prompted: parser.options.prompted,
+        text_before: parser.event_buffer.text_tail(),
+        start: TextCursor::new(&rest[..length], &touched),
+        is_frame_opener: &is_frame_opener,
+    });
+    if touched.get() && !whole {
+        return FrameAttempt::TooLong(length);
+    }
+    if touched.get() && end == InputState::Open {
+        return FrameAttempt::NeedMoreText;
+    }
+    parser.undecided_frames += u32::from(touched.get());
+    match verdict {
+        FrameResult::NotAFrame => FrameAttempt::NotAFrame,
+        FrameResult::Parsed {
+            end: length,
+            mut events,
+        } => {
+            if touched.get() && end == InputState::Truncated {
+                events.iter_mut().for_each(invalidate_truncated_call);
             }
+            FrameAttempt::Parsed(length, events)
         }
     }
+}
 
-    /// Takes over what was read.
-    pub(super) fn apply_events(&mut self, length: usize, events: Vec<DialectEvent>) {
-        self.at_line_start = false;
-        for event in events {
-            match &event {
-                DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
-                    if call.dialect == "react" {
-                        self.mode = ParserMode::Hallucination;
-                    }
-                    self.at_message_start = false;
-                    self.at_line_start = true;
+/// Takes over what was read.
+pub(super) fn apply_events(parser: &mut DialectParser, length: usize, events: Vec<DialectEvent>) {
+    parser.at_line_start = false;
+    for event in events {
+        match &event {
+            DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
+                if call.dialect == "react" {
+                    parser.mode = ParserMode::Hallucination;
                 }
-                DialectEvent::Reasoning(_) | DialectEvent::CallArguments(_) => {
-                    self.at_line_start = true;
-                }
-                _ => self.at_message_start = false,
+                parser.at_message_start = false;
+                parser.at_line_start = true;
             }
-            self.event_buffer.push_event(event);
+            DialectEvent::Reasoning(_) | DialectEvent::CallArguments(_) => {
+                parser.at_line_start = true;
+            }
+            _ => parser.at_message_start = false,
         }
-        let read = &self.buffer[self.position..self.position + length];
-        self.previous_char = read.chars().next_back().unwrap_or('\n');
-        self.position += length;
-        self.in_inline_code = false;
+        parser.event_buffer.push_event(event);
     }
+    let read = &parser.buffer[parser.position..parser.position + length];
+    parser.previous_char = read.chars().next_back().unwrap_or('\n');
+    parser.position += length;
+    parser.in_inline_code = false;
 }
 
 /// What became of something that was held back.

@@ -6,162 +6,164 @@ use crate::json::JsonValue;
 /// Longest comment.
 const MAX_COMMENT_BYTES: usize = 4096;
 
-impl LenientJsonParser<'_> {
-    /// Steps over space, comments and line breaks written as `\n`.
-    pub(crate) fn skip_trivia(&mut self) {
-        loop {
-            let space = self.cursor.take_while(is_space);
-            if space.chars().any(|c| !c.is_ascii_whitespace()) {
-                self.record_repair(JsonRepair::Separator);
-            }
-            let Some(next) = self.cursor.peek() else {
-                return;
-            };
-            if !self.comment(next) {
-                return;
-            }
+/// Steps over space, comments and line breaks written as `\n`.
+pub(super) fn skip_trivia(parser: &mut LenientJsonParser<'_>) {
+    loop {
+        let space = parser.cursor.take_while(is_space);
+        if space.chars().any(|c| !c.is_ascii_whitespace()) {
+            parser.record_repair(JsonRepair::Separator);
         }
-    }
-
-    fn comment(&mut self, next: char) -> bool {
-        match next {
-            '#' => self.line(),
-            '/' if self.cursor.starts_with("//") => self.line(),
-            '/' if self.cursor.starts_with("/*") => {
-                match self.cursor.find_within("*/", MAX_COMMENT_BYTES) {
-                    Some(end) => self.cursor.seek(end + 2),
-                    None => return false,
-                }
-            }
-            '\\' if self.cursor.starts_with("\\n") || self.cursor.starts_with("\\t") => {
-                self.cursor.seek(self.cursor.position() + 2);
-                self.record_repair(JsonRepair::EscapeSequence);
-                return true;
-            }
-            _ => return false,
-        }
-        self.record_repair(JsonRepair::Comment);
-        true
-    }
-
-    fn line(&mut self) {
-        self.cursor.take_while(|c| c != '\n');
-    }
-
-    /// A key: quoted, or a bare word up to the colon.
-    pub(super) fn key(&mut self) -> Result<String, PayloadError> {
-        let next = self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)?;
-        if super::string::closing_quote(next).is_some() {
-            return self.parse_string(true);
-        }
-        let word = self.cursor.take_while(|c| {
-            !matches!(
-                c,
-                ':' | '：' | '=' | ',' | '{' | '}' | '[' | ']' | '<' | '\n'
-            )
-        });
-        if self.cursor.peek().is_none() {
-            return Err(PayloadError::UnexpectedEnd);
-        }
-        self.record_repair(JsonRepair::Quote);
-        let word = word.trim().trim_end_matches(['"', '\'']);
-        if word.is_empty() {
-            Err(PayloadError::Malformed)
-        } else {
-            Ok(word.to_owned())
-        }
-    }
-
-    /// A number, a literal, or text that lost its quotes.
-    pub(super) fn word(&mut self) -> Result<JsonValue, PayloadError> {
-        let word = self
-            .cursor
-            .take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '$'));
-        // Digits at the end of what is open may be the first of more.
-        let ended = self.cursor.peek().is_some() || self.open_containers.is_empty();
-        if self.at_word_end() {
-            if let Some(value) = self.literal(word) {
-                return Ok(value);
-            }
-            if ended && let Some(value) = self.number(word) {
-                return Ok(value);
-            }
-        }
-        if !ended {
-            return Err(PayloadError::UnexpectedEnd);
-        }
-        self.parse_unquoted(word)
-    }
-
-    fn at_word_end(&self) -> bool {
-        let mut ahead = self.cursor;
-        ahead.take_while(|c| c != '\n' && is_space(c));
-        match ahead.peek() {
-            None => true,
-            Some(c) => {
-                matches!(
-                    c,
-                    ',' | '}'
-                        | ']'
-                        | ')'
-                        | ':'
-                        | ';'
-                        | '\n'
-                        | '，'
-                        | '｝'
-                        | '］'
-                        | '#'
-                        | '<'
-                        | '`'
-                        | '\\'
-                ) || ahead.starts_with("//")
-                    || ahead.starts_with("/*")
-                    || self.is_at_stop_marker()
-            }
-        }
-    }
-
-    fn literal(&mut self, word: &str) -> Option<JsonValue> {
-        let value = match word {
-            "true" => return Some(JsonValue::Bool(true)),
-            "false" => return Some(JsonValue::Bool(false)),
-            "null" => return Some(JsonValue::Null),
-            "True" | "TRUE" => JsonValue::Bool(true),
-            "False" | "FALSE" => JsonValue::Bool(false),
-            "None" | "NULL" | "Null" | "nil" | "undefined" | "NaN" | "nan" | "Infinity"
-            | "-Infinity" => JsonValue::Null,
-            _ => return None,
+        let Some(next) = parser.cursor.peek() else {
+            return;
         };
-        self.record_repair(JsonRepair::Literal);
-        Some(value)
+        if !comment(parser, next) {
+            return;
+        }
     }
+}
 
-    fn number(&mut self, word: &str) -> Option<JsonValue> {
-        if is_number(word) {
-            return Some(JsonValue::Number(word.to_owned()));
+fn comment(parser: &mut LenientJsonParser<'_>, next: char) -> bool {
+    match next {
+        '#' => line(parser),
+        '/' if parser.cursor.starts_with("//") => line(parser),
+        '/' if parser.cursor.starts_with("/*") => {
+            match parser.cursor.find_within("*/", MAX_COMMENT_BYTES) {
+                Some(end) => parser.cursor.seek(end + 2),
+                None => return false,
+            }
         }
-        let digits = repair_number(word)?;
-        self.record_repair(JsonRepair::Number);
-        Some(JsonValue::Number(digits))
+        '\\' if parser.cursor.starts_with("\\n") || parser.cursor.starts_with("\\t") => {
+            parser.cursor.seek(parser.cursor.position() + 2);
+            parser.record_repair(JsonRepair::EscapeSequence);
+            return true;
+        }
+        _ => return false,
     }
+    parser.record_repair(JsonRepair::Comment);
+    true
+}
 
-    /// Text without quotes: up to what can follow a value.
-    fn parse_unquoted(&mut self, start: &str) -> Result<JsonValue, PayloadError> {
-        let from = self.cursor.position() - start.len();
-        self.cursor
-            .take_while(|c| !matches!(c, ',' | '}' | ']' | '\n' | '{' | '[' | '<' | '，'));
-        let end = self.cursor.position();
-        if self.cursor.peek().is_none() && !self.open_containers.is_empty() {
-            return Err(PayloadError::UnexpectedEnd);
-        }
-        let text = self.cursor.slice(from, end).trim();
-        let text = text.trim_end_matches(['"', '\'']);
-        if text.is_empty() || self.open_containers.is_empty() {
-            return Err(PayloadError::Malformed);
-        }
-        self.record_repair(JsonRepair::Quote);
-        Ok(JsonValue::String(text.to_owned()))
+fn line(parser: &mut LenientJsonParser<'_>) {
+    parser.cursor.take_while(|c| c != '\n');
+}
+
+/// A key: quoted, or a bare word up to the colon.
+pub(super) fn key(parser: &mut LenientJsonParser<'_>) -> Result<String, PayloadError> {
+    let next = parser.cursor.peek().ok_or(PayloadError::UnexpectedEnd)?;
+    if super::string::closing_quote(next).is_some() {
+        return super::string::parse_string(parser, true);
     }
+    let word = parser.cursor.take_while(|c| {
+        !matches!(
+            c,
+            ':' | '：' | '=' | ',' | '{' | '}' | '[' | ']' | '<' | '\n'
+        )
+    });
+    if parser.cursor.peek().is_none() {
+        return Err(PayloadError::UnexpectedEnd);
+    }
+    parser.record_repair(JsonRepair::Quote);
+    let word = word.trim().trim_end_matches(['"', '\'']);
+    if word.is_empty() {
+        Err(PayloadError::Malformed)
+    } else {
+        Ok(word.to_owned())
+    }
+}
+
+/// A number, a literal, or text that lost its quotes.
+pub(super) fn word(parser: &mut LenientJsonParser<'_>) -> Result<JsonValue, PayloadError> {
+    let word = parser
+        .cursor
+        .take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | '$'));
+    // Digits at the end of what is open may be the first of more.
+    let ended = parser.cursor.peek().is_some() || parser.open_containers.is_empty();
+    if at_word_end(parser) {
+        if let Some(value) = literal(parser, word) {
+            return Ok(value);
+        }
+        if ended && let Some(value) = number(parser, word) {
+            return Ok(value);
+        }
+    }
+    if !ended {
+        return Err(PayloadError::UnexpectedEnd);
+    }
+    parse_unquoted(parser, word)
+}
+
+fn at_word_end(parser: &LenientJsonParser<'_>) -> bool {
+    let mut ahead = parser.cursor;
+    ahead.take_while(|c| c != '\n' && is_space(c));
+    match ahead.peek() {
+        None => true,
+        Some(c) => {
+            matches!(
+                c,
+                ',' | '}'
+                    | ']'
+                    | ')'
+                    | ':'
+                    | ';'
+                    | '\n'
+                    | '，'
+                    | '｝'
+                    | '］'
+                    | '#'
+                    | '<'
+                    | '`'
+                    | '\\'
+            ) || ahead.starts_with("//")
+                || ahead.starts_with("/*")
+                || parser.is_at_stop_marker()
+        }
+    }
+}
+
+fn literal(parser: &mut LenientJsonParser<'_>, word: &str) -> Option<JsonValue> {
+    let value = match word {
+        "true" => return Some(JsonValue::Bool(true)),
+        "false" => return Some(JsonValue::Bool(false)),
+        "null" => return Some(JsonValue::Null),
+        "True" | "TRUE" => JsonValue::Bool(true),
+        "False" | "FALSE" => JsonValue::Bool(false),
+        "None" | "NULL" | "Null" | "nil" | "undefined" | "NaN" | "nan" | "Infinity"
+        | "-Infinity" => JsonValue::Null,
+        _ => return None,
+    };
+    parser.record_repair(JsonRepair::Literal);
+    Some(value)
+}
+
+fn number(parser: &mut LenientJsonParser<'_>, word: &str) -> Option<JsonValue> {
+    if is_number(word) {
+        return Some(JsonValue::Number(word.to_owned()));
+    }
+    let digits = repair_number(word)?;
+    parser.record_repair(JsonRepair::Number);
+    Some(JsonValue::Number(digits))
+}
+
+/// Text without quotes: up to what can follow a value.
+fn parse_unquoted(
+    parser: &mut LenientJsonParser<'_>,
+    start: &str,
+) -> Result<JsonValue, PayloadError> {
+    let from = parser.cursor.position() - start.len();
+    parser
+        .cursor
+        .take_while(|c| !matches!(c, ',' | '}' | ']' | '\n' | '{' | '[' | '<' | '，'));
+    let end = parser.cursor.position();
+    if parser.cursor.peek().is_none() && !parser.open_containers.is_empty() {
+        return Err(PayloadError::UnexpectedEnd);
+    }
+    let text = parser.cursor.slice(from, end).trim();
+    let text = text.trim_end_matches(['"', '\'']);
+    if text.is_empty() || parser.open_containers.is_empty() {
+        return Err(PayloadError::Malformed);
+    }
+    parser.record_repair(JsonRepair::Quote);
+    Ok(JsonValue::String(text.to_owned()))
 }
 
 /// Whether `word` is a number of JSON.
