@@ -8,6 +8,8 @@ use super::DialectEvent;
 /// How much of the visible text is remembered.
 const MAX_TAIL_BYTES: usize = 160;
 
+/// The most text that is held back because it may be reasoning.
+const MAX_HELD_START_BYTES: usize = 256 << 10;
 /// Columns from which on a line is code in Markdown.
 const CODE_INDENT: usize = 4;
 
@@ -41,6 +43,8 @@ pub(super) struct EventBuffer {
     has_reasoning_text: bool,
     /// Space was left out since the last text.
     dropped_whitespace: bool,
+    /// Text at the beginning of the message is held back: it may be reasoning.
+    holds_start: bool,
     pub(super) last: LastEvent,
     /// The end of the visible text.
     tail: String,
@@ -60,6 +64,14 @@ struct DraftEvents {
 }
 
 impl EventBuffer {
+    /// An empty buffer; `holds_start` says that the message may begin in reasoning.
+    pub(super) fn new(holds_start: bool) -> Self {
+        Self {
+            holds_start,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn push_text(&mut self, text: &str) {
         let solid = text.trim_end();
         if solid.is_empty() {
@@ -136,11 +148,33 @@ impl EventBuffer {
 
     /// Its end came without a beginning.
     pub(super) fn reclassify_text_as_reasoning(&mut self) {
-        if self.has_text {
+        if self.holds_start {
+            self.turn_held_text_into_reasoning();
+        } else if self.has_text {
             self.push(DialectEvent::TextWasReasoning);
-            self.has_text = false;
         }
+        self.has_text = false;
         self.end_reasoning();
+    }
+
+    fn turn_held_text_into_reasoning(&mut self) {
+        self.holds_start = false;
+        for event in &mut self.ready {
+            if let DialectEvent::Text(text) = event {
+                self.has_reasoning_text = true;
+                *event = DialectEvent::Reasoning(mem::take(text));
+            }
+        }
+    }
+
+    /// Whether the text so far may still turn out to be reasoning.
+    fn is_start_undecided(&self) -> bool {
+        let length = |event: &DialectEvent| match event {
+            DialectEvent::Text(text) => Some(text.len()),
+            _ => None,
+        };
+        let lengths: Option<Vec<usize>> = self.ready.iter().map(length).collect();
+        lengths.is_some_and(|all| all.iter().sum::<usize>() <= MAX_HELD_START_BYTES)
     }
 
     pub(super) fn push_hallucination(&mut self, text: &str) {
@@ -222,6 +256,7 @@ impl EventBuffer {
 
     /// The message is over.
     pub(super) fn finish(&mut self) {
+        self.holds_start = false;
         let rest = match self.last {
             LastEvent::InvalidCall => mem::take(&mut self.held_text),
             LastEvent::Call | LastEvent::Reasoning => String::new(),
@@ -234,6 +269,10 @@ impl EventBuffer {
 
     /// Hands out what cannot change any more.
     pub(super) fn drain_to(&mut self, events: &mut Vec<DialectEvent>) {
+        if self.holds_start && self.is_start_undecided() {
+            return;
+        }
+        self.holds_start = false;
         for event in self.ready.drain(..) {
             join(events, event);
         }

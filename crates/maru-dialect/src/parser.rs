@@ -27,6 +27,11 @@ const MAX_UNDECIDED_FRAMES: u32 = 16;
 pub struct DialectOptions {
     /// The prompt ended inside reasoning: the text begins there.
     pub starts_in_reasoning: bool,
+    /// The prompt may have ended inside reasoning. Text is held back until that is
+    /// decided: by a closing tag, by anything else than text, or by the end. For models
+    /// that are known to write a closing tag without an opening one; without this, such
+    /// reasoning goes out as text, and [`DialectEvent::TextWasReasoning`] follows.
+    pub may_start_in_reasoning: bool,
     /// A complete call that is the last thing in the reasoning, with nothing
     /// behind the reasoning's end, is made.
     pub accept_trailing_draft: bool,
@@ -46,6 +51,7 @@ impl Default for DialectOptions {
     fn default() -> Self {
         Self {
             starts_in_reasoning: false,
+            may_start_in_reasoning: false,
             accept_trailing_draft: true,
             prompted: false,
             stream_arguments: false,
@@ -152,7 +158,7 @@ impl DialectParser {
             rescan_budget: RescanBudget::default(),
             undecided_frames: 0,
             argument_stream: None,
-            event_buffer: EventBuffer::default(),
+            event_buffer: EventBuffer::new(options.may_start_in_reasoning),
         }
     }
 

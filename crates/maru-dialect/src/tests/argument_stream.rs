@@ -9,6 +9,7 @@ use super::{
 
 const STREAMED: DialectOptions = DialectOptions {
     starts_in_reasoning: false,
+    may_start_in_reasoning: false,
     accept_trailing_draft: true,
     prompted: false,
     stream_arguments: true,

@@ -106,6 +106,38 @@ fn reasoning_may_be_open_from_the_prompt() {
 }
 
 #[test]
+fn reasoning_without_a_beginning_is_no_text_where_it_is_expected() {
+    let options = DialectOptions {
+        may_start_in_reasoning: true,
+        ..DialectOptions::default()
+    };
+    for (text, reasoning, content) in [
+        (
+            "I should greet.\n</think>\n\nHello.",
+            "I should greet.",
+            "Hello.",
+        ),
+        (
+            "Hello there.\nHow are you?",
+            "",
+            "Hello there.\nHow are you?",
+        ),
+        ("<think>a</think>Hello.", "a", "Hello."),
+        ("", "", ""),
+    ] {
+        for pieces in [super::characters(text).collect(), vec![text]] {
+            let events = super::parse_with(&tools(), options, pieces);
+            assert!(
+                !events.contains(&DialectEvent::TextWasReasoning),
+                "{events:?}"
+            );
+            let output = super::collect_output(&events);
+            assert_eq!((&*output.reasoning, &*output.content), (reasoning, content));
+        }
+    }
+}
+
+#[test]
 fn last_draft_counts_only_if_wanted() {
     let text = format!("<think>so {FRAMED_CALL}</think>\n");
     for wanted in [true, false] {

@@ -16,6 +16,7 @@ const CASES: &str = include_str!("../../../../tests/data/dialects_cases.jsonl");
 
 const PROMPTED: DialectOptions = DialectOptions {
     starts_in_reasoning: false,
+    may_start_in_reasoning: false,
     accept_trailing_draft: true,
     prompted: true,
     stream_arguments: false,
