@@ -55,12 +55,18 @@ pub fn dialect(input: &[u8]) {
     let (cut, input) = take_cut(input);
     let text = String::from_utf8_lossy(input);
     let (first, second) = text.split_at(text.floor_char_boundary(cut));
-    for was_cut_off in [false, true] {
-        assert_eq!(
-            ModelOutput::parse(&[&text], was_cut_off),
-            ModelOutput::parse(&[first, second], was_cut_off),
-            "{first:?} | {second:?}"
-        );
+    for prompted in [false, true] {
+        let options = DialectOptions {
+            prompted,
+            ..DialectOptions::default()
+        };
+        for was_cut_off in [false, true] {
+            assert_eq!(
+                ModelOutput::parse(&[&text], options, was_cut_off),
+                ModelOutput::parse(&[first, second], options, was_cut_off),
+                "{first:?} | {second:?}"
+            );
+        }
     }
 }
 
@@ -108,12 +114,11 @@ struct ModelOutput {
 }
 
 impl ModelOutput {
-    fn parse(chunks: &[&str], was_cut_off: bool) -> Self {
+    fn parse(chunks: &[&str], options: DialectOptions, was_cut_off: bool) -> Self {
         static TOOLS: LazyLock<Arc<ToolSet>> = LazyLock::new(|| {
             let schema = json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}});
             Arc::new(ToolSet::new([("echo", &schema)]))
         });
-        let options = DialectOptions::default();
         let mut parser = DialectParser::new(Arc::clone(&TOOLS), DialectSelection::Auto, options);
         let mut events = Vec::new();
         for chunk in chunks {

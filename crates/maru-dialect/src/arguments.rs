@@ -1,4 +1,4 @@
-//! Arguments as the schema of their tool wants them.
+//! Normalises arguments to the schema of their tool.
 
 use super::{
     json::{JsonObject, JsonValue, get_member, write_object},
@@ -17,7 +17,7 @@ pub struct NormalizedArguments {
     pub name: String,
     /// Strict JSON text of an object.
     pub arguments: String,
-    /// What had to be mended.
+    /// What had to be repaired.
     pub repairs: Vec<JsonRepair>,
 }
 
@@ -42,7 +42,7 @@ pub enum NormalizeError {
 }
 
 /// Makes the arguments of a native call strict: the name becomes that of an
-/// offered tool, broken JSON is mended, values get the types of the schema.
+/// offered tool, broken JSON is repaired, values get the types of the schema.
 ///
 /// # Errors
 ///

@@ -1,12 +1,12 @@
-//! A place in text that may still grow.
+//! A cursor over text that may still grow.
 
 use std::cell::Cell;
 
-/// A place in a text of which only the beginning may have arrived.
+/// A position in text of which only the beginning may have arrived.
 ///
-/// Every look past the end is noted. A decision taken without such a look
-/// holds for every continuation of the text, which is what makes the reader
-/// indifferent to how its input was cut.
+/// Every attempt to read past the end is recorded in `touched`. A decision taken
+/// without one holds for every continuation of the text, which makes the events
+/// independent of how the input was split into chunks.
 #[derive(Clone, Copy)]
 pub(super) struct TextCursor<'a> {
     text: &'a str,

@@ -1,5 +1,5 @@
-//! Puts events together: joins text, leaves out white space and control
-//! tokens beside frames, and keeps apart what may turn out to be a draft.
+//! Collects events: joins text, drops white space and control tokens beside frames,
+//! and sets aside events that may turn out to be a draft.
 
 use std::mem;
 
@@ -214,7 +214,7 @@ impl EventBuffer {
         self.push(event);
     }
 
-    /// From here on, events wait for [`Self::keep_draft`] or [`Self::drop_draft`].
+    /// From here on, events wait for [`Self::commit_draft`] or [`Self::discard_draft`].
     pub(super) fn begin_draft(&mut self) {
         self.draft_events = Some(DraftEvents {
             events: Vec::new(),

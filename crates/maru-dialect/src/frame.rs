@@ -1,4 +1,4 @@
-//! From a frame in the text to what it stands for.
+//! Parses the body of a frame into events.
 
 use super::{
     DialectEvent,
@@ -15,35 +15,35 @@ use super::{
     tool_set::{ToolSet, ToolSignature},
 };
 
-/// Reads the frame that `scene` begins with.
+/// Parses the frame that `context` begins with.
 pub(super) fn parse_frame(
     frame: &FrameSyntax,
     opener: usize,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
-    parse_body(frame, scene.start, opener, scene)
+    parse_body(frame, context.start, opener, context)
 }
 
-/// Reads a frame that stands inside what `scene` begins with.
+/// Parses a frame inside the one that `context` begins with.
 pub(super) fn parse_nested_frame(
     frame: &FrameSyntax,
     start: TextCursor<'_>,
     opener: usize,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
-    let scene = FrameContext {
+    let context = FrameContext {
         dialect: frame.dialect,
         closers: frame.closers,
-        ..scene
+        ..context
     };
-    parse_body(frame, start, opener, scene)
+    parse_body(frame, start, opener, context)
 }
 
 fn parse_body(
     frame: &FrameSyntax,
     start: TextCursor<'_>,
     opener: usize,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
     let mut body = start;
     if !frame.body_includes_opener {
@@ -53,21 +53,21 @@ fn parse_body(
         return FrameResult::NotAFrame;
     };
     match shape {
-        FrameBody::Json => parse_json_body(body, scene),
-        FrameBody::Python => parse_python_body(body, scene),
-        FrameBody::Script => parse_script_body(body, scene),
+        FrameBody::Json => parse_json_body(body, context),
+        FrameBody::Python => parse_python_body(body, context),
+        FrameBody::Script => parse_script_body(body, context),
         FrameBody::Tags => {
-            let dialect = match scene.dialect {
+            let dialect = match context.dialect {
                 "hermes" => "qwen3_xml",
                 other => other,
             };
-            parse_tag_body(body, FrameContext { dialect, ..scene })
+            parse_tag_body(body, FrameContext { dialect, ..context })
         }
-        FrameBody::KeyValueTags => parse_key_value_body(body, scene),
-        FrameBody::Header => parse_header_body(body, scene),
-        FrameBody::Gemma => parse_gemma_body(body, scene),
-        FrameBody::ReactAction => super::line_calls::parse_react_action(body, scene),
-        FrameBody::QwenAgent => super::line_calls::parse_qwen_agent(body, scene),
+        FrameBody::KeyValueTags => parse_key_value_body(body, context),
+        FrameBody::Header => parse_header_body(body, context),
+        FrameBody::Gemma => parse_gemma_body(body, context),
+        FrameBody::ReactAction => super::line_calls::parse_react_action(body, context),
+        FrameBody::QwenAgent => super::line_calls::parse_qwen_agent(body, context),
     }
 }
 
@@ -114,8 +114,8 @@ fn detect_body(frame: &FrameSyntax, body: TextCursor<'_>) -> Option<FrameBody> {
 }
 
 /// JSON values up to the closer, or to where something else follows.
-pub(super) fn parse_json_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let mut parser = LenientJsonParser::new(body, scene.closers);
+pub(super) fn parse_json_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    let mut parser = LenientJsonParser::new(body, context.closers);
     parser.skip_trivia();
     parser.skip_fence();
     match parser.cursor.peek() {
@@ -123,15 +123,15 @@ pub(super) fn parse_json_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> 
         Some(_) => return FrameResult::NotAFrame,
     }
     if repair::unescape_payload(parser.cursor.rest()).is_some() {
-        return parse_escaped_body(parser.cursor, scene);
+        return parse_escaped_body(parser.cursor, context);
     }
     match parse_json_values(&mut parser) {
         Ok(values) => {
             let repairs = std::mem::take(&mut parser.repairs);
-            scene.result_from_values(&values, &repairs, frame_end(parser.cursor, scene.closers))
+            context.result_from_values(&values, &repairs, frame_end(parser.cursor, context.closers))
         }
-        Err(flaw) => retry_with_closing_quote(body, scene)
-            .unwrap_or_else(|| scene.unreadable_frame(parser.cursor, flaw)),
+        Err(error) => retry_with_closing_quote(body, context)
+            .unwrap_or_else(|| context.unreadable_frame(parser.cursor, error)),
     }
 }
 
@@ -190,49 +190,52 @@ pub(super) fn frame_end(cursor: TextCursor<'_>, closers: &[&str]) -> usize {
 }
 
 /// A payload that was escaped as a whole, up to the closer or the end.
-fn parse_escaped_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let closer = scene.find_closer(body);
+fn parse_escaped_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    let closer = context.find_closer(body);
     let (text, end) = closer.unwrap_or_else(|| (body.end_of_input(), body.end_of_input()));
     let text = body.slice(body.position(), text);
     match repair::parse_lenient(text) {
-        Ok((value, repairs)) => scene.result_from_values(&[value], &repairs, end),
-        Err(flaw) => scene.unreadable_frame(body, flaw),
+        Ok((value, repairs)) => context.result_from_values(&[value], &repairs, end),
+        Err(error) => context.unreadable_frame(body, error),
     }
 }
 
 /// JSON that ends inside a string although its frame is closed: the quote was
 /// forgotten.
-fn retry_with_closing_quote(body: TextCursor<'_>, scene: FrameContext<'_>) -> Option<FrameResult> {
-    let (at, end) = scene.find_closer(body)?;
+fn retry_with_closing_quote(
+    body: TextCursor<'_>,
+    context: FrameContext<'_>,
+) -> Option<FrameResult> {
+    let (at, end) = context.find_closer(body)?;
     let text = body.slice(body.position(), at).trim();
     let kept = text.trim_end_matches(['}', ']', ' ', '\n', '\t']);
-    let mended = format!("{kept}\"{}", &text[kept.len()..]);
-    let (value, mut repairs) = repair::parse_lenient(&mended).ok()?;
+    let repaired = format!("{kept}\"{}", &text[kept.len()..]);
+    let (value, mut repairs) = repair::parse_lenient(&repaired).ok()?;
     repairs.push(JsonRepair::Quote);
     repairs.dedup();
-    Some(scene.result_from_values(&[value], &repairs, end))
+    Some(context.result_from_values(&[value], &repairs, end))
 }
 
 /// Python calls up to the closer, or to where something else follows.
-pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let mut parser = LenientJsonParser::new(body, scene.closers);
+pub(super) fn parse_python_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    let mut parser = LenientJsonParser::new(body, context.closers);
     parser.skip_trivia();
     parser.skip_fence();
     let written = match python_calls::parse_calls(&mut parser) {
         Ok(written) if !written.is_empty() => written,
         Ok(_) => return FrameResult::NotAFrame,
-        Err(flaw) => return scene.unreadable_frame(parser.cursor, flaw),
+        Err(error) => return context.unreadable_frame(parser.cursor, error),
     };
     if parser.repairs.contains(&JsonRepair::SurroundingText) {
         parser.skip_trivia();
         parser.cursor.eat("```");
     }
-    let end = frame_end(parser.cursor, scene.closers);
+    let end = frame_end(parser.cursor, context.closers);
     let repairs = parser.repairs;
     let read = |call: python_calls::PythonCall| {
         let text = body.slice(call.start, call.end).to_owned();
         let name = call.name.clone();
-        let outcome = match scene.tools.find(&name) {
+        let outcome = match context.tools.find(&name) {
             None => CandidateOutcome::UnknownTool(name),
             Some(tool) => match call.into_arguments(tool) {
                 Some(arguments) => CandidateOutcome::Call(MatchedCall::new(tool, arguments)),
@@ -256,17 +259,17 @@ pub(super) fn parse_python_body(body: TextCursor<'_>, scene: FrameContext<'_>) -
         .into_iter()
         .filter(|it| !python.contains(it))
         .collect();
-    scene.result_from_outcomes(written.into_iter().map(read).collect(), &repairs, end)
+    context.result_from_outcomes(written.into_iter().map(read).collect(), &repairs, end)
 }
 
 /// Python between tags that other text uses, too: calls of offered tools and
 /// nothing else, closed.
-fn parse_script_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+fn parse_script_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let is_call = |it: &DialectEvent| matches!(it, DialectEvent::Call(_));
-    match parse_python_body(body, scene) {
+    match parse_python_body(body, context) {
         FrameResult::Parsed { end, events }
             if events.iter().all(is_call)
-                && scene.find_closer(body).is_some_and(|it| it.1 == end) =>
+                && context.find_closer(body).is_some_and(|it| it.1 == end) =>
         {
             FrameResult::Parsed { end, events }
         }
@@ -275,36 +278,40 @@ fn parse_script_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResu
 }
 
 /// Tags up to the closer, or to where something else follows.
-pub(super) fn parse_tag_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let mut reader = tag_calls::TagCallParser {
+pub(super) fn parse_tag_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    let mut tag_parser = tag_calls::TagCallParser {
         cursor: body,
-        tools: scene.tools,
-        is_frame_opener: scene.is_frame_opener,
+        tools: context.tools,
+        is_frame_opener: context.is_frame_opener,
     };
-    let written = match reader.parse_calls() {
+    let written = match tag_parser.parse_calls() {
         Ok(written) => written,
-        Err(flaw) if reader.cursor.position() - body.position() > 1024 => {
-            return scene.unreadable_frame(reader.cursor, flaw);
+        Err(error) if tag_parser.cursor.position() - body.position() > 1024 => {
+            return context.unreadable_frame(tag_parser.cursor, error);
         }
         Err(PayloadError::Malformed) => return FrameResult::NotAFrame,
-        Err(flaw) => return scene.unreadable_frame(reader.cursor, flaw),
+        Err(error) => return context.unreadable_frame(tag_parser.cursor, error),
     };
     let mut repairs = Vec::new();
     let read = |call: tag_calls::TagCall| {
         let text = body.slice(call.start, call.end).to_owned();
         repairs.extend(call.repairs);
-        let outcome = match scene.tools.find(&call.name) {
+        let outcome = match context.tools.find(&call.name) {
             None => CandidateOutcome::UnknownTool(call.name),
             Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, call.arguments)),
         };
         (outcome, text)
     };
     let found = written.into_iter().map(read).collect();
-    scene.result_from_outcomes(found, &repairs, frame_end(reader.cursor, scene.closers))
+    context.result_from_outcomes(
+        found,
+        &repairs,
+        frame_end(tag_parser.cursor, context.closers),
+    )
 }
 
 /// The name first: then keys and values as tags, or JSON.
-fn parse_key_value_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+fn parse_key_value_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     cursor.skip_space();
     let name = cursor.take_while(|c| c.is_alphanumeric() || "_-./:".contains(c));
@@ -313,42 +320,43 @@ fn parse_key_value_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameR
         return FrameResult::NotAFrame;
     }
     if cursor.peek() == Some('{') {
-        return parse_named_arguments(cursor, name, None, scene);
+        return parse_named_arguments(cursor, name, None, context);
     }
     if cursor.peek().is_some() && tag::parse_tag(cursor).is_none() {
         return FrameResult::NotAFrame;
     }
-    let (tool, first) = match scene.tools.find(name) {
+    let (tool, first) = match context.tools.find(name) {
         Some(tool) => (Some(tool), None),
-        None => split_glued_name(name, cursor, scene.tools),
+        None => split_glued_name(name, cursor, context.tools),
     };
-    let mut reader = tag_calls::TagCallParser {
+    let mut tag_parser = tag_calls::TagCallParser {
         cursor,
-        tools: scene.tools,
-        is_frame_opener: scene.is_frame_opener,
+        tools: context.tools,
+        is_frame_opener: context.is_frame_opener,
     };
     let mut found = JsonObject::new();
     let read = match first {
-        Some(key) => reader.parse_key_value(key, tool, &mut found),
+        Some(key) => tag_parser.parse_key_value(key, tool, &mut found),
         None => Ok(()),
     };
-    if let Err(flaw) = read.and_then(|()| reader.parse_key_values(tool, &mut found)) {
-        return scene.unreadable_frame(reader.cursor, flaw);
+    if let Err(error) = read.and_then(|()| tag_parser.parse_key_values(tool, &mut found)) {
+        return context.unreadable_frame(tag_parser.cursor, error);
     }
-    let end = frame_end(reader.cursor, scene.closers);
-    if end == reader.cursor.position() && found.is_empty() && reader.cursor.peek().is_some() {
+    let end = frame_end(tag_parser.cursor, context.closers);
+    if end == tag_parser.cursor.position() && found.is_empty() && tag_parser.cursor.peek().is_some()
+    {
         return FrameResult::NotAFrame;
     }
     let outcome = match tool {
         Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, found)),
         None => CandidateOutcome::UnknownTool(name.to_owned()),
     };
-    let dialect = match scene.dialect {
+    let dialect = match context.dialect {
         "hermes" => "glm",
         other => other,
     };
-    let scene = FrameContext { dialect, ..scene };
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    let context = FrameContext { dialect, ..context };
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
 /// A name with the first key run into it, whose opening tag was lost.
@@ -366,17 +374,17 @@ fn split_glued_name<'a>(
 }
 
 /// A name between separators, then its arguments.
-fn parse_header_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+fn parse_header_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     let Some(header) = header::parse_call_header(&mut cursor) else {
         return FrameResult::NotAFrame;
     };
-    let dialect = match (scene.dialect, header.is_kimi) {
+    let dialect = match (context.dialect, header.is_kimi) {
         ("deepseek_v3", true) => "kimi_k2",
         (other, _) => other,
     };
-    let scene = FrameContext { dialect, ..scene };
-    if dialect == "functionary" && scene.tools.find(header.name).is_none() {
+    let context = FrameContext { dialect, ..context };
+    if dialect == "functionary" && context.tools.find(header.name).is_none() {
         return FrameResult::NotAFrame;
     }
     let id = header.id.or(Some(header.name).filter(|_| header.is_kimi));
@@ -387,14 +395,14 @@ fn parse_header_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResu
             cursor,
             FrameContext {
                 dialect: "step3",
-                ..scene
+                ..context
             },
         );
     }
     match cursor.peek() {
-        Some('{' | '`') | None => parse_named_arguments(cursor, header.name, id, scene),
-        _ if frame_end(cursor, scene.closers) > cursor.position() => {
-            parse_named_arguments(cursor, header.name, id, scene)
+        Some('{' | '`') | None => parse_named_arguments(cursor, header.name, id, context),
+        _ if frame_end(cursor, context.closers) > cursor.position() => {
+            parse_named_arguments(cursor, header.name, id, context)
         }
         _ => FrameResult::NotAFrame,
     }
@@ -405,51 +413,51 @@ pub(super) fn parse_named_arguments(
     cursor: TextCursor<'_>,
     name: &str,
     id: Option<&str>,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
-    let mut parser = LenientJsonParser::new(cursor, scene.closers);
+    let mut parser = LenientJsonParser::new(cursor, context.closers);
     parser.skip_trivia();
     parser.skip_fence();
     let value = match parser.cursor.peek() {
         Some('{' | '[' | '"') => match parser.parse_value() {
             Ok(value) => value,
-            Err(flaw) => return scene.unreadable_frame(parser.cursor, flaw),
+            Err(error) => return context.unreadable_frame(parser.cursor, error),
         },
-        Some(_) if frame_end(parser.cursor, scene.closers) > parser.cursor.position() => {
+        Some(_) if frame_end(parser.cursor, context.closers) > parser.cursor.position() => {
             JsonValue::Null
         }
-        Some(_) => return scene.unreadable_frame(parser.cursor, PayloadError::Malformed),
-        None => return scene.unreadable_frame(parser.cursor, PayloadError::UnexpectedEnd),
+        Some(_) => return context.unreadable_frame(parser.cursor, PayloadError::Malformed),
+        None => return context.unreadable_frame(parser.cursor, PayloadError::UnexpectedEnd),
     };
     parser.skip_spare_closers();
     parser.skip_trivia();
     parser.cursor.eat("```");
-    let end = frame_end(parser.cursor, scene.closers);
+    let end = frame_end(parser.cursor, context.closers);
     let mut repairs: Vec<JsonRepair> = parser.repairs;
     repairs.retain(|it| *it != JsonRepair::SurroundingText);
-    let mut outcome = scene.resolve_call(name, &value, &mut repairs);
+    let mut outcome = context.resolve_call(name, &value, &mut repairs);
     if let CandidateOutcome::Call(call) = &mut outcome {
         call.id = id.map(str::to_owned);
     }
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &repairs, end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &repairs, end)
 }
 
-fn parse_gemma_body(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    let mut reader = gemma_calls::GemmaCallParser {
+fn parse_gemma_body(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    let mut tag_parser = gemma_calls::GemmaCallParser {
         cursor: body,
-        closers: scene.closers,
+        closers: context.closers,
     };
-    let (name, arguments) = match reader.parse_call(scene.tools) {
+    let (name, arguments) = match tag_parser.parse_call(context.tools) {
         Ok(read) => read,
-        Err(PayloadError::Malformed) if reader.cursor.position() - body.position() < 256 => {
+        Err(PayloadError::Malformed) if tag_parser.cursor.position() - body.position() < 256 => {
             return FrameResult::NotAFrame;
         }
-        Err(flaw) => return scene.unreadable_frame(reader.cursor, flaw),
+        Err(error) => return context.unreadable_frame(tag_parser.cursor, error),
     };
-    let end = frame_end(reader.cursor, scene.closers);
-    let outcome = match scene.tools.find(&name) {
+    let end = frame_end(tag_parser.cursor, context.closers);
+    let outcome = match context.tools.find(&name) {
         Some(tool) => CandidateOutcome::Call(MatchedCall::new(tool, arguments)),
         None => CandidateOutcome::UnknownTool(name),
     };
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }

@@ -1,4 +1,4 @@
-//! A frame that is being read, and the events it comes to.
+//! The frame that is being parsed, and how its candidates become events.
 
 use super::{
     DialectEvent, InvalidCall, ParsedCall,
@@ -12,7 +12,7 @@ use super::{
     tool_set::ToolSet,
 };
 
-/// What became of a frame.
+/// The result of parsing a frame.
 pub(super) enum FrameResult {
     /// It was none: its opener is text.
     NotAFrame,
@@ -23,7 +23,7 @@ pub(super) enum FrameResult {
     },
 }
 
-/// A frame that is being read.
+/// A frame that is being parsed.
 #[derive(Clone, Copy)]
 pub(super) struct FrameContext<'a> {
     pub(super) tools: &'a ToolSet,
@@ -207,12 +207,12 @@ impl FrameContext<'_> {
     }
 
     /// A frame that cannot be read: it lasts up to its closer, or to the end.
-    pub(super) fn unreadable_frame(&self, at: TextCursor<'_>, flaw: PayloadError) -> FrameResult {
+    pub(super) fn unreadable_frame(&self, at: TextCursor<'_>, error: PayloadError) -> FrameResult {
         let end = match self.find_closer(at) {
             Some((_, end)) => end,
             None => at.end_of_input(),
         };
-        let events = vec![self.invalid_call_event(self.raw_text(end), None, flaw.to_string())];
+        let events = vec![self.invalid_call_event(self.raw_text(end), None, error.to_string())];
         FrameResult::Parsed { end, events }
     }
 }

@@ -1,4 +1,4 @@
-//! `call:⟨n⟩{⟨k⟩:⟨v⟩,…}` with tokens for quotes.
+//! Parses `call:⟨n⟩{⟨k⟩:⟨v⟩,…}` of Gemma, whose quotes are tokens.
 
 use super::{
     arguments::value_from_text,

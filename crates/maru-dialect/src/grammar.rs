@@ -40,7 +40,7 @@ pub(super) enum MarkerPlacement {
 pub(super) enum MarkerRole {
     /// Opens a frame; the row of [`FRAMES`].
     FrameOpener(usize),
-    /// Opens reasoning; the row of [`THOUGHTS`].
+    /// Opens reasoning; the row of [`REASONING_TAGS`].
     ReasoningOpener(usize),
     /// Closes reasoning.
     ReasoningCloser(usize),
@@ -103,7 +103,7 @@ const fn at_line_start(frame: FrameSyntax) -> FrameSyntax {
     }
 }
 
-/// Every frame. Patterns are those of [`super::marker::length`].
+/// Every frame. Patterns are those of [`super::marker::match_length`].
 pub(super) const FRAMES: &[FrameSyntax] = &[
     frame(
         "hermes",

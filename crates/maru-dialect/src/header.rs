@@ -1,4 +1,4 @@
-//! The tool's name between separators, then its arguments.
+//! Parses the header before the arguments of a call: the name of its tool, an id.
 
 use super::{cursor::TextCursor, marker};
 

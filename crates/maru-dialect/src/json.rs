@@ -1,4 +1,4 @@
-//! JSON that keeps what was written: the digits of numbers, the order of keys.
+//! A JSON value that keeps the digits of numbers and the order of keys.
 
 use std::{collections::HashSet, fmt::Write as _};
 

@@ -1,4 +1,4 @@
-//! Which calls a JSON value stands for.
+//! Extracts calls from a JSON value.
 
 use super::{
     arguments::{as_object, coerce_arguments, looks_like_schema},

@@ -1,4 +1,4 @@
-//! Calls written as labelled lines.
+//! Parses calls written as labelled lines (`ReAct`, Qwen-Agent, Continue).
 
 use super::{
     DialectEvent,
@@ -33,7 +33,7 @@ pub(super) const FINAL_ANSWER_LABELS: [&str; 3] =
 pub(super) const RECIPIENT_ALL_LINES: [&str; 2] = [">>>all\n", ">>>all\r\n"];
 
 /// `Action: ⟨n⟩` and its input; or `Action:` and fenced JSON.
-pub(super) fn parse_react_action(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+pub(super) fn parse_react_action(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     cursor.take_while(|c| c == ' ' || c == '\t');
     let mut fenced = cursor;
@@ -44,7 +44,7 @@ pub(super) fn parse_react_action(body: TextCursor<'_>, scene: FrameContext<'_>) 
                 fenced,
                 FrameContext {
                     dialect: "cohere",
-                    ..scene
+                    ..context
                 },
             )
         } else {
@@ -58,13 +58,13 @@ pub(super) fn parse_react_action(body: TextCursor<'_>, scene: FrameContext<'_>) 
         return FrameResult::NotAFrame;
     }
     match cursor.peek() {
-        Some('[' | '(') => bracketed(cursor, name, scene),
-        _ => labelled(cursor, name, scene),
+        Some('[' | '(') => bracketed(cursor, name, context),
+        _ => labelled(cursor, name, context),
     }
 }
 
 /// `✿FUNCTION✿: ⟨n⟩` and `✿ARGS✿: {…}`.
-pub(super) fn parse_qwen_agent(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+pub(super) fn parse_qwen_agent(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     if !colon(&mut cursor) {
         return FrameResult::NotAFrame;
@@ -78,18 +78,18 @@ pub(super) fn parse_qwen_agent(body: TextCursor<'_>, scene: FrameContext<'_>) ->
     {
         return FrameResult::NotAFrame;
     }
-    parse_named_arguments(cursor, name, None, scene)
+    parse_named_arguments(cursor, name, None, context)
 }
 
 /// Fence `tool`: `TOOL_NAME: ⟨n⟩`, then `BEGIN_ARG: ⟨k⟩` … `END_ARG`.
-pub(super) fn parse_tool_block(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+pub(super) fn parse_tool_block(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut cursor = body;
     cursor.skip_space();
     if !cursor.eat("TOOL_NAME:") {
         return FrameResult::NotAFrame;
     }
     let name = cursor.take_while(|c| c != '\n').trim();
-    let tool = scene.tools.find(name);
+    let tool = context.tools.find(name);
     let mut found = JsonObject::new();
     loop {
         cursor.skip_space();
@@ -115,7 +115,7 @@ pub(super) fn parse_tool_block(body: TextCursor<'_>, scene: FrameContext<'_>) ->
     }
     let outcome = call_outcome(tool, name, Some(found));
     let end = cursor.position();
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
 /// Thoughts up to an action or an answer; without one they are text.
@@ -169,8 +169,8 @@ fn call_outcome(
 }
 
 /// `⟨n⟩[…]` or `⟨n⟩(…)`.
-fn bracketed(cursor: TextCursor<'_>, name: &str, scene: FrameContext<'_>) -> FrameResult {
-    let Some(tool) = scene.tools.find(name) else {
+fn bracketed(cursor: TextCursor<'_>, name: &str, context: FrameContext<'_>) -> FrameResult {
+    let Some(tool) = context.tools.find(name) else {
         return FrameResult::NotAFrame;
     };
     let mut parser = LenientJsonParser::new(cursor, &[]);
@@ -192,11 +192,11 @@ fn bracketed(cursor: TextCursor<'_>, name: &str, scene: FrameContext<'_>) -> Fra
         }
     };
     let outcome = call_outcome(Some(tool), name, Some(arguments));
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
-fn labelled(mut cursor: TextCursor<'_>, name: &str, scene: FrameContext<'_>) -> FrameResult {
-    let tool = scene.tools.find(name);
+fn labelled(mut cursor: TextCursor<'_>, name: &str, context: FrameContext<'_>) -> FrameResult {
+    let tool = context.tools.find(name);
     let alone = cursor.position();
     cursor.skip_space();
     if !ACTION_INPUT_LABELS.iter().any(|label| cursor.eat(label)) {
@@ -206,11 +206,11 @@ fn labelled(mut cursor: TextCursor<'_>, name: &str, scene: FrameContext<'_>) -> 
             return FrameResult::NotAFrame;
         }
         let outcome = call_outcome(tool, name, Some(JsonObject::new()));
-        return scene.result_from_outcomes(vec![(outcome, scene.raw_text(alone))], &[], alone);
+        return context.result_from_outcomes(vec![(outcome, context.raw_text(alone))], &[], alone);
     }
     cursor.skip_space();
     if matches!(cursor.peek(), Some('{' | '`')) && !is_answer_name(name) {
-        return parse_named_arguments(cursor, name, None, scene);
+        return parse_named_arguments(cursor, name, None, context);
     }
     let text = take_plain_input(&mut cursor);
     let end = cursor.position();
@@ -219,7 +219,7 @@ fn labelled(mut cursor: TextCursor<'_>, name: &str, scene: FrameContext<'_>) -> 
         None => CandidateOutcome::UnknownTool(name.to_owned()),
         Some(tool) => call_outcome(Some(tool), name, arguments_from_plain_input(text, tool)),
     };
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
 /// Plain input: up to where the model goes on as someone else.

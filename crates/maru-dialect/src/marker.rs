@@ -1,4 +1,4 @@
-//! Comparing markers with text, however a model spells their bars.
+//! Matches marker patterns against text, whatever the width of bars.
 
 use super::cursor::TextCursor;
 

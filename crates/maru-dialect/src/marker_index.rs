@@ -1,4 +1,4 @@
-//! Which marker stands at a place, found by its first bytes.
+//! Finds the marker at a position by its first bytes.
 
 use std::sync::LazyLock;
 
@@ -34,18 +34,17 @@ struct MarkerIndex {
 
 static MARKER_INDEX: LazyLock<MarkerIndex> = LazyLock::new(MarkerIndex::new);
 
-/// How much space before a line's first word is looked over.
+/// How many bytes of indentation are skipped before a line's first word.
 const MAX_INDENT_BYTES: usize = 16;
 
 /// The first bytes of bars.
 const BAR_FIRST_BYTES: [u8; 3] = [b'|', 0xef, 0xe2];
 
 /// Whether a marker may begin with this byte in the middle of text, or
-/// something else happens there that a reader minds.
+/// it ends plain text for another reason (code, line break).
 pub(super) const MARKER_FIRST_BYTES: [bool; 256] = table(&[b'<', b'[', b']', b'`', b'\n', 0xe2]);
 
-/// The same, where our prompt told the model to call with JSON: that may begin
-/// anywhere.
+/// [`MARKER_FIRST_BYTES`] for prompted models, whose JSON calls may begin anywhere.
 pub(super) const PROMPTED_FIRST_BYTES: [bool; 256] =
     table(&[b'<', b'[', b']', b'`', b'\n', b'{', 0xe2]);
 

@@ -1,5 +1,5 @@
-//! Calls without markers: JSON or python as the end of a message, fenced or
-//! not, and tags named after tools.
+//! Parses calls without markers: JSON or Python, fenced or not, and tags named after
+//! tools.
 
 use super::{
     DialectEvent,
@@ -16,7 +16,7 @@ use super::{
     tag_calls,
 };
 
-/// Longest first key that is looked at.
+/// The longest first key of an object that may be a call.
 const MAX_FIRST_KEY_BYTES: usize = 96;
 /// Fences that may hold JSON.
 const JSON_FENCE_LANGUAGES: [&str; 12] = [
@@ -57,64 +57,64 @@ pub(super) const QUOTED_JSON_STARTS: [&str; 2] = ["\"{", "'{"];
 pub(super) const SCRIPT_STARTS: [&str; 3] = ["print(default_api.", "default_api.", "tool_code\n"];
 
 /// Reads what begins like bare JSON or a python list.
-pub(super) fn parse_bare(scene: FrameContext<'_>) -> FrameResult {
-    match detect_payload(scene.start, scene) {
-        Some(_) if scene.follows_example_words() => FrameResult::NotAFrame,
+pub(super) fn parse_bare(context: FrameContext<'_>) -> FrameResult {
+    match detect_payload(context.start, context) {
+        Some(_) if context.follows_example_words() => FrameResult::NotAFrame,
         Some(Payload::Json { name }) => parse_json_calls(
-            scene.start,
+            context.start,
             JsonContext {
                 fenced: false,
                 name,
             },
-            scene,
+            context,
         ),
-        Some(Payload::Python) => parse_python_list(scene),
+        Some(Payload::Python) => parse_python_list(context),
         None => FrameResult::NotAFrame,
     }
 }
 
 /// Reads a message that is the JSON text of a call, written as a string.
-pub(super) fn parse_quoted_json(scene: FrameContext<'_>) -> FrameResult {
-    let context = JsonContext {
+pub(super) fn parse_quoted_json(context: FrameContext<'_>) -> FrameResult {
+    let json_context = JsonContext {
         fenced: false,
         name: None,
     };
-    parse_json_calls(scene.start, context, scene)
+    parse_json_calls(context.start, json_context, context)
 }
 
 /// Reads python without a fence that is the end of a message: `print(…)`, or a call
 /// with the prefix of the prompt.
-pub(super) fn parse_script(scene: FrameContext<'_>) -> FrameResult {
-    let mut body = scene.start;
+pub(super) fn parse_script(context: FrameContext<'_>) -> FrameResult {
+    let mut body = context.start;
     body.eat("tool_code\n");
-    parse_python_lines(body, scene)
+    parse_python_lines(body, context)
 }
 
 /// Reads what a line that begins with a tool's name goes on with: its arguments on
 /// the next line (GLM-4), `[ARGS]` (Mistral, its first token removed), or a python
 /// call that is the whole message of a prompted model. `is_first` says that nothing stands before it.
-pub(super) fn parse_named_line(scene: FrameContext<'_>, is_first: bool) -> FrameResult {
-    let mut cursor = scene.start;
+pub(super) fn parse_named_line(context: FrameContext<'_>, is_first: bool) -> FrameResult {
+    let mut cursor = context.start;
     let name = cursor.take_while(python_calls::is_name_char);
-    let Some(tool) = scene.tools.find_exact(name) else {
+    let Some(tool) = context.tools.find_exact(name) else {
         return FrameResult::NotAFrame;
     };
-    if cursor.peek() == Some('(') && is_first && scene.prompted {
-        let scene = FrameContext {
+    if cursor.peek() == Some('(') && is_first && context.prompted {
+        let context = FrameContext {
             dialect: "pythonic",
-            ..scene
+            ..context
         };
-        return parse_python_lines(scene.start, scene);
+        return parse_python_lines(context.start, context);
     }
     if cursor.starts_with("[ARGS]") || cursor.starts_with("[CALL_ID]") {
-        let mut header = scene.start;
+        let mut header = context.start;
         let id = header::parse_call_header(&mut header).and_then(|it| it.id);
-        let scene = FrameContext {
+        let context = FrameContext {
             dialect: "mistral",
             explicit: true,
-            ..scene
+            ..context
         };
-        return parse_named_arguments(header, name, id, scene);
+        return parse_named_arguments(header, name, id, context);
     }
     if !cursor.eat("\n") || cursor.peek() != Some('{') {
         return FrameResult::NotAFrame;
@@ -136,36 +136,36 @@ pub(super) fn parse_named_line(scene: FrameContext<'_>, is_first: bool) -> Frame
     }
     let end = parser.cursor.position();
     let outcome = CandidateOutcome::Call(MatchedCall::new(tool, members));
-    let scene = FrameContext {
+    let context = FrameContext {
         dialect: "glm",
-        ..scene
+        ..context
     };
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &parser.repairs, end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &parser.repairs, end)
 }
 
 /// Reads a fence: of a dialect, or around a call. `is_first` says that nothing
 /// stands before it.
-pub(super) fn parse_fence(scene: FrameContext<'_>, is_first: bool) -> FrameResult {
-    let mut body = scene.start;
+pub(super) fn parse_fence(context: FrameContext<'_>, is_first: bool) -> FrameResult {
+    let mut body = context.start;
     body.take_while(|c| c == '`');
     let info = body.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     body.take_while(|c| c == ' ' || c == '\r');
     if body.peek() == Some('\n') || matches!(info, "json" | "tool_code") {
         let info = info.to_ascii_lowercase();
         return match info.as_str() {
-            "tool_code" => parse_tool_code_fence(body, scene),
+            "tool_code" => parse_tool_code_fence(body, context),
             "tool" => line_calls::parse_tool_block(
                 body,
                 FrameContext {
                     dialect: "codeblock_tool",
                     explicit: true,
-                    ..scene
+                    ..context
                 },
             ),
             info if JSON_FENCE_LANGUAGES.contains(&info)
                 || (is_first && matches!(info, "python" | "py")) =>
             {
-                parse_json_fence(body, scene, is_first)
+                parse_json_fence(body, context, is_first)
             }
             _ => FrameResult::NotAFrame,
         };
@@ -174,34 +174,34 @@ pub(super) fn parse_fence(scene: FrameContext<'_>, is_first: bool) -> FrameResul
 }
 
 /// Reads a tag named after a tool.
-pub(super) fn parse_tool_tag(scene: FrameContext<'_>) -> FrameResult {
-    let mut body = scene.start.advanced_by(1);
+pub(super) fn parse_tool_tag(context: FrameContext<'_>) -> FrameResult {
+    let mut body = context.start.advanced_by(1);
     let name = body.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    let Some(tool) = scene.tools.find_exact(name).filter(|_| body.eat(">")) else {
+    let Some(tool) = context.tools.find_exact(name).filter(|_| body.eat(">")) else {
         return FrameResult::NotAFrame;
     };
-    let mut reader = tag_calls::TagCallParser {
+    let mut tag_parser = tag_calls::TagCallParser {
         cursor: body,
-        tools: scene.tools,
-        is_frame_opener: scene.is_frame_opener,
+        tools: context.tools,
+        is_frame_opener: context.is_frame_opener,
     };
-    let Ok(arguments) = reader.parse_tool_parameters(tool) else {
-        return text_result(scene, reader.cursor.position());
+    let Ok(arguments) = tag_parser.parse_tool_parameters(tool) else {
+        return text_result(context, tag_parser.cursor.position());
     };
-    let mut after = reader.cursor;
+    let mut after = tag_parser.cursor;
     after.skip_space();
     let closed = after.eat("</") && after.eat(name) && after.eat(">");
     let ended = after.peek().is_none() && !arguments.is_empty();
     if !closed && !ended {
-        return text_result(scene, reader.cursor.position());
+        return text_result(context, tag_parser.cursor.position());
     }
     let outcome = CandidateOutcome::Call(MatchedCall::new(tool, arguments));
     let end = if closed {
         after.position()
     } else {
-        reader.cursor.position()
+        tag_parser.cursor.position()
     };
-    scene.result_from_outcomes(vec![(outcome, scene.raw_text(end))], &[], end)
+    context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
 /// What a call without markers begins with.
@@ -214,8 +214,8 @@ enum Payload<'a> {
 }
 
 /// What a call without markers could begin with. Looks at its first words.
-fn detect_payload<'a>(start: TextCursor<'a>, scene: FrameContext<'_>) -> Option<Payload<'a>> {
-    let tools = scene.tools;
+fn detect_payload<'a>(start: TextCursor<'a>, context: FrameContext<'_>) -> Option<Payload<'a>> {
+    let tools = context.tools;
     let mut parser = LenientJsonParser::new(start, &[]);
     let list = parser.cursor.eat("[");
     parser.cursor.eat("[");
@@ -256,13 +256,13 @@ fn detect_payload<'a>(start: TextCursor<'a>, scene: FrameContext<'_>) -> Option<
     if tools.find(name).is_some() {
         return Some(Payload::Json { name: Some(name) });
     }
-    let candidate = is_answer_name(name) || (scene.prompted && !name.is_empty());
+    let candidate = is_answer_name(name) || (context.prompted && !name.is_empty());
     candidate.then_some(Payload::Json { name: None })
 }
 
 /// The text up to `end` as it is.
-fn text_result(scene: FrameContext<'_>, end: usize) -> FrameResult {
-    let events = vec![DialectEvent::Text(scene.raw_text(end))];
+fn text_result(context: FrameContext<'_>, end: usize) -> FrameResult {
+    let events = vec![DialectEvent::Text(context.raw_text(end))];
     FrameResult::Parsed { end, events }
 }
 
@@ -278,10 +278,10 @@ struct JsonContext<'a> {
 /// JSON values that end the message, or that are meant although words follow.
 fn parse_json_calls(
     body: TextCursor<'_>,
-    context: JsonContext<'_>,
-    scene: FrameContext<'_>,
+    json_context: JsonContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
-    let mut fenced = context.fenced;
+    let mut fenced = json_context.fenced;
     let mut cursor = body;
     let mut found = Vec::new();
     let mut repairs = Vec::new();
@@ -289,7 +289,7 @@ fn parse_json_calls(
         let end = if fenced { cursor.find("\n```") } else { None };
         let region = end.map_or(cursor, |end| cursor.truncated_at(end));
         let payload = match parse_payload(region) {
-            Err(_) if scene.prompted && context.name.is_some() => {
+            Err(_) if context.prompted && json_context.name.is_some() => {
                 parse_before_words(region).ok_or(PayloadError::UnexpectedEnd)
             }
             payload => payload,
@@ -303,7 +303,7 @@ fn parse_json_calls(
                 repairs.extend(payload.repairs);
                 cursor.seek(payload.end);
             }
-            Err(error) => return unreadable_result(region, error, context, scene),
+            Err(error) => return unreadable_result(region, error, json_context, context),
         }
         let end = match detect_follower(cursor, fenced) {
             PayloadFollower::NextValue(at, inside) => {
@@ -313,16 +313,20 @@ fn parse_json_calls(
             }
             PayloadFollower::EndOfMessage(end) => end,
             PayloadFollower::OtherText(end)
-                if is_meant(scene.text_before, cursor_at(scene, end), scene.prompted) =>
+                if is_meant(
+                    context.text_before,
+                    cursor_at(context, end),
+                    context.prompted,
+                ) =>
             {
                 end
             }
             PayloadFollower::OtherText(_) | PayloadFollower::OpenFence => {
-                return text_result(scene, cursor.position());
+                return text_result(context, cursor.position());
             }
         };
         repairs.retain(|it| *it != JsonRepair::SurroundingText);
-        return finish_json_calls(&found, &repairs, end, scene);
+        return finish_json_calls(&found, &repairs, end, context);
     }
 }
 
@@ -369,20 +373,21 @@ fn parse_before_words(region: TextCursor<'_>) -> Option<JsonPayload> {
         .find_map(|(at, _)| parse_payload(region.truncated_at(region.position() + at)).ok())
 }
 
-/// What JSON that cannot be read comes to. A prompted model that named a tool is told.
+/// The result for JSON that cannot be parsed: text, or an invalid call where a prompted
+/// model named a tool.
 fn unreadable_result(
     region: TextCursor<'_>,
     error: PayloadError,
-    context: JsonContext<'_>,
-    scene: FrameContext<'_>,
+    json_context: JsonContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
     let end = region.end_of_input();
-    match context.name.filter(|_| scene.prompted) {
+    match json_context.name.filter(|_| context.prompted) {
         Some(name) => {
-            let events = vec![scene.unreadable_call(scene.raw_text(end), name, error)];
+            let events = vec![context.unreadable_call(context.raw_text(end), name, error)];
             FrameResult::Parsed { end, events }
         }
-        None => text_result(scene, end),
+        None => text_result(context, end),
     }
 }
 
@@ -392,14 +397,16 @@ fn finish_json_calls(
     values: &[JsonValue],
     repairs: &[JsonRepair],
     end: usize,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
     let is_text = |it: &DialectEvent| match it {
-        DialectEvent::InvalidCall(invalid) => !scene.prompted || invalid.name.is_none(),
+        DialectEvent::InvalidCall(invalid) => !context.prompted || invalid.name.is_none(),
         _ => false,
     };
-    match scene.result_from_values(values, repairs, end) {
-        FrameResult::Parsed { events, .. } if events.iter().any(is_text) => text_result(scene, end),
+    match context.result_from_values(values, repairs, end) {
+        FrameResult::Parsed { events, .. } if events.iter().any(is_text) => {
+            text_result(context, end)
+        }
         result => result,
     }
 }
@@ -456,14 +463,14 @@ fn detect_follower(cursor: TextCursor<'_>, mut fenced: bool) -> PayloadFollower 
     }
 }
 
-fn parse_python_list(scene: FrameContext<'_>) -> FrameResult {
-    match parse_python_body(scene.start, scene) {
+fn parse_python_list(context: FrameContext<'_>) -> FrameResult {
+    match parse_python_body(context.start, context) {
         FrameResult::Parsed { end, events } => {
-            let after = cursor_at(scene, end);
+            let after = cursor_at(context, end);
             let good = events.iter().all(|it| matches!(it, DialectEvent::Call(_)));
             match detect_follower(after, false) {
                 PayloadFollower::EndOfMessage(_) if good => FrameResult::Parsed { end, events },
-                _ => text_result(scene, end),
+                _ => text_result(context, end),
             }
         }
         FrameResult::NotAFrame => FrameResult::NotAFrame,
@@ -471,11 +478,11 @@ fn parse_python_list(scene: FrameContext<'_>) -> FrameResult {
 }
 
 /// Python calls on lines that are the end of the message.
-fn parse_python_lines(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
-    match parse_python_body(body, scene) {
+fn parse_python_lines(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
+    match parse_python_body(body, context) {
         FrameResult::Parsed { end, events } => {
             let good = events.iter().all(|it| matches!(it, DialectEvent::Call(_)));
-            match detect_follower(cursor_at(scene, end), false) {
+            match detect_follower(cursor_at(context, end), false) {
                 PayloadFollower::EndOfMessage(_) if good => FrameResult::Parsed { end, events },
                 _ => FrameResult::NotAFrame,
             }
@@ -485,19 +492,19 @@ fn parse_python_lines(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameRes
 }
 
 /// Fence `tool_code`: python calls, or JSON.
-fn parse_tool_code_fence(body: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+fn parse_tool_code_fence(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut inside = body;
     inside.skip_space();
     if inside.peek() == Some('{') {
-        return parse_json_fence(body, scene, false);
+        return parse_json_fence(body, context, false);
     }
-    let scene = FrameContext {
+    let context = FrameContext {
         dialect: "tool_code",
         explicit: true,
         closers: &["```"],
-        ..scene
+        ..context
     };
-    match parse_python_body(body, scene) {
+    match parse_python_body(body, context) {
         FrameResult::Parsed { end, mut events }
             if events.iter().any(|it| matches!(it, DialectEvent::Call(_))) =>
         {
@@ -505,10 +512,10 @@ fn parse_tool_code_fence(body: TextCursor<'_>, scene: FrameContext<'_>) -> Frame
             events.retain(|it| matches!(it, DialectEvent::Call(_)));
             FrameResult::Parsed { end, events }
         }
-        FrameResult::Parsed { end, events } if scene.prompted && names_unknown_tool(&events) => {
+        FrameResult::Parsed { end, events } if context.prompted && names_unknown_tool(&events) => {
             FrameResult::Parsed { end, events }
         }
-        FrameResult::Parsed { end, .. } => text_result(scene, end),
+        FrameResult::Parsed { end, .. } => text_result(context, end),
         FrameResult::NotAFrame => FrameResult::NotAFrame,
     }
 }
@@ -519,20 +526,24 @@ fn names_unknown_tool(events: &[DialectEvent]) -> bool {
     events.iter().any(named)
 }
 
-fn parse_json_fence(body: TextCursor<'_>, scene: FrameContext<'_>, is_first: bool) -> FrameResult {
+fn parse_json_fence(
+    body: TextCursor<'_>,
+    context: FrameContext<'_>,
+    is_first: bool,
+) -> FrameResult {
     let mut inside = body;
     inside.skip_space();
     match inside.peek() {
-        Some('{' | '[') => match detect_payload(inside, scene) {
-            Some(Payload::Json { name }) if !scene.follows_example_words() => {
-                parse_fenced_json(inside, name, scene)
+        Some('{' | '[') => match detect_payload(inside, context) {
+            Some(Payload::Json { name }) if !context.follows_example_words() => {
+                parse_fenced_json(inside, name, context)
             }
             _ => FrameResult::NotAFrame,
         },
-        Some('"' | '\'') if is_quoted_json(inside) && !scene.follows_example_words() => {
-            parse_fenced_json(inside, None, scene)
+        Some('"' | '\'') if is_quoted_json(inside) && !context.follows_example_words() => {
+            parse_fenced_json(inside, None, context)
         }
-        Some('<') if is_first => parse_fenced_frame(inside, scene),
+        Some('<') if is_first => parse_fenced_frame(inside, context),
         _ => FrameResult::NotAFrame,
     }
 }
@@ -545,13 +556,14 @@ pub(super) fn is_quoted_json(cursor: TextCursor<'_>) -> bool {
 fn parse_fenced_json(
     inside: TextCursor<'_>,
     name: Option<&str>,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> FrameResult {
-    let context = JsonContext { fenced: true, name };
-    let FrameResult::Parsed { end, events } = parse_json_calls(inside, context, scene) else {
+    let json_context = JsonContext { fenced: true, name };
+    let FrameResult::Parsed { end, events } = parse_json_calls(inside, json_context, context)
+    else {
         return FrameResult::NotAFrame;
     };
-    let shown = |event: &DialectEvent| matches!(event, DialectEvent::Text(text) if *text == scene.raw_text(end));
+    let shown = |event: &DialectEvent| matches!(event, DialectEvent::Text(text) if *text == context.raw_text(end));
     if events.iter().any(shown) {
         FrameResult::NotAFrame
     } else {
@@ -560,7 +572,7 @@ fn parse_fenced_json(
 }
 
 /// A frame with markers in a fence that is the whole message.
-fn parse_fenced_frame(inside: TextCursor<'_>, scene: FrameContext<'_>) -> FrameResult {
+fn parse_fenced_frame(inside: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let Some(hit) = marker_index::find_marker(inside, MarkerPlacement::LineStart) else {
         return FrameResult::NotAFrame;
     };
@@ -573,12 +585,12 @@ fn parse_fenced_frame(inside: TextCursor<'_>, scene: FrameContext<'_>) -> FrameR
         dialect: frame.dialect,
         closers: frame.closers,
         explicit: true,
-        ..scene
+        ..context
     };
     let FrameResult::Parsed { end, events } = parse_frame(frame, hit.length, inner) else {
         return FrameResult::NotAFrame;
     };
-    let mut after = cursor_at(scene, end);
+    let mut after = cursor_at(context, end);
     after.skip_space();
     let closed = after.eat("```");
     after.skip_space();
@@ -593,8 +605,8 @@ fn parse_fenced_frame(inside: TextCursor<'_>, scene: FrameContext<'_>) -> FrameR
     }
 }
 
-fn cursor_at(scene: FrameContext<'_>, at: usize) -> TextCursor<'_> {
-    let mut cursor = scene.start;
+fn cursor_at(context: FrameContext<'_>, at: usize) -> TextCursor<'_> {
+    let mut cursor = context.start;
     cursor.seek(at);
     cursor
 }

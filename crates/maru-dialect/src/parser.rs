@@ -1,4 +1,4 @@
-//! The machine: text in pieces, events out.
+//! The state machine: takes chunks of text, emits events.
 
 mod frames;
 mod line_start;
@@ -19,7 +19,7 @@ const MAX_FRAME_BYTES: usize = 4 << 20;
 const MAX_MARKERLESS_BYTES: usize = 256 << 10;
 /// Longest line that opens a fence.
 const MAX_FENCE_LINE_BYTES: usize = 120;
-/// How often a frame that only the end of the text decided is left before it.
+/// The most frames that only the end of the text decides.
 const MAX_UNDECIDED_FRAMES: u32 = 16;
 
 /// How a message is parsed, beside its tools and its dialect.
@@ -59,7 +59,7 @@ impl Default for DialectOptions {
     }
 }
 
-/// Reads one message of a model.
+/// Parses one message of a model.
 ///
 /// Text goes out as it comes in; only what may still become a marker or a call
 /// is held back. Events do not depend on how the text was cut, once adjacent
@@ -136,7 +136,7 @@ enum InputState {
 }
 
 impl DialectParser {
-    /// A reader for one message.
+    /// Creates a parser for one message.
     pub fn new(tools: Arc<ToolSet>, dialect: DialectSelection, options: DialectOptions) -> Self {
         let mode = if options.starts_in_reasoning {
             ParserMode::Reasoning(0)
@@ -162,8 +162,8 @@ impl DialectParser {
         }
     }
 
-    /// Takes the next piece of text. What cannot change any more is appended
-    /// to `events`.
+    /// Parses the next chunk. Events that no further text can change are appended to
+    /// `events`.
     pub fn push(&mut self, text: &str, events: &mut Vec<DialectEvent>) {
         self.buffer.push_str(text);
         if self
@@ -222,7 +222,7 @@ impl DialectParser {
         self.discard_consumed();
     }
 
-    /// Drops what is done with.
+    /// Removes consumed text from the buffer.
     fn discard_consumed(&mut self) {
         let keep = self.draft_call.map_or(self.position, |draft| draft.start);
         if keep == self.buffer.len() {
@@ -242,7 +242,7 @@ impl DialectParser {
         ParserStep::Continue
     }
 
-    /// Lines of a code fence, up to the line that closes it.
+    /// Hands out the lines of a code fence, up to the one that closes it.
     fn fence(&mut self, fence: CodeFence, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
         // Lines before the first mark do not close it.
@@ -314,7 +314,7 @@ impl DialectParser {
         }
     }
 
-    /// How much is certainly text: up to what may be a marker, or to a line
+    /// The length of what is certainly text: up to a possible marker, or to a line
     /// that may begin with one.
     fn plain_text_length(&mut self) -> usize {
         let bytes = &self.buffer.as_bytes()[self.position..];
@@ -352,13 +352,13 @@ impl DialectParser {
         bytes.len()
     }
 
-    /// Whether a run of backticks is not all there.
+    /// Whether a run of backticks may still grow.
     fn is_backtick_run_open(&self, end: InputState) -> bool {
         let rest = &self.buffer.as_bytes()[self.position..];
         end == InputState::Open && rest.iter().all(|b| *b == b'`')
     }
 
-    /// Lets so many bytes through that are text.
+    /// Hands out `length` bytes of text.
     fn consume_text(&mut self, length: usize) -> ParserStep {
         self.at_line_start = false;
         self.at_message_start = false;
@@ -366,7 +366,7 @@ impl DialectParser {
         ParserStep::Continue
     }
 
-    /// Lets so many bytes through, whatever they are.
+    /// Hands out `length` bytes without changing what may follow.
     fn pass_through(&mut self, length: usize) {
         let text = &self.buffer[self.position..self.position + length];
         self.previous_char = text.chars().next_back().unwrap_or(self.previous_char);
@@ -374,7 +374,7 @@ impl DialectParser {
         self.position += length;
     }
 
-    /// Lets one character through that opens nothing.
+    /// Hands out one character that opens nothing.
     fn consume_char(&mut self) -> ParserStep {
         let first = self.buffer[self.position..].chars().next();
         self.consume_text(first.map_or(1, char::len_utf8))

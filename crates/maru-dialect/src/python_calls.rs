@@ -1,4 +1,4 @@
-//! Calls written as python.
+//! Parses calls written as Python.
 
 use super::{
     cursor::TextCursor,

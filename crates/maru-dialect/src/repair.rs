@@ -1,4 +1,5 @@
-//! JSON as models write it, made strict. One pass; what is valid is not touched.
+//! Parses JSON as models write it and repairs it to strict JSON, in one pass. Valid
+//! JSON is not changed.
 
 mod string;
 mod token;
@@ -16,7 +17,7 @@ use super::{
 /// How deep values may nest.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// One kind of defect that was mended.
+/// One kind of defect that was repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonRepair {
     /// A comma was missing, doubled, leading or trailing.
@@ -49,7 +50,7 @@ pub enum JsonRepair {
     SurroundingText,
 }
 
-/// Why a text is no JSON, even with good will.
+/// Why text cannot be parsed as JSON, even with repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// It ends inside a string, number or key.
@@ -63,7 +64,7 @@ pub enum PayloadError {
     TooDeep,
 }
 
-/// Reads `text` as one JSON value, mending what is broken.
+/// Reads `text` as one JSON value, repairing what is broken.
 ///
 /// Returns strict JSON and the repairs that were needed: none, exactly when
 /// the text was strict already. The digits of numbers are kept.
@@ -88,11 +89,11 @@ pub(super) fn parse_lenient(text: &str) -> Result<(JsonValue, Vec<JsonRepair>), 
     }
     let mut parser = LenientJsonParser::new(TextCursor::new(text, &touched), &[]);
     let first = parser.parse_document();
-    let Err(flaw) = first else {
+    let Err(error) = first else {
         return first.map(|value| (value, parser.repairs));
     };
     let Some(start) = text.find(['{', '[']).filter(|at| *at > 0) else {
-        return Err(flaw);
+        return Err(error);
     };
     let mut parser = LenientJsonParser::new(TextCursor::new(&text[start..], &touched), &[]);
     parser.record_repair(JsonRepair::SurroundingText);
@@ -223,7 +224,7 @@ pub(super) enum OpenContainer {
     Call,
 }
 
-/// Reads values from a cursor and notes what it had to mend.
+/// Reads values from a cursor and notes what it had to repair.
 pub(super) struct LenientJsonParser<'a> {
     pub(super) cursor: TextCursor<'a>,
     pub(super) repairs: Vec<JsonRepair>,
@@ -231,7 +232,7 @@ pub(super) struct LenientJsonParser<'a> {
     stop_markers: &'a [&'static str],
     /// What is open, innermost last.
     open_containers: Vec<OpenContainer>,
-    /// Nothing is mended: the first defect ends the attempt.
+    /// Nothing is repaired: the first defect ends the attempt.
     strict: bool,
 }
 
@@ -325,7 +326,7 @@ impl<'a> LenientJsonParser<'a> {
         }
     }
 
-    /// The next value, if it is strict JSON: what parses is never mended.
+    /// The next value, if it is strict JSON: what parses is never repaired.
     fn try_parse_strict(&mut self) -> Option<JsonValue> {
         let mut strict = Self::new(self.cursor, self.stop_markers);
         strict.strict = true;

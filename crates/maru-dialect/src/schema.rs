@@ -1,4 +1,4 @@
-//! What a tool's schema says about its arguments, prepared for look-ups.
+//! A tool's parameter schema, prepared for lookups.
 
 use std::collections::HashMap;
 

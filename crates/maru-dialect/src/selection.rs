@@ -1,4 +1,4 @@
-//! Which dialect is read: the one that is found, or one that is fixed.
+//! Selects the dialects that are parsed: all, or a fixed one.
 
 use std::{fmt, str::FromStr};
 

@@ -30,8 +30,8 @@ enum MessageKind<'a> {
 }
 
 /// Reads a whole reply without tokens. Not a frame when it only begins like one.
-pub(super) fn parse_reply(scene: FrameContext<'_>) -> FrameResult {
-    let mut cursor = scene.start;
+pub(super) fn parse_reply(context: FrameContext<'_>) -> FrameResult {
+    let mut cursor = context.start;
     let mut events = Vec::new();
     let begins_with_reasoning = cursor.starts_with("analysis");
     if begins_with_reasoning && !next_is_glued(cursor) {
@@ -42,7 +42,7 @@ pub(super) fn parse_reply(scene: FrameContext<'_>) -> FrameResult {
             return FrameResult::NotAFrame;
         };
         match kind {
-            MessageKind::Call(name) => match parse_call(&mut cursor, name, scene) {
+            MessageKind::Call(name) => match parse_call(&mut cursor, name, context) {
                 Some(event) => events.push(event),
                 None => return FrameResult::NotAFrame,
             },
@@ -119,7 +119,7 @@ fn take_body<'a>(cursor: &mut TextCursor<'a>) -> &'a str {
 fn parse_call(
     cursor: &mut TextCursor<'_>,
     name: &str,
-    scene: FrameContext<'_>,
+    context: FrameContext<'_>,
 ) -> Option<DialectEvent> {
     let start = cursor.position();
     cursor.skip_space();
@@ -133,14 +133,14 @@ fn parse_call(
             let end = cursor.end_of_input();
             cursor.seek(end);
             let raw = cursor.slice(start, end).to_owned();
-            return Some(scene.unreadable_call(raw, name, PayloadError::UnexpectedEnd));
+            return Some(context.unreadable_call(raw, name, PayloadError::UnexpectedEnd));
         }
         Err(_) => return None,
     };
     let mut repairs = parser.repairs;
-    let outcome = scene.resolve_call(name, &value, &mut repairs);
+    let outcome = context.resolve_call(name, &value, &mut repairs);
     cursor.seek(parser.cursor.position());
     cursor.skip_space();
     let raw = cursor.slice(start, cursor.position()).to_owned();
-    Some(scene.outcome_event(outcome, raw, &repairs))
+    Some(context.outcome_event(outcome, raw, &repairs))
 }

@@ -1,4 +1,4 @@
-//! What the prose around a call says about it: meant, or shown as an example.
+//! Tells from the prose around a call whether it is meant or shown as an example.
 
 use super::cursor::{TextCursor, is_space};
 
@@ -96,7 +96,7 @@ const EXPLANATION_WORDS: [&str; 28] = [
     "위에서",
     "의미합니다",
 ];
-/// How much of the text after a call is looked at.
+/// How many bytes after a call are examined.
 const MAX_FOLLOWING_BYTES: usize = 240;
 
 /// Whether the end of the text before a call without markers announces an example.
@@ -157,7 +157,7 @@ fn last_line(text: &str) -> String {
     line.to_lowercase()
 }
 
-/// The next line that is not empty, as far as it is looked at, in lower case.
+/// The beginning of the next line that is not empty, in lower case.
 fn following_line(after: TextCursor<'_>) -> String {
     let mut ahead = after;
     ahead.skip_space();

@@ -1,4 +1,4 @@
-//! One tag, in any of the forms that dialects give it.
+//! Parses one tag in any of the forms that dialects use.
 
 use super::{cursor::TextCursor, marker, repair::HTML_ENTITIES};
 

@@ -1,4 +1,4 @@
-//! Calls written as tags, one tag for every parameter.
+//! Parses calls written as tags, one tag per parameter.
 
 use super::{
     arguments::value_from_text,

@@ -1,4 +1,4 @@
-//! The offered tools of one request, and which of them a name means.
+//! The offered tools of one request, and the lookup of a tool by the name a model wrote.
 
 use std::collections::HashMap;
 

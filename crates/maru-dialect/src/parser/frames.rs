@@ -1,4 +1,4 @@
-//! Markers, frames and addressed messages: what they are taken for.
+//! Parses markers, frames and message headers at the current position.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ use crate::{
     surrounding_text,
 };
 
-/// Looks for a marker. None when there is none.
+/// Parses the marker at the current position. None when there is none.
 pub(super) fn parse_marker(
     parser: &mut DialectParser,
     place: MarkerPlacement,
@@ -79,7 +79,7 @@ pub(super) fn consume_structural_token(parser: &mut DialectParser, length: usize
     ParserStep::Continue
 }
 
-/// Reads a frame with markers. None when its opener is text.
+/// Parses a frame with markers. None when its opener is text.
 fn frame(
     parser: &mut DialectParser,
     frame: &'static FrameSyntax,
@@ -102,14 +102,14 @@ fn frame(
     {
         return None;
     }
-    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |scene| {
-        let scene = FrameContext {
+    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |context| {
+        let context = FrameContext {
             dialect: frame.dialect,
             closers: frame.closers,
             explicit: true,
-            ..scene
+            ..context
         };
-        frame::parse_frame(frame, length, scene)
+        frame::parse_frame(frame, length, context)
     });
     if step == Some(ParserStep::NeedMoreText) {
         begin_argument_stream(parser, ArgumentsStart::Frame(frame, length));
@@ -117,7 +117,7 @@ fn frame(
     step.or_else(|| wrapper(parser, length, end))
 }
 
-/// A frame that only holds other frames is structure.
+/// Drops the opener of a frame that only holds other frames. None when it holds none.
 fn wrapper(parser: &mut DialectParser, length: usize, end: InputState) -> Option<ParserStep> {
     let touched = Cell::new(false);
     let mut inside =
@@ -130,7 +130,7 @@ fn wrapper(parser: &mut DialectParser, length: usize, end: InputState) -> Option
     holds.then(|| consume_structural_token(parser, length))
 }
 
-/// Reads the head of an addressed message. None when it is text.
+/// Parses the header of an addressed message. None when it is text.
 fn apply_message_header(
     parser: &mut DialectParser,
     length: usize,
@@ -164,20 +164,20 @@ fn apply_message_header(
     if parser.tools.is_empty() {
         return Some(consume_structural_token(parser, body));
     }
-    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |scene| {
-        let scene = FrameContext {
+    let step = parse_and_apply(parser, MAX_FRAME_BYTES, end, true, |context| {
+        let context = FrameContext {
             dialect: "harmony",
             closers: MESSAGE_ENDS,
             explicit: true,
-            ..scene
+            ..context
         };
-        let inside = scene.start.advanced_by(body);
+        let inside = context.start.advanced_by(body);
         match marker_index::find_marker(inside, MarkerPlacement::Anywhere) {
             Some(MarkerMatch {
                 role: MarkerRole::FrameOpener(row),
                 length,
-            }) => frame::parse_nested_frame(&FRAMES[row], inside, length, scene),
-            _ => frame::parse_named_arguments(inside, &recipient, None, scene),
+            }) => frame::parse_nested_frame(&FRAMES[row], inside, length, context),
+            _ => frame::parse_named_arguments(inside, &recipient, None, context),
         }
     });
     if step == Some(ParserStep::NeedMoreText) {
@@ -210,7 +210,7 @@ fn abort_argument_stream(parser: &mut DialectParser) {
     }
 }
 
-/// Reads what begins here and takes it over if it is settled. None when it
+/// Parses what begins here and applies its events once they are final. None when it
 /// is text.
 pub(super) fn parse_and_apply(
     parser: &mut DialectParser,
@@ -254,7 +254,7 @@ pub(super) fn parse_and_apply(
     }
 }
 
-/// Reads what begins here.
+/// Parses what begins here, without applying it.
 pub(super) fn try_parse(
     parser: &mut DialectParser,
     limit: usize,
@@ -269,7 +269,7 @@ pub(super) fn try_parse(
     let length = floor_char_boundary(rest, limit);
     let whole = length == rest.len();
     let touched = Cell::new(false);
-    let verdict = read(FrameContext {
+    let result = read(FrameContext {
         tools: &parser.tools,
         dialect: "bare_json",
         closers: &[],
@@ -286,7 +286,7 @@ pub(super) fn try_parse(
         return FrameAttempt::NeedMoreText;
     }
     parser.undecided_frames += u32::from(touched.get());
-    match verdict {
+    match result {
         FrameResult::NotAFrame => FrameAttempt::NotAFrame,
         FrameResult::Parsed {
             end: length,
@@ -300,7 +300,7 @@ pub(super) fn try_parse(
     }
 }
 
-/// Takes over what was read.
+/// Hands out the events of a frame of `length` bytes and moves behind it.
 pub(super) fn apply_events(parser: &mut DialectParser, length: usize, events: Vec<DialectEvent>) {
     parser.at_line_start = false;
     for event in events {
@@ -325,16 +325,16 @@ pub(super) fn apply_events(parser: &mut DialectParser, length: usize, events: Ve
     parser.in_inline_code = false;
 }
 
-/// What became of something that was held back.
+/// The outcome of one attempt to parse a frame.
 pub(super) enum FrameAttempt {
     NeedMoreText,
-    /// It is longer than anything may be; this much of it is text.
+    /// It exceeds the size limit; this many bytes of it are text.
     TooLong(usize),
     NotAFrame,
     Parsed(usize, Vec<DialectEvent>),
 }
 
-/// A call that the backend cut off is none.
+/// Turns a call that the backend cut off into an invalid one.
 fn invalidate_truncated_call(event: &mut DialectEvent) {
     if let DialectEvent::Call(call) = event {
         *event = DialectEvent::InvalidCall(InvalidCall {

@@ -48,8 +48,8 @@ pub(super) fn parse_line_start(parser: &mut DialectParser, end: InputState) -> O
         }
         LineStart::Label(length) => Some(frames::consume_structural_token(parser, length)),
         LineStart::Thought if parser.dialect.accepts("react") => {
-            frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |scene| {
-                line_calls::parse_react_thought(scene.start)
+            frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |context| {
+                line_calls::parse_react_thought(context.start)
             })
         }
         LineStart::Fence(mark) => Some(open_fence(parser, mark, end)),
@@ -92,8 +92,8 @@ pub(super) fn backticks(parser: &mut DialectParser, end: InputState) -> ParserSt
     if !parser.tools.is_empty()
         && !is_in_quotation(parser)
         && let Some(step) =
-            frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |scene| {
-                markerless_calls::parse_fence(scene, is_first)
+            frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |context| {
+                markerless_calls::parse_fence(context, is_first)
             })
     {
         return step;
@@ -156,8 +156,8 @@ fn parse_markerless(
     if !parser.dialect.accepts(dialect) || is_in_quotation(parser) {
         return None;
     }
-    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |scene| {
-        read(FrameContext { dialect, ..scene })
+    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |context| {
+        read(FrameContext { dialect, ..context })
     })
 }
 
@@ -167,16 +167,16 @@ fn named_line(parser: &mut DialectParser, named: bool, end: InputState) -> Optio
         return None;
     }
     let is_first = parser.at_message_start;
-    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |scene| {
-        markerless_calls::parse_named_line(scene, is_first)
+    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, false, |context| {
+        markerless_calls::parse_named_line(context, is_first)
     })
 }
 
 fn parse_stripped_harmony(parser: &mut DialectParser, end: InputState) -> Option<ParserStep> {
-    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, true, |scene| {
+    frames::parse_and_apply(parser, MAX_MARKERLESS_BYTES, end, true, |context| {
         stripped_harmony::parse_reply(FrameContext {
             dialect: "harmony",
-            ..scene
+            ..context
         })
     })
 }
@@ -226,8 +226,8 @@ impl LineStart {
         if bracket && last != LastEvent::Call {
             return Self::Other;
         }
-        let imagines = |it: &&str| marker::match_length(it, cursor).is_some();
-        if last == LastEvent::Call && HALLUCINATED_RESULT_MARKERS.iter().any(imagines) {
+        let is_result = |it: &&str| marker::match_length(it, cursor).is_some();
+        if last == LastEvent::Call && HALLUCINATED_RESULT_MARKERS.iter().any(is_result) {
             return Self::HallucinatedResult;
         }
         if (at_message_start || last == LastEvent::Reasoning)

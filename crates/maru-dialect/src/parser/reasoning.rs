@@ -1,4 +1,4 @@
-//! Reasoning: where it begins and ends, and calls that stand in it.
+//! Parses reasoning: its tags, and calls inside it.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ use crate::{
     marker, marker_index,
 };
 
-/// Opens reasoning. None when the tag stands in the middle of text.
+/// Opens reasoning. None when the tag is in the middle of text.
 pub(super) fn open_reasoning(
     parser: &mut DialectParser,
     row: usize,
@@ -123,7 +123,7 @@ fn close_draft(
     ParserStep::Continue
 }
 
-/// Reasoning between tags.
+/// Parses reasoning between tags.
 pub(super) fn parse_reasoning(
     parser: &mut DialectParser,
     row: usize,
@@ -156,7 +156,7 @@ pub(super) fn parse_reasoning(
     step.unwrap_or_else(|| consume_reasoning_char(parser))
 }
 
-/// Reasoning as an addressed message.
+/// Parses reasoning that is an addressed message.
 pub(super) fn parse_reasoning_message(parser: &mut DialectParser, end: InputState) -> ParserStep {
     if consume_reasoning_to_marker(parser) {
         return ParserStep::Continue;
@@ -183,7 +183,7 @@ pub(super) fn parse_reasoning_message(parser: &mut DialectParser, end: InputStat
     ParserStep::Continue
 }
 
-/// A frame in reasoning: a call, if the reasoning never ends.
+/// Parses a frame in reasoning, which is a call if the reasoning never ends.
 fn parse_draft_call(
     parser: &mut DialectParser,
     row: usize,
@@ -195,15 +195,15 @@ fn parse_draft_call(
     if parser.tools.is_empty() || !parser.dialect.accepts(frame.dialect) {
         return None;
     }
-    let settled = frames::try_parse(parser, MAX_FRAME_BYTES, end, true, |scene| {
-        let scene = FrameContext {
+    let attempt = frames::try_parse(parser, MAX_FRAME_BYTES, end, true, |context| {
+        let context = FrameContext {
             dialect: frame.dialect,
             closers: frame.closers,
-            ..scene
+            ..context
         };
-        frame::parse_frame(frame, length, scene)
+        frame::parse_frame(frame, length, context)
     });
-    match settled {
+    match attempt {
         FrameAttempt::NeedMoreText => Some(ParserStep::NeedMoreText),
         FrameAttempt::NotAFrame => None,
         FrameAttempt::TooLong(length) => {
@@ -225,7 +225,7 @@ fn parse_draft_call(
     }
 }
 
-/// Lets reasoning through up to what may be a marker; whether there was any.
+/// Hands out reasoning up to what may be a marker; returns whether there was any.
 fn consume_reasoning_to_marker(parser: &mut DialectParser) -> bool {
     let rest = &parser.buffer.as_bytes()[parser.position..];
     let special =

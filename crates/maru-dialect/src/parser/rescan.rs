@@ -1,21 +1,21 @@
-//! When to look again at what is held back.
+//! Limits how often held-back text is scanned again.
 
-/// Up to here, every piece of text is reason to look again.
+/// Held text up to this length is scanned again with every chunk.
 const MAX_ALWAYS_RESCANNED_BYTES: usize = 512;
 
-/// Keeps the cost of looking again in proportion to the text.
+/// Keeps the total cost of rescanning proportional to the length of the text.
 #[derive(Debug, Default)]
 pub(super) struct RescanBudget {
     holds_text: bool,
-    /// Bytes looked at since something was settled.
+    /// Bytes scanned since the position last moved.
     rescanned_bytes: usize,
 }
 
 impl RescanBudget {
-    /// Whether `held` bytes, of which `text` is new, are worth a look.
+    /// Whether `held` bytes, of which `text` is new, should be scanned now.
     ///
-    /// The answer changes when an event comes, never which: what is not looked
-    /// at now is looked at later.
+    /// The answer decides when an event comes, never which one: what is not scanned
+    /// now is scanned later.
     pub(super) fn should_rescan(&self, held: usize, text: &str) -> bool {
         let ends = |b: &u8| matches!(b, b'>' | b'}' | b']' | b')' | b'`' | b'\n');
         !self.holds_text
@@ -23,7 +23,7 @@ impl RescanBudget {
             || (self.rescanned_bytes <= 15 * held && text.as_bytes().iter().any(ends))
     }
 
-    /// Notes that a look left `held` bytes; `moved` says that some were settled.
+    /// Records a scan that left `held` bytes; `moved` says that it consumed some.
     pub(super) fn record_scan(&mut self, held: usize, moved: bool) {
         if moved {
             self.rescanned_bytes = 0;

@@ -1,4 +1,4 @@
-//! Strings, whatever their quotes.
+//! Parses strings with quotes of any kind.
 
 use super::{JsonRepair, LenientJsonParser, OpenContainer, PayloadError};
 use crate::{cursor::TextCursor, json::JsonValue};

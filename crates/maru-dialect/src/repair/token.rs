@@ -1,4 +1,4 @@
-//! What stands between values, and values that are one word.
+//! Parses what separates values, and values that are one word.
 
 use super::{JsonRepair, LenientJsonParser, PayloadError, is_space};
 use crate::json::JsonValue;

@@ -25,25 +25,25 @@ fn check(text: &str, expected: &str, repairs: &[JsonRepair]) {
 
 #[test]
 fn plain_text_flows_at_once() {
-    let mut reader = DialectParser::new(tools(), DialectSelection::Auto, DialectOptions::default());
+    let mut parser = DialectParser::new(tools(), DialectSelection::Auto, DialectOptions::default());
     let mut events = Vec::new();
-    reader.push("Hello there, a < b and <", &mut events);
+    parser.push("Hello there, a < b and <", &mut events);
     assert_eq!(
         events,
         [DialectEvent::Text("Hello there, a < b and".to_owned())]
     );
-    reader.push("b>x</b>", &mut events);
+    parser.push("b>x</b>", &mut events);
     let all = "Hello there, a < b and <b>x</b>";
     assert_eq!(events, [DialectEvent::Text(all.to_owned())]);
 }
 
 #[test]
 fn call_comes_out_with_its_last_character() {
-    let mut reader = DialectParser::new(tools(), DialectSelection::Auto, DialectOptions::default());
+    let mut parser = DialectParser::new(tools(), DialectSelection::Auto, DialectOptions::default());
     let mut events = Vec::new();
     for at in 0..FRAMED_CALL.len() {
         assert_eq!(events, []);
-        reader.push(&FRAMED_CALL[at..=at], &mut events);
+        parser.push(&FRAMED_CALL[at..=at], &mut events);
     }
     assert!(matches!(events.as_slice(), [DialectEvent::Call(call)] if call.raw == FRAMED_CALL));
 }
@@ -54,11 +54,11 @@ fn cut_message_calls_nothing_unfinished() {
         (FRAMED_CALL, 1),
         (&FRAMED_CALL[..FRAMED_CALL.len() - 13], 0),
     ] {
-        let mut reader =
+        let mut parser =
             DialectParser::new(tools(), DialectSelection::Auto, DialectOptions::default());
         let mut events = Vec::new();
-        reader.push(text, &mut events);
-        reader.finish(true, &mut events);
+        parser.push(text, &mut events);
+        parser.finish(true, &mut events);
         let made = events
             .iter()
             .filter(|it| matches!(it, DialectEvent::Call(_)));
@@ -93,10 +93,10 @@ fn reasoning_may_be_open_from_the_prompt() {
         starts_in_reasoning: true,
         ..DialectOptions::default()
     };
-    let mut reader = DialectParser::new(tools(), DialectSelection::Auto, options);
+    let mut parser = DialectParser::new(tools(), DialectSelection::Auto, options);
     let mut events = Vec::new();
-    reader.push(&format!("Maybe {FRAMED_CALL}?\n</think>\nNo."), &mut events);
-    reader.finish(false, &mut events);
+    parser.push(&format!("Maybe {FRAMED_CALL}?\n</think>\nNo."), &mut events);
+    parser.finish(false, &mut events);
     let thought = format!("Maybe {FRAMED_CALL}?");
     let expected = [
         DialectEvent::Reasoning(thought),
@@ -145,10 +145,10 @@ fn last_draft_counts_only_if_wanted() {
             accept_trailing_draft: wanted,
             ..DialectOptions::default()
         };
-        let mut reader = DialectParser::new(tools(), DialectSelection::Auto, options);
+        let mut parser = DialectParser::new(tools(), DialectSelection::Auto, options);
         let mut events = Vec::new();
-        reader.push(&text, &mut events);
-        reader.finish(false, &mut events);
+        parser.push(&text, &mut events);
+        parser.finish(false, &mut events);
         let called = events.iter().any(|it| matches!(it, DialectEvent::Call(_)));
         assert_eq!(called, wanted);
     }
@@ -158,10 +158,10 @@ fn last_draft_counts_only_if_wanted() {
 fn fixed_dialect_reads_no_other() {
     for (name, calls) in [("hermes", 1), ("kimi_k2", 0), ("glm", 1), ("auto", 1)] {
         let dialect = DialectSelection::from_str(name).unwrap();
-        let mut reader = DialectParser::new(tools(), dialect, DialectOptions::default());
+        let mut parser = DialectParser::new(tools(), dialect, DialectOptions::default());
         let mut events = Vec::new();
-        reader.push(FRAMED_CALL, &mut events);
-        reader.finish(false, &mut events);
+        parser.push(FRAMED_CALL, &mut events);
+        parser.finish(false, &mut events);
         let made = events
             .iter()
             .filter(|it| matches!(it, DialectEvent::Call(_)));

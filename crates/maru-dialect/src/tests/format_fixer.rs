@@ -6,7 +6,7 @@ use super::{Arc, DialectOptions, ToolSet, Value, collect_output, json, parse_wit
 /// How many corrupted calls the generators make, at least.
 const MIN_CORRUPTIONS: usize = 300;
 
-/// One way in which models break the form that they were told.
+/// One way in which models break the format they were given.
 type Corruption = (&'static str, fn(&str) -> String);
 
 /// What breaks the JSON itself.

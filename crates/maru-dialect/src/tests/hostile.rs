@@ -1,4 +1,4 @@
-//! Text that nobody means well: no panic, no loss, no growth beyond measure.
+//! Hostile text: no panic, no lost text, no more than linear cost.
 
 use proptest::prelude::*;
 
