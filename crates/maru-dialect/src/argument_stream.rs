@@ -40,7 +40,7 @@ pub(super) struct ArgumentStream {
     start: ArgumentsStart,
     /// The tool, once the arguments began.
     tool: Option<String>,
-    state: StreamState,
+    state: ArgumentStreamState,
     /// How much of the frame is done with.
     position: usize,
     /// Text of the open string that waits for what follows it.
@@ -50,7 +50,7 @@ pub(super) struct ArgumentStream {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamState {
+enum ArgumentStreamState {
     /// The arguments did not begin.
     Header,
     /// A key is next, the first or one after a comma.
@@ -85,7 +85,7 @@ impl ArgumentStream {
         Self {
             start,
             tool: None,
-            state: StreamState::Header,
+            state: ArgumentStreamState::Header,
             position: 0,
             pending: String::new(),
             keys: Vec::new(),
@@ -105,7 +105,7 @@ impl ArgumentStream {
             Ok(head) => head,
             Err(Halt::Wait) => None,
             Err(Halt::Stop) => {
-                self.state = StreamState::Stopped;
+                self.state = ArgumentStreamState::Stopped;
                 None
             }
         };
@@ -154,7 +154,7 @@ impl ArgumentStream {
         let mut started = None;
         loop {
             let outcome = match self.state {
-                StreamState::Header => {
+                ArgumentStreamState::Header => {
                     let head = self.locate(text, tools)?;
                     let tool = tools.find(&head.name).ok_or(Halt::Stop)?;
                     let mut scanner = StrictScanner::new(text, head.arguments);
@@ -169,19 +169,19 @@ impl ArgumentStream {
                     self.tool = Some(tool.name.clone());
                     self.position = head.arguments + 1;
                     self.emitted.push('{');
-                    self.state = StreamState::Key;
+                    self.state = ArgumentStreamState::Key;
                     Ok(())
                 }
-                StreamState::Key => self.key(text, tools),
-                StreamState::Text => self.text(text),
-                StreamState::Value(scan) => self.value(scan, text, tools),
-                StreamState::AfterValue => self.after_value(text),
-                StreamState::Stopped => return Ok(started),
+                ArgumentStreamState::Key => self.key(text, tools),
+                ArgumentStreamState::Text => self.text(text),
+                ArgumentStreamState::Value(scan) => self.value(scan, text, tools),
+                ArgumentStreamState::AfterValue => self.after_value(text),
+                ArgumentStreamState::Stopped => return Ok(started),
             };
             match outcome {
                 Ok(()) => (),
                 Err(Halt::Wait) => return Ok(started),
-                Err(Halt::Stop) => self.state = StreamState::Stopped,
+                Err(Halt::Stop) => self.state = ArgumentStreamState::Stopped,
             }
         }
     }
@@ -225,9 +225,9 @@ impl ArgumentStream {
         self.state = if first == b'"' && self.wants_text(tools) {
             self.emitted.push('"');
             self.position += 1;
-            StreamState::Text
+            ArgumentStreamState::Text
         } else {
-            StreamState::Value(ValueScan {
+            ArgumentStreamState::Value(ValueScan {
                 start: self.position,
                 depth: 0,
                 in_string: false,
@@ -309,7 +309,7 @@ impl ArgumentStream {
         self.pending.clear();
         self.emitted.push('"');
         self.position = after;
-        self.state = StreamState::AfterValue;
+        self.state = ArgumentStreamState::AfterValue;
         Ok(())
     }
 
@@ -317,13 +317,13 @@ impl ArgumentStream {
         let mut scan = scan;
         let end = loop {
             let Some(byte) = text.as_bytes().get(self.position) else {
-                self.state = StreamState::Value(scan);
+                self.state = ArgumentStreamState::Value(scan);
                 return Err(Halt::Wait);
             };
             match byte {
                 b'\\' if scan.in_string => {
                     if self.position + 1 >= text.len() {
-                        self.state = StreamState::Value(scan);
+                        self.state = ArgumentStreamState::Value(scan);
                         return Err(Halt::Wait);
                     }
                     self.position += 1;
@@ -338,7 +338,7 @@ impl ArgumentStream {
             self.position += 1;
         };
         self.position = end;
-        self.state = StreamState::Value(scan);
+        self.state = ArgumentStreamState::Value(scan);
         let mut scanner = StrictScanner::new(text, end);
         scanner.expect_value_end()?;
         let value = repair::parse_strict(&text[scan.start..end]).ok_or(Halt::Stop)?;
@@ -347,7 +347,7 @@ impl ArgumentStream {
             None => value,
         };
         self.emitted.push_str(&JsonValue::to_strict_json(&value));
-        self.state = StreamState::AfterValue;
+        self.state = ArgumentStreamState::AfterValue;
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl ArgumentStream {
         match scanner.peek()? {
             b',' => {
                 self.position = scanner.position() + 1;
-                self.state = StreamState::Key;
+                self.state = ArgumentStreamState::Key;
                 Ok(())
             }
             _ => Err(Halt::Stop),

@@ -25,6 +25,7 @@ mod line_calls;
 mod marker;
 mod marker_index;
 mod markerless_calls;
+mod markerless_json;
 mod parser;
 mod python_calls;
 mod repair;
