@@ -1,8 +1,8 @@
-//! The loop that lets a model use tools until it can answer.
+//! The agent loop: a model uses tools until it can answer.
 //!
-//! `machine` decides and does nothing; `driver` asks the model and calls the
-//! tools. A run is moved by whoever reads it: when they leave, the model's stream
-//! and the calls in progress end with it.
+//! `machine` decides without I/O; `driver` asks the model and calls the tools. A run is
+//! driven by whoever reads it: when the reader is dropped, the model's stream and the
+//! calls in progress end with it.
 
 mod active_run;
 mod agent_tool;
@@ -74,10 +74,10 @@ pub struct AgentDependencies {
     pub tasks: Tasks,
 }
 
-/// What is asked of the agent.
+/// A task for the agent.
 #[derive(Clone, Debug)]
 pub struct AgentRequest {
-    /// Who asks.
+    /// The caller.
     pub principal: Principal,
     /// The model; the one of the settings, or the first, if none is named.
     pub model: Option<String>,
@@ -85,7 +85,8 @@ pub struct AgentRequest {
     pub messages: Vec<ChatMessage>,
     /// Members of the request that the backend understands.
     pub backend_options: Map<String, Value>,
-    /// The servers whose tools may be used; all, if none are named.
+    /// The servers whose tools may be used. If none are named: all, and maru's own tools
+    /// if the settings say so.
     pub servers: Option<Vec<String>>,
     /// How often the model may be asked.
     pub max_rounds: Option<u32>,
@@ -134,7 +135,7 @@ impl Error {
 impl Agent {
     /// The agent; nothing runs yet.
     pub fn new(parts: AgentDependencies) -> Arc<Self> {
-        let most = parts.settings.max_runs;
+        let max_runs = parts.settings.max_runs;
         Arc::new(Self {
             models: parts.models,
             catalog: parts.catalog,
@@ -143,7 +144,7 @@ impl Agent {
             runs: RunRegistry::new(parts.store, parts.tasks, parts.settings.keep_days),
             settings: parts.settings,
             toolbox: Mutex::default(),
-            run_permits: Arc::new(Semaphore::new(most)),
+            run_permits: Arc::new(Semaphore::new(max_runs)),
         })
     }
 
@@ -158,24 +159,24 @@ impl Agent {
     }
 
     /// Begins a run, which goes on while it is read.
-    pub fn start(self: &Arc<Self>, question: AgentRequest) -> Result<ActiveRun, Error> {
-        let place = Arc::clone(&self.run_permits).try_acquire_owned();
-        let place = place.map_err(|_| Error::Busy(self.settings.max_runs))?;
-        self.check_servers(&question)?;
-        Ok(ActiveRun::new(Arc::clone(self), question, place))
+    pub fn start(self: &Arc<Self>, request: AgentRequest) -> Result<ActiveRun, Error> {
+        let permit = Arc::clone(&self.run_permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Error::Busy(self.settings.max_runs))?;
+        self.check_servers(&request)?;
+        Ok(ActiveRun::new(Arc::clone(self), request, permit))
     }
 
-    fn check_servers(&self, question: &AgentRequest) -> Result<(), Error> {
+    fn check_servers(&self, request: &AgentRequest) -> Result<(), Error> {
         let snapshot = self.catalog.snapshot();
         let mut known = self.servers.list();
-        // What a restricted caller may not reach is not there for them.
-        let theirs = |name: &str| question.principal.may_reach(name);
-        known.retain(|it| theirs(it.server.name.as_str()));
+        // A restricted caller does not learn of servers beyond its reach.
+        let may_reach = |name: &str| request.principal.may_reach(name);
+        known.retain(|it| may_reach(it.server.name.as_str()));
         let is_known = |name: &str| {
-            let here = snapshot.has_server(name) && theirs(name);
-            here || known.iter().any(|it| it.server.name.as_str() == name)
+            let is_connected = snapshot.has_server(name) && may_reach(name);
+            is_connected || known.iter().any(|it| it.server.name.as_str() == name)
         };
-        let mut named = question.servers.iter().flatten();
+        let mut named = request.servers.iter().flatten();
         match named.find(|name| !is_known(name)) {
             None => Ok(()),
             Some(name) => {
@@ -193,15 +194,15 @@ impl Agent {
     /// The tools that are available now.
     fn toolbox(&self) -> Arc<Toolbox> {
         let snapshot = self.catalog.snapshot();
-        let mut kept = self.toolbox.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some((seen, toolbox)) if Arc::ptr_eq(seen, &snapshot) => Arc::clone(toolbox),
+        let mut cached = self.toolbox.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*cached {
+            Some((known, toolbox)) if Arc::ptr_eq(known, &snapshot) => Arc::clone(toolbox),
             _ => {
                 let toolbox = Arc::new(Toolbox::from_snapshot(
                     &snapshot,
                     &self.settings.destructive_tools,
                 ));
-                *kept = Some((snapshot, Arc::clone(&toolbox)));
+                *cached = Some((snapshot, Arc::clone(&toolbox)));
                 toolbox
             }
         }

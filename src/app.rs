@@ -359,6 +359,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
         port: address.port(),
+        cli_command: http::cli_command(config),
         readiness: Arc::clone(&readiness),
         tool_switch_lock: tokio::sync::Mutex::default(),
     });

@@ -40,7 +40,7 @@ use maru_store::Store;
 use crate::{
     agent::Agent,
     auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal},
-    config::{ChatSettings, ConfigRow},
+    config::{ChatSettings, Config, ConfigRow},
     downstream::McpEngine,
     llm::ReloadableGateway,
     observability::{audit::AuditLog, metrics::HubMetrics},
@@ -100,6 +100,8 @@ pub struct HubState {
     pub store: Store,
     /// Where we listen.
     pub port: u16,
+    /// The command line that calls tools of this hub, up to its subcommand.
+    pub cli_command: Arc<str>,
     /// Tells probes whether the hub takes requests.
     pub readiness: Arc<Readiness>,
     /// Held while tools are switched.
@@ -115,6 +117,11 @@ pub struct ReloadableSettings {
     pub chat: Arc<ChatSettings>,
     /// Every setting, its value and who set it.
     pub settings: Arc<Vec<ConfigRow>>,
+}
+
+/// The command line that calls tools of the hub with this `config`.
+pub fn cli_command(config: &Config) -> Arc<str> {
+    openai::maru_command(config).into()
 }
 
 impl HubState {

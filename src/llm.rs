@@ -1,11 +1,12 @@
-//! Language models behind one interface: whatever a backend speaks and however
-//! its model writes calls of tools, the reader gets the same events.
+//! Language models behind one interface: whatever protocol a backend speaks and in
+//! whatever syntax its model writes tool calls, callers get the same events.
 //!
-//! [`Gateway::stream_chat`] finds the model, waits for its turn, asks the backend and
-//! hands out a [`ChatStream`] that the caller moves on: no task stands in between,
-//! so dropping it closes the backend's stream and frees the place in the queue.
+//! [`Gateway::start_chat`] finds the model, waits in its queue, sends the request and
+//! returns a [`ChatStream`] that the caller drives. No task stands in between: dropping
+//! the stream closes the backend's connection and releases the permit.
 
 mod backend_client;
+mod call_stream;
 mod chat;
 mod constrained;
 mod decoder;
@@ -13,7 +14,9 @@ mod gateway;
 mod gemini;
 mod history;
 mod listing;
+mod model_entry;
 mod model_names;
+mod native_calls;
 mod openai;
 mod prompt;
 mod queue;
@@ -21,6 +24,8 @@ mod reloadable;
 mod request_options;
 mod request_recorder;
 mod stream;
+mod tool_support;
+mod usage;
 
 use std::time::Duration;
 
@@ -28,27 +33,28 @@ use thiserror::Error;
 
 pub use chat::{
     ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
-    FinishReason, TokenUsage, ToolChoice, random_id,
+    FinishReason, InvalidNativeCall, InvalidToolCall, ToolChoice, random_id,
 };
 pub use gateway::{Gateway, ModelStatus};
 pub use listing::ModelInfo;
 pub use reloadable::ReloadableGateway;
 pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;
+pub use usage::TokenUsage;
 
-/// Why there is no answer, or no more of it. Quotes neither what a backend said
-/// nor a key.
+/// Why there is no response, or no more of it. Quotes neither a backend's messages nor
+/// a key.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The settings cannot be used.
-    #[error("models.{at} ({name}): {why}")]
+    #[error("models.{at} ({name}): {reason}")]
     InvalidSetting {
         /// Which entry.
         at: usize,
         /// Its name.
         name: String,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// No entry of the settings matches.
     #[error("the model \"{0}\" is not configured; see `models` in maru.yaml and GET /v1/models")]
@@ -61,7 +67,7 @@ pub enum Error {
     /// Too many wait already, or the wait would be too long.
     #[error("the queue of the model \"{model}\" is full: {waiting} wait; try again later")]
     QueueFull {
-        /// The name that was asked for.
+        /// The name that clients use.
         model: String,
         /// How many wait.
         waiting: usize,
@@ -71,7 +77,7 @@ pub enum Error {
     /// No connection, or it broke.
     #[error("the backend of the model \"{model}\" cannot be used")]
     Unreachable {
-        /// The name that was asked for.
+        /// The name that clients use.
         model: String,
         /// What happened.
         #[source]
@@ -80,7 +86,7 @@ pub enum Error {
     /// It answered with an error.
     #[error("the backend of the model \"{model}\" answered with HTTP {status}{}", format_error_code(.code.as_deref()))]
     Status {
-        /// The name that was asked for.
+        /// The name that clients use.
         model: String,
         /// The status.
         status: u16,
@@ -92,17 +98,29 @@ pub enum Error {
     /// It answered with something else than its protocol allows.
     #[error("the backend of the model \"{model}\" sent {what}")]
     InvalidResponse {
-        /// The name that was asked for.
+        /// The name that clients use.
         model: String,
         /// What is wrong with the answer.
         what: &'static str,
     },
     /// It took too long.
-    #[error("the backend of the model \"{model}\" did not answer within {limit:?}")]
+    #[error(
+        "the backend of the model \"{model}\" did not finish within {limit:?}; see timeout_ms of the model"
+    )]
     Timeout {
-        /// The name that was asked for.
+        /// The name that clients use.
         model: String,
-        /// How long we waited.
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A stream that had begun sent nothing for too long.
+    #[error(
+        "the backend of the model \"{model}\" sent nothing for {limit:?}; see idle_timeout_ms of the model"
+    )]
+    Silent {
+        /// The name that clients use.
+        model: String,
+        /// How long it may be silent.
         limit: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! A run that goes on while it is read.
+//! A run that advances while it is read.
 
 use std::{fmt, sync::Arc};
 
@@ -18,52 +18,52 @@ pub struct ActiveRun {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What is not read yet; the run waits for its reader when it is full.
+/// Events that are not read yet; the run waits for its reader when there are more.
 const MAX_BUFFERED_EVENTS: usize = 64;
 
 impl ActiveRun {
     pub(super) fn new(
         agent: Arc<Agent>,
-        question: AgentRequest,
-        place: OwnedSemaphorePermit,
+        request: AgentRequest,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
-        let (tell, events) = mpsc::channel(MAX_BUFFERED_EVENTS);
+        let (sender, events) = mpsc::channel(MAX_BUFFERED_EVENTS);
         Self {
             run: Some(
-                driver::run(agent, question, tell)
+                driver::run(agent, request, sender)
                     .instrument(spans::agent_run())
                     .boxed(),
             ),
             error: None,
             events,
-            _permit: place,
+            _permit: permit,
         }
     }
 
-    /// What happens next; `None` after the last, which is
-    /// `Answered`. A run that breaks off ends in an error instead.
+    /// The next event; `None` after the last, which is [`RunEvent::Completed`]. A run
+    /// that breaks off ends in an error instead.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, Error> {
         if let Some(run) = &mut self.run {
             tokio::select! {
                 biased;
-                happening = self.events.recv() => return Ok(happening),
-                done = run => {
+                event = self.events.recv() => return Ok(event),
+                result = run => {
                     self.run = None;
-                    self.error = done.err();
+                    self.error = result.err();
                 }
             }
         }
-        // What happened before the end is told first.
+        // Events before the end come first.
         match (self.events.recv().await, self.error.take()) {
             (None, Some(error)) => Err(error),
-            (happening, error) => {
+            (event, error) => {
                 self.error = error;
-                Ok(happening)
+                Ok(event)
             }
         }
     }
 
-    /// How it ends; what happens until then is not told.
+    /// Runs to the end; other events are dropped.
     pub async fn into_outcome(mut self) -> Result<RunOutcome, Error> {
         loop {
             match self.next().await? {
@@ -77,6 +77,6 @@ impl ActiveRun {
 
 impl fmt::Debug for ActiveRun {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Live")
+        out.write_str("ActiveRun")
     }
 }

@@ -1,4 +1,4 @@
-//! The loop as a tool of its own.
+//! The agent loop as a tool of its own.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -16,12 +16,12 @@ use crate::{
     },
 };
 
-/// Where the agent goes once it is there: its tools are made before it.
+/// Holds the agent once it exists: its tool is made before it.
 #[derive(Clone, Debug, Default)]
 pub struct AgentSlot(Arc<OnceLock<Weak<Agent>>>);
 
 impl AgentSlot {
-    /// Puts the agent there.
+    /// Sets the agent.
     pub fn set(&self, agent: &Arc<Agent>) {
         // Filled once, when everything is built.
         let _ = self.0.set(Arc::downgrade(agent));
@@ -36,14 +36,14 @@ impl AgentSlot {
 pub fn ask_agent() -> (Arc<CatalogEntry>, AgentSlot) {
     let slot = AgentSlot::default();
     let filled = slot.clone();
-    let handler: EntryHandler = Arc::new(move |ask: EntryRequest| {
+    let handler: EntryHandler = Arc::new(move |request: EntryRequest| {
         let slot = filled.clone();
         async move {
-            let EntryAction::CallTool(input) = ask.action else {
+            let EntryAction::CallTool(input) = request.action else {
                 return Err(RpcError::invalid_params("a tool is called"));
             };
             Ok(EntryResponse::Complete(
-                run_agent(&slot, ask.principal, &input).await,
+                run_agent(&slot, request.principal, &input).await,
             ))
         }
         .boxed()
@@ -77,7 +77,7 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Ent
         let names = names.iter().filter_map(Value::as_str);
         names.map(str::to_owned).collect()
     });
-    let question = AgentRequest {
+    let request = AgentRequest {
         principal,
         model: text("model"),
         messages: vec![ChatMessage::text(
@@ -90,11 +90,11 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Ent
         tool_timeout: None,
         allows_approval: false,
     };
-    let done = match agent.start(question) {
-        Ok(live) => live.into_outcome().await,
+    let result = match agent.start(request) {
+        Ok(run) => run.into_outcome().await,
         Err(error) => Err(error),
     };
-    match done {
+    match result {
         Ok(outcome) => EntryResult::structured(&json!({
             "answer": outcome.answer.text,
             "cut": outcome.answer.cut.map(CutReason::name),

@@ -1,4 +1,4 @@
-//! Calls that wait for someone to approve of them.
+//! Calls that wait for approval.
 
 use std::{
     collections::HashMap,

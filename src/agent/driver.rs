@@ -1,9 +1,9 @@
-//! Runs the effects of the machine: asks the model, calls the tools.
+//! Performs the effects of the machine: asks the model, calls the tools.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
@@ -11,61 +11,65 @@ use tokio::{
 use tracing::Span;
 
 use super::{
-    Agent, AgentRequest, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
-    machine::{AgentMachine, MachineEffect, MachineEvent, Observation, RunLimits},
+    Agent, AgentRequest, Error, FinalAnswer, RunEvent, RunOutcome,
+    machine::{AgentMachine, MachineEffect, MachineEvent, ModelReply, Observation, RunLimits},
     record::{RunCall, RunCallResult},
     runs::RunGuard,
     tool_ranking::rank_tools,
     toolbox::{AgentTool, FIND_TOOLS, Toolbox, find_tools_definition},
 };
 use crate::{
-    llm::{self, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatToolCall, ToolChoice},
+    llm::{
+        self, ChatEvent, ChatMessage, ChatRequest, ChatRequestOptions, ChatRole, ChatToolCall,
+        InvalidToolCall, ToolChoice,
+    },
     observability::telemetry::spans,
     tools::{self, Caller, CatalogScope, OWN_SERVER_NAME},
 };
 
-/// How often a broken call is asked for again.
+/// How often the model may correct an invalid call.
 const MAX_CORRECTIONS: u32 = 2;
 /// How many tools a search finds.
 const MAX_FOUND_TOOLS: usize = 8;
-/// How long a server that was named may take to be there.
+/// How long a server that was named may take to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs to the end. What happens is told to `tell`; if nobody listens, that is
-/// no reason to stop, because then the whole future is dropped.
+/// Runs to the end and reports to `events`. A closed channel is no reason to stop: then
+/// the whole future is about to be dropped.
 pub(super) async fn run(
     agent: Arc<Agent>,
-    question: AgentRequest,
-    tell: mpsc::Sender<RunEvent>,
+    request: AgentRequest,
+    events: mpsc::Sender<RunEvent>,
 ) -> Result<RunOutcome, Error> {
-    let asked = last_question(&question.messages);
-    let run = agent.runs.begin(&question.principal, &asked);
-    let mut driver = RunDriver::new(&agent, question, run, tell);
-    let done = driver.drive(&asked).await;
-    match &done {
+    let question = last_question(&request.messages);
+    let run = agent.runs.begin(&request.principal, &question);
+    let mut driver = RunDriver::new(&agent, request, run, events);
+    let result = driver.drive(&question).await;
+    match &result {
         Ok(outcome) => {
             driver.run.update(|it| it.end(Ok(&outcome.answer)));
             driver.emit(RunEvent::Completed(outcome.clone())).await;
         }
         Err(error) => {
-            let why = error.to_string();
+            let message = error.to_string();
             spans::record_error(&Span::current(), error.kind());
-            driver.run.update(|it| it.end(Err(&why)));
+            driver.run.update(|it| it.end(Err(&message)));
         }
     }
-    done
+    result
 }
 
 struct RunDriver<'a> {
     agent: &'a Agent,
-    question: AgentRequest,
+    request: AgentRequest,
     run: RunGuard,
     events: mpsc::Sender<RunEvent>,
     toolbox: Arc<Toolbox>,
-    /// Places of the toolbox.
+    /// Positions in the toolbox. The order never changes, only more are added at the end:
+    /// backends cache the prompt up to the first difference.
     offered: Vec<usize>,
-    /// Whether there are tools that are not offered.
-    has_hidden_tools: bool,
+    /// How many were offered from the start, if others can be found with `find_tools`.
+    selected: Option<usize>,
     model: String,
     deadline: Instant,
 }
@@ -73,27 +77,27 @@ struct RunDriver<'a> {
 impl<'a> RunDriver<'a> {
     fn new(
         agent: &'a Agent,
-        question: AgentRequest,
+        request: AgentRequest,
         run: RunGuard,
         events: mpsc::Sender<RunEvent>,
     ) -> Self {
         let limit = Duration::from_millis(agent.settings.timeout_ms);
         Self {
             agent,
-            question,
+            request,
             run,
             events,
             toolbox: agent.toolbox(),
             offered: Vec::new(),
-            has_hidden_tools: false,
+            selected: None,
             model: String::new(),
             deadline: Instant::now() + limit,
         }
     }
 
-    async fn drive(&mut self, asked: &str) -> Result<RunOutcome, Error> {
+    async fn drive(&mut self, question: &str) -> Result<RunOutcome, Error> {
         self.connect_servers().await;
-        self.select_tools(asked).await;
+        self.select_tools(question).await;
         self.model = self.resolve_model().await?;
         let (tools, tool_tokens) = (self.offered.len(), self.tool_tokens());
         let model = self.model.clone();
@@ -109,14 +113,19 @@ impl<'a> RunDriver<'a> {
             tool_tokens,
         })
         .await;
-        let (machine, finished) = self.run_rounds().await?;
+        let (machine, answer) = self.run_rounds().await?;
+        let pending = answer.pending_calls.iter();
+        let pending_calls = pending
+            .map(|it| RunCall::new(it, &self.qualified_name(&it.name)))
+            .collect();
         let (calls, tokens) = self.run.update(|it| (it.calls(), it.tokens));
         Ok(RunOutcome {
             run: Arc::clone(&self.run.id),
             model: self.model.clone(),
-            answer: finished,
+            answer,
             rounds: machine.rounds(),
             calls,
+            pending_calls,
             tokens,
             tool_tokens,
         })
@@ -126,18 +135,16 @@ impl<'a> RunDriver<'a> {
         let (mut machine, mut effect) = AgentMachine::start(self.conversation(), self.limits());
         loop {
             effect = match effect {
-                MachineEffect::Finish(finished) => return Ok((machine, finished)),
-                MachineEffect::AskModel => match self.ask_model(&machine).await {
-                    Ok(answer) => machine.on(MachineEvent::ModelReplied(answer)),
-                    Err(_) if self.is_past_deadline() => {
-                        MachineEffect::Finish(timed_out_answer(&machine))
-                    }
+                MachineEffect::Finish(answer) => return Ok((machine, answer)),
+                MachineEffect::AskModel => match self.ask_model(&mut machine).await {
+                    Ok(reply) => machine.on(MachineEvent::ModelReplied(Box::new(reply))),
+                    Err(_) if self.is_past_deadline() => machine.time_out(),
                     Err(error) => return Err(error.into()),
                 },
                 MachineEffect::RunCalls(calls) => {
                     let observations = self.run_calls(calls).await;
                     if self.is_past_deadline() {
-                        MachineEffect::Finish(timed_out_answer(&machine))
+                        machine.time_out()
                     } else {
                         machine.on(MachineEvent::CallsFinished(observations))
                     }
@@ -153,34 +160,35 @@ impl<'a> RunDriver<'a> {
     fn limits(&self) -> RunLimits {
         let settings = &self.agent.settings;
         RunLimits {
-            max_rounds: self.question.max_rounds.unwrap_or(settings.max_iterations),
+            max_rounds: self.request.max_rounds.unwrap_or(settings.max_iterations),
             max_tokens: settings.max_tokens,
             max_observation_chars: settings.max_observation_chars,
             max_corrections: MAX_CORRECTIONS,
         }
     }
 
-    /// Servers that were named and are not there get one chance.
+    /// Servers that were named and are not connected get one chance.
     async fn connect_servers(&mut self) {
-        let named = self.question.servers.iter().flatten();
+        let named = self.request.servers.iter().flatten();
         let snapshot = self.agent.catalog.snapshot();
-        let away: Vec<&String> = named
+        let disconnected: Vec<&String> = named
             .filter(|it| *it != OWN_SERVER_NAME && !snapshot.has_server(it))
-            .filter(|it| self.question.principal.may_reach(it))
+            .filter(|it| self.request.principal.may_reach(it))
             .collect();
-        if away.is_empty() {
+        if disconnected.is_empty() {
             return;
         }
-        let connecting = join_all(away.into_iter().map(|it| self.agent.servers.connect(it)));
-        // Those that are late, or not there, have no tools to offer.
+        let connecting = disconnected.into_iter();
+        let connecting = join_all(connecting.map(|it| self.agent.servers.connect(it)));
+        // Those that fail, or are late, have no tools to offer.
         let _ = time::timeout(CONNECT_TIMEOUT, connecting).await;
         self.toolbox = self.agent.toolbox();
     }
 
     /// Chooses the tools that are offered.
-    async fn select_tools(&mut self, asked: &str) {
+    async fn select_tools(&mut self, question: &str) {
         let settings = &self.agent.settings;
-        let (most, budget) = (settings.max_tools_per_request, settings.max_tool_tokens);
+        let (max_tools, budget) = (settings.max_tools_per_request, settings.max_tool_tokens);
         let all = self.toolbox.tools.iter().enumerate();
         let all: Vec<usize> = all
             .filter(|(_, it)| self.may_offer(it))
@@ -189,12 +197,11 @@ impl<'a> RunDriver<'a> {
         let cost = |places: &[usize]| -> usize {
             places.iter().map(|at| self.toolbox.tools[*at].tokens).sum()
         };
-        if all.len() <= most && cost(&all) <= budget {
+        if all.len() <= max_tools && cost(&all) <= budget {
             self.offered = all;
             return;
         }
-        self.has_hidden_tools = true;
-        let ranked = rank_tools(&self.toolbox, &self.agent.embedder, asked, |it| {
+        let ranked = rank_tools(&self.toolbox, &self.agent.embedder, question, |it| {
             self.may_offer(it)
         })
         .await;
@@ -203,14 +210,21 @@ impl<'a> RunDriver<'a> {
             spent += self.toolbox.tools[*at].tokens;
             spent <= budget
         };
-        self.offered = ranked.into_iter().take(most).take_while(fits).collect();
+        self.offered = ranked
+            .into_iter()
+            .take(max_tools)
+            .take_while(fits)
+            .collect();
+        self.selected = Some(self.offered.len());
     }
 
-    /// Whether the tool is of a server that was named, and the caller's to call.
+    /// Whether the run may use the tool: its server takes part, and so may the caller.
     fn may_offer(&self, tool: &AgentTool) -> bool {
-        let named = self.question.servers.as_ref();
-        named.is_none_or(|it| it.iter().any(|name| **name == *tool.server))
-            && tools::may_use(&self.question.principal, &tool.entry)
+        let takes_part = match &self.request.servers {
+            Some(named) => named.iter().any(|name| **name == *tool.server),
+            None => *tool.server != *OWN_SERVER_NAME || self.agent.settings.own_tools,
+        };
+        takes_part && tools::may_use(&self.request.principal, &tool.entry)
     }
 
     fn tool_tokens(&self) -> usize {
@@ -220,7 +234,7 @@ impl<'a> RunDriver<'a> {
 
     async fn resolve_model(&self) -> Result<String, Error> {
         let configured = self.agent.settings.model.as_ref();
-        match self.question.model.as_ref().or(configured) {
+        match self.request.model.as_ref().or(configured) {
             Some(name) => Ok(name.clone()),
             None => {
                 let models = self.agent.models.current().list_models().await;
@@ -231,7 +245,7 @@ impl<'a> RunDriver<'a> {
     }
 
     fn conversation(&self) -> Vec<ChatMessage> {
-        let mut messages = self.question.messages.clone();
+        let mut messages = self.request.messages.clone();
         if self.offered.is_empty() {
             return messages;
         }
@@ -246,80 +260,128 @@ impl<'a> RunDriver<'a> {
         messages
     }
 
-    async fn ask_model(&mut self, machine: &AgentMachine) -> Result<ChatResponse, llm::Error> {
+    async fn ask_model(&mut self, machine: &mut AgentMachine) -> Result<ModelReply, llm::Error> {
         self.emit(RunEvent::RoundStarted(machine.rounds() + 1))
             .await;
-        let mut tools: Vec<llm::ChatTool> = self
-            .offered
-            .iter()
-            .map(|at| self.toolbox.tools[*at].to_llm_tool())
-            .collect();
-        if self.has_hidden_tools {
-            tools.push(find_tools_definition());
-        }
         let request = ChatRequest {
             model: self.model.clone(),
             messages: machine.messages().to_vec(),
-            tools,
+            tools: self.chat_tools(),
             described_tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            other: self.question.backend_options.clone(),
+            other: with_usage(self.request.backend_options.clone()),
         };
         let started = Instant::now();
-        let left = self.deadline.saturating_duration_since(started);
+        let mut options =
+            ChatRequestOptions::streamed(self.deadline.saturating_duration_since(started));
+        options.prompted = true;
+        options.keep_written = true;
         let models = self.agent.models.current();
-        let mut stream = models.stream_chat(request, left).await?;
-        let mut answer = ChatResponse::default();
+        let mut stream = models.start_chat(request, &options).await?;
+        let mut reply = ModelReply::default();
         let mut events = Vec::new();
-        loop {
+        let ended = loop {
             let more = stream.decode_data(&mut events).await;
             for event in events.drain(..) {
-                self.emit_model_event(&event).await;
-                answer.apply_event(event);
+                self.take_model_event(event, &mut reply).await;
             }
-            if !more? {
-                break;
+            match more {
+                Ok(true) => (),
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
             }
+        };
+        reply.written = stream.take_written().unwrap_or_default();
+        if let Some(usage) = &reply.response.usage {
+            let usage = Value::Object(usage.0.clone());
+            self.emit(RunEvent::Usage(usage)).await;
         }
         let took = milliseconds(started);
-        self.run.update(|it| it.add_round(&answer, took));
-        Ok(answer)
+        self.run.update(|it| it.add_round(&reply.response, took));
+        if let Err(error) = ended {
+            machine.keep_text(&reply.response.text);
+            return Err(error);
+        }
+        Ok(reply)
     }
 
-    async fn emit_model_event(&self, event: &llm::ChatEvent) {
-        let happening = match event {
-            llm::ChatEvent::Text(text) | llm::ChatEvent::Refusal(text) => {
-                RunEvent::Text(text.clone())
+    /// The offered tools; `find_tools` keeps its place when more are found.
+    fn chat_tools(&self) -> Vec<llm::ChatTool> {
+        let offered = self.offered.iter();
+        let mut tools: Vec<llm::ChatTool> = offered
+            .map(|at| self.toolbox.tools[*at].to_llm_tool())
+            .collect();
+        if let Some(selected) = self.selected {
+            tools.insert(selected, find_tools_definition());
+        }
+        tools
+    }
+
+    /// Adds an event to the reply and reports it. Calls that cannot be made are no text.
+    async fn take_model_event(&self, event: ChatEvent, reply: &mut ModelReply) {
+        let reported = match &event {
+            ChatEvent::Text(text) | ChatEvent::Refusal(text) => RunEvent::Text(text.clone()),
+            ChatEvent::Reasoning(text) => RunEvent::Reasoning(text.clone()),
+            ChatEvent::TextWasReasoning => RunEvent::TextWasReasoning,
+            ChatEvent::InvalidCall(invalid) => {
+                let mut invalid = invalid.clone();
+                invalid.reason = self.explain_invalid_call(&invalid);
+                let reason = invalid.reason.clone();
+                let text = invalid.text.clone();
+                reply.response.invalid_calls.push(invalid);
+                self.emit(RunEvent::CallRejected { text, reason }).await;
+                return;
             }
-            llm::ChatEvent::InvalidCall { text, .. } => RunEvent::Text(text.clone()),
-            llm::ChatEvent::Reasoning(text) => RunEvent::Reasoning(text.clone()),
-            llm::ChatEvent::TextWasReasoning => RunEvent::TextWasReasoning,
-            llm::ChatEvent::Usage(usage) => RunEvent::Usage(Value::Object(usage.0.clone())),
-            llm::ChatEvent::ToolCall(_) | llm::ChatEvent::Finish(_) => return,
+            _ => return reply.response.apply_event(event),
         };
-        self.emit(happening).await;
+        self.emit(reported).await;
+        reply.response.apply_event(event);
     }
 
-    /// Makes the calls of a round together.
+    /// What the model is told of a call that cannot be made: a tool that exists, but is
+    /// not offered, can be found.
+    fn explain_invalid_call(&self, invalid: &InvalidToolCall) -> String {
+        let Some(name) = invalid.name.as_deref() else {
+            return invalid.reason.clone();
+        };
+        let hidden = self.toolbox.tools.iter().enumerate().find(|(at, it)| {
+            it.is_called(name) && !self.offered.contains(at) && self.may_offer(it)
+        });
+        match (hidden, self.selected) {
+            (Some((_, tool)), Some(_)) => format!(
+                "the tool {} exists but is not offered yet; call {FIND_TOOLS} with what it should do, then call it",
+                tool.qualified_name
+            ),
+            (None, Some(_)) => format!(
+                "{}; {FIND_TOOLS} finds tools that are not offered yet",
+                invalid.reason
+            ),
+            _ => invalid.reason.clone(),
+        }
+    }
+
+    /// Makes the calls of a round concurrently.
     async fn run_calls(&mut self, calls: Vec<ChatToolCall>) -> Vec<Observation> {
         for call in &calls {
             let called = RunCall::new(call, &self.qualified_name(&call.name));
             self.run.update(|it| it.put_call(&called));
             self.emit(RunEvent::CallStarted(called)).await;
         }
-        let made = join_all(calls.iter().map(|call| self.run_call(call))).await;
+        let results = join_all(calls.iter().map(|call| self.run_call(call))).await;
         let mut observations = Vec::with_capacity(calls.len());
-        for (call, (given, found)) in calls.iter().zip(made) {
-            self.offered.extend(found);
-            self.offered.sort_unstable();
-            self.offered.dedup();
-            let text = if given.is_error {
-                format!("Error: {}", given.text)
+        for (call, (result, found)) in calls.iter().zip(results) {
+            for position in found {
+                if !self.offered.contains(&position) {
+                    self.offered.push(position);
+                }
+            }
+            let text = if result.is_error {
+                format!("Error: {}", result.text)
             } else {
-                given.text.clone()
+                result.text.clone()
             };
             let mut called = RunCall::new(call, &self.qualified_name(&call.name));
-            called.result = Some(given);
+            called.result = Some(result);
             self.run.update(|it| it.put_call(&called));
             self.emit(RunEvent::CallFinished(called)).await;
             let id = call.id.clone();
@@ -328,12 +390,12 @@ impl<'a> RunDriver<'a> {
         observations
     }
 
-    /// What a call gives, and the tools that it found.
+    /// The result of a call, and the tools that it found.
     async fn run_call(&self, call: &ChatToolCall) -> (RunCallResult, Vec<usize>) {
         let started = Instant::now();
         let mut found = Vec::new();
-        let given = match self.find_offered(&call.name) {
-            _ if call.name == FIND_TOOLS && self.has_hidden_tools => {
+        let result = match self.find_offered(&call.name) {
+            _ if call.name == FIND_TOOLS && self.selected.is_some() => {
                 found = self.search_tools(&call.arguments).await;
                 Ok((self.describe_found(&found), false))
             }
@@ -342,18 +404,18 @@ impl<'a> RunDriver<'a> {
                 call.name
             )),
             Some(tool) => match self.ensure_approved(call, tool).await {
-                Err(why) => Err(why),
+                Err(reason) => Err(reason),
                 Ok(()) => self.call_catalog(tool, call).await,
             },
         };
-        let (text, is_error) = given.unwrap_or_else(|why| (why, true));
+        let (text, is_error) = result.unwrap_or_else(|reason| (reason, true));
         let milliseconds = milliseconds(started);
-        let given = RunCallResult {
+        let result = RunCallResult {
             text,
             is_error,
             milliseconds,
         };
-        (given, found)
+        (result, found)
     }
 
     async fn call_catalog(
@@ -362,17 +424,17 @@ impl<'a> RunDriver<'a> {
         call: &ChatToolCall,
     ) -> Result<(String, bool), String> {
         let settings = &self.agent.settings;
-        let limit = self.question.tool_timeout;
+        let limit = self.request.tool_timeout;
         let limit = limit.unwrap_or(Duration::from_millis(settings.tool_timeout_ms));
         let limit = limit.min(self.deadline.saturating_duration_since(Instant::now()));
         let arguments = tools::CallArguments::parse(Some(&call.arguments))
             .map_err(|it| it.message.into_owned())?;
-        let caller = Caller::new(self.question.principal.clone(), CatalogScope::All);
-        let asked =
+        let caller = Caller::new(self.request.principal.clone(), CatalogScope::All);
+        let calling =
             self.agent
                 .catalog
                 .call_tool(&caller, &tool.name, Arc::new(arguments), Arc::default());
-        match time::timeout(limit, asked).await {
+        match time::timeout(limit, calling).await {
             Err(_) => Err(format!(
                 "{} did not answer within {limit:?}",
                 tool.qualified_name
@@ -387,12 +449,12 @@ impl<'a> RunDriver<'a> {
         }
     }
 
-    /// Whether a call may be made; waits for someone's word if it needs that.
+    /// Whether a call may be made; waits for approval if it needs that.
     async fn ensure_approved(&self, call: &ChatToolCall, tool: &AgentTool) -> Result<(), String> {
         if !tool.is_destructive {
             return Ok(());
         }
-        if !self.question.allows_approval {
+        if !self.request.allows_approval {
             return Err(format!(
                 "{} may destroy something and needs approval, which nobody can give in this run",
                 tool.qualified_name
@@ -449,17 +511,16 @@ impl<'a> RunDriver<'a> {
         known.map_or_else(|| name.to_owned(), |it| it.qualified_name.clone())
     }
 
-    async fn emit(&self, happening: RunEvent) {
+    async fn emit(&self, event: RunEvent) {
         // Without a reader the run is about to be dropped.
-        let _ = self.events.send(happening).await;
+        let _ = self.events.send(event).await;
     }
 }
 
-fn timed_out_answer(machine: &AgentMachine) -> FinalAnswer {
-    FinalAnswer {
-        text: machine.last_text().to_owned(),
-        cut: Some(CutReason::Time),
-    }
+/// Streams report their tokens only on request.
+fn with_usage(mut options: Map<String, Value>) -> Map<String, Value> {
+    options.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    options
 }
 
 fn milliseconds(since: Instant) -> u64 {
@@ -467,8 +528,8 @@ fn milliseconds(since: Instant) -> u64 {
 }
 
 fn last_question(messages: &[ChatMessage]) -> String {
-    let mut asked = messages.iter().rev().filter(|it| it.role == ChatRole::User);
-    asked
+    let mut questions = messages.iter().rev().filter(|it| it.role == ChatRole::User);
+    questions
         .next()
         .map(ChatMessage::text_content)
         .unwrap_or_default()

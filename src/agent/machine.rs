@@ -1,40 +1,54 @@
-//! The loop as data: events in, effects out. The driver does the rest.
+//! The agent loop as a state machine: events in, effects out. The driver performs the
+//! effects.
 
 use std::collections::HashMap;
 
 use maru_dialect::escape_markers;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::llm::{ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason};
+use super::toolbox::estimate_tokens;
+use crate::llm::{
+    ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall, TokenUsage,
+};
 
 /// How far a run may go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunLimits {
-    /// How often the model is asked.
+    /// The most rounds; each asks the model once.
     pub(super) max_rounds: u32,
-    /// Tokens of all rounds together, as the backend counts them.
+    /// Tokens of all rounds together, as the backend counts them or, if it does not,
+    /// estimated.
     pub(super) max_tokens: u64,
-    /// Characters of a result that the model gets to see.
+    /// Characters of a result that the model sees.
     pub(super) max_observation_chars: usize,
-    /// How often a broken call is asked for again.
+    /// How often the model may correct an invalid call.
     pub(super) max_corrections: u32,
 }
 
 /// What happened.
 #[derive(Debug)]
 pub(super) enum MachineEvent {
-    /// The model answered.
-    ModelReplied(ChatResponse),
+    /// The model replied.
+    ModelReplied(Box<ModelReply>),
     /// Every call of the round has its result.
     CallsFinished(Vec<Observation>),
 }
 
-/// What a call gave.
+/// A reply of the model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelReply {
+    /// The reply, parsed. Its text has no calls in it, not even invalid ones.
+    pub(super) response: ChatResponse,
+    /// The text as the model wrote it.
+    pub(super) written: String,
+}
+
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observation {
     /// Of the call.
     pub(super) id: String,
-    /// What the model gets.
+    /// What the model sees.
     pub(super) text: String,
 }
 
@@ -43,33 +57,35 @@ pub(super) struct Observation {
 pub(super) enum MachineEffect {
     /// Send the whole conversation to the model.
     AskModel,
-    /// Run these, together.
+    /// Run these calls, concurrently.
     RunCalls(Vec<ChatToolCall>),
     /// Stop.
     Finish(FinalAnswer),
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FinalAnswer {
-    /// What the model said last.
+    /// The last words of the model.
     pub text: String,
-    /// Why that is not its own end.
+    /// Why the run was ended before the model finished.
     pub cut: Option<CutReason>,
+    /// Calls of the last round that were not made.
+    pub pending_calls: Vec<ChatToolCall>,
 }
 
-/// Why a run was ended.
+/// Why a run was ended before the model finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutReason {
     /// The model was asked as often as it may be.
     Rounds,
     /// It took more tokens than it may.
     Tokens,
-    /// It made the same call again and again and learned nothing from it.
+    /// It repeated a call whose result did not change.
     Repeats,
-    /// Its answer was too long.
+    /// Its reply was too long.
     Length,
-    /// It wrote a call that nobody could read, however often it was asked.
+    /// It wrote an invalid call, however often it was corrected.
     Broken,
     /// It took too long.
     Time,
@@ -83,28 +99,41 @@ pub(super) struct AgentMachine {
     rounds: u32,
     tokens: u64,
     corrections: u32,
-    /// The last that the model said to the reader.
+    /// The last text for the user.
     last_text: String,
-    /// The calls of this round: their ids and what tells them apart.
+    /// The calls of this round: their ids and keys.
     pending: Vec<(String, String)>,
+    /// What is wrong with the other calls of this round.
+    pending_errors: Vec<CallError>,
     previous_calls: HashMap<String, PreviousCall>,
+}
+
+/// A call that is not made.
+#[derive(Debug)]
+struct CallError {
+    /// The id, if the call stands in the history apart from the text.
+    id: Option<String>,
+    reason: String,
 }
 
 /// A call that was made before.
 #[derive(Debug)]
 struct PreviousCall {
     result: String,
-    /// How often it gave the same as the time before.
+    /// How often the result did not change.
     unchanged: u32,
 }
 
-/// A call that gave the same so often is not made again.
+/// How often a call may be repeated while its result does not change.
 const MAX_UNCHANGED_REPEATS: u32 = 1;
 /// The most calls of one round.
 const MAX_CALLS_PER_ROUND: usize = 16;
+/// What the model is told when its reply was cut off inside a call.
+const CUT_OFF_CALL: &str =
+    "Your answer was cut off before the call was complete. Write the call again, and nothing else.";
 
 impl CutReason {
-    /// Its name in answers and records.
+    /// Its name in responses and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rounds => "max_iterations",
@@ -118,16 +147,17 @@ impl CutReason {
 }
 
 impl AgentMachine {
-    /// Begins with a conversation; the first effect is always [`Effect::Ask`].
-    pub(super) fn start(messages: Vec<ChatMessage>, bounds: RunLimits) -> (Self, MachineEffect) {
+    /// Begins with a conversation; the first effect is always [`MachineEffect::AskModel`].
+    pub(super) fn start(messages: Vec<ChatMessage>, limits: RunLimits) -> (Self, MachineEffect) {
         let machine = Self {
             messages,
-            limits: bounds,
+            limits,
             rounds: 0,
             tokens: 0,
             corrections: 0,
             last_text: String::new(),
             pending: Vec::new(),
+            pending_errors: Vec::new(),
             previous_calls: HashMap::new(),
         };
         (machine, MachineEffect::AskModel)
@@ -138,92 +168,105 @@ impl AgentMachine {
         &self.messages
     }
 
-    /// The last that the model said to the reader.
-    pub(super) fn last_text(&self) -> &str {
-        &self.last_text
-    }
-
     /// How often the model was asked.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Goes on by one event.
+    /// Advances by one event.
     pub(super) fn on(&mut self, event: MachineEvent) -> MachineEffect {
         match event {
-            MachineEvent::ModelReplied(answer) => self.on_reply(answer),
+            MachineEvent::ModelReplied(reply) => self.on_reply(*reply),
             MachineEvent::CallsFinished(observations) => self.on_observations(observations),
         }
     }
 
-    fn on_reply(&mut self, answer: ChatResponse) -> MachineEffect {
-        self.rounds += 1;
-        self.tokens += total_tokens(&answer);
-        if !answer.text.trim().is_empty() {
-            self.last_text.clone_from(&answer.text);
-        }
-        let wants_tools = !answer.calls.is_empty() || !answer.invalid_calls.is_empty();
-        match answer.finish_reason {
-            FinishReason::Length if wants_tools => {
-                return self.request_correction(&answer, "Your answer was cut off before the call was complete. Write the call again, and nothing else.");
-            }
-            FinishReason::Length => return self.finish(Some(CutReason::Length)),
-            _ if !wants_tools => {
-                self.last_text = answer.refusal.unwrap_or(answer.text);
-                return self.finish(None);
-            }
-            _ if answer.calls.is_empty() => {
-                let reasons: Vec<&str> = answer
-                    .invalid_calls
-                    .iter()
-                    .map(|it| it.1.as_str())
-                    .collect();
-                let why = format!(
-                    "That was no call that can be made: {}. Write it again, or answer in plain text.",
-                    reasons.join("; ")
-                );
-                return self.request_correction(&answer, &why);
-            }
-            _ => (),
-        }
-        match self.exceeded_limit() {
-            Some(cut) => self.finish(Some(cut)),
-            None => self.call(answer),
+    /// Keeps the text of a reply that broke off.
+    pub(super) fn keep_text(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            text.clone_into(&mut self.last_text);
         }
     }
 
-    fn call(&mut self, answer: ChatResponse) -> MachineEffect {
-        let ChatResponse {
-            text, mut calls, ..
-        } = answer;
-        calls.truncate(MAX_CALLS_PER_ROUND);
-        let keys: Vec<String> = calls.iter().map(call_key).collect();
-        let stuck = |key: &String| {
-            let seen = self.previous_calls.get(key);
-            seen.is_some_and(|it| it.unchanged >= MAX_UNCHANGED_REPEATS)
-        };
-        if keys.iter().all(stuck) {
-            return self.finish(Some(CutReason::Repeats));
+    /// The time of the run is over.
+    pub(super) fn time_out(&self) -> MachineEffect {
+        MachineEffect::Finish(FinalAnswer {
+            text: self.last_text.clone(),
+            cut: Some(CutReason::Time),
+            pending_calls: Vec::new(),
+        })
+    }
+
+    fn on_reply(&mut self, reply: ModelReply) -> MachineEffect {
+        self.rounds += 1;
+        let tokens = self.count_tokens(&reply);
+        self.tokens = self.tokens.saturating_add(tokens);
+        let response = &reply.response;
+        self.keep_text(&response.text);
+        let wants_tools = !response.calls.is_empty() || !response.invalid_calls.is_empty();
+        match response.finish_reason {
+            FinishReason::Length if wants_tools => self.request_correction(&reply, CUT_OFF_CALL),
+            FinishReason::Length => self.finish(CutReason::Length, &reply),
+            _ if !wants_tools => {
+                let response = reply.response;
+                MachineEffect::Finish(FinalAnswer {
+                    text: response.refusal.unwrap_or(response.text),
+                    cut: None,
+                    pending_calls: Vec::new(),
+                })
+            }
+            _ if response.calls.is_empty() => {
+                let reasons: Vec<&str> = response
+                    .invalid_calls
+                    .iter()
+                    .map(|it| it.reason.as_str())
+                    .collect();
+                let note = invalid_call_note(&reasons);
+                self.request_correction(&reply, &note)
+            }
+            _ => match self.exceeded_limit() {
+                Some(cut) => self.finish(cut, &reply),
+                None => self.call(reply),
+            },
         }
+    }
+
+    fn call(&mut self, mut reply: ModelReply) -> MachineEffect {
+        let keys: Vec<String> = reply.response.calls.iter().map(call_key).collect();
+        let is_stuck = |key: &String| {
+            let previous = self.previous_calls.get(key);
+            previous.is_some_and(|it| it.unchanged >= MAX_UNCHANGED_REPEATS)
+        };
+        if keys.iter().all(is_stuck) {
+            return self.finish(CutReason::Repeats, &reply);
+        }
+        self.push_reply(&reply);
+        let mut calls = std::mem::take(&mut reply.response.calls);
+        for extra in calls.drain(MAX_CALLS_PER_ROUND.min(calls.len())..) {
+            self.pending_errors.push(CallError {
+                id: Some(extra.id),
+                reason: format!("a reply may make {MAX_CALLS_PER_ROUND} calls at most"),
+            });
+        }
+        let invalid = reply.response.invalid_calls.into_iter();
+        self.pending_errors.extend(invalid.map(CallError::from));
         self.pending = calls.iter().map(|it| it.id.clone()).zip(keys).collect();
-        self.messages.push(ChatMessage::assistant(&text, &calls));
         MachineEffect::RunCalls(calls)
     }
 
     fn on_observations(&mut self, observations: Vec<Observation>) -> MachineEffect {
         for observation in observations {
-            let again = self.is_repeated_result(&observation);
-            let mut text = truncate_observation(
-                &escape_markers(&observation.text),
-                self.limits.max_observation_chars,
-            );
-            if again {
+            let is_repeated = self.is_repeated_result(&observation);
+            let mut text =
+                truncate_observation(&observation.text, self.limits.max_observation_chars);
+            if is_repeated {
                 text.push_str("\n[The same call gave the same result before. Use it, or answer.]");
             }
             self.messages
                 .push(ChatMessage::tool_result(&observation.id, text));
         }
         self.pending.clear();
+        self.push_call_errors();
         MachineEffect::AskModel
     }
 
@@ -234,36 +277,93 @@ impl AgentMachine {
         };
         let result = &observation.text;
         match self.previous_calls.get_mut(key) {
-            Some(seen) if seen.result == *result => {
-                seen.unchanged += 1;
+            Some(previous) if previous.result == *result => {
+                previous.unchanged += 1;
                 true
             }
             _ => {
                 let result = result.clone();
-                let seen = PreviousCall {
+                let previous = PreviousCall {
                     result,
                     unchanged: 0,
                 };
-                self.previous_calls.insert(key.clone(), seen);
+                self.previous_calls.insert(key.clone(), previous);
                 false
             }
         }
     }
 
-    /// Asks for the call again, if that may be.
-    fn request_correction(&mut self, answer: &ChatResponse, why: &str) -> MachineEffect {
+    /// Asks for the call again, within the limits.
+    fn request_correction(&mut self, reply: &ModelReply, note: &str) -> MachineEffect {
         if let Some(cut) = self.exceeded_limit() {
-            return self.finish(Some(cut));
+            return self.finish(cut, reply);
         }
         if self.corrections >= self.limits.max_corrections {
-            return self.finish(Some(CutReason::Broken));
+            return self.finish(CutReason::Broken, reply);
         }
         self.corrections += 1;
-        self.messages
-            .push(ChatMessage::text(ChatRole::Assistant, answer.text.clone()));
-        let told = format!("[Tool Error]\n{}", escape_markers(why));
-        self.messages.push(ChatMessage::text(ChatRole::User, told));
+        self.push_reply(reply);
+        let cut_off = reply.response.calls.iter().map(|it| CallError {
+            id: Some(it.id.clone()),
+            reason: note.to_owned(),
+        });
+        let invalid = reply.response.invalid_calls.iter().cloned();
+        let errors = cut_off.chain(invalid.map(CallError::from));
+        // A call that stands apart from the text gets a result, the text a note.
+        let (results, in_text): (Vec<_>, Vec<_>) = errors.partition(|it| it.id.is_some());
+        let needs_note = results.is_empty() || !in_text.is_empty();
+        self.pending_errors = results;
+        self.push_call_errors();
+        if needs_note {
+            self.push_note(note);
+        }
         MachineEffect::AskModel
+    }
+
+    /// The turn of the model, as it wrote it.
+    fn push_reply(&mut self, reply: &ModelReply) {
+        let response = &reply.response;
+        let mut calls: Vec<Value> = response
+            .calls
+            .iter()
+            .map(ChatToolCall::to_openai_json)
+            .collect();
+        for invalid in &response.invalid_calls {
+            if let Some(native) = &invalid.native {
+                let function = json!({"name": invalid.name, "arguments": native.arguments});
+                calls.push(json!({"id": native.id, "type": "function", "function": function}));
+            }
+        }
+        let written = Some(reply.written.clone()).filter(|it| !it.trim().is_empty());
+        let text = match &written {
+            Some(written) if calls.is_empty() => written,
+            _ => &response.text,
+        };
+        let message = ChatMessage::assistant(text, calls, written.clone());
+        self.messages.push(message);
+    }
+
+    /// Tells the model what was wrong with the calls that were not made.
+    fn push_call_errors(&mut self) {
+        let mut reasons = Vec::new();
+        for error in std::mem::take(&mut self.pending_errors) {
+            match error.id {
+                Some(id) => {
+                    let text = format!("Error: {}", error.reason);
+                    self.messages.push(ChatMessage::tool_result(&id, text));
+                }
+                None => reasons.push(error.reason),
+            }
+        }
+        if !reasons.is_empty() {
+            let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+            self.push_note(&invalid_call_note(&reasons));
+        }
+    }
+
+    fn push_note(&mut self, note: &str) {
+        let note = format!("[Tool Error]\n{}", escape_markers(note));
+        self.messages.push(ChatMessage::text(ChatRole::User, note));
     }
 
     fn exceeded_limit(&self) -> Option<CutReason> {
@@ -277,20 +377,59 @@ impl AgentMachine {
         }
     }
 
-    fn finish(&self, cut: Option<CutReason>) -> MachineEffect {
-        let text = self.last_text.clone();
-        MachineEffect::Finish(FinalAnswer { text, cut })
+    /// Ends the run with the last words of the model: its last text or, if it never said
+    /// anything, its last reply.
+    fn finish(&self, cut: CutReason, reply: &ModelReply) -> MachineEffect {
+        let calls = &reply.response.calls;
+        let rendered = || {
+            let calls = calls
+                .iter()
+                .map(|it| format!("{}({})", it.name, it.arguments));
+            calls.collect::<Vec<_>>().join("\n")
+        };
+        let text = if !self.last_text.is_empty() {
+            self.last_text.clone()
+        } else if !reply.written.trim().is_empty() {
+            reply.written.trim().to_owned()
+        } else {
+            rendered()
+        };
+        MachineEffect::Finish(FinalAnswer {
+            text,
+            cut: Some(cut),
+            pending_calls: calls.clone(),
+        })
+    }
+
+    fn count_tokens(&self, reply: &ModelReply) -> u64 {
+        let counted = reply.response.usage.as_ref().map(TokenUsage::total);
+        counted.filter(|it| *it > 0).unwrap_or_else(|| {
+            let conversation = self.messages.iter().map(ChatMessage::text_content);
+            let conversation: usize = conversation.map(|it| estimate_tokens(&it)).sum();
+            let reply =
+                estimate_tokens(&reply.written) + estimate_tokens(&reply.response.reasoning);
+            u64::try_from(conversation + reply).unwrap_or(u64::MAX)
+        })
     }
 }
 
-fn total_tokens(answer: &ChatResponse) -> u64 {
-    let usage = answer.usage.as_ref();
-    let count = |name: &str| usage.and_then(|it| it.0.get(name)?.as_u64());
-    let parts = || Some(count("prompt_tokens")? + count("completion_tokens")?);
-    count("total_tokens").or_else(parts).unwrap_or(0)
+impl From<InvalidToolCall> for CallError {
+    fn from(invalid: InvalidToolCall) -> Self {
+        Self {
+            id: invalid.native.map(|it| it.id),
+            reason: invalid.reason,
+        }
+    }
 }
 
-/// What tells a call apart: the order of its arguments does not.
+fn invalid_call_note(reasons: &[&str]) -> String {
+    format!(
+        "That was no call that can be made: {}. Write it again, or answer in plain text.",
+        reasons.join("; ")
+    )
+}
+
+/// Identifies a call: the order of its arguments does not matter.
 fn call_key(call: &ChatToolCall) -> String {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     format!("{} {}", call.name, sort_members(&arguments))
@@ -326,10 +465,8 @@ fn truncate_observation(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::llm::TokenUsage;
+    use crate::llm::InvalidNativeCall;
 
     const LIMITS: RunLimits = RunLimits {
         max_rounds: 5,
@@ -338,9 +475,9 @@ mod tests {
         max_corrections: 2,
     };
 
-    fn machine(bounds: RunLimits) -> AgentMachine {
+    fn machine(limits: RunLimits) -> AgentMachine {
         let question = ChatMessage::text(ChatRole::User, "How many?");
-        let (machine, effect) = AgentMachine::start(vec![question], bounds);
+        let (machine, effect) = AgentMachine::start(vec![question], limits);
         assert_eq!(effect, MachineEffect::AskModel);
         machine
     }
@@ -354,19 +491,25 @@ mod tests {
             repairs: Vec::new(),
             raw: String::new(),
             explicit: true,
+            extra_content: None,
         }
+    }
+
+    fn replies(response: ChatResponse) -> MachineEvent {
+        let written = response.text.clone();
+        MachineEvent::ModelReplied(Box::new(ModelReply { response, written }))
     }
 
     fn says(text: &str) -> MachineEvent {
         let text = text.to_owned();
-        MachineEvent::ModelReplied(ChatResponse {
+        replies(ChatResponse {
             text,
             ..ChatResponse::default()
         })
     }
 
     fn calls(text: &str, calls: Vec<ChatToolCall>) -> MachineEvent {
-        MachineEvent::ModelReplied(ChatResponse {
+        replies(ChatResponse {
             text: text.to_owned(),
             calls,
             finish_reason: FinishReason::ToolCalls,
@@ -374,12 +517,24 @@ mod tests {
         })
     }
 
-    fn broken(text: &str) -> MachineEvent {
-        MachineEvent::ModelReplied(ChatResponse {
+    fn invalid(text: &str, native: Option<InvalidNativeCall>) -> InvalidToolCall {
+        InvalidToolCall {
             text: text.to_owned(),
-            invalid_calls: vec![(None, "there is no tool cuont".to_owned())],
-            ..ChatResponse::default()
-        })
+            name: Some("cuont".to_owned()),
+            reason: "there is no tool cuont".to_owned(),
+            native,
+        }
+    }
+
+    /// A call in the text that cannot be made.
+    fn broken(written: &str) -> MachineEvent {
+        MachineEvent::ModelReplied(Box::new(ModelReply {
+            response: ChatResponse {
+                invalid_calls: vec![invalid(written, None)],
+                ..ChatResponse::default()
+            },
+            written: written.to_owned(),
+        }))
     }
 
     fn gives(id: &str, text: &str) -> MachineEvent {
@@ -390,13 +545,25 @@ mod tests {
     }
 
     fn finish(text: &str, cut: Option<CutReason>) -> MachineEffect {
+        finish_with(text, cut, Vec::new())
+    }
+
+    fn finish_with(
+        text: &str,
+        cut: Option<CutReason>,
+        pending_calls: Vec<ChatToolCall>,
+    ) -> MachineEffect {
         let text = text.to_owned();
-        MachineEffect::Finish(FinalAnswer { text, cut })
+        MachineEffect::Finish(FinalAnswer {
+            text,
+            cut,
+            pending_calls,
+        })
     }
 
     /// Feeds all but the last event, each of which must have the effect beside it.
-    fn check(bounds: RunLimits, steps: Vec<(MachineEvent, MachineEffect)>) -> AgentMachine {
-        let mut machine = machine(bounds);
+    fn check(limits: RunLimits, steps: Vec<(MachineEvent, MachineEffect)>) -> AgentMachine {
+        let mut machine = machine(limits);
         for (at, (event, expected)) in steps.into_iter().enumerate() {
             assert_eq!(machine.on(event), expected, "step {at}");
         }
@@ -440,9 +607,7 @@ mod tests {
                 ChatRole::Tool
             ]
         );
-        let result = machine.messages()[3].text_content();
-        assert!(!result.contains("<tool_call>"), "{result}");
-        assert!(result.starts_with("b: 7 <"), "{result}");
+        assert_eq!(machine.messages()[3].text_content(), "b: 7 <tool_call>");
     }
 
     #[test]
@@ -455,17 +620,75 @@ mod tests {
                 (broken("no"), finish("no", Some(CutReason::Broken))),
             ],
         );
-        let told = machine.messages()[2].text_content();
+        let messages = machine.messages();
+        assert_eq!(messages[1].text_content(), "cuont()", "as it was written");
+        let note = messages[2].text_content();
         assert!(
-            told.starts_with("[Tool Error]\n") && told.contains("no tool cuont"),
-            "{told}"
+            note.starts_with("[Tool Error]\n") && note.contains("no tool cuont"),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn invalid_calls_beside_valid_ones_are_told_too() {
+        let native = InvalidNativeCall {
+            id: "b".to_owned(),
+            arguments: "{".to_owned(),
+        };
+        let mixed = replies(ChatResponse {
+            calls: vec![call("a", "{}")],
+            invalid_calls: vec![invalid("cuont({)", Some(native)), invalid("cuont()", None)],
+            finish_reason: FinishReason::ToolCalls,
+            ..ChatResponse::default()
+        });
+        let machine = check(
+            LIMITS,
+            vec![
+                (mixed, MachineEffect::RunCalls(vec![call("a", "{}")])),
+                (gives("a", "7"), MachineEffect::AskModel),
+            ],
+        );
+        let shown: Vec<String> = machine.messages()[1..]
+            .iter()
+            .map(|it| format!("{} {}", it.role.as_str(), it.text_content()))
+            .collect();
+        assert_eq!(shown[..2], ["assistant ", "tool 7"]);
+        assert_eq!(shown[2], "tool Error: there is no tool cuont");
+        assert!(shown[3].starts_with("user [Tool Error]"), "{shown:?}");
+        let turn = &machine.messages()[1].extra_members["tool_calls"];
+        assert_eq!(turn[1]["id"], "b");
+    }
+
+    #[test]
+    fn tokens_are_estimated_where_the_backend_does_not_count() {
+        let limits = RunLimits {
+            max_tokens: 20,
+            ..LIMITS
+        };
+        let one = || vec![call("a", "{}")];
+        check(
+            limits,
+            vec![(
+                calls(&"word ".repeat(20), one()),
+                finish_with(&"word ".repeat(20), Some(CutReason::Tokens), one()),
+            )],
+        );
+    }
+
+    #[test]
+    fn text_before_a_timeout_is_kept() {
+        let mut machine = machine(LIMITS);
+        machine.keep_text("Half an ans");
+        assert_eq!(
+            machine.time_out(),
+            finish("Half an ans", Some(CutReason::Time))
         );
     }
 
     #[test]
     fn call_that_was_cut_off_is_not_run() {
         let cut = || {
-            MachineEvent::ModelReplied(ChatResponse {
+            replies(ChatResponse {
                 calls: vec![call("a", "{}")],
                 finish_reason: FinishReason::Length,
                 ..ChatResponse::default()
@@ -478,7 +701,7 @@ mod tests {
                 (says("Seven."), finish("Seven.", None)),
             ],
         );
-        let text = MachineEvent::ModelReplied(ChatResponse {
+        let text = replies(ChatResponse {
             text: "Seven and".to_owned(),
             finish_reason: FinishReason::Length,
             ..ChatResponse::default()
@@ -507,7 +730,11 @@ mod tests {
                 (gives("b", "7"), MachineEffect::AskModel),
                 (
                     calls("Again.", one("c", r#"{"x":1,"y":2}"#)),
-                    finish("Again.", Some(CutReason::Repeats)),
+                    finish_with(
+                        "Again.",
+                        Some(CutReason::Repeats),
+                        one("c", r#"{"x":1,"y":2}"#),
+                    ),
                 ),
             ],
         );
@@ -536,22 +763,22 @@ mod tests {
     #[test]
     fn at_the_limit_the_last_answer_is_returned_and_marked() {
         let one = |id: &str| vec![call(id, "{}")];
-        let bounds = RunLimits {
+        let limits = RunLimits {
             max_rounds: 2,
             ..LIMITS
         };
         check(
-            bounds,
+            limits,
             vec![
                 (calls("First.", one("a")), MachineEffect::RunCalls(one("a"))),
                 (gives("a", "1"), MachineEffect::AskModel),
                 (
                     calls("", one("b")),
-                    finish("First.", Some(CutReason::Rounds)),
+                    finish_with("First.", Some(CutReason::Rounds), one("b")),
                 ),
             ],
         );
-        let dear = MachineEvent::ModelReplied(ChatResponse {
+        let dear = replies(ChatResponse {
             calls: one("a"),
             usage: Some(TokenUsage(
                 json!({"prompt_tokens": 900, "completion_tokens": 100})
@@ -562,7 +789,13 @@ mod tests {
             finish_reason: FinishReason::ToolCalls,
             ..ChatResponse::default()
         });
-        check(LIMITS, vec![(dear, finish("", Some(CutReason::Tokens)))]);
+        check(
+            LIMITS,
+            vec![(
+                dear,
+                finish_with("count({})", Some(CutReason::Tokens), one("a")),
+            )],
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What happened in a run.
+//! Events and the record of a run.
 
 use std::sync::Arc;
 
@@ -32,6 +32,13 @@ pub enum RunEvent {
     TextWasReasoning,
     /// It calls a tool.
     CallStarted(RunCall),
+    /// It wrote a call that cannot be made, and is told why.
+    CallRejected {
+        /// What it wrote.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The call waits for approval.
     AwaitingApproval {
         /// Its id.
@@ -58,8 +65,10 @@ pub struct RunOutcome {
     pub answer: FinalAnswer,
     /// How often it was asked.
     pub rounds: u32,
-    /// What it called, and got.
+    /// The calls that were made, with their results.
     pub calls: Vec<RunCall>,
+    /// Calls that the model wanted when the run was ended.
+    pub pending_calls: Vec<RunCall>,
     /// What all rounds took together.
     pub tokens: TokenTotals,
     /// About how many tokens the descriptions of the tools cost, each time.
@@ -161,40 +170,44 @@ impl RunRecord {
         self.tool_tokens = tool_tokens;
     }
 
-    /// Notes a round: what the model said and called.
-    pub(super) fn add_round(&mut self, answer: &ChatResponse, milliseconds: u64) {
-        let usage = answer.usage.as_ref();
+    /// Adds a round: the reply of the model.
+    pub(super) fn add_round(&mut self, reply: &ChatResponse, milliseconds: u64) {
+        let usage = reply.usage.as_ref();
         let count = |name: &str| usage.and_then(|it| it.0.get(name)?.as_u64()).unwrap_or(0);
         self.tokens.prompt += count("prompt_tokens");
         self.tokens.completion += count("completion_tokens");
         self.rounds.push(RunRound {
-            text: truncate(&answer.text),
-            reasoning: truncate(&answer.reasoning),
-            broken: answer.invalid_calls.iter().map(|it| it.1.clone()).collect(),
+            text: truncate(&reply.text),
+            reasoning: truncate(&reply.reasoning),
+            broken: reply
+                .invalid_calls
+                .iter()
+                .map(|it| it.reason.clone())
+                .collect(),
             calls: Vec::new(),
             usage: usage.map_or(Value::Null, |it| Value::Object(it.0.clone())),
             milliseconds,
         });
     }
 
-    /// Notes a call, or what it gave.
-    pub(super) fn put_call(&mut self, called: &RunCall) {
+    /// Adds a call to the round, or its result.
+    pub(super) fn put_call(&mut self, call: &RunCall) {
         let Some(round) = self.rounds.last_mut() else {
             return;
         };
-        let known = round.calls.iter_mut().find(|it| it.id == called.id);
-        let mut called = called.clone();
-        if let Some(result) = &mut called.result {
+        let known = round.calls.iter_mut().find(|it| it.id == call.id);
+        let mut call = call.clone();
+        if let Some(result) = &mut call.result {
             result.text = truncate(&result.text);
         }
         match known {
-            Some(known) => *known = called,
-            None => round.calls.push(called),
+            Some(known) => *known = call,
+            None => round.calls.push(call),
         }
     }
 
-    pub(super) fn set_waiting(&mut self, waits: bool) {
-        self.state = if waits { "waiting" } else { "running" };
+    pub(super) fn set_waiting(&mut self, is_waiting: bool) {
+        self.state = if is_waiting { "waiting" } else { "running" };
     }
 
     pub(super) fn end(&mut self, ended: Result<&FinalAnswer, &str>) {
@@ -204,14 +217,14 @@ impl RunRecord {
                 self.state = "done";
                 self.answer = Some(finished.clone());
             }
-            Err(why) => {
+            Err(message) => {
                 self.state = "failed";
-                self.error = Some(why.to_owned());
+                self.error = Some(message.to_owned());
             }
         }
     }
 
-    /// Nobody reads any more.
+    /// Its reader has left.
     pub(super) fn stop(&mut self) {
         self.ended = Some(clock::now_ms());
         self.state = "stopped";
@@ -245,13 +258,13 @@ impl RunRecord {
 
     /// All of it.
     pub(super) fn to_json(&self) -> Value {
-        let mut shown = self.summary();
-        shown["tools"] = self.tools.into();
-        shown["tool_tokens"] = self.tool_tokens.into();
-        shown["rounds"] = self.rounds.iter().map(RunRound::to_json).collect();
-        shown["answer"] = json!(self.answer.as_ref().map(|it| &it.text));
-        shown["error"] = json!(self.error);
-        shown
+        let mut json = self.summary();
+        json["tools"] = self.tools.into();
+        json["tool_tokens"] = self.tool_tokens.into();
+        json["rounds"] = self.rounds.iter().map(RunRound::to_json).collect();
+        json["answer"] = json!(self.answer.as_ref().map(|it| &it.text));
+        json["error"] = json!(self.error);
+        json
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every run, while it goes on and for some time after.
+//! The registry of runs, in progress and recorded.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
     llm::random_id,
 };
 
-/// The runs. What has ended is in the store.
+/// All runs. Those that have ended are in the store.
 #[derive(Clone, Debug)]
 pub struct RunRegistry(Arc<RunRegistryInner>);
 
@@ -56,16 +56,16 @@ impl RunRegistry {
         }))
     }
 
-    /// The newest runs that `who` may see, without their rounds, newest first.
-    pub async fn list(&self, who: &Principal) -> Result<Vec<Value>, maru_store::Error> {
-        let mut shown: Vec<Value> = Vec::new();
+    /// The runs that `principal` may see, without their rounds, newest first.
+    pub async fn list(&self, principal: &Principal) -> Result<Vec<Value>, maru_store::Error> {
+        let mut runs: Vec<Value> = Vec::new();
         for record in self.lock_active().values().rev() {
             let record = lock(record);
-            if may_see(who, &record.user) {
-                shown.push(record.summary());
+            if may_see(principal, &record.user) {
+                runs.push(record.summary());
             }
         }
-        let user = (who.role() < AccessRole::Admin).then(|| who.name());
+        let user = (principal.role() < AccessRole::Admin).then(|| principal.name());
         let ended = self.0.store.runs(user, MAX_LISTED_RUNS).await?;
         let ended = ended.iter().map(|row| {
             let mut record: Value = serde_json::from_str(&row.record).unwrap_or_default();
@@ -73,28 +73,32 @@ impl RunRegistry {
             record["rounds"] = rounds.into();
             record
         });
-        shown.extend(ended);
-        Ok(shown)
+        runs.extend(ended);
+        Ok(runs)
     }
 
-    /// One run with all that happened, if `who` may see it.
-    pub async fn get(&self, who: &Principal, id: &str) -> Result<Option<Value>, maru_store::Error> {
+    /// One run with its rounds, if `principal` may see it.
+    pub async fn get(
+        &self,
+        principal: &Principal,
+        id: &str,
+    ) -> Result<Option<Value>, maru_store::Error> {
         if let Some(record) = self.lock_active().get(id) {
             let record = lock(record);
-            return Ok(may_see(who, &record.user).then(|| record.to_json()));
+            return Ok(may_see(principal, &record.user).then(|| record.to_json()));
         }
         let row = self.0.store.find_run(id).await?;
-        let row = row.filter(|it| may_see(who, &it.user));
+        let row = row.filter(|it| may_see(principal, &it.user));
         Ok(row.and_then(|it| serde_json::from_str(&it.record).ok()))
     }
 
-    /// Approves of a call that waits, or refuses it; false if none does.
-    pub fn decide(&self, who: &Principal, run: &str, call: &str, approved: bool) -> bool {
-        let seen = self
+    /// Approves or refuses a waiting call; false if it does not wait.
+    pub fn decide(&self, principal: &Principal, run: &str, call: &str, approved: bool) -> bool {
+        let is_visible = self
             .lock_active()
             .get(run)
-            .is_some_and(|it| may_see(who, &lock(it).user));
-        seen && self.0.approvals.decide(run, call, approved)
+            .is_some_and(|it| may_see(principal, &lock(it).user));
+        is_visible && self.0.approvals.decide(run, call, approved)
     }
 
     /// The ids of runs as they change.
@@ -106,10 +110,10 @@ impl RunRegistry {
         &self.0.approvals
     }
 
-    pub(super) fn begin(&self, who: &Principal, question: &str) -> RunGuard {
+    pub(super) fn begin(&self, principal: &Principal, question: &str) -> RunGuard {
         // Ids sort by time.
         let id: Arc<str> = random_id(&format!("run_{:013}_", clock::now_ms())).into();
-        let record = RunRecord::new(Arc::clone(&id), who.name(), question);
+        let record = RunRecord::new(Arc::clone(&id), principal.name(), question);
         let record = Arc::new(Mutex::new(record));
         self.lock_active()
             .insert(Arc::clone(&id), Arc::clone(&record));
@@ -156,11 +160,11 @@ impl RunRegistry {
 }
 
 impl RunGuard {
-    /// Notes something.
-    pub(super) fn update<T>(&self, note: impl FnOnce(&mut RunRecord) -> T) -> T {
-        let done = note(&mut lock(&self.record));
+    /// Changes the record and notifies its watchers.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut RunRecord) -> T) -> T {
+        let result = change(&mut lock(&self.record));
         self.runs.notify(&self.id);
-        done
+        result
     }
 }
 
@@ -178,8 +182,8 @@ impl Drop for RunGuard {
     }
 }
 
-fn may_see(who: &Principal, user: &str) -> bool {
-    who.role() >= AccessRole::Admin || who.name() == user
+fn may_see(principal: &Principal, user: &str) -> bool {
+    principal.role() >= AccessRole::Admin || principal.name() == user
 }
 
 fn lock(record: &Mutex<RunRecord>) -> MutexGuard<'_, RunRecord> {

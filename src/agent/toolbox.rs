@@ -1,4 +1,4 @@
-//! The tools that runs choose from.
+//! The tools that runs can use.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct Toolbox {
     pub(super) vectors: OnceCell<Vec<Vec<f32>>>,
 }
 
-/// A tool.
+/// A tool as runs see it.
 #[derive(Debug)]
 pub(super) struct AgentTool {
     /// As the catalog lists it.
@@ -48,12 +48,12 @@ impl Toolbox {
     /// say so themselves.
     pub(super) fn from_snapshot(snapshot: &CatalogSnapshot, destructive: &[String]) -> Self {
         let view = snapshot.view(&CatalogScope::All);
-        let offers = view.map_or(&[][..], |view| view.tools.entries());
-        let offers = offers
+        let entries = view.map_or(&[][..], |view| view.tools.entries());
+        let entries = entries
             .iter()
             .filter(|it| !EXCLUDED_TOOLS.contains(&it.public_name()));
         Self {
-            tools: offers
+            tools: entries
                 .map(|it| AgentTool::from_entry(it, destructive))
                 .collect(),
             vectors: OnceCell::new(),
@@ -62,10 +62,10 @@ impl Toolbox {
 }
 
 impl AgentTool {
-    fn from_entry(offer: &Arc<CatalogEntry>, destructive: &[String]) -> Self {
-        let described = offer.listing();
-        let name = offer.public_name().to_owned();
-        let qualified_name = format!("{}.{}", offer.server(), offer.key());
+    fn from_entry(entry: &Arc<CatalogEntry>, destructive: &[String]) -> Self {
+        let described = entry.listing();
+        let name = entry.public_name().to_owned();
+        let qualified_name = format!("{}.{}", entry.server(), entry.key());
         let description = described["description"].as_str().unwrap_or_default();
         let description: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
         let listed = |it: &String| *it == name || *it == qualified_name;
@@ -73,8 +73,8 @@ impl AgentTool {
             is_destructive: described["annotations"]["destructiveHint"] == true
                 || destructive.iter().any(listed),
             tokens: estimate_tokens(&described.to_string()) + estimate_tokens(&name),
-            server: Arc::clone(offer.server()),
-            entry: Arc::clone(offer),
+            server: Arc::clone(entry.server()),
+            entry: Arc::clone(entry),
             parameters: match &described["inputSchema"] {
                 Value::Object(schema) => Value::Object(schema.clone()),
                 _ => json!({"type": "object"}),
@@ -96,7 +96,16 @@ impl AgentTool {
         }
     }
 
-    /// What it is found by.
+    /// Whether a model that writes `name` means this tool: spelling may differ, and the
+    /// server may be left out.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        let fold = |it: &str| it.to_lowercase().replace(['-', '.', '/'], "_");
+        let name = fold(name);
+        let names = [&*self.name, &*self.qualified_name, self.entry.key()];
+        names.into_iter().any(|it| fold(it) == name)
+    }
+
+    /// The text that searches compare.
     pub(super) fn search_text(&self) -> String {
         let words = self.qualified_name.replace(['_', '-', '.'], " ");
         format!("{words}\n{}", self.description)

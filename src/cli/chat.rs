@@ -17,7 +17,7 @@ use crate::config::LoadedConfig;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru chat                                   talk; Ctrl-C stops a round, Ctrl-D ends
-  maru chat '연차가 며칠 남았나요? EMP001'        one question
+  maru chat --server maru '연차가 며칠 남았나요? EMP001'   one question
   maru chat --model qwen3:8b --server files   with tools of one server
   maru chat --approve                         asks before a destructive call")]
 pub(super) struct ChatArgs {
@@ -26,7 +26,7 @@ pub(super) struct ChatArgs {
     /// The model [default: the one of the settings, or the first]
     #[arg(long)]
     model: Option<String>,
-    /// Only tools of this server; may be given several times
+    /// Only tools of this server; may be given several times. maru's own tools are the server maru
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
     /// How often the model may be asked for one question
@@ -58,12 +58,14 @@ struct ChatSession<'a> {
     failed: bool,
 }
 
-/// What is known of a run while it goes on.
+/// The progress of a run.
 #[derive(Default)]
 struct RunProgress {
     id: String,
     /// Whether the text of this round has begun.
     has_text: bool,
+    /// Whether any text was printed.
+    has_printed: bool,
     answer: Option<String>,
     error: Option<String>,
 }
@@ -80,14 +82,14 @@ impl<'a> ChatSession<'a> {
     }
 
     async fn converse(&mut self) -> Result<()> {
-        let shows = std::io::stdin().is_terminal();
+        let has_prompt = std::io::stdin().is_terminal();
         loop {
-            if shows {
+            if has_prompt {
                 terminal::print("> ")?;
             }
             let line = tokio::select! {
                 line = self.lines.next_line() => line?,
-                done = signal::ctrl_c() => return Ok(done?),
+                pressed = signal::ctrl_c() => return Ok(pressed?),
             };
             match line {
                 None => return Ok(()),
@@ -128,11 +130,11 @@ impl<'a> ChatSession<'a> {
                 None
             }
         };
-        if let Some(refused) = ended {
-            let why = refused["error"]["message"]
+        if let Some(response) = ended {
+            let message = response["error"]["message"]
                 .as_str()
-                .or(refused["error"].as_str());
-            run.error = Some(why.unwrap_or("the hub refused").to_owned());
+                .or(response["error"].as_str());
+            run.error = Some(message.unwrap_or("the hub refused").to_owned());
         }
         self.record_answer(run)
     }
@@ -144,11 +146,11 @@ impl<'a> ChatSession<'a> {
             (Some(answer), _) => self
                 .messages
                 .push(json!({"role": "assistant", "content": answer})),
-            (None, Some(why)) if self.options.question.is_some() => bail!(why),
-            (None, why) => {
+            (None, Some(message)) if self.options.question.is_some() => bail!(message),
+            (None, message) => {
                 self.messages.pop();
-                if let Some(why) = why {
-                    terminal::print_error(&why);
+                if let Some(message) = message {
+                    terminal::print_error(&message);
                 }
             }
         }
@@ -170,6 +172,7 @@ impl RunProgress {
             "round" => self.has_text = false,
             "thought" => {
                 self.has_text = true;
+                self.has_printed = true;
                 terminal::print(&text("text"))?;
             }
             "call" => {
@@ -180,6 +183,11 @@ impl RunProgress {
                     text("name"),
                     data["arguments"]
                 ))?;
+            }
+            "rejected" => {
+                let gap = if self.has_text { "\n" } else { "" };
+                self.has_text = false;
+                terminal::print(&format!("{gap}[rejected call] {}\n", text("reason")))?;
             }
             "observation" => {
                 let mark = if data["is_error"] == true {
@@ -203,7 +211,12 @@ impl RunProgress {
                 } else {
                     String::new()
                 };
-                terminal::print(&format!("{cut}\n"))?;
+                let words = if self.has_printed {
+                    String::new()
+                } else {
+                    text("text")
+                };
+                terminal::print(&format!("{words}{cut}\n"))?;
                 self.answer = Some(text("text"));
             }
             "error" => {

@@ -54,6 +54,10 @@ pub struct ModelDefinition {
     #[serde(default = "default_timeout_ms")]
     #[schemars(range(min = 100, max = 3_600_000))]
     pub timeout_ms: u64,
+    /// Milliseconds that a stream may be silent once it has begun. Raise it for models that think for long without sending anything.
+    #[serde(default = "default_idle_timeout_ms")]
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub idle_timeout_ms: u64,
 }
 
 /// How clients of `/v1/chat/completions` get tool calls.
@@ -83,7 +87,7 @@ pub enum BackendApi {
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ToolMode {
-    /// Native, or described in the text for models without tool support.
+    /// Native if a probe shows that the tools reach the model, constrained or prompt otherwise.
     #[default]
     Auto,
     /// In the request.
@@ -116,6 +120,10 @@ fn default_max_waiting() -> u32 {
     100
 }
 
+fn default_idle_timeout_ms() -> u64 {
+    120_000
+}
+
 fn default_timeout_ms() -> u64 {
     600_000
 }
@@ -136,6 +144,7 @@ impl Default for ModelDefinition {
             max_concurrent: None,
             max_waiting: default_max_waiting(),
             timeout_ms: default_timeout_ms(),
+            idle_timeout_ms: default_idle_timeout_ms(),
         }
     }
 }

@@ -20,88 +20,112 @@ use crate::{
     llm,
 };
 
-/// A model did not answer.
+/// The model did not answer.
 const MODEL_ERROR: i64 = -32_000;
-/// Everything that may run does.
+/// As many runs as allowed are in progress.
 const BUSY_ERROR: i64 = -32_001;
 const MAX_NAMED_SERVERS: usize = 1000;
 
 /// `POST /generate`: no tools.
 pub(super) async fn without_tools(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Response {
-    generate(&hub, who, request, false).await
+    generate(&hub, principal, request, false).await
 }
 
 /// `POST /generate_with_mcp`: with tools.
 pub(super) async fn with_tools(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
     request: Request,
 ) -> Response {
-    generate(&hub, who, request, true).await
+    generate(&hub, principal, request, true).await
 }
 
-async fn generate(hub: &Arc<HubState>, who: Principal, request: Request, tools: bool) -> Response {
+async fn generate(
+    hub: &Arc<HubState>,
+    principal: Principal,
+    request: Request,
+    with_tools: bool,
+) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err(refusal) = require_json(&parts.headers) {
-        return refusal;
+    if let Err(response) = require_json(&parts.headers) {
+        return response;
     }
     let bytes = match body::read(body, hub.max_body_bytes()).await {
         Ok(bytes) => bytes,
-        Err(refusal) => return refusal,
+        Err(response) => return response,
     };
-    let (id, params) = match parse_request(&bytes) {
-        Ok(read) => read,
-        Err(error) => return rpc_error_response(StatusCode::BAD_REQUEST, &Value::Null, &error),
+    let RpcCall { id, params } = match parse_request(&bytes) {
+        Ok(call) => call,
+        Err((id, error)) => return rpc_error_response(StatusCode::BAD_REQUEST, &id, &error),
     };
-    let started = agent_request(params, who, tools).and_then(|question| {
+    let started = agent_request(params, principal, with_tools).and_then(|request| {
         hub.agent
-            .start(question)
+            .start(request)
             .map_err(|error| to_rpc_error(&error))
     });
-    let live = match started {
-        Ok(live) => live,
+    let run = match started {
+        Ok(run) => run,
         Err(error) => return rpc_error_response(StatusCode::OK, &id, &error),
     };
     if wants_stream(&parts.headers) {
-        respond_stream(live, id)
+        respond_stream(run, id)
     } else {
-        respond_json(live, &id).await
+        respond_json(run, &id).await
     }
 }
 
-/// The id and the parameters of a request.
-fn parse_request(bytes: &[u8]) -> Result<(Value, Map<String, Value>), RpcError> {
-    let invalid = |why: &str| RpcError::new(code::INVALID_REQUEST, why.to_owned());
+/// A JSON-RPC request.
+struct RpcCall {
+    id: Value,
+    params: Map<String, Value>,
+}
+
+/// Parses a request. An error carries the request's id, as far as it can be read.
+fn parse_request(bytes: &[u8]) -> Result<RpcCall, (Value, RpcError)> {
+    let unreadable = |code, message: String| (Value::Null, RpcError::new(code, message));
     let text = maru_protocol::validate_json(bytes)
-        .map_err(|why| RpcError::new(code::PARSE_ERROR, why.to_string()))?;
-    let request: Value =
-        serde_json::from_str(text).map_err(|_| invalid("this is no JSON-RPC request"))?;
-    if request["jsonrpc"] != "2.0" || !request["method"].is_string() {
-        return Err(invalid("this is no JSON-RPC 2.0 request"));
-    }
-    let id = match &request["id"] {
+        .map_err(|error| unreadable(code::PARSE_ERROR, error.to_string()))?;
+    let mut request: Value = serde_json::from_str(text).map_err(|_| {
+        let message = "this is no JSON-RPC request".to_owned();
+        unreadable(code::INVALID_REQUEST, message)
+    })?;
+    let id = match request.get("id").unwrap_or(&Value::Null) {
         id @ (Value::Null | Value::String(_)) => id.clone(),
         Value::Number(id) if id.is_i64() || id.is_u64() => id.clone().into(),
-        _ => return Err(invalid("the id is text or a whole number")),
+        _ => {
+            let message = "the id is text or a whole number".to_owned();
+            return Err(unreadable(code::INVALID_REQUEST, message));
+        }
     };
-    if request["method"] != "generate_content" {
-        let why = "the method is generate_content".to_owned();
-        return Err(RpcError::new(code::METHOD_NOT_FOUND, why));
+    match parse_params(&mut request) {
+        Ok(params) => Ok(RpcCall { id, params }),
+        Err(error) => Err((id, error)),
     }
-    match &request["params"] {
-        Value::Object(params) => Ok((id, params.clone())),
+}
+
+fn parse_params(request: &mut Value) -> Result<Map<String, Value>, RpcError> {
+    if request["jsonrpc"] != "2.0" || !request["method"].is_string() {
+        let message = "this is no JSON-RPC 2.0 request".to_owned();
+        return Err(RpcError::new(code::INVALID_REQUEST, message));
+    }
+    if request["method"] != "generate_content" {
+        let message = "the method is generate_content".to_owned();
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, message));
+    }
+    match request["params"].take() {
+        Value::Object(params) => Ok(params),
         _ => Err(RpcError::invalid_params("params must be an object")),
     }
 }
 
 fn agent_request(
     mut params: Map<String, Value>,
-    who: Principal,
-    tools: bool,
+    principal: Principal,
+    with_tools: bool,
 ) -> Result<AgentRequest, RpcError> {
     const KNOWN_PARAMS: &[&str] = &[
         "model",
@@ -125,11 +149,11 @@ fn agent_request(
     }
     let messages = parse_messages(params.remove("messages"))?;
     Ok(AgentRequest {
-        principal: who,
+        principal,
         model: text_param(&params, "model")?,
         messages,
         backend_options: backend_options(&params)?,
-        servers: if tools {
+        servers: if with_tools {
             parse_server_names(params.get("mcp_servers"))?
         } else {
             Some(Vec::new())
@@ -142,16 +166,16 @@ fn agent_request(
     })
 }
 
-/// What the backend is told besides.
+/// Members of the request to the backend.
 fn backend_options(params: &Map<String, Value>) -> Result<Map<String, Value>, RpcError> {
-    let mut other = Map::new();
+    let mut options = Map::new();
     if let Some(temperature) = number_param(params, "temperature", 0.0, 2.0)? {
-        other.insert("temperature".to_owned(), temperature.into());
+        options.insert("temperature".to_owned(), temperature.into());
     }
-    if let Some(most) = integer_param(params, "max_output_tokens", 1, 1_000_000)? {
-        other.insert("max_tokens".to_owned(), most.into());
+    if let Some(max_tokens) = integer_param(params, "max_output_tokens", 1, 1_000_000)? {
+        options.insert("max_tokens".to_owned(), max_tokens.into());
     }
-    Ok(other)
+    Ok(options)
 }
 
 /// As OpenAI or as Gemini writes them.
@@ -175,14 +199,14 @@ fn parse_messages(given: Option<Value>) -> Result<Vec<llm::ChatMessage>, RpcErro
 }
 
 fn parse_server_names(given: Option<&Value>) -> Result<Option<Vec<String>>, RpcError> {
-    let wrong = || RpcError::invalid_params("mcp_servers must be a list of names");
+    let invalid = || RpcError::invalid_params("mcp_servers must be a list of names");
     match given {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(names)) if names.len() <= MAX_NAMED_SERVERS => {
             let names = names.iter().map(|it| it.as_str().map(str::to_owned));
-            names.collect::<Option<_>>().map(Some).ok_or_else(wrong)
+            names.collect::<Option<_>>().map(Some).ok_or_else(invalid)
         }
-        Some(_) => Err(wrong()),
+        Some(_) => Err(invalid()),
     }
 }
 
@@ -199,15 +223,15 @@ fn text_param(params: &Map<String, Value>, name: &str) -> Result<Option<String>,
 fn integer_param(
     params: &Map<String, Value>,
     name: &str,
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
 ) -> Result<Option<u64>, RpcError> {
     match params.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(given) => match given.as_u64().filter(|it| (least..=most).contains(it)) {
+        Some(given) => match given.as_u64().filter(|it| (min..=max).contains(it)) {
             Some(number) => Ok(Some(number)),
             None => Err(RpcError::invalid_params(format!(
-                "{name} must be a whole number from {least} to {most}"
+                "{name} must be a whole number from {min} to {max}"
             ))),
         },
     }
@@ -216,63 +240,63 @@ fn integer_param(
 fn number_param(
     params: &Map<String, Value>,
     name: &str,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
 ) -> Result<Option<f64>, RpcError> {
     match params.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(given) => match given.as_f64().filter(|it| (least..=most).contains(it)) {
+        Some(given) => match given.as_f64().filter(|it| (min..=max).contains(it)) {
             Some(number) => Ok(Some(number)),
             None => Err(RpcError::invalid_params(format!(
-                "{name} must be a number from {least} to {most}"
+                "{name} must be a number from {min} to {max}"
             ))),
         },
     }
 }
 
-/// Whether events are wanted rather than one answer.
+/// Whether the client prefers an event stream to one document.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT);
     let accepted = accepted.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let place = |kind: &str| accepted.find(kind).unwrap_or(usize::MAX);
-    place("text/event-stream") < place("application/json").min(place("*/*"))
+    let position = |kind: &str| accepted.find(kind).unwrap_or(usize::MAX);
+    position("text/event-stream") < position("application/json").min(position("*/*"))
 }
 
-async fn respond_json(live: ActiveRun, id: &Value) -> Response {
-    match live.into_outcome().await {
+async fn respond_json(run: ActiveRun, id: &Value) -> Response {
+    match run.into_outcome().await {
         Ok(outcome) => {
-            let answer = json!({"jsonrpc": "2.0", "id": id, "result": outcome_json(&outcome)});
-            reply::json(StatusCode::OK, answer.to_string())
+            let response = json!({"jsonrpc": "2.0", "id": id, "result": outcome_json(&outcome)});
+            reply::json(StatusCode::OK, response.to_string())
         }
         Err(error) => rpc_error_response(StatusCode::OK, id, &to_rpc_error(&error)),
     }
 }
 
-/// The run goes on as the client reads; it ends when the client leaves.
-fn respond_stream(live: ActiveRun, id: Value) -> Response {
-    let events = stream::unfold(Some(live), move |live| {
+/// The run advances as the client reads; it ends when the client leaves.
+fn respond_stream(run: ActiveRun, id: Value) -> Response {
+    let events = stream::unfold(Some(run), move |run| {
         let id = id.clone();
         async move {
-            let mut live = live?;
-            let (name, data, more) = match live.next().await {
+            let mut run = run?;
+            let (name, data, more) = match run.next().await {
                 Ok(None) => return None,
-                Ok(Some(happening)) => {
-                    let last = matches!(happening, RunEvent::Completed(_));
-                    let (name, data) = sse_event(happening);
-                    (name, data, !last)
+                Ok(Some(event)) => {
+                    let is_last = matches!(event, RunEvent::Completed(_));
+                    let (name, data) = sse_event(event);
+                    (name, data, !is_last)
                 }
                 Err(error) => ("error", error_envelope(&id, &to_rpc_error(&error)), false),
             };
             let text = write_event(Some(name), None, &data.to_string());
-            Some((text, more.then_some(live)))
+            Some((text, more.then_some(run)))
         }
     });
     event_stream(events)
 }
 
 /// The name and the data of an event.
-fn sse_event(happening: RunEvent) -> (&'static str, Value) {
-    match happening {
+fn sse_event(event: RunEvent) -> (&'static str, Value) {
+    match event {
         RunEvent::Started {
             run,
             model,
@@ -286,9 +310,12 @@ fn sse_event(happening: RunEvent) -> (&'static str, Value) {
         RunEvent::Text(text) => ("thought", json!({"text": text})),
         RunEvent::Reasoning(text) => ("reasoning", json!({"text": text})),
         RunEvent::TextWasReasoning => ("reasoning", json!({"text": "", "all_text": true})),
-        RunEvent::CallStarted(called) => ("call", called.shown()),
+        RunEvent::CallStarted(call) => ("call", call.shown()),
+        RunEvent::CallRejected { text, reason } => {
+            ("rejected", json!({"text": text, "reason": reason}))
+        }
         RunEvent::AwaitingApproval { id, tool } => ("approval", json!({"id": id, "name": tool})),
-        RunEvent::CallFinished(called) => ("observation", called.shown()),
+        RunEvent::CallFinished(call) => ("observation", call.shown()),
         RunEvent::Usage(usage) => ("usage", usage),
         RunEvent::Completed(outcome) => ("answer", outcome_json(&outcome)),
     }
@@ -297,6 +324,11 @@ fn sse_event(happening: RunEvent) -> (&'static str, Value) {
 fn outcome_json(outcome: &RunOutcome) -> Value {
     let cut = outcome.answer.cut;
     let calls: Vec<Value> = outcome.calls.iter().map(agent::RunCall::shown).collect();
+    let pending: Vec<Value> = outcome
+        .pending_calls
+        .iter()
+        .map(agent::RunCall::shown)
+        .collect();
     let mut usage = outcome.tokens.shown();
     usage["tool_tokens"] = outcome.tool_tokens.into();
     json!({
@@ -307,6 +339,7 @@ fn outcome_json(outcome: &RunOutcome) -> Value {
         "finish_reason": cut.map_or("stop", CutReason::name),
         "cut": cut.is_some(),
         "tool_calls": calls,
+        "pending_calls": pending,
         "usage": usage,
     })
 }
@@ -326,9 +359,9 @@ fn rpc_error_response(status: StatusCode, id: &Value, error: &RpcError) -> Respo
 }
 
 fn error_envelope(id: &Value, error: &RpcError) -> Value {
-    let mut shown = json!({"code": error.code, "message": error.message});
+    let mut body = json!({"code": error.code, "message": error.message});
     if let Some(data) = &error.data {
-        shown["data"] = data.clone();
+        body["data"] = data.clone();
     }
-    json!({"jsonrpc": "2.0", "id": id, "error": shown})
+    json!({"jsonrpc": "2.0", "id": id, "error": body})
 }

@@ -1,7 +1,6 @@
 //! The OpenAI endpoint: `/v1/chat/completions`, `/v1/models`, `/v1/embeddings`.
 //!
-//! What goes out is strict whatever came in: section by section what real
-//! clients need, see `chunk`.
+//! What goes out is strict whatever a backend sent; `chunk` says what clients need.
 
 mod agent_models;
 mod call_text;
@@ -13,6 +12,7 @@ mod error;
 mod models;
 mod prompt_tools;
 
+pub(super) use call_text::maru_command;
 pub(super) use chat::post;
 pub(super) use chat_request::parse_conversation as messages;
 pub(super) use embeddings::create as embed;

@@ -1,4 +1,4 @@
-//! `/api/runs`: what happened in runs of the agent.
+//! `/api/runs`: the recorded runs of the agent.
 
 use std::sync::Arc;
 
@@ -16,54 +16,62 @@ use crate::{auth::Principal, downstream::http::reply};
 /// `GET /api/runs`.
 pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
 ) -> Response {
-    match hub.agent.runs().list(&who).await {
+    match hub.agent.runs().list(&principal).await {
         Ok(runs) => reply::json(StatusCode::OK, Value::from(runs).to_string()),
-        Err(why) => store_error_response(&why),
+        Err(error) => store_error_response(&error),
     }
 }
 
 /// `GET /api/runs/{id}`.
 pub(super) async fn show(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Response {
-    match hub.agent.runs().get(&who, &id).await {
+    match hub.agent.runs().get(&principal, &id).await {
         Ok(Some(run)) => reply::json(StatusCode::OK, run.to_string()),
         Ok(None) => json_error(StatusCode::NOT_FOUND, "there is no such run", None),
-        Err(why) => store_error_response(&why),
+        Err(error) => store_error_response(&error),
     }
 }
 
 /// `POST /api/runs/{id}/calls/{call}/approve`.
 pub(super) async fn approve(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(hub.agent.runs().decide(&who, &id, &call, true))
+    decision_response(hub.agent.runs().decide(&principal, &id, &call, true))
 }
 
 /// `POST /api/runs/{id}/calls/{call}/refuse`.
 pub(super) async fn refuse(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(hub.agent.runs().decide(&who, &id, &call, false))
+    decision_response(hub.agent.runs().decide(&principal, &id, &call, false))
 }
 
-fn decision_response(waited: bool) -> Response {
-    if waited {
+fn decision_response(is_decided: bool) -> Response {
+    if is_decided {
         reply::empty(StatusCode::NO_CONTENT)
     } else {
-        json_error(StatusCode::NOT_FOUND, "no such call waits", None)
+        json_error(
+            StatusCode::NOT_FOUND,
+            "no such call waits for approval",
+            None,
+        )
     }
 }
 
-fn store_error_response(why: &maru_store::Error) -> Response {
-    tracing::error!("the runs could not be read: {why}");
-    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.public_message(), None)
+fn store_error_response(error: &maru_store::Error) -> Response {
+    tracing::error!("failed to read the runs: {error}");
+    json_error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &error.public_message(),
+        None,
+    )
 }

@@ -1,4 +1,4 @@
-//! One backend over HTTP: where it is, what it is shown, and what its errors say.
+//! One backend over HTTP: its address, its key and its errors.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::config::SecretString;
 
-/// How long the words of an error may take.
+/// How long the body of an error may take.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests after the first that one question may take.
+/// How often a request is sent again.
 const MAX_RETRIES: u32 = 4;
 
 /// An error that a backend answered with.
@@ -23,6 +23,8 @@ pub(super) struct ErrorResponse {
     pub(super) retry_after: Option<Duration>,
     /// Whether it says that the model takes no tools.
     pub(super) tools_unsupported: bool,
+    /// Whether it says that `stream_options` is unknown.
+    pub(super) stream_options_unsupported: bool,
 }
 
 /// A header and its value.
@@ -37,7 +39,7 @@ pub(super) fn open_backend(
     key: Option<ApiKeyHeader>,
 ) -> Result<JsonService, String> {
     let target = policy.authorize_configured(base_url);
-    let target = target.map_err(|why| why.to_string())?;
+    let target = target.map_err(|error| error.to_string())?;
     if target.path.contains('?') {
         return Err("base_url must not have a query".to_owned());
     }
@@ -48,26 +50,30 @@ pub(super) fn open_backend(
         return Ok(service);
     };
     let keyed = service.with_header(name, &value);
-    keyed.map_err(|why| why.to_string())
+    keyed.map_err(|error| error.to_string())
 }
 
 impl ErrorResponse {
     /// Reads what little of an error may be passed on.
-    pub(super) async fn read(mut reply: HttpResponse) -> Self {
-        let (status, retry_after) = (reply.status, reply.retry_after());
-        let body = with_timeout(ERROR_BODY_TIMEOUT, reply.bytes()).await;
+    pub(super) async fn read(mut response: HttpResponse) -> Self {
+        let (status, retry_after) = (response.status, response.retry_after());
+        let body = with_timeout(ERROR_BODY_TIMEOUT, response.bytes()).await;
         let body = body.and_then(Result::ok).unwrap_or_default();
         Self {
             status,
             code: code(&body),
             retry_after,
             tools_unsupported: says_tools_unsupported(&body),
+            stream_options_unsupported: status.is_client_error()
+                && String::from_utf8_lossy(&body).contains("stream_options"),
         }
     }
 
     /// Whether the same request may get another answer a little later.
     pub(super) fn is_retryable(&self) -> bool {
-        is_retryable_status(self.status) && !self.tools_unsupported
+        is_retryable_status(self.status)
+            && !self.tools_unsupported
+            && !self.stream_options_unsupported
     }
 }
 

@@ -1,36 +1,41 @@
-//! What is asked of a model, and what comes back.
+//! Requests to a model and the pieces of its response.
 
 use maru_dialect::JsonRepair;
 use serde_json::{Map, Value, json};
 
-/// A conversation to go on with.
+use super::TokenUsage;
+
+/// A conversation that a model is asked to continue.
 #[derive(Clone, Debug, Default)]
 pub struct ChatRequest {
-    /// The name that the client asks for.
+    /// The model, by the name that clients use.
     pub model: String,
-    /// What was said so far.
+    /// The conversation so far.
     pub messages: Vec<ChatMessage>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<ChatTool>,
     /// Tools that the text describes already: calls of them are recognised, but
     /// they are not offered again.
     pub described_tools: Vec<ChatTool>,
-    /// Whether it must call.
+    /// Whether the model must call a tool.
     pub tool_choice: ToolChoice,
     /// Everything else, passed on as it is.
     pub other: Map<String, Value>,
 }
 
-/// One thing that was said.
+/// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatMessage {
-    /// By whom.
+    /// Who wrote it.
     pub role: ChatRole,
     /// Its other members, as OpenAI writes them.
     pub extra_members: Map<String, Value>,
+    /// What the model wrote, calls in its own syntax included. A model that reads its
+    /// tools in the text sees it in place of the parsed calls.
+    pub written: Option<String>,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatRole {
     /// Whoever runs the conversation, under its newer name.
@@ -45,12 +50,12 @@ pub enum ChatRole {
     Tool,
 }
 
-/// Something that can be called.
+/// A tool that a model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatTool {
-    /// What calls name.
+    /// The name that calls use.
     pub name: String,
-    /// The same for models that read it in the text, where a name may be anything.
+    /// The name for models that read it in the text, where a name may be anything.
     pub prompt_name: Option<String>,
     /// What it does.
     pub description: String,
@@ -60,45 +65,55 @@ pub struct ChatTool {
     pub other: Map<String, Value>,
 }
 
-/// Whether the model must call.
+/// Whether the model must call a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// Not at all.
+    /// It must not.
     None,
-    /// Something.
+    /// It must call some tool.
     Required,
-    /// This tool.
+    /// It must call this tool.
     Named(String),
 }
 
-/// A piece of an answer.
+/// A piece of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChatEvent {
-    /// Said to the reader.
+    /// Text for the user.
     Text(String),
-    /// Thought before.
+    /// Reasoning of the model.
     Reasoning(String),
-    /// All text so far was thought: its end came without a beginning.
+    /// All text so far was reasoning: its closing tag came without an opening one.
     TextWasReasoning,
     /// The model declines, in words of its own.
     Refusal(String),
-    /// A call, complete.
-    ToolCall(ChatToolCall),
-    /// Looked like a call and is none; `text` is what the model wrote.
-    InvalidCall {
-        /// What the model wrote.
-        text: String,
-        /// The tool, if it was named.
-        name: Option<String>,
-        /// What is wrong with it.
-        reason: String,
+    /// A call begins whose arguments follow in pieces, before the complete
+    /// [`ChatEvent::ToolCall`] with the same id. If the response is cut off, the complete
+    /// call does not follow.
+    ToolCallStarted {
+        /// The id of the call.
+        id: String,
+        /// The name of an offered tool.
+        name: String,
+        /// What the backend wants back with the call, see [`ChatToolCall::extra_content`].
+        extra_content: Option<Value>,
     },
-    /// What it took.
+    /// The next piece of the arguments of the call that began last.
+    ToolCallArguments(String),
+    /// A complete call.
+    ToolCall(ChatToolCall),
+    /// Shaped like a call, but no call can be made of it.
+    InvalidCall(InvalidToolCall),
+    /// Token log probabilities, as the backend writes them.
+    Logprobs(Map<String, Value>),
+    /// The backend configuration that generated the response; comes before any text.
+    SystemFingerprint(String),
+    /// Token counts; a backend may send them repeatedly, the last one counts.
     Usage(TokenUsage),
-    /// Why it ended; comes once, after everything but the usage.
+    /// Why the response ended; comes once, after everything but the usage.
     Finish(FinishReason),
 }
 
@@ -111,7 +126,7 @@ pub struct ChatToolCall {
     pub name: String,
     /// JSON text of an object.
     pub arguments: String,
-    /// How the model wrote it; `native` if the backend read it.
+    /// The syntax the model wrote it in; `native` if the backend parsed it.
     pub dialect: &'static str,
     /// What had to be repaired.
     pub repairs: Vec<JsonRepair>,
@@ -119,13 +134,34 @@ pub struct ChatToolCall {
     pub raw: String,
     /// Whether it stood in a frame that is meant for calls only.
     pub explicit: bool,
+    /// What the backend wants back with the call, as `extra_content` of OpenAI's API:
+    /// Gemini's thought signature.
+    pub extra_content: Option<Value>,
 }
 
-/// Tokens, as the backend counts them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TokenUsage(pub Map<String, Value>);
+/// What looks like a call and cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidToolCall {
+    /// What the model wrote.
+    pub text: String,
+    /// The tool, if one was named.
+    pub name: Option<String>,
+    /// What is wrong with it, in words for the model.
+    pub reason: String,
+    /// Id and arguments, if the backend handed it out apart from the text.
+    pub native: Option<InvalidNativeCall>,
+}
 
-/// Why an answer ended.
+/// A call of the backend's own that cannot be made, as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidNativeCall {
+    /// An id for its result.
+    pub id: String,
+    /// What should have been JSON text of an object.
+    pub arguments: String,
+}
+
+/// Why a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     /// It was complete.
@@ -138,20 +174,24 @@ pub enum FinishReason {
     ContentFilter,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatResponse {
-    /// Said to the reader, broken calls included.
+    /// Text for the user; what looks like a call and cannot be made is part of it.
     pub text: String,
-    /// Thought before.
+    /// Reasoning of the model.
     pub reasoning: String,
     /// Why the model declined.
     pub refusal: Option<String>,
     /// Calls, in their order.
     pub calls: Vec<ChatToolCall>,
-    /// What looked like a call and is none, with the reason.
-    pub invalid_calls: Vec<(Option<String>, String)>,
-    /// What it took.
+    /// What looks like a call and cannot be made.
+    pub invalid_calls: Vec<InvalidToolCall>,
+    /// Token log probabilities, as the backend wrote them.
+    pub logprobs: Option<Map<String, Value>>,
+    /// The backend configuration that generated the response.
+    pub system_fingerprint: Option<String>,
+    /// Token counts, if the backend sent them.
     pub usage: Option<TokenUsage>,
     /// Why it ended.
     pub finish_reason: FinishReason,
@@ -165,6 +205,8 @@ impl Default for ChatResponse {
             refusal: None,
             calls: Vec::new(),
             invalid_calls: Vec::new(),
+            logprobs: None,
+            system_fingerprint: None,
             usage: None,
             finish_reason: FinishReason::Stop,
         }
@@ -172,7 +214,7 @@ impl Default for ChatResponse {
 }
 
 impl ChatResponse {
-    /// Adds what comes next.
+    /// Adds the next piece.
     pub fn apply_event(&mut self, event: ChatEvent) {
         match event {
             ChatEvent::Text(text) => append(&mut self.text, text),
@@ -182,13 +224,30 @@ impl ChatResponse {
                 append(&mut self.reasoning, text);
             }
             ChatEvent::Refusal(text) => append(self.refusal.get_or_insert_default(), text),
+            // The complete call holds them.
+            ChatEvent::ToolCallStarted { .. } | ChatEvent::ToolCallArguments(_) => (),
             ChatEvent::ToolCall(call) => self.calls.push(call),
-            ChatEvent::InvalidCall { text, name, reason } => {
-                append(&mut self.text, text);
-                self.invalid_calls.push((name, reason));
+            ChatEvent::InvalidCall(invalid) => {
+                append(&mut self.text, invalid.text.clone());
+                self.invalid_calls.push(invalid);
             }
+            ChatEvent::Logprobs(logprobs) => self.add_logprobs(logprobs),
+            ChatEvent::SystemFingerprint(name) => self.system_fingerprint = Some(name),
             ChatEvent::Usage(usage) => self.usage = Some(usage),
             ChatEvent::Finish(finish) => self.finish_reason = finish,
+        }
+    }
+
+    /// Lists of log probabilities grow; anything else is replaced.
+    fn add_logprobs(&mut self, more: Map<String, Value>) {
+        let all = self.logprobs.get_or_insert_default();
+        for (name, value) in more {
+            match (all.get_mut(&name), value) {
+                (Some(Value::Array(list)), Value::Array(more)) => list.extend(more),
+                (_, value) => {
+                    all.insert(name, value);
+                }
+            }
         }
     }
 }
@@ -235,24 +294,19 @@ impl ChatMessage {
         Self {
             role,
             extra_members,
+            written: None,
         }
     }
 
-    /// What the model said and called, to be sent back to it.
-    pub fn assistant(text: &str, calls: &[ChatToolCall]) -> Self {
+    /// A turn of the model: its text, its calls as OpenAI writes them, and what it wrote.
+    pub fn assistant(text: &str, calls: Vec<Value>, written: Option<String>) -> Self {
         let mut message = Self::text(ChatRole::Assistant, text);
-        let calls: Vec<Value> = calls
-            .iter()
-            .map(|it| {
-                let function = json!({"name": it.name, "arguments": it.arguments});
-                json!({"id": it.id, "type": "function", "function": function})
-            })
-            .collect();
         if !calls.is_empty() {
             message
                 .extra_members
                 .insert("tool_calls".to_owned(), calls.into());
         }
+        message.written = written;
         message
     }
 
@@ -292,6 +346,18 @@ impl ChatMessage {
         all.insert("role".to_owned(), self.role.as_str().into());
         all.extend(self.extra_members);
         Value::Object(all)
+    }
+}
+
+impl ChatToolCall {
+    /// As OpenAI writes it in the history.
+    pub fn to_openai_json(&self) -> Value {
+        let function = json!({"name": self.name, "arguments": self.arguments});
+        let mut call = json!({"id": self.id, "type": "function", "function": function});
+        if let Some(extra) = &self.extra_content {
+            call["extra_content"] = extra.clone();
+        }
+        call
     }
 }
 

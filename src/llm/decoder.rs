@@ -1,74 +1,98 @@
-//! From what a backend hands out piece by piece to what its model meant.
+//! Decodes the pieces of a backend's response into events.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
-use maru_dialect::{DialectOptions, DialectParser, DialectSelection, ToolSet};
-use serde_json::{Map, Value};
+use maru_dialect::{
+    DialectEvent, DialectOptions, DialectParser, DialectSelection, NormalizedArguments, ParsedCall,
+    ToolSet,
+};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    ChatEvent, ChatToolCall, FinishReason, TokenUsage,
-    constrained::{self, ConstrainedOutput},
+    ChatEvent, ChatToolCall, FinishReason, InvalidNativeCall, InvalidToolCall,
+    call_stream::{CallProgress, CallStream},
+    chat::random_id,
+    constrained::{self, ConstrainedOutput, ConstrainedPiece, ConstrainedReader},
+    native_calls::{NativeCall, NativeCalls, ToolCallFragment},
 };
 
-/// The most that one answer may hold.
+/// The most bytes that one response may hold.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-/// The most calls that a backend may make in one answer.
-const MAX_NATIVE_CALLS: usize = 128;
 
-/// One answer while it comes. Pure.
+/// How a response is decoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecoderOptions {
+    /// The syntax of calls in the text.
+    pub(super) dialect: DialectSelection,
+    /// Whether maru's own prompt says how to write a call.
+    pub(super) prompted: bool,
+    /// Whether the output is constrained to our own form.
+    pub(super) constrained: bool,
+    /// Whether arguments are handed out while they arrive.
+    pub(super) stream_arguments: bool,
+    /// Whether what the model wrote is kept for the history.
+    pub(super) keep_written: bool,
+    /// The most calls; the rest is left out.
+    pub(super) max_calls: usize,
+}
+
+/// Decodes one response while it arrives. Pure.
 #[derive(Debug)]
 pub(super) struct ResponseDecoder {
     tools: Arc<ToolSet>,
+    options: DecoderOptions,
     parser: DialectParser,
-    /// Everything so far, where the output is held to our own form.
-    constrained_text: Option<String>,
-    native_calls: Vec<NativeCall>,
+    constrained: Option<ConstrainedReader>,
+    /// Streams the call that constrained output is.
+    constrained_call: Option<CallStream>,
+    native_calls: NativeCalls,
+    /// Calls in the text that came after native ones, which may repeat them.
+    held_calls: Vec<ParsedCall>,
+    /// Names and arguments of the calls that were handed out.
     emitted_calls: Vec<(String, String)>,
-    dialect_events: Vec<maru_dialect::DialectEvent>,
+    /// The call that was started and is not complete.
+    open_call: Option<OpenCall>,
+    dialect_events: Vec<DialectEvent>,
+    written: Option<String>,
     received_bytes: usize,
+    has_fingerprint: bool,
     finish_reason: Option<FinishReason>,
     ended: bool,
 }
 
-/// A call that the backend read, as far as it has come.
-#[derive(Debug, Default)]
-struct NativeCall {
-    index: u64,
+/// A call whose arguments are being handed out.
+#[derive(Debug)]
+struct OpenCall {
     id: String,
-    name: String,
     arguments: String,
 }
 
-/// A piece of a call that the backend read.
-#[derive(Debug, Default)]
-pub(super) struct ToolCallFragment<'a> {
-    /// Which call; the one before, when nothing is said.
-    pub(super) index: Option<u64>,
-    pub(super) id: &'a str,
-    pub(super) name: &'a str,
-    pub(super) arguments: &'a str,
-}
-
-/// What a backend sends goes beyond what is taken.
+/// The backend sent more than one response may hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResponseTooLarge;
 
 impl ResponseDecoder {
-    pub(super) fn new(
-        tools: ToolSet,
-        dialect: DialectSelection,
-        options: DialectOptions,
-        constrained: bool,
-    ) -> Self {
+    pub(super) fn new(tools: ToolSet, options: DecoderOptions) -> Self {
         let tools = Arc::new(tools);
+        let dialect_options = DialectOptions {
+            prompted: options.prompted,
+            stream_arguments: options.stream_arguments,
+            ..DialectOptions::default()
+        };
         Self {
-            parser: DialectParser::new(Arc::clone(&tools), dialect, options),
+            parser: DialectParser::new(Arc::clone(&tools), options.dialect, dialect_options),
             tools,
-            constrained_text: constrained.then(String::new),
-            native_calls: Vec::new(),
+            options,
+            constrained: options.constrained.then(ConstrainedReader::default),
+            constrained_call: None,
+            native_calls: NativeCalls::default(),
+            held_calls: Vec::new(),
             emitted_calls: Vec::new(),
+            open_call: None,
             dialect_events: Vec::new(),
+            written: options.keep_written.then(String::new),
             received_bytes: 0,
+            has_fingerprint: false,
             finish_reason: None,
             ended: false,
         }
@@ -80,8 +104,14 @@ impl ResponseDecoder {
         out: &mut Vec<ChatEvent>,
     ) -> Result<(), ResponseTooLarge> {
         self.count_bytes(text)?;
-        match &mut self.constrained_text {
-            Some(held) => held.push_str(text),
+        if let Some(written) = &mut self.written {
+            written.push_str(text);
+        }
+        match &mut self.constrained {
+            Some(reader) => {
+                let piece = reader.push(text);
+                self.forward_constrained(piece, out);
+            }
             None => {
                 self.parser.push(text, &mut self.dialect_events);
                 self.forward_events(out);
@@ -114,56 +144,32 @@ impl ResponseDecoder {
         Ok(())
     }
 
-    /// Some backends say the index, some the id, some neither but once.
     pub(super) fn push_call_fragment(
         &mut self,
-        piece: &ToolCallFragment<'_>,
+        fragment: &ToolCallFragment<'_>,
+        out: &mut Vec<ChatEvent>,
     ) -> Result<(), ResponseTooLarge> {
-        self.count_bytes(piece.id)?;
-        self.count_bytes(piece.name)?;
-        self.count_bytes(piece.arguments)?;
-        let native = self.native_call_mut(piece)?;
-        if native.id.is_empty() {
-            native.id.push_str(piece.id);
+        self.count_bytes(fragment.id)?;
+        self.count_bytes(fragment.name)?;
+        self.count_bytes(fragment.arguments)?;
+        self.count_bytes(fragment.thought_signature.unwrap_or_default())?;
+        self.native_calls.push(fragment)?;
+        if self.options.stream_arguments {
+            self.stream_native_call(out);
         }
-        // Some repeat the name with every piece.
-        if native.name != piece.name {
-            native.name.push_str(piece.name);
-        }
-        native.arguments.push_str(piece.arguments);
         Ok(())
     }
 
-    fn native_call_mut(
-        &mut self,
-        piece: &ToolCallFragment<'_>,
-    ) -> Result<&mut NativeCall, ResponseTooLarge> {
-        let known = match piece.index {
-            Some(index) => {
-                let same = self.native_calls.iter().rposition(|it| it.index == index);
-                // Another id at the same index is another call all the same.
-                same.filter(|at| {
-                    let id = &self.native_calls[*at].id;
-                    piece.id.is_empty() || id.is_empty() || id == piece.id || piece.name.is_empty()
-                })
-            }
-            None if piece.name.is_empty() => self.native_calls.len().checked_sub(1),
-            None => None,
-        };
-        if let Some(at) = known {
-            return Ok(&mut self.native_calls[at]);
+    /// Which configuration of the backend answers; only the first one counts.
+    pub(super) fn set_system_fingerprint(&mut self, name: &RawValue, out: &mut Vec<ChatEvent>) {
+        if !mem::replace(&mut self.has_fingerprint, true)
+            && let Ok(name) = serde_json::from_str(name.get())
+        {
+            out.push(ChatEvent::SystemFingerprint(name));
         }
-        if self.native_calls.len() >= MAX_NATIVE_CALLS {
-            return Err(ResponseTooLarge);
-        }
-        self.native_calls.push(NativeCall {
-            index: piece.index.unwrap_or(self.native_calls.len() as u64),
-            ..NativeCall::default()
-        });
-        Ok(self.native_calls.last_mut().expect("one was added"))
     }
 
-    /// The backend says why it ended.
+    /// Why the response ended, in the backend's opinion.
     pub(super) fn set_finish_reason(&mut self, finish: FinishReason) {
         self.finish_reason.get_or_insert(finish);
     }
@@ -172,24 +178,34 @@ impl ResponseDecoder {
         self.finish_reason.is_some()
     }
 
-    /// Nothing more comes: hands out what was held back, and the reason.
+    /// What the model wrote, if it was to be kept.
+    pub(super) fn take_written(&mut self) -> Option<String> {
+        self.written.take()
+    }
+
+    /// Nothing more arrives: hands out what was held back, and the finish reason.
     pub(super) fn complete(&mut self, out: &mut Vec<ChatEvent>) {
-        if std::mem::replace(&mut self.ended, true) {
+        if mem::replace(&mut self.ended, true) {
             return;
         }
         let finish = self.finish_reason.unwrap_or(FinishReason::Stop);
-        let cut = finish == FinishReason::Length;
-        if let Some(held) = self.constrained_text.take() {
-            self.complete_constrained(&held, out);
+        if let Some(reader) = self.constrained.take() {
+            self.complete_constrained(reader, out);
         }
-        self.parser.finish(cut, &mut self.dialect_events);
+        self.parser
+            .finish(finish == FinishReason::Length, &mut self.dialect_events);
         self.forward_events(out);
-        let in_text = self.emitted_calls.len();
-        for native in std::mem::take(&mut self.native_calls) {
-            self.complete_native_call(&native, in_text, out);
+        self.emit_native_calls(usize::MAX, out);
+        for call in mem::take(&mut self.held_calls) {
+            if !self.is_emitted(&call.name, &call.arguments) {
+                self.emit_call(call, None, None, out);
+            }
         }
+        let is_cut = self.open_call.take().is_some();
         out.push(ChatEvent::Finish(match finish {
             FinishReason::Length | FinishReason::ContentFilter => finish,
+            // The client has the beginning of a call that nobody can complete.
+            FinishReason::Stop | FinishReason::ToolCalls if is_cut => FinishReason::Length,
             FinishReason::Stop | FinishReason::ToolCalls if self.emitted_calls.is_empty() => {
                 FinishReason::Stop
             }
@@ -197,108 +213,247 @@ impl ResponseDecoder {
         }));
     }
 
-    /// The answer broke off: hands out the text that was held back.
+    /// The response broke off: hands out the text that was held back.
     pub(super) fn abort(&mut self, out: &mut Vec<ChatEvent>) {
-        if std::mem::replace(&mut self.ended, true) {
+        if mem::replace(&mut self.ended, true) {
             return;
         }
-        if let Some(held) = self.constrained_text.take() {
-            self.parser.push(&held, &mut self.dialect_events);
+        if let Some(reader) = self.constrained.take() {
+            self.parser
+                .push(&reader.into_held(), &mut self.dialect_events);
         }
         self.parser.finish(true, &mut self.dialect_events);
         self.forward_events(out);
     }
 
-    fn complete_constrained(&mut self, held: &str, out: &mut Vec<ChatEvent>) {
-        match constrained::parse_output(held) {
-            Some(ConstrainedOutput::Answer(text)) => out.push(ChatEvent::Text(text)),
-            Some(ConstrainedOutput::Call { name, arguments }) => {
-                match maru_dialect::normalize_arguments(&self.tools, &name, &arguments) {
-                    Ok(made) => {
-                        self.emit_call(into_parsed_call(made, "constrained", held), None, out);
-                    }
-                    Err(_) => out.push(ChatEvent::Text(held.to_owned())),
-                }
+    fn forward_constrained(&mut self, piece: ConstrainedPiece, out: &mut Vec<ChatEvent>) {
+        match piece {
+            ConstrainedPiece::Held => (),
+            ConstrainedPiece::Answer(text) => out.push(ChatEvent::Text(text)),
+            ConstrainedPiece::Call(text) if self.options.stream_arguments => {
+                let mut stream = self
+                    .constrained_call
+                    .take()
+                    .unwrap_or_else(|| CallStream::for_json(&self.tools));
+                let progress = stream.push(&text);
+                self.constrained_call = Some(stream);
+                self.advance_call(progress, None, None, out);
             }
-            // It was not held to the form, or was cut off.
-            None => self.parser.push(held, &mut self.dialect_events),
+            ConstrainedPiece::Call(_) => (),
+            ConstrainedPiece::Free(text) => {
+                self.constrained = None;
+                self.parser.push(&text, &mut self.dialect_events);
+                self.forward_events(out);
+            }
         }
     }
 
-    /// Some backends read a call and leave it in the text, too: those of the
-    /// first `in_text` calls are not made twice.
-    fn complete_native_call(
-        &mut self,
-        native: &NativeCall,
-        in_text: usize,
-        out: &mut Vec<ChatEvent>,
-    ) {
-        match maru_dialect::normalize_arguments(&self.tools, &native.name, &native.arguments) {
-            Ok(made) => {
-                let same = |it: &(String, String)| it.0 == made.name && it.1 == made.arguments;
-                if !self.emitted_calls[..in_text].iter().any(same) {
-                    let call = into_parsed_call(made, "native", &native.arguments);
-                    self.emit_call(call, Some(&native.id), out);
-                }
+    fn complete_constrained(&mut self, reader: ConstrainedReader, out: &mut Vec<ChatEvent>) {
+        let held = reader.into_held();
+        let call = match constrained::parse_output(&held) {
+            Some(ConstrainedOutput::Answer(text)) => {
+                out.push(ChatEvent::Text(text));
+                return;
             }
-            Err(unusable) => out.push(ChatEvent::InvalidCall {
-                text: format!("{}({})", native.name, native.arguments),
-                name: Some(native.name.clone()),
-                reason: unusable.to_string(),
-            }),
+            Some(ConstrainedOutput::Call { name, arguments }) => {
+                maru_dialect::normalize_arguments(&self.tools, &name, &arguments).ok()
+            }
+            None => None,
+        };
+        match call {
+            Some(made) => {
+                let call = into_parsed_call(made, "constrained", &held);
+                self.emit_call(call, None, None, out);
+            }
+            // Cut off, or a call of nothing that was offered.
+            None => self.parser.push(&held, &mut self.dialect_events),
         }
+    }
+
+    /// Streams the first native call that is not complete.
+    fn stream_native_call(&mut self, out: &mut Vec<ChatEvent>) {
+        // A call in the text may be the same as a native one; that is found out at the end.
+        let text_has_calls = self.native_calls.emitted == 0 && !self.emitted_calls.is_empty();
+        if text_has_calls || self.emitted_calls.len() >= self.options.max_calls {
+            return;
+        }
+        // The next call begins when the one before is complete.
+        let last = self.native_calls.calls.len() - 1;
+        if self.native_calls.emitted < last && !self.emit_native_calls(last, out) {
+            return;
+        }
+        let Some(call) = self.native_calls.calls.get_mut(self.native_calls.emitted) else {
+            return;
+        };
+        if call.arguments.len() == call.streamed_bytes {
+            return;
+        }
+        let mut stream = call
+            .stream
+            .take()
+            .unwrap_or_else(|| CallStream::for_arguments(&self.tools, &call.name));
+        let progress = stream.push(&call.arguments[call.streamed_bytes..]);
+        call.streamed_bytes = call.arguments.len();
+        call.stream = Some(stream);
+        let (id, extra_content) = (call.id.clone(), extra_content(call));
+        self.advance_call(progress, Some(&id), extra_content, out);
+    }
+
+    /// Hands out native calls up to `end`; false if one of them is not complete as yet.
+    /// At the end of the response every one is, or is no call.
+    fn emit_native_calls(&mut self, end: usize, out: &mut Vec<ChatEvent>) -> bool {
+        let in_text = if self.native_calls.emitted == 0 {
+            self.emitted_calls.len()
+        } else {
+            0
+        };
+        while self.native_calls.emitted < end.min(self.native_calls.calls.len()) {
+            let at = self.native_calls.emitted;
+            let call = &self.native_calls.calls[at];
+            let made = maru_dialect::normalize_arguments(&self.tools, &call.name, &call.arguments);
+            if made.is_err() && !self.ended {
+                return false;
+            }
+            let call = self.native_calls.calls[at].take();
+            self.native_calls.emitted += 1;
+            match made {
+                // Some backends parse a call and leave it in the text, too.
+                Ok(made)
+                    if self.emitted_calls[..in_text]
+                        .iter()
+                        .any(|it| it.0 == made.name && it.1 == made.arguments) => {}
+                Ok(made) => {
+                    let extra_content = extra_content(&call);
+                    let parsed = into_parsed_call(made, "native", &call.arguments);
+                    self.emit_call(parsed, Some(&call.id), extra_content, out);
+                }
+                Err(error) => out.push(ChatEvent::InvalidCall(InvalidToolCall {
+                    text: format!("{}({})", call.name, call.arguments),
+                    reason: error.to_string(),
+                    name: Some(call.name),
+                    native: Some(InvalidNativeCall {
+                        id: usable_id(Some(&call.id)),
+                        arguments: call.arguments,
+                    }),
+                })),
+            }
+        }
+        true
     }
 
     fn forward_events(&mut self, out: &mut Vec<ChatEvent>) {
-        for event in std::mem::take(&mut self.dialect_events) {
+        for event in mem::take(&mut self.dialect_events) {
             match event {
-                maru_dialect::DialectEvent::Text(text) => out.push(ChatEvent::Text(text)),
-                maru_dialect::DialectEvent::Reasoning(text) => out.push(ChatEvent::Reasoning(text)),
-                maru_dialect::DialectEvent::Call(call)
-                | maru_dialect::DialectEvent::CallFinished(call) => self.emit_call(call, None, out),
-                // Not asked for: calls come whole.
-                maru_dialect::DialectEvent::CallStarted(_)
-                | maru_dialect::DialectEvent::CallArguments(_) => (),
-                maru_dialect::DialectEvent::TextWasReasoning => {
-                    out.push(ChatEvent::TextWasReasoning);
+                DialectEvent::Text(text) => out.push(ChatEvent::Text(text)),
+                DialectEvent::Reasoning(text) => out.push(ChatEvent::Reasoning(text)),
+                DialectEvent::TextWasReasoning => out.push(ChatEvent::TextWasReasoning),
+                DialectEvent::CallStarted(start) if self.native_calls.is_empty() => {
+                    let progress = CallProgress {
+                        started: Some(start.name),
+                        arguments: String::new(),
+                    };
+                    self.advance_call(progress, None, None, out);
+                }
+                DialectEvent::CallArguments(arguments) if self.native_calls.is_empty() => {
+                    let progress = CallProgress {
+                        started: None,
+                        arguments,
+                    };
+                    self.advance_call(progress, None, None, out);
+                }
+                DialectEvent::CallStarted(_) | DialectEvent::CallArguments(_) => (),
+                DialectEvent::Call(call) | DialectEvent::CallFinished(call) => {
+                    if self.native_calls.is_empty() || self.open_call.is_some() {
+                        self.emit_call(call, None, None, out);
+                    } else {
+                        self.held_calls.push(call);
+                    }
                 }
                 // Made up after a call, such as its result.
-                maru_dialect::DialectEvent::Hallucination(_) => (),
-                maru_dialect::DialectEvent::InvalidCall(broken) => {
-                    out.push(ChatEvent::InvalidCall {
-                        text: broken.text,
-                        name: broken.name,
-                        reason: broken.reason,
-                    });
+                DialectEvent::Hallucination(_) => (),
+                DialectEvent::InvalidCall(invalid) => {
+                    out.push(ChatEvent::InvalidCall(InvalidToolCall {
+                        text: invalid.text,
+                        name: invalid.name,
+                        reason: invalid.reason,
+                        native: None,
+                    }));
                 }
             }
+        }
+    }
+
+    /// Starts a call, or adds a piece to the arguments of the one that was started.
+    fn advance_call(
+        &mut self,
+        progress: CallProgress,
+        id: Option<&str>,
+        extra_content: Option<Value>,
+        out: &mut Vec<ChatEvent>,
+    ) {
+        if let Some(name) = progress.started
+            && self.open_call.is_none()
+            && self.emitted_calls.len() < self.options.max_calls
+        {
+            let id = usable_id(id);
+            self.open_call = Some(OpenCall {
+                id: id.clone(),
+                arguments: String::new(),
+            });
+            out.push(ChatEvent::ToolCallStarted {
+                id,
+                name,
+                extra_content,
+            });
+        }
+        if let Some(open) = &mut self.open_call
+            && !progress.arguments.is_empty()
+        {
+            open.arguments.push_str(&progress.arguments);
+            out.push(ChatEvent::ToolCallArguments(progress.arguments));
         }
     }
 
     fn emit_call(
         &mut self,
-        call: maru_dialect::ParsedCall,
+        call: ParsedCall,
         id: Option<&str>,
+        extra_content: Option<Value>,
         out: &mut Vec<ChatEvent>,
     ) {
+        if self.emitted_calls.len() >= self.options.max_calls {
+            return;
+        }
+        let id = match self.open_call.take() {
+            Some(open) if call.arguments.starts_with(&open.arguments) => open.id,
+            // What the client has of it cannot be taken back.
+            Some(open) => {
+                self.open_call = Some(open);
+                return;
+            }
+            None => usable_id(id.or(call.id.as_deref())),
+        };
         self.emitted_calls
             .push((call.name.clone(), call.arguments.clone()));
-        let given = id.or(call.id.as_deref());
         out.push(ChatEvent::ToolCall(ChatToolCall {
-            id: given
-                .filter(|it| is_openai_call_id(it))
-                .map_or_else(new_call_id, str::to_owned),
+            id,
             name: call.name,
             arguments: call.arguments,
             dialect: call.dialect,
             repairs: call.repairs,
             raw: call.raw,
             explicit: call.explicit,
+            extra_content,
         }));
     }
 
-    fn count_bytes(&mut self, by: &str) -> Result<(), ResponseTooLarge> {
-        self.received_bytes += by.len();
+    fn is_emitted(&self, name: &str, arguments: &str) -> bool {
+        let mut emitted = self.emitted_calls.iter();
+        emitted.any(|it| it.0 == name && it.1 == arguments)
+    }
+
+    pub(super) fn count_bytes(&mut self, text: &str) -> Result<(), ResponseTooLarge> {
+        self.received_bytes += text.len();
         if self.received_bytes > MAX_RESPONSE_BYTES {
             Err(ResponseTooLarge)
         } else {
@@ -307,29 +462,9 @@ impl ResponseDecoder {
     }
 }
 
-impl TokenUsage {
-    /// The counts that every client reads.
-    pub(super) fn from_counts(prompt: u64, completion: u64, total: u64) -> Self {
-        let mut counts = Map::new();
-        counts.insert("prompt_tokens".to_owned(), prompt.into());
-        counts.insert("completion_tokens".to_owned(), completion.into());
-        counts.insert("total_tokens".to_owned(), total.into());
-        Self(counts)
-    }
-
-    /// A count, or 0.
-    pub fn count(&self, name: &str) -> u64 {
-        self.0.get(name).and_then(Value::as_u64).unwrap_or(0)
-    }
-}
-
 /// A call that did not have to be looked for.
-fn into_parsed_call(
-    made: maru_dialect::NormalizedArguments,
-    dialect: &'static str,
-    raw: &str,
-) -> maru_dialect::ParsedCall {
-    maru_dialect::ParsedCall {
+fn into_parsed_call(made: NormalizedArguments, dialect: &'static str, raw: &str) -> ParsedCall {
+    ParsedCall {
         name: made.name,
         arguments: made.arguments,
         id: None,
@@ -340,13 +475,19 @@ fn into_parsed_call(
     }
 }
 
-/// Ids that OpenAI itself makes are kept; others may come again in the next turn.
-fn is_openai_call_id(id: &str) -> bool {
-    id.strip_prefix("call_").is_some_and(|it| {
-        (16..=40).contains(&it.len()) && it.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    })
+/// Gemini's signature as clients of OpenAI's API hand it back.
+fn extra_content(call: &NativeCall) -> Option<Value> {
+    let signature = call.thought_signature.as_ref()?;
+    Some(json!({"google": {"thought_signature": signature}}))
 }
 
-fn new_call_id() -> String {
-    super::chat::random_id("call_")
+/// Ids that OpenAI itself makes are kept; others may come again in the next turn.
+fn usable_id(id: Option<&str>) -> String {
+    let is_openai_id = |id: &str| {
+        id.strip_prefix("call_").is_some_and(|it| {
+            (16..=40).contains(&it.len()) && it.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+    };
+    id.filter(|it| is_openai_id(it))
+        .map_or_else(|| random_id("call_"), str::to_owned)
 }

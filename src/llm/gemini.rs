@@ -1,4 +1,4 @@
-//! The words of Gemini's own API: `generateContent` and
+//! Requests and responses of Gemini's own API: `generateContent` and
 //! `streamGenerateContent`.
 
 mod schema;
@@ -7,11 +7,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    ChatEvent, ChatMessage, ChatRequest, ChatRole, ChatTool, FinishReason, TokenUsage, ToolChoice,
-    decoder::{ResponseDecoder, ToolCallFragment},
+    ChatEvent, ChatMessage, ChatRequest, ChatRole, ChatTool, FinishReason, InvalidToolCall,
+    TokenUsage, ToolChoice,
+    decoder::ResponseDecoder,
+    native_calls::ToolCallFragment,
     openai::{ProtocolViolation, RESPONSE_TOO_LARGE},
 };
 
+/// The text of a call that Gemini could not parse, if it does not show it.
+const MALFORMED_CALL: &str = "[The model wrote a tool call that could not be parsed.]";
 /// What Google asks for in place of a signature that was lost on the way.
 const SKIP_SIGNATURE_VALIDATION: &str = "skip_thought_signature_validator";
 
@@ -30,7 +34,7 @@ pub(super) fn request_path(model: &str, stream: bool) -> String {
     }
 }
 
-/// The body of a request; `form` is what the output is held to.
+/// The body of a request; `form` is the schema that constrains its output.
 pub(super) fn encode_request(request: &ChatRequest, model: &str, form: Option<&Value>) -> Vec<u8> {
     let mut all = Map::new();
     let is_system = |it: &&ChatMessage| matches!(it.role, ChatRole::System | ChatRole::Developer);
@@ -56,7 +60,7 @@ pub(super) fn encode_request(request: &ChatRequest, model: &str, form: Option<&V
     if !settings.is_empty() {
         all.insert("generationConfig".to_owned(), settings.into());
     }
-    // What only Gemini knows can be given under its own name.
+    // Gemini's own members can be sent under their own names.
     for own in ["safetySettings", "cachedContent", "labels"] {
         if let Some(value) = request.other.get(own) {
             all.insert(own.to_owned(), value.clone());
@@ -90,12 +94,28 @@ fn function_calling_config(choice: &ToolChoice) -> Value {
 /// Turns, those of one side joined.
 fn contents(messages: &[ChatMessage], model: &str) -> Value {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in messages {
+    // The calls that the next results answer.
+    let mut calls: &[Value] = &[];
+    let mut rest = messages;
+    while let Some((message, after)) = rest.split_first() {
+        rest = after;
         let (role, parts) = match message.role {
             ChatRole::System | ChatRole::Developer => continue,
             ChatRole::User => ("user", user_parts(message)),
-            ChatRole::Assistant => ("model", model_parts(message, model)),
-            ChatRole::Tool => ("user", vec![response(message, messages)]),
+            ChatRole::Assistant => {
+                calls = message.tool_calls();
+                ("model", model_parts(message, model))
+            }
+            ChatRole::Tool => {
+                let others = after
+                    .iter()
+                    .take_while(|it| it.role == ChatRole::Tool)
+                    .count();
+                let results: Vec<&ChatMessage> =
+                    std::iter::once(message).chain(&after[..others]).collect();
+                rest = &after[others..];
+                ("user", response_parts(results, calls))
+            }
         };
         match turns.last_mut() {
             Some(last) if last.0 == role => last.1.extend(parts),
@@ -138,11 +158,12 @@ fn model_parts(message: &ChatMessage, model: &str) -> Vec<Value> {
     for call in message.tool_calls() {
         let arguments = call["function"]["arguments"].as_str().unwrap_or("{}");
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
-        let mut part =
-            json!({"functionCall": {"name": call["function"]["name"], "args": arguments}});
-        let kept = &call["extra_content"]["google"]["thought_signature"];
-        if kept.is_string() {
-            part["thoughtSignature"] = kept.clone();
+        let function =
+            json!({"id": call["id"], "name": call["function"]["name"], "args": arguments});
+        let mut part = json!({"functionCall": function});
+        let signature = &call["extra_content"]["google"]["thought_signature"];
+        if signature.is_string() {
+            part["thoughtSignature"] = signature.clone();
         } else if model.contains("gemini-3") {
             part["thoughtSignature"] = SKIP_SIGNATURE_VALIDATION.into();
         }
@@ -151,18 +172,34 @@ fn model_parts(message: &ChatMessage, model: &str) -> Vec<Value> {
     parts
 }
 
-/// A result; Gemini wants the name of what was called.
-fn response(message: &ChatMessage, messages: &[ChatMessage]) -> Value {
-    let id = message.extra_members.get("tool_call_id");
-    let mut calls = messages.iter().flat_map(ChatMessage::tool_calls);
-    let call = calls.find(|it| it.get("id") == id);
+/// The results of one turn in the order of its calls: where ids are ignored, two results
+/// of one tool are told apart by their order.
+fn response_parts(mut results: Vec<&ChatMessage>, calls: &[Value]) -> Vec<Value> {
+    let position = |it: &&ChatMessage| {
+        let id = it.extra_members.get("tool_call_id");
+        calls.iter().position(|call| call.get("id") == id)
+    };
+    results.sort_by_key(|it| position(it).unwrap_or(usize::MAX));
+    let parts = results.iter().map(|it| {
+        let call = position(it).and_then(|at| calls.get(at));
+        response_part(it, call)
+    });
+    parts.collect()
+}
+
+/// A result with the id and the name of its call.
+fn response_part(message: &ChatMessage, call: Option<&Value>) -> Value {
     let name = call.map_or(Value::from("tool"), |it| it["function"]["name"].clone());
     let text = message.text_content();
     let result = match serde_json::from_str::<Value>(&text) {
         Ok(object @ Value::Object(_)) => object,
         _ => json!({"result": text}),
     };
-    json!({"functionResponse": {"name": name, "response": result}})
+    let mut response = json!({"name": name, "response": result});
+    if let Some(id) = call.and_then(|it| it.get("id")) {
+        response["id"] = id.clone();
+    }
+    json!({"functionResponse": response})
 }
 
 fn generation_config(other: &Map<String, Value>, form: Option<&Value>) -> Map<String, Value> {
@@ -192,8 +229,8 @@ fn generation_config(other: &Map<String, Value>, form: Option<&Value>) -> Map<St
         }
     }
     let format = other.get("response_format").unwrap_or(&Value::Null);
-    let asked = format.pointer("/json_schema/schema");
-    if let Some(form) = form.or(asked) {
+    let requested = format.pointer("/json_schema/schema");
+    if let Some(form) = form.or(requested) {
         settings.insert("responseSchema".to_owned(), schema::to_gemini_schema(form));
     }
     if form.is_some() || matches!(format["type"].as_str(), Some("json_schema" | "json_object")) {
@@ -202,35 +239,46 @@ fn generation_config(other: &Map<String, Value>, form: Option<&Value>) -> Map<St
     settings
 }
 
-/// Reads a whole answer, or one event of a streamed one; whether it had a choice.
+/// Decodes a whole response, or one event of a streamed one; whether it had a choice.
 pub(super) fn decode_response(
     data: &[u8],
-    reading: &mut ResponseDecoder,
+    decoder: &mut ResponseDecoder,
     out: &mut Vec<ChatEvent>,
 ) -> Result<bool, ProtocolViolation> {
-    let reply: GenerateContentResponse<'_> = serde_json::from_slice(data)
-        .map_err(|_| "an answer in another form than the protocol's")?;
-    if reply.error.is_some() {
-        return Err("an error instead of an answer");
+    let response: GenerateContentResponse<'_> = serde_json::from_slice(data)
+        .map_err(|_| "a response in another form than the protocol's")?;
+    if response.error.is_some() {
+        return Err("an error instead of a response");
     }
-    if reply
+    if response
         .prompt_feedback
         .is_some_and(|it| it.block_reason.is_some())
     {
-        reading.set_finish_reason(FinishReason::ContentFilter);
+        decoder.set_finish_reason(FinishReason::ContentFilter);
     }
-    let chosen =
-        reading.is_finished() || reply.candidates.as_ref().is_some_and(|it| !it.is_empty());
-    for candidate in reply.candidates.into_iter().flatten().take(1) {
+    let has_candidates = response
+        .candidates
+        .as_ref()
+        .is_some_and(|it| !it.is_empty());
+    let has_choice = decoder.is_finished() || has_candidates;
+    for candidate in response.candidates.into_iter().flatten().take(1) {
         let parts = candidate.content.and_then(|it| it.parts);
         for part in parts.into_iter().flatten() {
-            decode_part(&part, reading, out)?;
+            decode_part(&part, decoder, out)?;
         }
         if let Some(reason) = candidate.finish_reason {
-            reading.set_finish_reason(parse_finish_reason(&reason));
+            if matches!(
+                reason.as_str(),
+                "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL"
+            ) {
+                out.push(ChatEvent::InvalidCall(malformed_call(
+                    candidate.finish_message,
+                )));
+            }
+            decoder.set_finish_reason(parse_finish_reason(&reason));
         }
     }
-    if let Some(usage) = reply.usage_metadata {
+    if let Some(usage) = response.usage_metadata {
         let completion = usage.candidates_token_count + usage.thoughts_token_count;
         out.push(ChatEvent::Usage(TokenUsage::from_counts(
             usage.prompt_token_count,
@@ -238,41 +286,54 @@ pub(super) fn decode_response(
             usage.total_token_count,
         )));
     }
-    Ok(chosen)
+    Ok(has_choice)
 }
 
 fn decode_part(
     part: &GeminiPart<'_>,
-    reading: &mut ResponseDecoder,
+    decoder: &mut ResponseDecoder,
     out: &mut Vec<ChatEvent>,
 ) -> Result<(), ProtocolViolation> {
     if let Some(text) = &part.text {
-        let read = if part.thought {
-            reading.push_reasoning(text, out)
+        let pushed = if part.thought {
+            decoder.push_reasoning(text, out)
         } else {
-            reading.push_text(text, out)
+            decoder.push_text(text, out)
         };
-        read.map_err(|_| RESPONSE_TOO_LARGE)?;
+        pushed.map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     if let Some(call) = &part.function_call {
         let fragment = ToolCallFragment {
             name: &call.name,
             arguments: call.args.map_or("{}", RawValue::get),
+            thought_signature: part.thought_signature.as_deref(),
             ..ToolCallFragment::default()
         };
-        reading
-            .push_call_fragment(&fragment)
+        decoder
+            .push_call_fragment(&fragment, out)
             .map_err(|_| RESPONSE_TOO_LARGE)?;
     }
     Ok(())
 }
 
+/// A call that Gemini itself could not parse.
+fn malformed_call(message: Option<String>) -> InvalidToolCall {
+    InvalidToolCall {
+        text: message.unwrap_or_else(|| MALFORMED_CALL.to_owned()),
+        name: None,
+        reason: "the backend could not parse the call".to_owned(),
+        native: None,
+    }
+}
+
 fn parse_finish_reason(reason: &str) -> FinishReason {
     match reason {
         "MAX_TOKENS" => FinishReason::Length,
-        "STOP" | "FINISH_REASON_UNSPECIFIED" | "OTHER" | "MALFORMED_FUNCTION_CALL" => {
-            FinishReason::Stop
-        }
+        "STOP"
+        | "FINISH_REASON_UNSPECIFIED"
+        | "OTHER"
+        | "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL" => FinishReason::Stop,
         _suppressed => FinishReason::ContentFilter,
     }
 }
@@ -318,6 +379,7 @@ struct GeminiCandidate<'a> {
     #[serde(borrow)]
     content: Option<GeminiContent<'a>>,
     finish_reason: Option<String>,
+    finish_message: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -332,6 +394,7 @@ struct GeminiPart<'a> {
     text: Option<String>,
     #[serde(default)]
     thought: bool,
+    thought_signature: Option<String>,
     #[serde(borrow)]
     function_call: Option<GeminiFunctionCall<'a>>,
 }

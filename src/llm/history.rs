@@ -1,23 +1,24 @@
-//! What was said before, in a form that no backend refuses.
+//! Cleans the history of a conversation, so that no backend refuses it and no tool result
+//! poses as a call.
 
-use maru_dialect::ToolSet;
+use maru_dialect::{ToolSet, escape_markers};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{ChatMessage, ChatRequest, ChatRole};
 
-/// What a backend is particular about.
+/// How a backend differs from OpenAI's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackendQuirks {
     /// Knows the role `developer`.
     pub(super) has_developer_role: bool,
-    /// Takes only ids of nine letters or digits.
+    /// Accepts only ids of nine letters or digits.
     pub(super) requires_short_ids: bool,
 }
 
 impl BackendQuirks {
-    /// What the backend at `base_url` likes for `model`.
+    /// The quirks of the backend at `base_url` with `model`.
     pub(super) fn detect(base_url: &str, model: &str) -> Self {
         const MISTRAL_MODEL_NAMES: [&str; 8] = [
             "mistral",
@@ -35,36 +36,52 @@ impl BackendQuirks {
             requires_short_ids: MISTRAL_MODEL_NAMES.iter().any(|it| model.contains(it)),
         }
     }
+
+    /// The same id for the call and its result.
+    fn adapt_call_id(self, id: String) -> String {
+        let short = id.len() == 9 && id.bytes().all(|it| it.is_ascii_alphanumeric());
+        if !self.requires_short_ids || short {
+            return id;
+        }
+        let digest = Sha256::digest(id.as_bytes());
+        digest
+            .iter()
+            .take(9)
+            .map(|it| char::from(b'a' + it % 26))
+            .collect()
+    }
 }
 
 /// Cleans every message of `request`.
-pub(super) fn clean_messages(request: &mut ChatRequest, tools: &ToolSet, taste: BackendQuirks) {
+pub(super) fn clean_messages(request: &mut ChatRequest, tools: &ToolSet, quirks: BackendQuirks) {
     for (at, message) in request.messages.iter_mut().enumerate() {
         match message.role {
-            ChatRole::Developer if !taste.has_developer_role => message.role = ChatRole::System,
-            ChatRole::Assistant => clean_assistant(message, at, tools, taste),
-            ChatRole::Tool => clean_result(message, taste),
+            ChatRole::Developer if !quirks.has_developer_role => message.role = ChatRole::System,
+            ChatRole::Assistant => clean_assistant(message, at, tools, quirks),
+            ChatRole::Tool => clean_result(message, quirks),
             ChatRole::Developer | ChatRole::System | ChatRole::User => (),
         }
     }
 }
 
-fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, taste: BackendQuirks) {
+fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, quirks: BackendQuirks) {
     let calls = message.extra_members.remove("tool_calls");
     let calls: Vec<Value> = match calls {
         Some(Value::Array(calls)) => calls
             .into_iter()
             .enumerate()
-            .filter_map(|(nth, call)| clean_call(call, &format!("call_{at}_{nth}"), tools, taste))
+            .filter_map(|(nth, call)| {
+                clean_call(call, || format!("call_{at}_{nth}"), tools, quirks)
+            })
             .collect(),
         _ => Vec::new(),
     };
-    let silent = message
+    let is_empty = message
         .extra_members
         .get("content")
         .is_none_or(Value::is_null);
     // Some refuse `null` beside no call, some an empty list of calls.
-    if silent && calls.is_empty() {
+    if is_empty && calls.is_empty() {
         message
             .extra_members
             .insert("content".to_owned(), "".into());
@@ -78,9 +95,9 @@ fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, taste:
 
 fn clean_call(
     call: Value,
-    default_id: &str,
+    missing_id: impl FnOnce() -> String,
     tools: &ToolSet,
-    taste: BackendQuirks,
+    quirks: BackendQuirks,
 ) -> Option<Value> {
     let Value::Object(mut call) = call else {
         return None;
@@ -94,11 +111,11 @@ fn clean_call(
     let given = call.remove("id");
     let given = given.as_ref().and_then(Value::as_str).unwrap_or_default();
     let id = match given {
-        "" => default_id.to_owned(),
+        "" => missing_id(),
         given => given.to_owned(),
     };
     let mut clean = Map::new();
-    clean.insert("id".to_owned(), taste.adapt_call_id(id).into());
+    clean.insert("id".to_owned(), quirks.adapt_call_id(id).into());
     clean.insert("type".to_owned(), "function".into());
     clean.insert("function".to_owned(), function.into());
     call.remove("type");
@@ -129,41 +146,25 @@ fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-fn clean_result(message: &mut ChatMessage, taste: BackendQuirks) {
+/// Few backends take parts or other JSON as a result, and what a tool returned is data:
+/// markers and control tokens in it are neutralised.
+fn clean_result(message: &mut ChatMessage, quirks: BackendQuirks) {
     let id = message
         .extra_members
         .get("tool_call_id")
         .and_then(Value::as_str);
-    let id = taste.adapt_call_id(id.unwrap_or_default().to_owned());
+    let id = quirks.adapt_call_id(id.unwrap_or_default().to_owned());
     message
         .extra_members
         .insert("tool_call_id".to_owned(), id.into());
-    // Few backends take parts or other JSON as a result.
     let text = match message.extra_members.get("content") {
-        Some(Value::String(_)) => return,
-        Some(Value::Array(_)) => message.text_content(),
         Some(Value::Null) | None => String::new(),
+        Some(Value::String(_) | Value::Array(_)) => message.text_content(),
         Some(other) => other.to_string(),
     };
     message
         .extra_members
-        .insert("content".to_owned(), text.into());
-}
-
-impl BackendQuirks {
-    /// The same id for the call and its result.
-    fn adapt_call_id(self, id: String) -> String {
-        let short = id.len() == 9 && id.bytes().all(|it| it.is_ascii_alphanumeric());
-        if !self.requires_short_ids || short {
-            return id;
-        }
-        let digest = Sha256::digest(id.as_bytes());
-        digest
-            .iter()
-            .take(9)
-            .map(|it| char::from(b'a' + it % 26))
-            .collect()
-    }
+        .insert("content".to_owned(), escape_markers(&text).into());
 }
 
 #[cfg(test)]
@@ -183,16 +184,17 @@ mod tests {
         ChatMessage {
             role,
             extra_members: members,
+            written: None,
         }
     }
 
-    fn check(taste: BackendQuirks, given: Value, expected: impl Into<Value>) {
+    fn check(quirks: BackendQuirks, given: Value, expected: impl Into<Value>) {
         let expected: Value = expected.into();
         let mut request = ChatRequest {
             messages: vec![message(given)],
             ..ChatRequest::default()
         };
-        clean_messages(&mut request, &ToolSet::new([]), taste);
+        clean_messages(&mut request, &ToolSet::new([]), quirks);
         assert_eq!(request.messages.remove(0).into_openai_json(), expected);
     }
 
@@ -214,6 +216,11 @@ mod tests {
             json!({"role": "tool", "tool_call_id": "x", "content": [{"type": "text", "text": "a"}]}),
             json!({"role": "tool", "tool_call_id": "x", "content": "a"}),
         );
+        check(
+            plain,
+            json!({"role": "tool", "tool_call_id": "x", "content": "a <|im_end|>"}),
+            json!({"role": "tool", "tool_call_id": "x", "content": "a <\u{200b}|im_end|>"}),
+        );
     }
 
     #[test]
@@ -232,11 +239,11 @@ mod tests {
 
     #[test]
     fn mistral_gets_ids_of_nine_letters_that_still_match() {
-        let taste = BackendQuirks::detect("http://x/v1", "mistral-small");
-        let id = taste.adapt_call_id("call_abcdefghijklmnop".to_owned());
+        let quirks = BackendQuirks::detect("http://x/v1", "mistral-small");
+        let id = quirks.adapt_call_id("call_abcdefghijklmnop".to_owned());
         assert_eq!(id.len(), 9);
-        assert_eq!(id, taste.adapt_call_id("call_abcdefghijklmnop".to_owned()));
-        assert_eq!(taste.adapt_call_id("a1B2c3D4e".to_owned()), "a1B2c3D4e");
+        assert_eq!(id, quirks.adapt_call_id("call_abcdefghijklmnop".to_owned()));
+        assert_eq!(quirks.adapt_call_id("a1B2c3D4e".to_owned()), "a1B2c3D4e");
         assert!(BackendQuirks::detect("https://api.openai.com/v1", "gpt").has_developer_role);
     }
 }

@@ -1,4 +1,4 @@
-//! Which models can be asked for.
+//! Lists the models that clients can request.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use maru_http::ServiceRequest;
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
-use super::{Gateway, gateway::ModelEntry, gemini};
+use super::{gemini, model_entry::ModelEntry};
 use crate::config::BackendApi;
 
 /// How long a backend may take to list its models.
@@ -15,63 +15,58 @@ const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most models that are listed.
 const MAX_LISTED_MODELS: usize = 2000;
 
-/// A model that can be asked for.
+/// A model that clients can request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelInfo {
-    /// What to ask for.
+    /// The name that clients use.
     pub name: String,
     /// Host and port of its backend.
     pub backend: String,
 }
 
-impl Gateway {
-    /// Every model that can be asked for by a name of its own. Backends that do
-    /// not answer in time are left out.
-    pub async fn list_models(&self) -> Vec<ModelInfo> {
-        let listed = join_all(self.entries.iter().map(ModelEntry::model_names)).await;
-        let mut models: Vec<ModelInfo> = Vec::new();
-        for (entry, names) in self.entries.iter().zip(listed) {
-            for name in names {
-                let known = models.iter().any(|it| it.name == name);
-                if !known && models.len() < MAX_LISTED_MODELS {
-                    let backend = entry.service.target().authority();
-                    models.push(ModelInfo { name, backend });
-                }
+/// Every model of `entries` that has a name of its own.
+pub(super) async fn list_models(entries: &[ModelEntry]) -> Vec<ModelInfo> {
+    let listed = join_all(entries.iter().map(model_names)).await;
+    let mut models: Vec<ModelInfo> = Vec::new();
+    for (entry, names) in entries.iter().zip(listed) {
+        for name in names {
+            let is_listed = models.iter().any(|it| it.name == name);
+            if !is_listed && models.len() < MAX_LISTED_MODELS {
+                let backend = entry.service.target().authority();
+                models.push(ModelInfo { name, backend });
             }
         }
-        models
     }
+    models
 }
 
-impl ModelEntry {
-    async fn model_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.names.fixed_names().map(str::to_owned).collect();
-        if self.names.has_wildcard() {
-            let known = with_timeout(MODEL_LIST_TIMEOUT, self.fetch_model_names())
-                .await
-                .flatten();
-            let known = known.unwrap_or_default();
-            names.extend(known.iter().filter_map(|it| self.names.client_name(it)));
-        }
-        names
+async fn model_names(entry: &ModelEntry) -> Vec<String> {
+    let mut names: Vec<String> = entry.names.fixed_names().map(str::to_owned).collect();
+    if entry.names.has_wildcard() {
+        let known = with_timeout(MODEL_LIST_TIMEOUT, fetch_model_names(entry))
+            .await
+            .flatten();
+        let known = known.unwrap_or_default();
+        names.extend(known.iter().filter_map(|it| entry.names.client_name(it)));
     }
+    names
+}
 
-    async fn fetch_model_names(&self) -> Option<Vec<String>> {
-        let request = ServiceRequest::get("/models");
-        // One attempt: whoever asks for the list waits for the slowest backend.
-        let mut reply = self.service.open_response(&request).await.ok()?;
-        if !reply.status.is_success() {
-            return None;
-        }
-        let listing: Value = serde_json::from_slice(&reply.bytes().await.ok()?).ok()?;
-        Some(match self.backend {
-            BackendApi::Gemini => gemini::parse_model_names(&listing),
-            BackendApi::Openai => {
-                let models = listing["data"].as_array().into_iter().flatten();
-                models
-                    .filter_map(|it| Some(it["id"].as_str()?.to_owned()))
-                    .collect()
-            }
-        })
+async fn fetch_model_names(entry: &ModelEntry) -> Option<Vec<String>> {
+    let request = ServiceRequest::get("/models");
+    // One attempt: the list waits for the slowest backend.
+    let mut response = entry.service.open_response(&request).await.ok()?;
+    if !response.status.is_success() {
+        return None;
     }
+    let listing: Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
+    Some(match entry.backend {
+        BackendApi::Gemini => gemini::parse_model_names(&listing),
+        BackendApi::Openai => {
+            let models = listing["data"].as_array().into_iter().flatten();
+            models
+                .filter_map(|it| Some(it["id"].as_str()?.to_owned()))
+                .collect()
+        }
+    })
 }

@@ -1,11 +1,11 @@
-//! From the name that a client asks for to the one that a backend knows.
+//! Maps the model names of clients to those of a backend.
 
 /// Names of one entry of the settings. Pure.
 #[derive(Debug)]
 pub(super) struct ModelNames {
     pattern: String,
     aliases: Vec<String>,
-    /// What the backend is asked for; `*` stands for what it stands for in `pattern`.
+    /// The backend's name; `*` stands for what it matched in `pattern`.
     model: String,
 }
 
@@ -37,12 +37,12 @@ impl ModelNames {
         })
     }
 
-    /// What to ask the backend for, if `asked` is one of these names.
-    pub(super) fn resolve(&self, asked: &str) -> Option<String> {
-        if self.aliases.iter().any(|it| it == asked) {
+    /// The backend's name of the model, if `name` is one of these names.
+    pub(super) fn resolve(&self, name: &str) -> Option<String> {
+        if self.aliases.iter().any(|it| it == name) {
             return Some(self.model.clone());
         }
-        let middle = match_wildcard(&self.pattern, asked)?;
+        let middle = match_wildcard(&self.pattern, name)?;
         Some(self.model.replace('*', middle))
     }
 
@@ -64,7 +64,7 @@ impl ModelNames {
         self.pattern.contains('*')
     }
 
-    /// What clients ask for to get `model` of the backend.
+    /// The name by which clients request `model` of the backend.
     pub(super) fn client_name(&self, model: &str) -> Option<String> {
         if !self.model.contains('*') {
             return None;

@@ -1,5 +1,5 @@
-//! The words of `/chat/completions`: what is sent, and what is read back with
-//! as few copies as can be.
+//! Requests and responses of `/chat/completions`; responses are decoded with as few
+//! copies as possible.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     ChatEvent, ChatMessage, ChatRequest, ChatTool, FinishReason, TokenUsage, ToolChoice,
-    decoder::{ResponseDecoder, ToolCallFragment},
+    decoder::ResponseDecoder, native_calls::ToolCallFragment,
 };
 
-/// What is wrong with an answer.
+/// What is wrong with a response.
 pub(super) type ProtocolViolation = &'static str;
 
-pub(super) const RESPONSE_TOO_LARGE: ProtocolViolation = "more than one answer may hold";
+pub(super) const RESPONSE_TOO_LARGE: ProtocolViolation = "more than one response may hold";
 
-/// The body of a request for `model`; `form` is what the output is held to.
+/// The body of a request for `model`; `form` is the schema that constrains its output.
 pub(super) fn encode_request(
     request: ChatRequest,
     model: &str,
@@ -62,80 +62,122 @@ fn choice(choice: &ToolChoice) -> Option<Value> {
     }
 }
 
-/// Reads a whole answer, or one event of a streamed one; whether it had a choice.
+/// Decodes a whole response, or one event of a streamed one; whether it had a choice.
 pub(super) fn decode_response(
     data: &[u8],
-    reading: &mut ResponseDecoder,
+    decoder: &mut ResponseDecoder,
     out: &mut Vec<ChatEvent>,
 ) -> Result<bool, ProtocolViolation> {
-    let mut chosen = false;
+    let mut has_choice = false;
     let chunk: CompletionChunk<'_> = serde_json::from_slice(data)
-        .map_err(|_| "an answer in another form than the protocol's")?;
+        .map_err(|_| "a response in another form than the protocol's")?;
     if chunk.error.is_some() {
-        return Err("an error instead of an answer");
+        return Err("an error instead of a response");
+    }
+    if let Some(name) = chunk.system_fingerprint {
+        decoder.set_system_fingerprint(name, out);
     }
     for choice in chunk.choices.unwrap_or_default() {
         // We ask for one.
         if choice.index.unwrap_or(0) != 0 {
             continue;
         }
-        chosen = true;
-        if let Some(piece) = choice.delta.or(choice.message) {
-            decode_delta(&piece, reading, out)?;
+        has_choice = true;
+        if let Some(delta) = choice.delta.or(choice.message) {
+            decode_delta(&delta, decoder, out)?;
+        }
+        if let Some(logprobs) = choice.logprobs {
+            decode_logprobs(logprobs, decoder, out)?;
         }
         if let Some(reason) = choice.finish_reason {
-            reading.set_finish_reason(parse_finish_reason(&reason.0));
+            decoder.set_finish_reason(parse_finish_reason(&reason.0));
         }
     }
     if let Some(usage) = chunk.usage {
         out.push(ChatEvent::Usage(TokenUsage(usage)));
     }
-    Ok(chosen)
+    Ok(has_choice)
 }
 
-fn decode_delta(
-    piece: &MessageDelta<'_>,
-    reading: &mut ResponseDecoder,
+/// Log probabilities are passed on as they are, counted as part of the response.
+fn decode_logprobs(
+    logprobs: &RawValue,
+    decoder: &mut ResponseDecoder,
     out: &mut Vec<ChatEvent>,
 ) -> Result<(), ProtocolViolation> {
-    if let Some(text) = piece
-        .reasoning_content
-        .as_ref()
-        .or(piece.reasoning.as_ref())
-    {
-        reading
-            .push_reasoning(&text.0, out)
-            .map_err(|_| RESPONSE_TOO_LARGE)?;
-    }
-    if let Some(text) = piece.content.as_ref().filter(|it| !it.0.is_empty()) {
-        reading
-            .push_text(&text.0, out)
-            .map_err(|_| RESPONSE_TOO_LARGE)?;
-    }
-    if let Some(text) = &piece.refusal {
-        reading
-            .push_refusal(&text.0, out)
-            .map_err(|_| RESPONSE_TOO_LARGE)?;
-    }
-    for call in piece.tool_calls.iter().flatten() {
-        let function = call.function.as_ref();
-        let arguments = function.and_then(|it| it.arguments).map(unquote_arguments);
-        let fragment = ToolCallFragment {
-            index: call.index,
-            id: call.id.as_ref().map_or("", |it| &it.0),
-            name: function
-                .and_then(|it| it.name.as_ref())
-                .map_or("", |it| &it.0),
-            arguments: arguments.as_deref().unwrap_or_default(),
-        };
-        reading
-            .push_call_fragment(&fragment)
-            .map_err(|_| RESPONSE_TOO_LARGE)?;
+    decoder
+        .count_bytes(logprobs.get())
+        .map_err(|_| RESPONSE_TOO_LARGE)?;
+    if let Ok(members) = serde_json::from_str(logprobs.get()) {
+        out.push(ChatEvent::Logprobs(members));
     }
     Ok(())
 }
 
-/// Text in a string, or the value itself: some write an object.
+fn decode_delta(
+    delta: &MessageDelta<'_>,
+    decoder: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<(), ProtocolViolation> {
+    let reasoning = delta.reasoning_content.as_ref();
+    if let Some(text) = reasoning.or(delta.reasoning.as_ref()) {
+        decoder
+            .push_reasoning(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
+    }
+    if let Some(text) = delta.content.as_ref().filter(|it| !it.0.is_empty()) {
+        decoder
+            .push_text(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
+    }
+    if let Some(text) = &delta.refusal {
+        decoder
+            .push_refusal(&text.0, out)
+            .map_err(|_| RESPONSE_TOO_LARGE)?;
+    }
+    for call in delta.tool_calls.iter().flatten() {
+        let extra = call.extra_content.as_ref();
+        let signature = extra.and_then(|it| it["google"]["thought_signature"].as_str());
+        let fragment = ToolCallFragment {
+            index: call.index,
+            id: call.id.as_ref().map_or("", |it| &it.0),
+            thought_signature: signature,
+            ..ToolCallFragment::default()
+        };
+        decode_function(call.function.as_ref(), &fragment, decoder, out)?;
+    }
+    if let Some(function) = &delta.function_call {
+        let fragment = ToolCallFragment {
+            index: Some(0),
+            ..ToolCallFragment::default()
+        };
+        decode_function(Some(function), &fragment, decoder, out)?;
+    }
+    Ok(())
+}
+
+fn decode_function(
+    function: Option<&FunctionDelta<'_>>,
+    fragment: &ToolCallFragment<'_>,
+    decoder: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
+) -> Result<(), ProtocolViolation> {
+    let name = function.and_then(|it| it.name.as_ref());
+    let arguments = function.and_then(|it| it.arguments).map(unquote_arguments);
+    let fragment = ToolCallFragment {
+        name: name.map_or("", |it| &it.0),
+        arguments: arguments.as_deref().unwrap_or_default(),
+        ..*fragment
+    };
+    if fragment.id.is_empty() && fragment.name.is_empty() && fragment.arguments.is_empty() {
+        return Ok(());
+    }
+    decoder
+        .push_call_fragment(&fragment, out)
+        .map_err(|_| RESPONSE_TOO_LARGE)
+}
+
+/// The text of a string, or the value itself: some backends write an object.
 fn unquote_arguments(raw: &RawValue) -> Cow<'_, str> {
     let raw = raw.get();
     match raw.as_bytes().first() {
@@ -162,6 +204,8 @@ struct CompletionChunk<'a> {
     choices: Option<Vec<CompletionChoice<'a>>>,
     usage: Option<Map<String, Value>>,
     #[serde(borrow)]
+    system_fingerprint: Option<&'a RawValue>,
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -172,6 +216,8 @@ struct CompletionChoice<'a> {
     delta: Option<MessageDelta<'a>>,
     #[serde(borrow)]
     message: Option<MessageDelta<'a>>,
+    #[serde(borrow)]
+    logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<LenientText<'a>>,
 }
@@ -188,6 +234,9 @@ struct MessageDelta<'a> {
     refusal: Option<LenientText<'a>>,
     #[serde(borrow)]
     tool_calls: Option<Vec<ToolCallDelta<'a>>>,
+    /// What `tool_calls` replaced.
+    #[serde(borrow)]
+    function_call: Option<FunctionDelta<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -197,6 +246,7 @@ struct ToolCallDelta<'a> {
     id: Option<LenientText<'a>>,
     #[serde(borrow)]
     function: Option<FunctionDelta<'a>>,
+    extra_content: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -207,7 +257,7 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// Text that is borrowed where nothing in it is escaped. Some write it in parts.
+/// Text that is borrowed where nothing in it is escaped. Some backends write it in parts.
 struct LenientText<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {

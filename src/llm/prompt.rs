@@ -1,5 +1,5 @@
-//! Tools for models that take none: described in the text, and calls and
-//! results of before written out.
+//! Tools for models without tool support: described in the text, with the calls and
+//! results of the history written out.
 
 use std::collections::HashMap;
 
@@ -13,16 +13,16 @@ use super::{ChatMessage, ChatRequest, ChatRole, ChatTool, ToolChoice, history::c
 pub(super) enum CallFormat {
     /// In a frame, between text.
     Framed,
-    /// As the whole output, which the backend holds to its form.
+    /// As the whole output, which the backend constrains to a schema.
     Constrained,
 }
 
 /// Moves tools, calls and results of `request` into the text.
 pub(super) fn fold_tools_into_text(request: &mut ChatRequest, tools: &ToolSet, form: CallFormat) {
-    let about = match request.tool_choice {
+    let instructions = match request.tool_choice {
         ToolChoice::None => None,
         _ if request.tools.is_empty() => None,
-        _ => Some(describe_tools(&request.tools, &request.tool_choice, form)),
+        _ => Some(describe_tools(request, form)),
     };
     let offered = std::mem::take(&mut request.tools);
     let mut names = PromptToolNames::new(&offered);
@@ -37,8 +37,8 @@ pub(super) fn fold_tools_into_text(request: &mut ChatRequest, tools: &ToolSet, f
             _ => folded.push(message),
         }
     }
-    if let Some(about) = about {
-        insert_instructions(&mut folded, about);
+    if let Some(instructions) = instructions {
+        insert_instructions(&mut folded, &instructions);
     }
     request.messages = folded;
 }
@@ -63,9 +63,9 @@ pub(super) fn fold_system_messages(messages: &mut Vec<ChatMessage>) {
     }
 }
 
-fn describe_tools(tools: &[ChatTool], choice: &ToolChoice, form: CallFormat) -> String {
+fn describe_tools(request: &ChatRequest, form: CallFormat) -> String {
     let mut text = String::from("You can call these tools. Each line is a tool as JSON:\n");
-    for tool in tools {
+    for tool in &request.tools {
         let name = tool.prompt_name.as_ref().unwrap_or(&tool.name);
         let line = serde_json::json!({"name": name, "description": tool.description, "parameters": tool.parameters});
         text.push_str(&line.to_string());
@@ -75,7 +75,15 @@ fn describe_tools(tools: &[ChatTool], choice: &ToolChoice, form: CallFormat) -> 
         CallFormat::Framed => FRAMED_CALL_INSTRUCTIONS,
         CallFormat::Constrained => CONSTRAINED_CALL_INSTRUCTIONS,
     });
-    match choice {
+    if form == CallFormat::Framed {
+        let is_parallel = request.other.get("parallel_tool_calls") != Some(&Value::Bool(false));
+        text.push_str(if is_parallel {
+            " For several calls write several such blocks."
+        } else {
+            " Write one such block at most."
+        });
+    }
+    match &request.tool_choice {
         ToolChoice::Required => text.push_str("\nYou must call a tool now."),
         ToolChoice::Named(name) => text.push_str(&format!("\nYou must call the tool {name} now.")),
         ToolChoice::Auto | ToolChoice::None => (),
@@ -88,12 +96,12 @@ To call a tool, write exactly this and nothing after it:
 <tool_call>
 {\"name\": \"TOOL\", \"arguments\": {\"PARAMETER\": VALUE}}
 </tool_call>
-The arguments are a JSON object that fits the tool's parameters. For several calls write several such blocks. Results come back as [Tool Result: TOOL]. If no tool helps, answer in plain text.";
+The arguments are a JSON object that fits the tool's parameters. Results come back as [Tool Result: TOOL]. If no tool helps, answer in plain text.";
 
 const CONSTRAINED_CALL_INSTRUCTIONS: &str = "
 Reply with one JSON object and nothing else. To call a tool: {\"name\": \"TOOL\", \"arguments\": {\"PARAMETER\": VALUE}}. To answer without a tool: {\"answer\": \"TEXT\"}. Results of tools come back as [Tool Result: TOOL].";
 
-/// How tools and the calls of before are named in the text.
+/// The names of tools and of the history's calls in the text.
 struct PromptToolNames<'a> {
     by_tool_name: HashMap<&'a str, &'a str>,
     by_call_id: HashMap<String, String>,
@@ -115,7 +123,7 @@ impl<'a> PromptToolNames<'a> {
         self.by_tool_name.get(name).copied().unwrap_or(name)
     }
 
-    /// Remembers what a call called.
+    /// Remembers the tool of a call.
     fn record_call(&mut self, call: &Value) {
         if let (Some(id), Some(name)) = (call["id"].as_str(), call["function"]["name"].as_str()) {
             let name = self.prompt_name(name).to_owned();
@@ -131,13 +139,19 @@ impl<'a> PromptToolNames<'a> {
     }
 }
 
-/// A message without calls and results, which are now part of its text.
+/// A message whose calls and results are part of its text.
 fn render_message(
     message: ChatMessage,
     tools: &ToolSet,
     names: &mut PromptToolNames<'_>,
 ) -> ChatMessage {
     match message.role {
+        ChatRole::Assistant if message.written.is_some() => {
+            for call in message.tool_calls() {
+                names.record_call(call);
+            }
+            ChatMessage::text(ChatRole::Assistant, message.written.unwrap_or_default())
+        }
         ChatRole::Assistant if !message.tool_calls().is_empty() => {
             let mut text = message.text_content();
             for call in message.tool_calls() {
@@ -153,7 +167,7 @@ fn render_message(
         }
         ChatRole::Tool => {
             let text = message.text_content();
-            // A result does not speak for another.
+            // A result cannot pose as another.
             let text = escape_markers(&text).replace("[Tool Result:", "[Tool Result\u{200b}:");
             let tool = names.tool_of_result(&message);
             ChatMessage::text(ChatRole::User, format!("[Tool Result: {tool}]\n{text}"))
@@ -175,15 +189,15 @@ fn render_call(
     format!("{gap}<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-fn insert_instructions(messages: &mut Vec<ChatMessage>, about: String) {
+fn insert_instructions(messages: &mut Vec<ChatMessage>, instructions: &str) {
     match messages.first_mut() {
         Some(first) if matches!(first.role, ChatRole::System | ChatRole::Developer) => {
-            let text = format!("{}\n\n{about}", first.text_content());
+            let text = format!("{}\n\n{instructions}", first.text_content());
             first
                 .extra_members
                 .insert("content".to_owned(), text.into());
         }
-        _ => messages.insert(0, ChatMessage::text(ChatRole::System, about)),
+        _ => messages.insert(0, ChatMessage::text(ChatRole::System, instructions)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Turns at a backend: so many at once, so many per minute, the rest in a
-//! bounded line.
+//! The request queue of a backend: bounded concurrency, a rate limit, and a bounded number
+//! of waiting requests.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use tokio::{
 
 const RATE_LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
-/// What a queue allows.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueLimits {
     pub(super) requests_per_minute: Option<usize>,
@@ -28,35 +28,35 @@ pub(super) struct RequestQueue {
     limits: QueueLimits,
     permits: Arc<Semaphore>,
     state: Mutex<QueueState>,
-    /// Tells those who wait that the line has moved.
+    /// Notifies waiting requests that the queue has advanced.
     advanced: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Numbers of those who wait, first come first.
+    /// Tickets of waiting requests, in order of arrival.
     waiting_tickets: VecDeque<u64>,
     next_ticket: u64,
-    /// When the last requests began or will begin; as many as a minute may hold.
+    /// When the last requests started or will start; as many as one minute may have.
     recent_starts: VecDeque<Instant>,
 }
 
-/// A turn; dropping it gives it to the next.
+/// Permission to send a request; dropping it lets the next one start.
 #[derive(Debug)]
 pub(super) struct QueuePermit {
     _permit: OwnedSemaphorePermit,
-    /// How many were before us when we came.
+    /// The position in the queue on arrival; 0 if the request did not wait.
     pub(super) initial_position: usize,
 }
 
-/// There is no room in the line, or the wait would be too long.
+/// The queue is full.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct QueueFull {
     pub(super) waiting: usize,
     pub(super) retry_after: Duration,
 }
 
-/// A place in the line; dropping it leaves the line.
+/// A position in the queue; dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueuePosition {
     queue: Arc<RequestQueue>,
@@ -65,10 +65,10 @@ pub(crate) struct QueuePosition {
 }
 
 impl RequestQueue {
-    pub(super) fn new(bounds: QueueLimits) -> Arc<Self> {
+    pub(super) fn new(limits: QueueLimits) -> Arc<Self> {
         Arc::new(Self {
-            limits: bounds,
-            permits: Arc::new(Semaphore::new(bounds.max_concurrent)),
+            limits,
+            permits: Arc::new(Semaphore::new(limits.max_concurrent)),
             state: Mutex::default(),
             advanced: watch::Sender::new(()),
         })
@@ -80,7 +80,7 @@ impl RequestQueue {
         (running, self.lock().waiting_tickets.len())
     }
 
-    /// A turn at once, or a place in the line.
+    /// A permit at once, or a position in the queue.
     pub(super) fn try_acquire(
         self: &Arc<Self>,
     ) -> Result<Result<QueuePermit, QueuePosition>, QueueFull> {
@@ -105,17 +105,17 @@ impl RequestQueue {
                 retry_after: retry_after.max(Duration::from_secs(1)),
             });
         }
-        let number = state.next_ticket;
+        let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.waiting_tickets.push_back(number);
+        state.waiting_tickets.push_back(ticket);
         Ok(Err(QueuePosition {
             queue: Arc::clone(self),
-            ticket: number,
+            ticket,
             initial_position: waiting + 1,
         }))
     }
 
-    /// Another request of a turn that was given already: waits only for the minute.
+    /// Before a retry under the same permit: waits only for the rate limit.
     pub(super) async fn wait_for_rate_limit(&self) {
         loop {
             let now = Instant::now();
@@ -172,13 +172,13 @@ impl QueuePosition {
 
     /// Waits for the turn. Whoever is first waits for room, the others for the
     /// line to move. `told` hears every new place.
-    pub(super) async fn wait_for_permit(self, told: &watch::Sender<usize>) -> QueuePermit {
+    pub(super) async fn wait_for_permit(self, positions: &watch::Sender<usize>) -> QueuePermit {
         let mut moved = self.queue.advanced.subscribe();
         loop {
             moved.mark_unchanged();
-            let place = self.current();
-            told.send_replace(place);
-            if place <= 1 {
+            let position = self.current();
+            positions.send_replace(position);
+            if position <= 1 {
                 break;
             }
             // Its sender lives in the queue that we hold.

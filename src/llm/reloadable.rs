@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Gateway;
 
-/// The models of the settings as they are now.
+/// The gateway for the current settings.
 #[derive(Debug)]
 pub struct ReloadableGateway(RwLock<Arc<Gateway>>);
 
@@ -14,12 +14,12 @@ impl ReloadableGateway {
         Self(RwLock::new(Arc::new(gateway)))
     }
 
-    /// What answers requests that begin now.
+    /// The gateway for new requests.
     pub fn current(&self) -> Arc<Gateway> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Uses `gateway` from now on. Requests in progress end on the one before.
+    /// Replaces the gateway. Requests in progress finish on the old one.
     pub fn replace(&self, gateway: Gateway) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gateway);
     }

@@ -1,31 +1,41 @@
-//! How an answer of a model is wanted.
+//! How a response of a model is wanted.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How an answer is wanted.
+/// How a response is wanted.
 #[derive(Debug)]
 pub struct ChatRequestOptions {
-    /// Piece by piece, or in one.
+    /// Streamed, or whole.
     pub stream: bool,
+    /// Hand out the arguments of calls while they arrive, in a stream.
+    pub stream_arguments: bool,
+    /// maru's own instructions offer the tools: JSON that is shaped like a call is one
+    /// wherever it stands, and a call of an unknown tool is reported as such.
+    pub prompted: bool,
+    /// Keep what the model wrote, see [`ChatStream::take_written`](super::ChatStream::take_written).
+    pub keep_written: bool,
     /// How long it may take; the settings may say less.
     pub limit: Duration,
-    /// Hears the place in the queue while there is one.
+    /// Receives the position in the queue while there is one.
     pub queue_position: watch::Sender<usize>,
 }
 
 impl ChatRequestOptions {
-    /// Piece by piece, within `limit`.
+    /// Streamed, within `limit`.
     pub fn streamed(limit: Duration) -> Self {
         Self {
             stream: true,
+            stream_arguments: false,
+            prompted: false,
+            keep_written: false,
             limit,
             queue_position: watch::Sender::new(0),
         }
     }
 
-    /// In one, within `limit`.
+    /// Whole, within `limit`.
     pub fn unstreamed(limit: Duration) -> Self {
         Self {
             stream: false,

@@ -1,4 +1,4 @@
-//! What is counted and traced of one request to a model.
+//! Metrics and the span of one request to a model.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::observability::{
 /// The most tokens that are counted of one request: backends may say anything.
 const MAX_COUNTED_TOKENS: u64 = 1_000_000_000;
 
-/// A request to a model, from its arrival to the end of the answer. Dropped before, it
-/// was cancelled.
+/// A request to a model, from its arrival to the end of the response. Dropping it earlier
+/// counts as cancelled.
 #[derive(Debug)]
 pub(super) struct ModelRequestRecorder {
     metrics: ModelMetrics,
@@ -24,13 +24,13 @@ pub(super) struct ModelRequestRecorder {
     span: Span,
     started_at: Instant,
     has_answer: bool,
-    /// The last one: some backends repeat theirs with every piece.
+    /// The last one: some backends repeat it with every chunk.
     usage: Option<TokenUsage>,
     is_over: bool,
 }
 
 impl ModelRequestRecorder {
-    /// `entry` is the name in the settings, `model` the one that the backend is asked for.
+    /// `entry` is the name in the settings, `model` the backend's name.
     pub(super) fn start(
         metrics: ModelMetrics,
         entry: &str,
@@ -53,13 +53,13 @@ impl ModelRequestRecorder {
         &self.span
     }
 
-    /// Its turn has come.
+    /// The request left the queue.
     pub(super) fn mark_admitted(&self) {
         self.metrics
             .observe_queue_wait(&self.model, self.started_at.elapsed());
     }
 
-    /// Notes what came of the answer, and whether more comes.
+    /// Records events of the response, and its end.
     pub(super) fn observe(&mut self, events: &[ChatEvent], read: &Result<bool, Error>) {
         if !self.has_answer && !events.is_empty() {
             self.has_answer = true;
@@ -80,7 +80,7 @@ impl ModelRequestRecorder {
         }
     }
 
-    /// There is no answer, or no more of it.
+    /// The request failed.
     pub(super) fn fail(&mut self, error: &Error) {
         self.end(match error {
             Error::QueueFull { .. } => ModelOutcome::QueueFull,

@@ -1,4 +1,4 @@
-//! An answer while it comes, moved on by whoever reads it.
+//! A response while it arrives, driven by whoever reads it.
 
 use std::{mem, time::Duration};
 
@@ -19,8 +19,6 @@ use super::{
 };
 use crate::config::BackendApi;
 
-/// How long a stream that has begun may be silent.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a stream may stay open after it said that it is complete.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
@@ -30,16 +28,18 @@ const MAX_EVENT_BYTES: usize = 4 << 20;
 /// Bytes that are read together.
 const MAX_BYTES_PER_READ: usize = 32 << 10;
 
-/// An answer while it comes. Dropping it closes the backend's stream and frees
-/// the place in the queue.
+/// A response while it arrives. Dropping it closes the backend's connection and releases
+/// the permit of the queue.
 #[derive(Debug)]
 pub struct ChatStream {
-    reply: HttpResponse,
+    response: HttpResponse,
     decoder: StreamDecoder,
     backend: BackendApi,
     model: String,
     deadline: Instant,
     timeout: Duration,
+    /// How long a stream that has begun may be silent.
+    idle_timeout: Duration,
     queue_position: usize,
     /// A backend that sends without end must not keep others waiting.
     work_slice: WorkSlice,
@@ -68,12 +68,13 @@ enum ChatStreamState {
 
 /// What a stream is made of.
 pub(super) struct ChatStreamParts {
-    pub(super) reply: HttpResponse,
+    pub(super) response: HttpResponse,
     pub(super) decoder: ResponseDecoder,
     pub(super) backend: BackendApi,
     pub(super) model: String,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
+    pub(super) idle_timeout: Duration,
     pub(super) permit: QueuePermit,
     pub(super) recorder: ModelRequestRecorder,
 }
@@ -81,8 +82,8 @@ pub(super) struct ChatStreamParts {
 impl ChatStream {
     /// Fails if the backend answers with neither JSON nor events.
     pub(super) fn new(parts: ChatStreamParts) -> Result<Self, Error> {
-        let kind = parts.reply.header(&CONTENT_TYPE).unwrap_or_default();
-        let events = match kind.split(';').next().unwrap_or_default().trim() {
+        let content_type = parts.response.header(&CONTENT_TYPE).unwrap_or_default();
+        let sse_reader = match content_type.split(';').next().unwrap_or_default().trim() {
             "text/event-stream" => Some(SseReader::with_max_event_bytes(MAX_EVENT_BYTES)),
             "application/json" | "" => None,
             _ => {
@@ -93,9 +94,9 @@ impl ChatStream {
             }
         };
         Ok(Self {
-            reply: parts.reply,
+            response: parts.response,
             decoder: StreamDecoder {
-                sse_reader: events,
+                sse_reader,
                 response_decoder: parts.decoder,
                 state: ChatStreamState::Open,
             },
@@ -103,6 +104,7 @@ impl ChatStream {
             model: parts.model,
             deadline: parts.deadline,
             timeout: parts.timeout,
+            idle_timeout: parts.idle_timeout,
             queue_position: parts.permit.initial_position,
             work_slice: WorkSlice::default(),
             unspent_bytes: 0,
@@ -111,16 +113,21 @@ impl ChatStream {
         })
     }
 
-    /// The place in the queue that the request had when it came; 0 if it did
+    /// The position in the queue that the request had when it arrived; 0 if it did
     /// not wait.
-    pub fn place(&self) -> usize {
+    pub fn queue_position(&self) -> usize {
         self.queue_position
     }
 
-    /// Adds what comes next to `out`, everything that is there already at once;
-    /// false when nothing more comes. After an error nothing more comes.
+    /// What the model wrote so far, if the options asked to keep it.
+    pub fn take_written(&mut self) -> Option<String> {
+        self.decoder.response_decoder.take_written()
+    }
+
+    /// Adds the next events to `out`, all that have arrived at once; false at the end.
+    /// After an error nothing follows.
     pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
-        let seen = out.len();
+        let before = out.len();
         let read = match (self.decoder.state, self.decoder.sse_reader.is_some()) {
             (ChatStreamState::Ended, _) => return Ok(false),
             (_, true) => self.read_event_stream(out).await,
@@ -131,23 +138,23 @@ impl ChatStream {
             // What was held back is not lost.
             self.decoder.response_decoder.abort(out);
         }
-        self.recorder.observe(&out[seen..], &read);
+        self.recorder.observe(&out[before..], &read);
         read
     }
 
     /// Reads to the end.
     pub async fn collect_response(mut self) -> Result<ChatResponse, Error> {
-        let mut answer = ChatResponse::default();
+        let mut response = ChatResponse::default();
         let mut events = Vec::new();
         while self.decode_data(&mut events).await? {
             for event in events.drain(..) {
-                answer.apply_event(event);
+                response.apply_event(event);
             }
         }
         for event in events {
-            answer.apply_event(event);
+            response.apply_event(event);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     async fn read_event_stream(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
@@ -155,26 +162,26 @@ impl ChatStream {
         self.work_slice
             .spend(mem::take(&mut self.unspent_bytes))
             .await;
-        let patience = match self.decoder.state {
+        let limit = match self.decoder.state {
             ChatStreamState::Complete => CLOSE_TIMEOUT,
-            _ => IDLE_TIMEOUT.min(self.deadline.saturating_duration_since(Instant::now())),
+            _ => self.idle_timeout.min(self.time_left()),
         };
-        let chunk = match with_timeout(patience, self.reply.chunk()).await {
+        let chunk = match with_timeout(limit, self.response.chunk()).await {
             Some(chunk) => chunk,
             None if self.decoder.state == ChatStreamState::Complete => return Ok(false),
             None => return Err(self.timeout_error()),
         };
         let mut next = Some(chunk);
-        let mut pieces = 0;
+        let mut chunks = 0;
         while let Some(chunk) = next {
             let Some(chunk) = chunk else {
                 return self.finish_body(out).map(|()| false);
             };
             self.decode_chunk(chunk, out)?;
-            pieces += 1;
-            let goes_on = pieces < MAX_CHUNKS_PER_READ && self.unspent_bytes < MAX_BYTES_PER_READ;
+            chunks += 1;
+            let goes_on = chunks < MAX_CHUNKS_PER_READ && self.unspent_bytes < MAX_BYTES_PER_READ;
             next = if goes_on {
-                self.reply.chunk().now_or_never()
+                self.response.chunk().now_or_never()
             } else {
                 None
             };
@@ -207,19 +214,17 @@ impl ChatStream {
     }
 
     async fn read_document(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let body = with_timeout(left, self.reply.bytes()).await;
+        let body = with_timeout(self.time_left(), self.response.bytes()).await;
         let body = body.ok_or_else(|| self.timeout_error())?;
         let body = body.map_err(|source| Error::Unreachable {
             model: self.model.clone(),
             source,
         })?;
         self.decoder.state = ChatStreamState::Ended;
-        let source = &mut self.decoder;
-        let read = read(self.backend, &body, &mut source.response_decoder, out);
-        match read {
-            Ok(true) => source.response_decoder.complete(out),
-            Ok(false) => return Err(self.invalid_response("an answer without a choice")),
+        let decoder = &mut self.decoder.response_decoder;
+        match decode(self.backend, &body, decoder, out) {
+            Ok(true) => decoder.complete(out),
+            Ok(false) => return Err(self.invalid_response("a response without a choice")),
             Err(what) => return Err(self.invalid_response(what)),
         }
         Ok(false)
@@ -230,10 +235,19 @@ impl ChatStream {
         Error::InvalidResponse { model, what }
     }
 
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Names the limit that ended the wait.
     fn timeout_error(&self) -> Error {
-        Error::Timeout {
-            model: self.model.clone(),
-            limit: self.timeout,
+        let model = self.model.clone();
+        if self.time_left().is_zero() {
+            let limit = self.timeout;
+            Error::Timeout { model, limit }
+        } else {
+            let limit = self.idle_timeout;
+            Error::Silent { model, limit }
         }
     }
 }
@@ -247,7 +261,7 @@ impl StreamDecoder {
     ) -> Result<(), ProtocolViolation> {
         let Self {
             sse_reader: Some(events),
-            response_decoder: reading,
+            response_decoder: decoder,
             state,
         } = self
         else {
@@ -256,7 +270,7 @@ impl StreamDecoder {
         let mut wrong = None;
         let fed = events.for_each_event(chunk, |event| {
             if wrong.is_none() {
-                wrong = decode_event(event.data, backend, reading, state, out).err();
+                wrong = decode_event(event.data, backend, decoder, state, out).err();
             }
         });
         fed.map_err(|_| "an event that is too long")?;
@@ -271,9 +285,9 @@ impl StreamDecoder {
     ) -> Result<(), ProtocolViolation> {
         let mut wrong = None;
         if let Some(mut events) = self.sse_reader.take() {
-            let (reading, state) = (&mut self.response_decoder, &mut self.state);
+            let (decoder, state) = (&mut self.response_decoder, &mut self.state);
             events.finish(|event| {
-                wrong = decode_event(event.data, backend, reading, state, out).err();
+                wrong = decode_event(event.data, backend, decoder, state, out).err();
             });
         }
         let complete =
@@ -291,7 +305,7 @@ impl StreamDecoder {
 fn decode_event(
     data: &[u8],
     backend: BackendApi,
-    reading: &mut ResponseDecoder,
+    decoder: &mut ResponseDecoder,
     state: &mut ChatStreamState,
     out: &mut Vec<ChatEvent>,
 ) -> Result<(), ProtocolViolation> {
@@ -300,20 +314,20 @@ fn decode_event(
     }
     if data == b"[DONE]" {
         *state = ChatStreamState::Complete;
-        reading.complete(out);
+        decoder.complete(out);
         return Ok(());
     }
-    read(backend, data, reading, out).map(|_| ())
+    decode(backend, data, decoder, out).map(|_| ())
 }
 
-fn read(
+fn decode(
     backend: BackendApi,
     data: &[u8],
-    reading: &mut ResponseDecoder,
+    decoder: &mut ResponseDecoder,
     out: &mut Vec<ChatEvent>,
 ) -> Result<bool, ProtocolViolation> {
     match backend {
-        BackendApi::Openai => openai::decode_response(data, reading, out),
-        BackendApi::Gemini => gemini::decode_response(data, reading, out),
+        BackendApi::Openai => openai::decode_response(data, decoder, out),
+        BackendApi::Gemini => gemini::decode_response(data, decoder, out),
     }
 }

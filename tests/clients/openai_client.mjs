@@ -1,5 +1,5 @@
 // openai-node and the Vercel AI SDK (both of its OpenAI providers) against the
-// OpenAI door. Usage: openai_client.mjs BASE_URL
+// OpenAI endpoint. Usage: openai_client.mjs BASE_URL
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, jsonSchema, streamText, tool } from "ai";
@@ -9,6 +9,8 @@ const baseURL = process.argv[2];
 const messages = [{ role: "user", content: "Weather in Seoul?" }];
 const schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
 const tools = [{ type: "function", function: { name: "get_weather", description: "Weather", parameters: schema } }];
+const fileSchema = { type: "object", properties: { path: { type: "string" }, content: { type: "string" } }, required: ["path", "content"], additionalProperties: false };
+const fileTools = [{ type: "function", function: { name: "write_file", description: "Writes a file", parameters: fileSchema } }];
 const callsOf = (message) => (message.tool_calls ?? []).map((it) => [it.function.name, JSON.parse(it.function.arguments)]);
 
 async function openaiNode() {
@@ -21,6 +23,10 @@ async function openaiNode() {
   }
   const stream = client.chat.completions.stream({ model: "call", messages, tools });
   const streamed = (await stream.finalChatCompletion()).choices[0];
+  let filePieces = 0;
+  const fileStream = client.chat.completions.stream({ model: "file", messages, tools: fileTools });
+  fileStream.on("tool_calls.function.arguments.delta", (it) => (filePieces += it.arguments_delta ? 1 : 0));
+  const file = (await fileStream.finalChatCompletion()).choices[0];
   let broken = "no error";
   try {
     for await (const _ of await client.chat.completions.create({ model: "broken", messages, stream: true }));
@@ -33,6 +39,8 @@ async function openaiNode() {
     finish: [text.choices[0].finish_reason, call.choices[0].finish_reason, streamed.finish_reason],
     streamed_text: pieces,
     streamed_call: callsOf(streamed.message),
+    file: callsOf(file.message),
+    file_pieces: filePieces,
     broken,
   };
 }
@@ -44,6 +52,10 @@ async function vercel(model) {
   const text = await generateText({ model: model("text"), prompt, maxRetries: 0 });
   const call = await generateText({ model: model("call"), prompt, tools: offered, maxRetries: 0 });
   const streamedText = streamText({ model: model("text"), prompt, maxRetries: 0 });
+  const write = { write_file: tool({ description: "Writes a file", inputSchema: jsonSchema(fileSchema) }) };
+  const file = streamText({ model: model("file"), prompt, tools: write, maxRetries: 0 });
+  let filePieces = 0;
+  for await (const part of file.fullStream) filePieces += part.type === "tool-input-delta" && part.delta ? 1 : 0;
   const streamedCall = streamText({ model: model("call"), prompt, tools: offered, maxRetries: 0 });
   return {
     text: text.text,
@@ -51,6 +63,8 @@ async function vercel(model) {
     finish: [text.finishReason, call.finishReason, await streamedCall.finishReason],
     streamed_text: await streamedText.text,
     streamed_call: simple(await streamedCall.toolCalls),
+    file: simple(await file.toolCalls),
+    file_pieces: filePieces,
   };
 }
 

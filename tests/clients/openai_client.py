@@ -1,4 +1,4 @@
-"""openai-python and LangChain against the OpenAI door.
+"""openai-python and LangChain against the OpenAI endpoint.
 
 Usage: openai_client.py BASE_URL; prints what each client made of a text, a call
 in one piece, a streamed text and a streamed call.
@@ -14,6 +14,8 @@ base = sys.argv[1]
 question = [{"role": "user", "content": "Weather in Seoul?"}]
 schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 tools = [{"type": "function", "function": {"name": "get_weather", "description": "Weather", "parameters": schema}}]
+file_schema = {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]}
+file_tools = [{"type": "function", "function": {"name": "write_file", "description": "Writes a file", "parameters": file_schema}}]
 seen = {}
 
 client = OpenAI(base_url=base, api_key="local", max_retries=0)
@@ -37,6 +39,12 @@ def openai_python():
             pass
         final = stream.get_final_completion()
     streamed = final.choices[0]
+    pieces_of_file = []
+    with client.chat.completions.stream(model="file", messages=question, tools=file_tools) as stream:
+        for event in stream:
+            if event.type == "tool_calls.function.arguments.delta":
+                pieces_of_file.append(event.arguments_delta)
+        file_call = stream.get_final_completion().choices[0].message
     try:
         list(client.chat.completions.create(model="broken", messages=question, stream=True))
         broken = "no error"
@@ -54,12 +62,20 @@ def openai_python():
         "finish": [text.finish_reason, call.finish_reason, streamed.finish_reason],
         "streamed_text": "".join(pieces),
         "streamed_call": calls_of(streamed.message),
+        "file": calls_of(file_call),
+        "file_pieces": len([it for it in pieces_of_file if it]),
         "usage": final.usage.total_tokens,
         "broken": broken,
         "missing": missing,
         "models": sorted(it.id for it in client.models.list()),
         "vectors": len(vectors.data),
     }
+
+
+@tool
+def write_file(path: str, content: str) -> str:
+    """Writes a file."""
+    return "written"
 
 
 @tool
@@ -76,6 +92,10 @@ def langchain():
     gathered = None
     for chunk in model("call").bind_tools([get_weather]).stream("Weather in Seoul?"):
         gathered = chunk if gathered is None else gathered + chunk
+    file, file_pieces = None, 0
+    for chunk in model("file").bind_tools([write_file]).stream("Write."):
+        file = chunk if file is None else file + chunk
+        file_pieces += sum(bool(it["args"]) for it in chunk.tool_call_chunks)
     text = "".join(chunk.content for chunk in model("text").stream("Hello"))
     simple = lambda message: [[it["name"], it["args"]] for it in message.tool_calls]
     return {
@@ -83,7 +103,9 @@ def langchain():
         "call": simple(call),
         "streamed_text": text,
         "streamed_call": simple(gathered),
-        "invalid": len(gathered.invalid_tool_calls),
+        "file": simple(file),
+        "file_pieces": file_pieces,
+        "invalid": len(gathered.invalid_tool_calls) + len(file.invalid_tool_calls),
     }
 
 

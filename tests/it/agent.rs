@@ -1,5 +1,8 @@
 //! The agent loop, with models on the wire that say what a test wants.
 
+mod limits;
+mod rejected_calls;
+
 use std::{sync::Arc, time::Duration};
 
 use maru::config::{Config, ToolMode};
@@ -34,6 +37,7 @@ async fn hub_with_model(backend: &FakeModelServer, change: impl FnOnce(&mut Conf
     TestHub::with_config(|config| {
         config.models = vec![backend.model()];
         config.agent.model = Some("small".to_owned());
+        config.agent.own_tools = true;
         change(config);
     })
     .await
@@ -460,6 +464,8 @@ async fn invalid_requests_get_the_right_error_codes() {
     for (body, code) in cases {
         let answer = generate(&hub, &body).await;
         assert_eq!(answer["error"]["code"], code, "{body} {answer}");
+        assert_eq!(answer["id"], 1, "{body} {answer}");
+        assert_eq!(answer["jsonrpc"], "2.0", "{body} {answer}");
     }
     let garbage = TestRequest::new(&hub.address, "POST", GENERATE_ROUTE)
         .header("content-type", "application/json")
@@ -515,7 +521,10 @@ async fn rounds_are_streamed_as_they_happen() {
 async fn client_that_leaves_ends_the_model_and_the_run() {
     let backend =
         FakeModelServer::start(|_, _| vec![stream_head(), ScriptStep::WaitForClose]).await;
-    let hub = hub_with_model(&backend, |_| ()).await;
+    let hub = hub_with_model(&backend, |config| {
+        config.models[0].tool_mode = ToolMode::Native;
+    })
+    .await;
     let mut reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
         .header("accept", "text/event-stream")
         .send()
@@ -684,4 +693,7 @@ async fn many_tools_are_ranked_and_the_rest_is_searchable() {
     assert!(!offered(0).contains(&"calculate_vacation_days".to_owned()));
     assert_eq!(offered(0).len(), 3);
     assert!(offered(1).contains(&"calculate_vacation_days".to_owned()));
+    // Backends cache the prompt up to the first difference.
+    assert_eq!(offered(1)[..3], offered(0));
+    assert_eq!(offered(2), offered(1));
 }

@@ -2,10 +2,15 @@
 
 mod answers;
 pub(crate) mod chat_client;
+mod control_tokens;
 mod evil;
 pub(crate) mod fake_model;
+mod gemini;
 mod modes;
 mod queue;
 mod real_model;
 mod requests;
 mod sdk;
+mod streamed_arguments;
+mod tool_choice;
+mod tool_support;

@@ -364,6 +364,11 @@ pub(crate) fn slow_tool() -> Arc<CatalogEntry> {
     )
 }
 
+/// A tool that always returns `text`.
+pub(crate) fn text_tool(name: &'static str, text: &'static str) -> Arc<CatalogEntry> {
+    tool(name, json!({}), move |_| async move { text_result(text) })
+}
+
 /// A tool that responds once as many calls are in flight as the barrier expects.
 pub(crate) fn barrier_tool(name: &'static str, barrier: &Arc<Barrier>) -> Arc<CatalogEntry> {
     let barrier = Arc::clone(barrier);

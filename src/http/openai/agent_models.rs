@@ -1,4 +1,4 @@
-//! Models named `agent/…`: the loop with maru's tools, as a chat.
+//! Models named `agent/…`: the agent loop as a chat.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{
     super::HubState,
+    call_text::CallOutput,
     chat_request::ChatCompletionRequest,
     chunk::{ChunkWriter, completion_json},
     error,
@@ -16,7 +17,6 @@ use super::{
 use crate::{
     agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome},
     auth::Principal,
-    config::ClientMode,
     downstream::http::{event_stream, reply},
     llm::{ChatEvent, ChatResponse, FinishReason, TokenUsage},
 };
@@ -24,39 +24,45 @@ use crate::{
 /// What the name of such a model begins with.
 pub(super) const AGENT_MODEL_PREFIX: &str = "agent/";
 
-/// Runs the loop. Tools of the client are not maru's to call; they are left out.
+/// Runs the loop. maru cannot call the client's own tools and leaves them out.
 pub(super) async fn handle(
     hub: &Arc<HubState>,
-    who: &Principal,
-    asked: ChatCompletionRequest,
+    principal: &Principal,
+    completion: ChatCompletionRequest,
     model: &str,
 ) -> Response {
-    let shown = asked.request.model.clone();
-    let mut other = asked.request.other;
-    other.shift_remove("stream_options");
-    let question = AgentRequest {
-        principal: who.clone(),
+    let client_model = completion.request.model.clone();
+    let request = AgentRequest {
+        principal: principal.clone(),
         model: Some(model.to_owned()),
-        messages: asked.request.messages,
-        backend_options: other,
+        messages: completion.request.messages,
+        backend_options: completion.request.other,
         servers: None,
         max_rounds: None,
         tool_timeout: None,
         allows_approval: false,
     };
-    let live = match hub.agent.start(question) {
-        Ok(live) => live,
+    let run = match hub.agent.start(request) {
+        Ok(run) => run,
         Err(error) => return error_response(&error),
     };
-    if asked.stream {
-        respond_stream(
-            live,
-            ChunkWriter::new(&shown, ClientMode::Openai, asked.include_usage),
-        )
+    if completion.stream {
+        let writer = ChunkWriter::new(
+            &client_model,
+            CallOutput::ToolCalls,
+            completion.include_usage,
+        );
+        respond_stream(RunStream {
+            run,
+            writer,
+            has_text: false,
+            round_has_text: false,
+        })
     } else {
-        match live.into_outcome().await {
+        match run.into_outcome().await {
             Ok(outcome) => {
-                let text = completion_json(&shown, ClientMode::Openai, as_answer(&outcome));
+                let response = to_response(&outcome);
+                let text = completion_json(&client_model, &CallOutput::ToolCalls, response);
                 reply::json(StatusCode::OK, text)
             }
             Err(error) => error_response(&error),
@@ -64,25 +70,31 @@ pub(super) async fn handle(
     }
 }
 
-fn respond_stream(live: ActiveRun, writer: ChunkWriter) -> Response {
-    let events = stream::unfold(Some((live, writer, false)), |state| async move {
-        let (mut live, mut writer, mut spoke) = state?;
+/// A run while it is streamed to a client.
+struct RunStream {
+    run: ActiveRun,
+    writer: ChunkWriter,
+    /// Whether any text was sent.
+    has_text: bool,
+    /// Whether any text was sent in this round.
+    round_has_text: bool,
+}
+
+fn respond_stream(stream: RunStream) -> Response {
+    let events = stream::unfold(Some(stream), |state| async move {
+        let mut stream = state?;
         let mut text = String::new();
         loop {
-            match live.next().await {
+            match stream.run.next().await {
                 Ok(Some(RunEvent::Completed(outcome))) => {
-                    let mut last = vec![
-                        ChatEvent::Finish(finish(&outcome)),
-                        ChatEvent::Usage(usage(&outcome)),
-                    ];
-                    writer.write(&mut last, &mut text);
-                    writer.write_end(&mut text);
+                    stream.write_end(&outcome, &mut text);
                     return Some((text, None));
                 }
-                Ok(Some(happening)) => {
-                    writer.write(&mut visible_events(happening, &mut spoke), &mut text);
+                Ok(Some(event)) => {
+                    let mut events = stream.visible_events(event);
+                    stream.writer.write(&mut events, &mut text);
                     if !text.is_empty() {
-                        return Some((text, Some((live, writer, spoke))));
+                        return Some((text, Some(stream)));
                     }
                 }
                 Ok(None) => return None,
@@ -96,30 +108,47 @@ fn respond_stream(live: ActiveRun, writer: ChunkWriter) -> Response {
     event_stream(events)
 }
 
-/// What the client sees of it: the text as text, each round a paragraph, the
-/// rest as thought.
-fn visible_events(happening: RunEvent, spoke: &mut bool) -> Vec<ChatEvent> {
-    match happening {
-        RunEvent::RoundStarted(_) if std::mem::take(spoke) => {
-            vec![ChatEvent::Text("\n\n".to_owned())]
+impl RunStream {
+    /// What the client sees of an event: text as text, each round a paragraph, the rest as
+    /// reasoning.
+    fn visible_events(&mut self, event: RunEvent) -> Vec<ChatEvent> {
+        match event {
+            RunEvent::RoundStarted(_) if std::mem::take(&mut self.round_has_text) => {
+                vec![ChatEvent::Text("\n\n".to_owned())]
+            }
+            RunEvent::Text(text) => {
+                self.has_text = true;
+                self.round_has_text = true;
+                vec![ChatEvent::Text(text)]
+            }
+            RunEvent::Reasoning(text) => vec![ChatEvent::Reasoning(text)],
+            RunEvent::TextWasReasoning => vec![ChatEvent::TextWasReasoning],
+            RunEvent::CallStarted(call) => {
+                let text = format!("\n[{} {}]\n", call.tool, call.arguments);
+                vec![ChatEvent::Reasoning(text)]
+            }
+            RunEvent::CallRejected { reason, .. } => {
+                vec![ChatEvent::Reasoning(format!(
+                    "\n[rejected call: {reason}]\n"
+                ))]
+            }
+            _ => Vec::new(),
         }
-        RunEvent::Text(text) => {
-            *spoke = true;
-            vec![ChatEvent::Text(text)]
+    }
+
+    fn write_end(&mut self, outcome: &RunOutcome, out: &mut String) {
+        let mut events = Vec::new();
+        if !self.has_text {
+            events.push(ChatEvent::Text(outcome.answer.text.clone()));
         }
-        RunEvent::Reasoning(text) => vec![ChatEvent::Reasoning(text)],
-        RunEvent::TextWasReasoning => vec![ChatEvent::TextWasReasoning],
-        RunEvent::CallStarted(called) => {
-            vec![ChatEvent::Reasoning(format!(
-                "\n[{} {}]\n",
-                called.tool, called.arguments
-            ))]
-        }
-        _ => Vec::new(),
+        events.push(ChatEvent::Finish(finish(outcome)));
+        events.push(ChatEvent::Usage(usage(outcome)));
+        self.writer.write(&mut events, out);
+        self.writer.write_end(out);
     }
 }
 
-fn as_answer(outcome: &RunOutcome) -> ChatResponse {
+fn to_response(outcome: &RunOutcome) -> ChatResponse {
     ChatResponse {
         text: outcome.answer.text.clone(),
         usage: Some(usage(outcome)),

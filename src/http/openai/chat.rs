@@ -1,4 +1,5 @@
-//! `POST /v1/chat/completions`: one direction, one stream, no task in between.
+//! `POST /v1/chat/completions`: the client's reads drive the backend's stream, without a
+//! task in between.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use tokio::{sync::watch, time};
 use super::{
     super::{HubState, body},
     agent_models,
+    call_text::{CallOutput, ShellCommands},
     chat_request::{self, ChatCompletionRequest},
     chunk::{ChunkWriter, completion_json},
     error::{self, OpenAiError},
@@ -30,16 +32,16 @@ use crate::{
 
 static CLIENT_MODE_HEADER: HeaderName = HeaderName::from_static("x-maru-client-mode");
 static QUEUE_POSITION_HEADER: HeaderName = HeaderName::from_static("x-maru-queue-place");
-/// Longer than any setting; the entry of the model says how long.
+/// Longer than any setting; the model's own limit is shorter.
 const MAX_CHAT_DURATION: Duration = Duration::from_secs(3600);
-/// After so long in the queue a stream begins, and tells its place.
+/// After so long in the queue a stream begins and reports its position.
 const QUEUE_NOTICE_DELAY: Duration = Duration::from_secs(2);
-/// After so long more a stream begins without an answer, and comments keep it alive.
-/// An error then comes as an event; sooner, it is told by the status.
+/// After so long more a stream begins before the model answers, and comments keep it
+/// alive. An error then comes as an event; sooner, it has a status.
 const MAX_STATUS_DELAY: Duration = KEEP_ALIVE_INTERVAL;
-/// How often the place is told.
+/// How often the position is reported.
 const QUEUE_NOTICE_INTERVAL: Duration = Duration::from_secs(5);
-/// Tools of our own that are offered in the mode `shell`.
+/// Tools of the hub that are offered in the mode `shell`.
 const MAX_HUB_TOOLS: usize = 128;
 
 type OpeningStream = Pin<Box<dyn Future<Output = Result<ChatStream, llm::Error>> + Send>>;
@@ -60,37 +62,43 @@ async fn handle(
     headers: &HeaderMap,
     body: Body,
 ) -> Response {
-    let asked = match read_request(hub, headers, body).await {
-        Ok(asked) => asked,
-        Err(refusal) => return refusal,
+    let mut completion = match read_request(hub, headers, body).await {
+        Ok(completion) => completion,
+        Err(response) => return response,
     };
-    let (mut asked, mode) = match choose_mode(hub, principal, headers, &asked.request.model) {
-        Ok(mode) => (asked, mode),
-        Err(bad) => return error::invalid_request_response(&bad),
+    let model = &completion.request.model;
+    let mode = match choose_mode(hub, principal, headers, model) {
+        Ok(mode) => mode,
+        Err(error) => return error::invalid_request_response(&error),
     };
-    if let Some(model) = asked
-        .request
-        .model
-        .strip_prefix(agent_models::AGENT_MODEL_PREFIX)
-    {
+    if let Some(model) = model.strip_prefix(agent_models::AGENT_MODEL_PREFIX) {
         let model = model.to_owned();
-        return agent_models::handle(hub, principal, asked, &model).await;
+        return agent_models::handle(hub, principal, completion, &model).await;
     }
-    match mode {
-        ClientMode::Openai => (),
+    let request = &mut completion.request;
+    let output = match mode {
+        ClientMode::Openai => CallOutput::ToolCalls,
         ClientMode::Xml => {
-            asked.request.described_tools =
-                prompt_tools::find_prompt_tools(&asked.request.messages);
+            request.described_tools = prompt_tools::find_prompt_tools(&request.messages);
+            CallOutput::Xml
         }
-        ClientMode::Shell if asked.request.tools.is_empty() => {
-            asked.request.tools = hub_tools(hub, principal);
+        ClientMode::Shell => {
+            let tools = hub_tools(hub, principal);
+            let names = tools.iter().map(|it| it.name.clone()).collect();
+            if request.tools.is_empty() {
+                request.tools = tools;
+                request.tools.truncate(MAX_HUB_TOOLS);
+            }
+            CallOutput::Shell(ShellCommands {
+                program: Arc::clone(&hub.cli_command),
+                tools: Arc::new(names),
+            })
         }
-        ClientMode::Shell => (),
-    }
-    if asked.stream {
-        respond_stream(hub, asked, mode).await
+    };
+    if completion.stream {
+        respond_stream(hub, completion, output).await
     } else {
-        respond_json(hub, asked.request, mode).await
+        respond_json(hub, completion.request, &output).await
     }
 }
 
@@ -99,24 +107,23 @@ async fn read_request(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<ChatCompletionRequest, Response> {
-    let refused = |(status, why): (StatusCode, String)| error::rejection_response(status, &why);
     check_content_headers(headers)
-        .map_err(|(status, why)| error::rejection_response(status, why))?;
+        .map_err(|(status, message)| error::rejection_response(status, message))?;
     let bytes = body::collect(body, hub.max_body_bytes())
         .await
-        .map_err(refused)?;
-    let bad = |why: &str| {
+        .map_err(|(status, message)| error::rejection_response(status, &message))?;
+    let invalid = |message: &str| {
         error::invalid_request_response(&OpenAiError {
-            message: why.to_owned(),
+            message: message.to_owned(),
             param: None,
         })
     };
-    let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
-    let body = serde_json::from_str(text).map_err(|_| bad("the body is not JSON"))?;
+    let text = maru_protocol::validate_json(&bytes).map_err(|error| invalid(&error.to_string()))?;
+    let body = serde_json::from_str(text).map_err(|_| invalid("the body is not JSON"))?;
     chat_request::parse(body).map_err(|it| error::invalid_request_response(&it))
 }
 
-/// The header says how calls are written, or the model, or the caller.
+/// The client mode: by the header, by the model, or by the caller.
 fn choose_mode(
     hub: &HubState,
     principal: &Principal,
@@ -143,7 +150,7 @@ fn choose_mode(
     }
 }
 
-/// What `maru call` can call.
+/// The tools that the caller can call with `maru call`.
 fn hub_tools(hub: &HubState, principal: &Principal) -> Vec<ChatTool> {
     let snapshot = hub.engine.catalog().snapshot();
     let Ok(view) = snapshot.visible_to(&Caller::new(principal.clone(), CatalogScope::All)) else {
@@ -158,24 +165,24 @@ fn hub_tools(hub: &HubState, principal: &Principal) -> Vec<ChatTool> {
         parameters: it["inputSchema"].clone(),
         other: serde_json::Map::new(),
     };
-    listed.iter().take(MAX_HUB_TOOLS).map(tool).collect()
+    listed.iter().map(tool).collect()
 }
 
-async fn respond_json(hub: &HubState, request: ChatRequest, mode: ClientMode) -> Response {
+async fn respond_json(hub: &HubState, request: ChatRequest, output: &CallOutput) -> Response {
     let model = request.model.clone();
     let models = hub.models.current();
     let stream = models
         .start_chat(request, &ChatRequestOptions::unstreamed(MAX_CHAT_DURATION))
         .await;
-    let place = stream.as_ref().map_or(0, ChatStream::place);
-    let answer = match stream {
+    let position = stream.as_ref().map_or(0, ChatStream::queue_position);
+    let response = match stream {
         Ok(stream) => stream.collect_response().await,
         Err(error) => Err(error),
     };
-    match answer {
-        Ok(answer) => with_queue_position(
-            reply::json(StatusCode::OK, completion_json(&model, mode, answer)),
-            place,
+    match response {
+        Ok(response) => with_queue_position(
+            reply::json(StatusCode::OK, completion_json(&model, output, response)),
+            position,
         ),
         Err(error) => error::model_error_response(&error),
     }
@@ -183,47 +190,50 @@ async fn respond_json(hub: &HubState, request: ChatRequest, mode: ClientMode) ->
 
 async fn respond_stream(
     hub: &Arc<HubState>,
-    asked: ChatCompletionRequest,
-    mode: ClientMode,
+    completion: ChatCompletionRequest,
+    output: CallOutput,
 ) -> Response {
-    let writer = ChunkWriter::new(&asked.request.model, mode, asked.include_usage);
-    let wanted = ChatRequestOptions::streamed(MAX_CHAT_DURATION);
-    let mut place = wanted.queue_position.subscribe();
+    let mut options = ChatRequestOptions::streamed(MAX_CHAT_DURATION);
+    // A call in the text is written when it is complete.
+    options.stream_arguments = matches!(output, CallOutput::ToolCalls);
+    let model = &completion.request.model;
+    let writer = ChunkWriter::new(model, output, completion.include_usage);
+    let mut position = options.queue_position.subscribe();
     let hub = Arc::clone(hub);
     let mut opening: OpeningStream = Box::pin(async move {
         hub.models
             .current()
-            .start_chat(asked.request, &wanted)
+            .start_chat(completion.request, &options)
             .await
     });
     let opened = match with_timeout(QUEUE_NOTICE_DELAY, &mut opening).await {
         Some(opened) => opened,
-        // Behind others, the client wants to know its place.
-        None if *place.borrow_and_update() > 0 => {
-            return phase_response(ChatStreamPhase::Waiting(opening, place, writer));
+        // Behind others, the client wants to know its position.
+        None if *position.borrow_and_update() > 0 => {
+            return phase_response(ChatStreamPhase::Waiting(opening, position, writer));
         }
         None => match with_timeout(MAX_STATUS_DELAY, &mut opening).await {
             Some(opened) => opened,
-            None => return phase_response(ChatStreamPhase::Waiting(opening, place, writer)),
+            None => return phase_response(ChatStreamPhase::Waiting(opening, position, writer)),
         },
     };
     match opened {
         Ok(stream) => {
-            let place = stream.place();
+            let position = stream.queue_position();
             with_queue_position(
                 phase_response(ChatStreamPhase::Open(Box::new(stream), writer)),
-                place,
+                position,
             )
         }
         Err(error) => error::model_error_response(&error),
     }
 }
 
-fn with_queue_position(mut response: Response, place: usize) -> Response {
-    if place > 0 {
+fn with_queue_position(mut response: Response, position: usize) -> Response {
+    if position > 0 {
         response
             .headers_mut()
-            .insert(QUEUE_POSITION_HEADER.clone(), HeaderValue::from(place));
+            .insert(QUEUE_POSITION_HEADER.clone(), HeaderValue::from(position));
     }
     response
 }
@@ -233,12 +243,12 @@ enum ChatStreamPhase {
     /// In the queue.
     Waiting(OpeningStream, watch::Receiver<usize>, ChunkWriter),
     Open(Box<ChatStream>, ChunkWriter),
-    /// Everything is said.
+    /// Everything is written.
     Closing(Box<ChatStream>),
     Ended,
 }
 
-/// A response that is read from the backend as the client reads it.
+/// A response whose body is read from the backend as the client reads it.
 fn phase_response(phase: ChatStreamPhase) -> Response {
     let start = (phase, Vec::new());
     event_stream(stream::unfold(start, |(phase, mut scratch)| async move {
@@ -247,7 +257,7 @@ fn phase_response(phase: ChatStreamPhase) -> Response {
     }))
 }
 
-/// The next piece of the body; `None` at its end.
+/// The next chunk of the body; `None` at its end.
 async fn next_chunk(
     phase: ChatStreamPhase,
     scratch: &mut Vec<ChatEvent>,
@@ -259,8 +269,8 @@ async fn next_chunk(
             let _ = stream.decode_data(scratch).await;
             return None;
         }
-        ChatStreamPhase::Waiting(opening, place, writer) => {
-            return Some(wait_in_queue(opening, place, writer).await);
+        ChatStreamPhase::Waiting(opening, position, writer) => {
+            return Some(wait_in_queue(opening, position, writer).await);
         }
         ChatStreamPhase::Open(stream, writer) => (stream, writer),
     };
@@ -274,7 +284,7 @@ async fn next_chunk(
                 return Some((ChatStreamPhase::Closing(stream), text));
             }
             Ok(true) => {
-                // It may say nothing as yet but that there is an answer.
+                // So far it only shows that there is a response.
                 writer.write_first_chunk(&mut text);
                 if !text.is_empty() {
                     return Some((ChatStreamPhase::Open(stream, writer), text));
@@ -292,24 +302,24 @@ async fn next_chunk(
     }
 }
 
-/// Tells the place until the answer begins. A request that waits for nobody but its
-/// model has no place.
+/// Reports the position in the queue until the response begins. A request that waits only
+/// for its model has none.
 async fn wait_in_queue(
     mut opening: OpeningStream,
-    mut place: watch::Receiver<usize>,
+    mut position: watch::Receiver<usize>,
     writer: ChunkWriter,
 ) -> (ChatStreamPhase, String) {
-    let told = match *place.borrow_and_update() {
+    let notice = match *position.borrow_and_update() {
         0 => String::new(),
-        place => format!(": place {place} in the queue\n\n"),
+        position => format!(": place {position} in the queue\n\n"),
     };
     tokio::select! {
         biased;
         opened = &mut opening => match opened {
-            Ok(stream) => (ChatStreamPhase::Open(Box::new(stream), writer), told),
+            Ok(stream) => (ChatStreamPhase::Open(Box::new(stream), writer), notice),
             Err(error) => (ChatStreamPhase::Ended, error::model_error_event(&error)),
         },
-        _moved = place.changed() => (ChatStreamPhase::Waiting(opening, place, writer), told),
-        () = time::sleep(QUEUE_NOTICE_INTERVAL) => (ChatStreamPhase::Waiting(opening, place, writer), told),
+        _moved = position.changed() => (ChatStreamPhase::Waiting(opening, position, writer), notice),
+        () = time::sleep(QUEUE_NOTICE_INTERVAL) => (ChatStreamPhase::Waiting(opening, position, writer), notice),
     }
 }

@@ -1,5 +1,5 @@
-//! A request as clients write it: what maru must understand is checked, the
-//! rest is passed on.
+//! Parses requests of clients: what maru must understand is checked, the rest is passed
+//! on.
 
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ const FORBIDDEN_MEMBERS: [&str; 9] = [
     "fallbacks",
 ];
 
-/// What was asked for.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct ChatCompletionRequest {
     pub(super) request: ChatRequest,
@@ -30,7 +30,7 @@ pub(super) struct ChatCompletionRequest {
     pub(super) include_usage: bool,
 }
 
-/// Reads the body of `/v1/chat/completions`.
+/// Parses the body of `/v1/chat/completions`.
 pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
     let Value::Object(mut body) = body else {
         return Err(OpenAiError::new("body", "the body must be a JSON object"));
@@ -85,7 +85,7 @@ fn parse_model(given: Option<Value>) -> Result<String, OpenAiError> {
 
 /// The messages of a conversation, or what is wrong with them.
 pub(in super::super) fn parse_conversation(given: Value) -> Result<Vec<ChatMessage>, String> {
-    parse_messages(Some(given)).map_err(|bad| bad.message)
+    parse_messages(Some(given)).map_err(|invalid| invalid.message)
 }
 
 fn parse_messages(given: Option<Value>) -> Result<Vec<ChatMessage>, OpenAiError> {
@@ -93,11 +93,11 @@ fn parse_messages(given: Option<Value>) -> Result<Vec<ChatMessage>, OpenAiError>
         return Err(OpenAiError::new("messages", "messages must be a list"));
     };
     if given.is_empty() || given.len() > MAX_MESSAGES {
-        let why = format!("messages must have 1 to {MAX_MESSAGES} entries");
-        return Err(OpenAiError::new("messages", why));
+        let reason = format!("messages must have 1 to {MAX_MESSAGES} entries");
+        return Err(OpenAiError::new("messages", reason));
     }
     let read = given.into_iter().enumerate().map(|(at, it)| {
-        parse_message(it).map_err(|why| OpenAiError::new(&format!("messages[{at}]"), why))
+        parse_message(it).map_err(|reason| OpenAiError::new(&format!("messages[{at}]"), reason))
     });
     read.collect()
 }
@@ -131,6 +131,7 @@ fn parse_message(given: Value) -> Result<ChatMessage, &'static str> {
         Ok(ChatMessage {
             role,
             extra_members: members,
+            written: None,
         })
     } else {
         Err("tool_calls must be a list")
@@ -144,13 +145,13 @@ fn parse_tools(given: Option<Value>) -> Result<Vec<ChatTool>, OpenAiError> {
         Some(_) => return Err(OpenAiError::new("tools", "tools must be a list")),
     };
     if given.len() > MAX_TOOLS {
-        let why = format!("tools may have {MAX_TOOLS} entries at most");
-        return Err(OpenAiError::new("tools", why));
+        let reason = format!("tools may have {MAX_TOOLS} entries at most");
+        return Err(OpenAiError::new("tools", reason));
     }
     let mut tools: Vec<ChatTool> = Vec::with_capacity(given.len());
     for (at, it) in given.into_iter().enumerate() {
         let param = format!("tools[{at}]");
-        let tool = parse_tool(it).map_err(|why| OpenAiError::new(&param, why))?;
+        let tool = parse_tool(it).map_err(|reason| OpenAiError::new(&param, reason))?;
         if tools.iter().any(|it| it.name == tool.name) {
             return Err(OpenAiError::new(&param, "two tools have the same name"));
         }
@@ -190,7 +191,7 @@ fn parse_tool(given: Value) -> Result<ChatTool, &'static str> {
 }
 
 fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolChoice, OpenAiError> {
-    let bad = |why: &str| Err(OpenAiError::new("tool_choice", why));
+    let invalid = |reason: &str| Err(OpenAiError::new("tool_choice", reason));
     let given = match given {
         None | Some(Value::Null) => return Ok(ToolChoice::Auto),
         Some(given) => given,
@@ -199,14 +200,14 @@ fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolCho
         (Some("auto"), _) => Ok(ToolChoice::Auto),
         (Some("none"), _) => Ok(ToolChoice::None),
         (Some("required" | "any"), _) if tools.is_empty() => {
-            bad("there are no tools to choose from")
+            invalid("there are no tools to choose from")
         }
         (Some("required" | "any"), _) => Ok(ToolChoice::Required),
         (None, Some(name)) if tools.iter().any(|it| it.name == name) => {
             Ok(ToolChoice::Named(name.to_owned()))
         }
-        (None, Some(_)) => bad("tool_choice names a tool that is not in tools"),
-        _ => bad("tool_choice must be auto, none, required or a function of tools"),
+        (None, Some(_)) => invalid("tool_choice names a tool that is not in tools"),
+        _ => invalid("tool_choice must be auto, none, required or a function of tools"),
     }
 }
 
@@ -230,8 +231,8 @@ fn check_numbers(body: &Map<String, Value>) -> Result<(), OpenAiError> {
     for (name, low, high) in RANGES {
         let fits = |it: &Value| it.as_f64().is_some_and(|it| (low..=high).contains(&it));
         if given(name).is_some_and(|it| !fits(it)) {
-            let why = format!("{name} must be a number from {low} to {high}");
-            return Err(OpenAiError::new(name, why));
+            let reason = format!("{name} must be a number from {low} to {high}");
+            return Err(OpenAiError::new(name, reason));
         }
     }
     if given("n").is_none_or(|it| it.as_u64() == Some(1)) {
@@ -296,9 +297,9 @@ mod tests {
     fn what_is_not_known_is_kept() {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "x", "name": "n"}],
             "stream": true, "stream_options": {"include_usage": true}, "min_p": 0.1});
-        let asked = parse(body).unwrap();
-        assert!(asked.stream && asked.include_usage);
-        assert_eq!(asked.request.other["min_p"], 0.1);
-        assert_eq!(asked.request.messages[0].extra_members["name"], "n");
+        let parsed = parse(body).unwrap();
+        assert!(parsed.stream && parsed.include_usage);
+        assert_eq!(parsed.request.other["min_p"], 0.1);
+        assert_eq!(parsed.request.messages[0].extra_members["name"], "n");
     }
 }

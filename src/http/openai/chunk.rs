@@ -1,66 +1,69 @@
-//! Events as OpenAI's clients want them. Several clients concatenate ids and
-//! names, ignore calls that come twice, or fail on text after a call; so texts
-//! come first, then each call in two pieces, then one reason, then the usage.
+//! Responses in the strict form that OpenAI's clients need. Several clients concatenate ids
+//! and names, ignore calls that come twice, or fail on text after a call: text comes first,
+//! then one call after the other, then one finish reason, then the usage.
 
 use maru_protocol::push_json_string;
 use maru_runtime::clock;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::call_text;
-use crate::{
-    config::ClientMode,
-    llm::{ChatEvent, ChatResponse, ChatToolCall, FinishReason, TokenUsage, random_id},
-};
+use super::call_text::CallOutput;
+use crate::llm::{ChatEvent, ChatResponse, ChatToolCall, FinishReason, TokenUsage, random_id};
 
-/// Writes a stream.
+/// Writes the chunks of a stream.
 #[derive(Debug)]
 pub(super) struct ChunkWriter {
-    /// `{"id":…,"model":…,"choices":` of every chunk.
+    /// `data: {"id":…,"model":…,` of every chunk.
     chunk_prefix: String,
-    mode: ClientMode,
-    /// Whether the usage is wanted.
+    output: CallOutput,
+    /// Whether the client wants the usage.
     wants_usage: bool,
-    begun: bool,
-    /// The end of the text so far, to which a call in the text is added.
+    has_begun: bool,
+    /// The text does not end with a line break; a call in the text needs one.
     has_open_line: bool,
+    /// Complete calls that wait for the end of the text.
     calls: Vec<ChatToolCall>,
+    /// Calls that were written as `tool_calls`.
+    call_count: usize,
+    /// Bytes of arguments that were written of the call that is not complete.
+    open_arguments: Option<usize>,
     usage: Option<TokenUsage>,
     finish: Option<FinishReason>,
 }
 
 impl ChunkWriter {
-    pub(super) fn new(model: &str, mode: ClientMode, wants_usage: bool) -> Self {
+    pub(super) fn new(model: &str, output: CallOutput, wants_usage: bool) -> Self {
         let id = random_id("chatcmpl-");
         let (created, model) = (clock::now_ms() / 1000, Value::from(model));
-        let usage = if wants_usage { "\"usage\":null," } else { "" };
         Self {
             chunk_prefix: format!(
-                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},{usage}\"choices\":"
+                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},"
             ),
-            mode,
+            output,
             wants_usage,
-            begun: false,
+            has_begun: false,
             has_open_line: false,
             calls: Vec::new(),
+            call_count: 0,
+            open_arguments: None,
             usage: None,
             finish: None,
         }
     }
 
-    /// Writes what can be written; calls wait for the end of the text.
+    /// Writes what can be written; complete calls wait for the end of the text.
     pub(super) fn write(&mut self, events: &mut Vec<ChatEvent>, out: &mut String) {
         let mut events = events.drain(..).peekable();
         while let Some(event) = events.next() {
             match event {
-                ChatEvent::Text(mut text) | ChatEvent::InvalidCall { mut text, .. } => {
-                    // What came together goes out together.
+                ChatEvent::Text(mut text) => {
+                    // What arrived together goes out together.
                     while let Some(ChatEvent::Text(more)) =
                         events.next_if(|it| matches!(it, ChatEvent::Text(_)))
                     {
                         text.push_str(&more);
                     }
-                    self.write_text("content", &text, out);
+                    self.write_content(&text, out);
                 }
                 ChatEvent::Reasoning(mut text) => {
                     while let Some(ChatEvent::Reasoning(more)) =
@@ -72,37 +75,76 @@ impl ChunkWriter {
                 }
                 // It is out already.
                 ChatEvent::TextWasReasoning => (),
+                ChatEvent::InvalidCall(invalid) => self.write_content(&invalid.text, out),
                 ChatEvent::Refusal(text) => self.write_text("refusal", &text, out),
-                ChatEvent::ToolCall(call) => self.calls.push(call),
+                ChatEvent::ToolCallStarted {
+                    id,
+                    name,
+                    extra_content,
+                } => {
+                    self.write_held_calls(out);
+                    self.write_call_start(&id, &name, extra_content, out);
+                    self.open_arguments = Some(0);
+                }
+                ChatEvent::ToolCallArguments(mut piece) => {
+                    while let Some(ChatEvent::ToolCallArguments(more)) =
+                        events.next_if(|it| matches!(it, ChatEvent::ToolCallArguments(_)))
+                    {
+                        piece.push_str(&more);
+                    }
+                    self.write_arguments(&piece, out);
+                }
+                ChatEvent::ToolCall(call) => match self.open_arguments {
+                    Some(written) => {
+                        self.write_arguments(&call.arguments[written..], out);
+                        self.open_arguments = None;
+                    }
+                    None => self.calls.push(call),
+                },
+                ChatEvent::Logprobs(logprobs) => self.write_logprobs(&logprobs, out),
+                ChatEvent::SystemFingerprint(name) => self.set_system_fingerprint(&name),
                 ChatEvent::Usage(usage) => self.usage = Some(usage),
                 ChatEvent::Finish(finish) => self.finish = Some(finish),
             }
         }
     }
 
-    /// Whether the backend has said why it ended.
+    /// Whether the finish reason is known.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// The backend has ended: calls, the reason, the usage, and the end.
+    /// The response is complete: writes calls, the finish reason, the usage, and the end.
     pub(super) fn write_end(&mut self, out: &mut String) {
-        let calls = std::mem::take(&mut self.calls);
-        for (index, call) in calls.iter().enumerate() {
-            match self.mode {
-                ClientMode::Openai => self.write_call(index, call, out),
-                ClientMode::Xml => self.write_call_as_text(&call_text::call_as_xml(call), out),
-                ClientMode::Shell => self.write_call_as_text(&call_text::call_as_shell(call), out),
-            }
-        }
-        let finish = finish_for_mode(self.finish.unwrap_or(FinishReason::Stop), self.mode);
+        self.write_held_calls(out);
+        let finish = self.finish.unwrap_or(FinishReason::Stop);
+        let finish = finish_reason(finish, self.call_count > 0);
         self.write_delta(&json!({}), Some(finish), out);
         if let Some(usage) = self.usage.take().filter(|_| self.wants_usage) {
-            let head = self.chunk_prefix.replacen("\"usage\":null,", "", 1);
             let usage = Value::Object(usage.0);
-            out.push_str(&format!("{head}[],\"usage\":{usage}}}\n\n"));
+            let prefix = &self.chunk_prefix;
+            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}\n\n"));
         }
         out.push_str("data: [DONE]\n\n");
+    }
+
+    /// The first chunk has the role, whatever follows.
+    pub(super) fn write_first_chunk(&mut self, out: &mut String) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.write_choice_start(out);
+            out.push_str("{\"role\":\"assistant\",\"content\":\"\"}");
+            out.push_str(CHOICE_END);
+        }
+    }
+
+    /// Text for the user. No client expects any after a call: what a model adds there is
+    /// not lost, but no answer.
+    fn write_content(&mut self, text: &str, out: &mut String) {
+        if self.call_count == 0 {
+            self.write_text("content", text, out);
+        } else if !text.trim().is_empty() && self.open_arguments.is_none() {
+            self.write_text("reasoning_content", text, out);
+        }
     }
 
     fn write_text(&mut self, member: &str, text: &str, out: &mut String) {
@@ -110,87 +152,146 @@ impl ChunkWriter {
             return;
         }
         self.write_first_chunk(out);
-        out.push_str(&self.chunk_prefix);
-        out.push_str("[{\"index\":0,\"delta\":{\"");
+        self.write_choice_start(out);
+        out.push_str("{\"");
         out.push_str(member);
         out.push_str("\":");
         push_json_string(out, text);
-        out.push_str("},\"finish_reason\":null}]}\n\n");
+        out.push('}');
+        out.push_str(CHOICE_END);
         if member == "content" {
             self.has_open_line = !text.ends_with('\n');
         }
     }
 
-    fn write_call_as_text(&mut self, text: &str, out: &mut String) {
-        let gap = if self.has_open_line { "\n\n" } else { "" };
-        self.write_text("content", &format!("{gap}{text}\n"), out);
+    fn write_held_calls(&mut self, out: &mut String) {
+        for call in std::mem::take(&mut self.calls) {
+            match self.output.render(&call) {
+                Some(text) => {
+                    let gap = if self.has_open_line { "\n\n" } else { "" };
+                    self.write_content(&format!("{gap}{text}\n"), out);
+                }
+                None => {
+                    self.write_call_start(&call.id, &call.name, call.extra_content, out);
+                    self.write_arguments(&call.arguments, out);
+                    self.open_arguments = None;
+                }
+            }
+        }
     }
 
-    fn write_call(&mut self, index: usize, call: &ChatToolCall, out: &mut String) {
-        let function = json!({"name": call.name, "arguments": ""});
-        let first =
-            json!({"index": index, "id": call.id, "type": "function", "function": function});
-        self.write_delta(&json!({"tool_calls": [first]}), None, out);
-        let next = json!({"index": index, "function": {"arguments": call.arguments}});
-        self.write_delta(&json!({"tool_calls": [next]}), None, out);
+    fn write_call_start(
+        &mut self,
+        id: &str,
+        name: &str,
+        extra_content: Option<Value>,
+        out: &mut String,
+    ) {
+        let function = json!({"name": name, "arguments": ""});
+        let mut call =
+            json!({"index": self.call_count, "id": id, "type": "function", "function": function});
+        if let Some(extra) = extra_content {
+            call["extra_content"] = extra;
+        }
+        self.call_count += 1;
+        self.write_delta(&json!({"tool_calls": [call]}), None, out);
+    }
+
+    /// A piece of the arguments of the call that was started last.
+    fn write_arguments(&mut self, piece: &str, out: &mut String) {
+        if piece.is_empty() {
+            return;
+        }
+        let index = self.call_count.saturating_sub(1);
+        self.write_choice_start(out);
+        out.push_str(&format!(
+            "{{\"tool_calls\":[{{\"index\":{index},\"function\":{{\"arguments\":"
+        ));
+        push_json_string(out, piece);
+        out.push_str("}}]}");
+        out.push_str(CHOICE_END);
+        if let Some(written) = &mut self.open_arguments {
+            *written += piece.len();
+        }
+    }
+
+    fn write_logprobs(&mut self, logprobs: &Map<String, Value>, out: &mut String) {
+        self.write_first_chunk(out);
+        self.write_choice_start(out);
+        let logprobs = serde_json::to_string(logprobs).expect("values are JSON");
+        out.push_str(&format!(
+            "{{}},\"logprobs\":{logprobs},\"finish_reason\":null}}]}}\n\n"
+        ));
     }
 
     fn write_delta(&mut self, delta: &Value, finish: Option<FinishReason>, out: &mut String) {
         self.write_first_chunk(out);
+        self.write_choice_start(out);
         let finish = Value::from(finish.map(FinishReason::as_str));
-        let head = &self.chunk_prefix;
-        out.push_str(&format!(
-            "{head}[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
-        ));
+        out.push_str(&format!("{delta},\"finish_reason\":{finish}}}]}}\n\n"));
     }
 
-    /// The first chunk names the role, whatever follows.
-    pub(super) fn write_first_chunk(&mut self, out: &mut String) {
-        if !std::mem::replace(&mut self.begun, true) {
-            out.push_str(&self.chunk_prefix);
-            out.push_str("[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n");
+    /// A chunk up to its delta.
+    fn write_choice_start(&self, out: &mut String) {
+        out.push_str(&self.chunk_prefix);
+        if self.wants_usage {
+            out.push_str("\"usage\":null,");
+        }
+        out.push_str("\"choices\":[{\"index\":0,\"delta\":");
+    }
+
+    fn set_system_fingerprint(&mut self, name: &str) {
+        if !self.has_begun {
+            self.chunk_prefix.push_str("\"system_fingerprint\":");
+            push_json_string(&mut self.chunk_prefix, name);
+            self.chunk_prefix.push(',');
         }
     }
 }
 
-/// A whole answer.
-pub(super) fn completion_json(model: &str, mode: ClientMode, mut answer: ChatResponse) -> String {
-    let calls = std::mem::take(&mut answer.calls);
-    let finish = finish_for_mode(answer.finish_reason, mode);
-    match mode {
-        ClientMode::Openai => (),
-        ClientMode::Xml => calls
-            .iter()
-            .for_each(|it| append_call_text(&mut answer.text, &call_text::call_as_xml(it))),
-        ClientMode::Shell => calls
-            .iter()
-            .for_each(|it| append_call_text(&mut answer.text, &call_text::call_as_shell(it))),
+/// A chunk behind its delta.
+const CHOICE_END: &str = ",\"finish_reason\":null}]}\n\n";
+
+/// A whole response.
+pub(super) fn completion_json(
+    model: &str,
+    output: &CallOutput,
+    mut response: ChatResponse,
+) -> String {
+    let mut tool_calls = Vec::new();
+    for call in std::mem::take(&mut response.calls) {
+        match output.render(&call) {
+            Some(text) => append_call_text(&mut response.text, &text),
+            None => tool_calls.push(call),
+        }
     }
-    let calls = match mode {
-        ClientMode::Openai => calls,
-        ClientMode::Xml | ClientMode::Shell => Vec::new(),
-    };
-    let silent = answer.text.is_empty() && (!calls.is_empty() || answer.refusal.is_some());
+    let finish = finish_reason(response.finish_reason, !tool_calls.is_empty());
+    let is_silent =
+        response.text.is_empty() && (!tool_calls.is_empty() || response.refusal.is_some());
     let completion = ChatCompletion {
         id: random_id("chatcmpl-"),
         object: "chat.completion",
         created: clock::now_ms() / 1000,
         model,
+        system_fingerprint: response.system_fingerprint.as_deref(),
         choices: [ChatCompletionChoice {
             index: 0,
             message: ChatCompletionMessage {
                 role: "assistant",
-                content: (!silent).then_some(&answer.text),
-                refusal: answer.refusal.as_deref(),
-                reasoning_content: &answer.reasoning,
-                tool_calls: calls.iter().map(ChatCompletionToolCall::from).collect(),
+                content: (!is_silent).then_some(&response.text),
+                refusal: response.refusal.as_deref(),
+                reasoning_content: &response.reasoning,
+                tool_calls: tool_calls
+                    .iter()
+                    .map(ChatCompletionToolCall::from)
+                    .collect(),
             },
-            logprobs: None,
+            logprobs: response.logprobs.as_ref(),
             finish_reason: finish.as_str(),
         }],
-        usage: answer.usage.as_ref().map(|it| &it.0),
+        usage: response.usage.as_ref().map(|it| &it.0),
     };
-    serde_json::to_string(&completion).expect("an answer is JSON")
+    serde_json::to_string(&completion).expect("a response is JSON")
 }
 
 fn append_call_text(text: &mut String, call: &str) {
@@ -202,10 +303,10 @@ fn append_call_text(text: &mut String, call: &str) {
 }
 
 /// Calls in the text are text.
-fn finish_for_mode(finish: FinishReason, mode: ClientMode) -> FinishReason {
-    match (finish, mode) {
-        (FinishReason::ToolCalls, ClientMode::Xml | ClientMode::Shell) => FinishReason::Stop,
-        (finish, _) => finish,
+fn finish_reason(finish: FinishReason, has_calls: bool) -> FinishReason {
+    match finish {
+        FinishReason::ToolCalls if !has_calls => FinishReason::Stop,
+        finish => finish,
     }
 }
 
@@ -215,6 +316,8 @@ struct ChatCompletion<'a> {
     object: &'static str,
     created: i64,
     model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_fingerprint: Option<&'a str>,
     choices: [ChatCompletionChoice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<&'a Map<String, Value>>,
@@ -224,7 +327,7 @@ struct ChatCompletion<'a> {
 struct ChatCompletionChoice<'a> {
     index: u32,
     message: ChatCompletionMessage<'a>,
-    logprobs: Option<()>,
+    logprobs: Option<&'a Map<String, Value>>,
     finish_reason: &'static str,
 }
 
@@ -244,6 +347,8 @@ struct ChatCompletionToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: ChatCompletionFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
@@ -261,6 +366,7 @@ impl<'a> From<&'a ChatToolCall> for ChatCompletionToolCall<'a> {
                 name: &call.name,
                 arguments: &call.arguments,
             },
+            extra_content: call.extra_content.as_ref(),
         }
     }
 }

@@ -15,11 +15,11 @@ const INVALID_REQUEST_ERROR: &str = "invalid_request_error";
 const RATE_LIMIT_ERROR: &str = "rate_limit_error";
 const SERVER_ERROR: &str = "server_error";
 
-/// What is wrong with a request.
+/// An error of a request, in OpenAI's form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenAiError {
     pub(super) message: String,
-    /// The member that it is about.
+    /// The member of the request at fault.
     pub(super) param: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl OpenAiError {
     }
 }
 
-/// A request that was refused before it was read.
+/// Rejects a request before it is read.
 pub(crate) fn rejection_response(status: StatusCode, message: &str) -> Response {
     let (kind, code) = match status {
         StatusCode::UNAUTHORIZED => (INVALID_REQUEST_ERROR, Some("invalid_api_key")),
@@ -40,26 +40,26 @@ pub(crate) fn rejection_response(status: StatusCode, message: &str) -> Response 
         StatusCode::TOO_MANY_REQUESTS => (RATE_LIMIT_ERROR, Some("rate_limit_exceeded")),
         _ => (INVALID_REQUEST_ERROR, None),
     };
-    let shown = error_body(message, kind, code, None);
-    reply::json(status, shown.to_string())
+    let body = error_body(message, kind, code, None);
+    reply::json(status, body.to_string())
 }
 
-/// A request that makes no sense.
-pub(super) fn invalid_request_response(bad: &OpenAiError) -> Response {
-    let shown = error_body(
-        &bad.message,
+/// Rejects an invalid request.
+pub(super) fn invalid_request_response(error: &OpenAiError) -> Response {
+    let body = error_body(
+        &error.message,
         INVALID_REQUEST_ERROR,
         None,
-        bad.param.as_deref(),
+        error.param.as_deref(),
     );
-    reply::json(StatusCode::BAD_REQUEST, shown.to_string())
+    reply::json(StatusCode::BAD_REQUEST, body.to_string())
 }
 
-/// No answer.
+/// The response to a request whose model did not answer.
 pub(super) fn model_error_response(error: &llm::Error) -> Response {
     let (status, kind, code) = classify(error);
-    let shown = error_body(&public_error(error), kind, Some(code), None);
-    let mut response = reply::json(status, shown.to_string());
+    let body = error_body(&public_error(error), kind, Some(code), None);
+    let mut response = reply::json(status, body.to_string());
     let wait = match error {
         llm::Error::QueueFull { retry_after, .. } => Some(*retry_after),
         llm::Error::Status { retry_after, .. } => *retry_after,
@@ -72,7 +72,7 @@ pub(super) fn model_error_response(error: &llm::Error) -> Response {
     response
 }
 
-/// The same in a stream that has begun.
+/// The error as an event of a stream that has begun.
 pub(super) fn model_error_event(error: &llm::Error) -> String {
     let (_, kind, code) = classify(error);
     let body = error_body(&public_error(error), kind, Some(code), None);
@@ -128,7 +128,9 @@ fn classify(error: &llm::Error) -> (StatusCode, &'static str, &'static str) {
         llm::Error::InvalidResponse { .. } => {
             (StatusCode::BAD_GATEWAY, SERVER_ERROR, "backend_answer")
         }
-        llm::Error::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, SERVER_ERROR, "timeout"),
+        llm::Error::Timeout { .. } | llm::Error::Silent { .. } => {
+            (StatusCode::GATEWAY_TIMEOUT, SERVER_ERROR, "timeout")
+        }
         llm::Error::InvalidSetting { .. } => (
             StatusCode::INTERNAL_SERVER_ERROR,
             SERVER_ERROR,

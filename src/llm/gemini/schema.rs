@@ -1,4 +1,4 @@
-//! JSON Schema in the part that Gemini takes.
+//! The subset of JSON Schema that Gemini accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ const SUPPORTED_KEYWORDS: [&str; 13] = [
 ];
 const MAX_CONVERSION_DEPTH: usize = 16;
 
-/// `schema` without what Gemini refuses; references are replaced by what they mean.
+/// `schema` without the keywords that Gemini rejects; references are resolved.
 pub(super) fn to_gemini_schema(schema: &Value) -> Value {
     SchemaConverter { root: schema }.convert(schema, 0)
 }
@@ -88,13 +88,16 @@ fn types(given: &Map<String, Value>, out: &mut Map<String, Value>) {
     if let Some(constant) = given.get("const").filter(|it| it.is_string()) {
         out.insert("enum".to_owned(), json!([constant]));
     }
-    // Only texts can be listed.
-    if out
-        .get("enum")
-        .and_then(Value::as_array)
-        .is_some_and(|it| !it.iter().all(Value::is_string))
-    {
-        out.remove("enum");
+    // Only texts can be listed; null is a type of its own.
+    if let Some(Value::Array(mut choices)) = out.remove("enum") {
+        let count = choices.len();
+        choices.retain(|it| !it.is_null());
+        if choices.len() < count {
+            out.insert("nullable".to_owned(), true.into());
+        }
+        if !choices.is_empty() && choices.iter().all(Value::is_string) {
+            out.insert("enum".to_owned(), choices.into());
+        }
     }
     // Other formats than these are refused.
     let format = out.get("format").and_then(Value::as_str);
@@ -119,6 +122,8 @@ mod tests {
                 "b": {"$ref": "#/$defs/B"},
                 "c": {"const": "x"},
                 "d": {"oneOf": [{"type": "integer", "enum": [1]}]},
+                "e": {"type": ["string", "null"], "enum": ["x", "y", null]},
+                "f": {"enum": ["x", null]},
             },
             "$defs": {"B": {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}}},
         });
@@ -129,6 +134,8 @@ mod tests {
                 "b": {"type": "array", "items": {"type": "number"}},
                 "c": {"enum": ["x"]},
                 "d": {"anyOf": [{"type": "integer"}]},
+                "e": {"type": "string", "nullable": true, "enum": ["x", "y"]},
+                "f": {"nullable": true, "enum": ["x"]},
             },
         });
         assert_eq!(to_gemini_schema(&schema), expected);

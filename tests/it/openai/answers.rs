@@ -140,19 +140,26 @@ async fn native_calls_are_gathered_and_repaired() {
 async fn failed_call_is_returned_as_text() {
     let cut = json!({"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": "{\"city\": \"Se"}}]});
     for finish in ["tool_calls", "length"] {
-        let backend =
-            FakeModelServer::start_with_steps(streamed_response(vec![cut.clone()], finish)).await;
-        let gathered = chat_client::complete_streamed(&hub_before(&backend).await, json!({})).await;
-        assert!(gathered.calls.is_empty());
-        assert!(
-            gathered.text.contains("{\"city\": \"Se"),
-            "{}",
-            gathered.text
-        );
-        assert_eq!(
-            gathered.finish,
-            if finish == "length" { "length" } else { "stop" }
-        );
+        let cut = cut.clone();
+        let backend = FakeModelServer::start(move |_, seen| {
+            if seen.body["stream"] == true {
+                streamed_response(vec![cut.clone()], finish)
+            } else {
+                let mut message = cut.clone();
+                message["role"] = "assistant".into();
+                completion_response(message, finish)
+            }
+        })
+        .await;
+        let hub = hub_before(&backend).await;
+        let (message, ended) = chat_client::complete(&hub, json!({})).await;
+        let text = message["content"].as_str().unwrap();
+        assert!(text.contains("{\"city\": \"Se"), "{message}");
+        assert_eq!(ended, if finish == "length" { "length" } else { "stop" });
+        // In a stream the beginning of the call is out already.
+        let gathered = chat_client::complete_streamed(&hub, json!({})).await;
+        assert_eq!((gathered.calls.len(), gathered.text.as_str()), (0, ""));
+        assert_eq!(gathered.finish, "length");
     }
     let unknown = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "rm_rf", "arguments": "{}"}}]});
     let backend =
@@ -330,6 +337,38 @@ async fn slow_and_unreachable_backends_time_out() {
     let gathered = chat_client::complete_streamed(&hub, json!({})).await;
     assert_eq!(gathered.error.unwrap()["code"], "timeout");
     silent.wait_for_disconnects(1).await;
+}
+
+#[tokio::test]
+async fn error_names_the_limit_that_ended_a_silent_stream() {
+    let silent = FakeModelServer::start_with_steps(vec![
+        stream_head(),
+        delta_step(json!({"content": "a"}), None),
+        ScriptStep::WaitForClose,
+    ])
+    .await;
+    let message = async |change: fn(&mut maru::config::ModelDefinition)| {
+        let hub = TestHub::with_config(|config| {
+            silent.configure(config);
+            change(&mut config.models[0]);
+        })
+        .await;
+        let gathered = chat_client::complete_streamed(&hub, json!({})).await;
+        assert_eq!(gathered.text, "a");
+        let error = gathered.error.unwrap();
+        assert_eq!(error["code"], "timeout");
+        error["message"].as_str().unwrap().to_owned()
+    };
+    let idle = message(|it| it.idle_timeout_ms = 200).await;
+    assert!(
+        idle.contains("200ms") && idle.contains("idle_timeout_ms"),
+        "{idle}"
+    );
+    let total = message(|it| it.timeout_ms = 300).await;
+    assert!(
+        total.contains("300ms") && !total.contains("idle_timeout_ms"),
+        "{total}"
+    );
 }
 
 /// In real time: a hub serves connections on several runtimes, whose clocks no test

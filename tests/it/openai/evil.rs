@@ -195,3 +195,55 @@ async fn every_tool_call_syntax_becomes_strict_tool_calls() {
     calls("singlequote").await;
     assert!(!std::path::Path::new("/tmp/maru_pwn").exists());
 }
+
+#[tokio::test]
+async fn agent_loop_survives_every_fault() {
+    const FAULTS: [&str; 24] = [
+        "ok",
+        "h429:1",
+        "h500:1",
+        "h503",
+        "hang",
+        "slow:300",
+        "cut",
+        "nodone",
+        "endless",
+        "badchunk",
+        "hugechunk:8",
+        "html",
+        "emptychoices",
+        "nochoices",
+        "refusal",
+        "toolloop",
+        "toolbad",
+        "toolinject",
+        "tooldouble",
+        "toolunknown",
+        "toolsplit",
+        "jsonblock",
+        "barejson",
+        "singlequote",
+    ];
+    let evil = EvilModelServer::start().await;
+    let runs = FAULTS.map(|model| {
+        let params = json!({"model": model, "mcp_servers": ["maru"], "max_iterations": 3, "messages": [{"role": "user", "content": "?"}]});
+        let body =
+            json!({"jsonrpc": "2.0", "id": model, "method": "generate_content", "params": params});
+        let request = TestRequest::post(&evil.hub.address, "/generate_with_mcp", &body);
+        async move { (model, request.send().await.json().await) }
+    });
+    for (model, answer) in futures_util::future::join_all(runs).await {
+        assert_eq!(
+            (&answer["jsonrpc"], &answer["id"]),
+            (&json!("2.0"), &json!(model))
+        );
+        assert!(
+            answer["result"].is_object() != answer["error"].is_object(),
+            "{answer}"
+        );
+        assert!(!answer.to_string().contains("SECRET"), "{answer}");
+        let text = answer["result"]["text"].as_str().unwrap_or_default();
+        assert!(!text.contains("fx.echo"), "{model} shows a call: {answer}");
+    }
+    assert!(!std::path::Path::new("/tmp/maru_pwn").exists());
+}

@@ -39,6 +39,8 @@ pub(crate) struct FakeModelServer {
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Connections that the other side closed before they were answered.
     disconnects: watch::Sender<usize>,
+    /// Whether the script answers the requests that find out whether a model takes tools.
+    scripts_probes: bool,
 }
 
 type ModelScript = dyn Fn(usize, &ReceivedRequest) -> Vec<ScriptStep> + Send + Sync;
@@ -48,8 +50,24 @@ impl FakeModelServer {
     pub(crate) async fn start(
         script: impl Fn(usize, &ReceivedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_server(script, false).await
+    }
+
+    /// The script also answers the requests that find out whether a model takes tools;
+    /// otherwise they tell the hub nothing.
+    pub(crate) async fn start_with_probes(
+        script: impl Fn(usize, &ReceivedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_server(script, true).await
+    }
+
+    async fn start_server(
+        script: impl Fn(usize, &ReceivedRequest) -> Vec<ScriptStep> + Send + Sync + 'static,
+        scripts_probes: bool,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let this = Self {
+            scripts_probes,
             port: listener.local_addr().unwrap().port(),
             received: Arc::default(),
             disconnects: watch::Sender::new(0),
@@ -111,6 +129,12 @@ impl FakeModelServer {
 
     async fn serve(&self, mut stream: TcpStream, script: &Arc<ModelScript>) {
         while let Some(seen) = read_request(&mut stream).await {
+            if is_probe(&seen) && !self.scripts_probes {
+                for step in text_response("yes") {
+                    perform_step(&mut stream, step).await;
+                }
+                continue;
+            }
             let number = {
                 let mut all = self.received.lock().unwrap();
                 all.push(seen.clone());
@@ -131,6 +155,12 @@ impl FakeModelServer {
             }
         }
     }
+}
+
+/// Whether a request only finds out whether the model takes tools.
+pub(crate) fn is_probe(seen: &ReceivedRequest) -> bool {
+    let question = seen.body["messages"][0]["content"].as_str();
+    question.is_some_and(|it| it.starts_with("Reply with the single word yes"))
 }
 
 /// False when the other side has left.

@@ -1,9 +1,10 @@
 //! Tools for models without tools, and calls for clients without calls.
 
-use std::process::Command;
+use std::{process::Command, sync::Arc};
 
 use maru::config::{ClientMode, ToolMode};
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 use super::{
     chat_client::{chat_body, chat_request, complete, complete_streamed},
@@ -12,7 +13,7 @@ use super::{
         text_response,
     },
 };
-use crate::test_hub::TestHub;
+use crate::{suite_fixture, test_hub::TestHub};
 
 const TOOL_CALL_TEXT: &str = "Look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
 
@@ -59,8 +60,9 @@ async fn tools_are_described_in_the_prompt_and_calls_are_parsed_back() {
     );
     assert_eq!(messages[3]["role"], "user");
     let result = messages[3]["content"].as_str().unwrap();
-    assert!(!result.contains("</tool_response>"), "{result}");
-    assert!(!result.contains("<tool_call>"), "{result}");
+    for marker in ["</tool_response>", "<tool_call>"] {
+        assert!(!result.contains(marker), "{result}");
+    }
 }
 
 #[tokio::test]
@@ -217,10 +219,12 @@ async fn the_mode_follows_header_then_model_then_caller() {
             .unwrap_or_default()
             .to_owned()
     };
+    let nobody = Arc::new(Barrier::new(1));
+    hub.publish(&[suite_fixture::barrier_tool("get_weather", &nobody)]);
+    let command = said("m", None).await;
     assert!(
-        said("m", None)
-            .await
-            .contains("```bash\nmaru call get_weather '{\"city\"")
+        command.contains(" call get_weather '{\"city\""),
+        "{command}"
     );
     assert!(
         said("tags", None)
@@ -246,6 +250,7 @@ async fn a_command_runs_as_it_is_written() {
     let hub = TestHub::with_config(|config| {
         backend.configure(config);
         config.models[0].client_mode = Some(ClientMode::Shell);
+        config.warden = Some(env!("CARGO_BIN_EXE_maru").into());
     })
     .await;
     // Without tools of its own, the client is offered the hub's.
@@ -258,13 +263,70 @@ async fn a_command_runs_as_it_is_written() {
         .strip_prefix("```bash\n")
         .and_then(|it| it.trim_end().strip_suffix("\n```"))
         .expect("a fence");
-    let place = tempfile::tempdir().unwrap();
-    let command = command.replacen("maru", env!("CARGO_BIN_EXE_maru"), 1);
-    let script = format!("cd {} && {command} --data-dir data", place.path().display());
+    // Anywhere, without `maru` in the path: it calls the hub that printed it.
+    hub.publish(&[suite_fixture::barrier_tool(
+        "search_docs",
+        &Arc::new(Barrier::new(1)),
+    )]);
+    let directory = tempfile::tempdir().unwrap();
+    let script = format!("cd {} && {command}", directory.path().display());
     let output = tokio::task::spawn_blocking(move || {
-        Command::new("sh").args(["-c", &script]).output().unwrap()
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &script]).env_clear();
+        shell
+            .env("PATH", "/nonexistent")
+            .env("HOME", "/nonexistent");
+        shell.output().unwrap()
     });
     let output = output.await.unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(!place.path().join("PWNED").exists());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.trim(), "Met", "the tool of this very hub");
+    assert!(!directory.path().join("PWNED").exists());
+}
+
+#[tokio::test]
+async fn call_of_the_clients_own_tool_is_no_command() {
+    let call = message(
+        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Seoul\"}"}}]}),
+        "tool_calls",
+    );
+    let backend = FakeModelServer::start_with_steps(call).await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
+        config.models[0].client_mode = Some(ClientMode::Shell);
+    })
+    .await;
+    let (message, finish) = complete(&hub, json!({})).await;
+    assert_eq!(finish, "tool_calls", "the hub has no such tool: {message}");
+    assert_eq!(message["tool_calls"][0]["function"]["name"], "get_weather");
+    let streamed = complete_streamed(&hub, json!({})).await;
+    assert_eq!(streamed.calls.len(), 1);
+    assert!(!streamed.text.contains("call get_weather"), "{streamed:?}");
+}
+
+/// Words before and behind a call in the form that the prompt asks for, or nearly so.
+#[tokio::test]
+async fn calls_with_words_around_them_are_made() {
+    for text in [
+        "I will look.\n```json\n{\"tool\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n```\nOne moment.",
+        "Sure.\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}",
+        "Sure.\n\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n\nOne moment.",
+        "Look:\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>\nDone.",
+    ] {
+        let backend = FakeModelServer::start(move |_, seen| {
+            if seen.body["stream"] == true {
+                streamed_by_byte(text, "stop")
+            } else {
+                text_response(text)
+            }
+        })
+        .await;
+        let hub = hub_in_mode(&backend, ToolMode::Prompt).await;
+        let (message, finish) = complete(&hub, json!({})).await;
+        assert_eq!(finish, "tool_calls", "{text}: {message}");
+        let streamed = complete_streamed(&hub, json!({})).await;
+        let call = ("get_weather".to_owned(), json!({"city": "Seoul"}));
+        assert_eq!(streamed.calls, [call], "{text}");
+    }
 }

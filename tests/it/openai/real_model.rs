@@ -143,6 +143,7 @@ async fn very_small_model_calls_a_tool_before_it_answers() {
             ..ModelDefinition::default()
         }];
         config.agent.timeout_ms = 300_000;
+        config.agent.own_tools = true;
         config.agent.instructions = "Call the tool.".to_owned();
     })
     .await;
@@ -160,4 +161,48 @@ async fn very_small_model_calls_a_tool_before_it_answers() {
     assert_eq!(calls[0]["name"], "maru.get_weather", "{answer}");
     assert_eq!(calls[0]["result"], "Met", "{answer}");
     assert_eq!(answer["result"]["iterations"], 2, "{answer}");
+}
+
+/// The model's chat template has no place for tools, which llama.cpp does not tell.
+#[tokio::test]
+async fn a_very_small_model_runs_in_every_tool_mode() {
+    let (_child, address) = start_small_model().await;
+    for mode in [ToolMode::Auto, ToolMode::Native, ToolMode::Prompt] {
+        let hub = TestHub::with_config(|config| {
+            config.models = vec![ModelDefinition {
+                base_url: Some(format!("{address}/v1")),
+                tool_mode: mode,
+                timeout_ms: 300_000,
+                ..ModelDefinition::default()
+            }];
+            config.agent.timeout_ms = 300_000;
+            config.agent.own_tools = true;
+            config.agent.instructions = "Call the tool.".to_owned();
+        })
+        .await;
+        hub.publish(&[suite_fixture::barrier_tool(
+            "get_weather",
+            &Arc::new(Barrier::new(1)),
+        )]);
+        let params = json!({
+            "model": "small", "temperature": 0, "max_output_tokens": 32, "max_iterations": 1,
+            "messages": [{"role": "user", "content": "What is the weather? Call get_weather."}],
+        });
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params});
+        let answer = post_patiently(&hub.address, "/generate_with_mcp", &body).await;
+        let result = &answer["result"];
+        assert_eq!(result["iterations"], 1, "{mode:?}: {answer}");
+        assert_ne!(result["text"], "", "{mode:?}: {answer}");
+        let tokens = result["usage"]["prompt_tokens"].as_u64().unwrap();
+        assert!(
+            tokens > 20,
+            "llama.cpp counts when it is asked to: {answer}"
+        );
+        if mode == ToolMode::Auto {
+            let call = &result["pending_calls"][0];
+            assert_eq!(call["name"], "maru.get_weather", "{answer}");
+            assert_eq!(call["dialect"], "constrained", "{answer}");
+        }
+    }
 }

@@ -294,7 +294,7 @@ async fn gemini_backend_uses_its_native_api() {
     );
     assert_eq!(
         body["contents"][2]["parts"][0]["functionResponse"],
-        json!({"name": "get_weather", "response": {"result": "rain"}})
+        json!({"id": "c1", "name": "get_weather", "response": {"result": "rain"}})
     );
     assert_eq!(
         body["tools"][0]["functionDeclarations"][0]["name"],
@@ -308,8 +308,8 @@ async fn gemini_backend_uses_its_native_api() {
     let gathered =
         complete_streamed(&hub, json!({"stream_options": {"include_usage": true}})).await;
     assert_eq!(
-        (gathered.text.as_str(), gathered.reasoning.as_str()),
-        ("Look: ", "hm")
+        (gathered.text.trim_end(), gathered.reasoning.as_str()),
+        ("Look:", "hm")
     );
     assert_eq!(
         gathered.calls,

@@ -1,5 +1,7 @@
 //! Real clients read what the endpoint writes.
 
+use std::time::Duration;
+
 use maru::config::ModelDefinition;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -23,6 +25,7 @@ async fn sdk_hub() -> (FakeModelServer, TestHub) {
         let said = match seen.body["model"].as_str() {
             Some("text") => ANSWER_TEXT,
             Some("call") => TOOL_CALL_TEXT,
+            Some("file") => return streamed_file(),
             Some("broken") => {
                 return vec![stream_head(), delta_step(json!({"content": "half"}), None), ScriptStep::Send("data: {".to_owned())];
             }
@@ -45,7 +48,7 @@ text_response(said)
 }
     })
     .await;
-    let models = ["text", "call", "broken", "missing"].map(|name| ModelDefinition {
+    let models = ["text", "call", "file", "broken", "missing"].map(|name| ModelDefinition {
         name: name.to_owned(),
         ..backend.model()
     });
@@ -53,7 +56,31 @@ text_response(said)
     (backend, hub)
 }
 
+/// A native call whose arguments come in three pieces, with pauses.
+fn streamed_file() -> Vec<ScriptStep> {
+    let call = |piece: Value| delta_step(json!({"tool_calls": [piece]}), None);
+    let arguments = |text: &str| call(json!({"index": 0, "function": {"arguments": text}}));
+    let pause = || ScriptStep::Pause(Duration::from_millis(200));
+    vec![
+        stream_head(),
+        call(
+            json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "write_file", "arguments": ""}}),
+        ),
+        arguments("{\"path\": \"/a\", \"content\": \"fn main"),
+        pause(),
+        arguments("() {}\\n// \\\"더"),
+        pause(),
+        arguments(" more\\\"\"}"),
+        delta_step(json!({}), Some("tool_calls")),
+        ScriptStep::Send("data: [DONE]\n\n".to_owned()),
+    ]
+}
+
 fn check_client(client: &str, seen: &Value) {
+    let file = json!([["write_file", {"path": "/a", "content": "fn main() {}\n// \"더 more\""}]]);
+    assert_eq!(seen["file"], file, "{client}");
+    let pieces = seen["file_pieces"].as_u64().unwrap();
+    assert!(pieces >= 3, "{client} saw {pieces} pieces");
     let call = json!([["get_weather", {"city": "Seoul"}]]);
     assert_eq!(seen["text"], ANSWER_TEXT, "{client}");
     assert_eq!(seen["streamed_text"], ANSWER_TEXT, "{client}");
@@ -87,10 +114,12 @@ async fn openai_python_and_langchain() {
         json!([
             "agent/broken",
             "agent/call",
+            "agent/file",
             "agent/missing",
             "agent/text",
             "broken",
             "call",
+            "file",
             "missing",
             "text"
         ])
