@@ -1,4 +1,4 @@
-//! HTTP: one port, one router, one gate in front of it.
+//! The HTTP server: listener, access control, route table and handlers.
 
 mod admission;
 mod audit;
@@ -59,63 +59,63 @@ pub use router::GuardedRouter;
 pub use routes::{RouteRule, route_rules};
 pub use tls::{PreparedAcceptor, TlsCertificates, acceptor};
 
-/// What the routes need.
+/// The shared state of all route handlers.
 #[derive(Debug)]
 pub struct HubState {
-    /// Answers MCP clients.
+    /// Serves MCP clients.
     pub engine: Arc<McpEngine>,
-    /// Knows the servers behind.
+    /// Manages the upstream servers.
     pub servers: Arc<ServerManager>,
-    /// Knows the databases and documents.
+    /// Databases, embedder and index of the data tools.
     pub data: DataContext,
-    /// Makes tools.
+    /// Creates and runs custom tools.
     pub custom_tools: Arc<CustomTools>,
-    /// Knows how often tools may be called.
+    /// Enforces call limits per day and minute.
     pub quota: Arc<CallQuota>,
-    /// Knows the models.
+    /// The model gateway.
     pub models: Arc<ReloadableGateway>,
-    /// Lets models use tools.
+    /// The agent loop.
     pub agent: Arc<Agent>,
-    /// Knows who is asking.
+    /// Authenticates callers.
     pub access: Arc<AccessControl>,
-    /// Keeps who did what.
+    /// Records calls and changes.
     pub audit: Arc<AuditLog>,
-    /// Counts what is shown at `/metrics`.
+    /// The metrics of `/metrics`.
     pub metrics: Arc<HubMetrics>,
-    /// Counts who was not let in.
+    /// Counts unauthorized and forbidden requests.
     pub rejected_requests: RejectedRequests,
-    /// What can change while the hub runs.
+    /// Settings that a reload replaces.
     pub reloadable: RwLock<ReloadableSettings>,
-    /// Largest request body, in bytes.
+    /// Maximum size of a request body in bytes.
     pub max_body_bytes: AtomicUsize,
-    /// Whether browsers reach the hub over encrypted connections.
+    /// Whether browsers reach the hub over TLS.
     pub is_encrypted: bool,
-    /// Whether browsers are told to use no other (HSTS).
+    /// Whether responses carry HSTS.
     pub sends_hsts: bool,
-    /// Knows which browsers are signed in.
+    /// The signed-in browsers.
     pub sessions: ConsoleSessions,
-    /// Tells open pages what happens.
+    /// Events for open console pages.
     pub events: Arc<ConsoleEvents>,
-    /// Keeps what pages change.
+    /// The store, for changes made in the console.
     pub store: Store,
-    /// Where we listen.
+    /// The port that the hub listens on.
     pub port: u16,
     /// The command line that calls tools of this hub, up to its subcommand.
     pub cli_command: Arc<str>,
-    /// Tells probes whether the hub takes requests.
+    /// Answers readiness probes.
     pub readiness: Arc<Readiness>,
-    /// Held while tools are switched.
+    /// Serialises enabling and disabling of tools.
     pub tool_switch_lock: tokio::sync::Mutex<()>,
 }
 
-/// What of the settings the routes need and a reload replaces.
+/// Settings of the route handlers that a reload replaces.
 #[derive(Debug)]
 pub struct ReloadableSettings {
-    /// Knows which hosts and origins are ours.
+    /// The accepted hosts and origins.
     pub origin_policy: OriginPolicy,
-    /// How calls reach clients of `/v1/chat/completions`.
+    /// How clients of `/v1/chat/completions` get tool calls.
     pub chat: Arc<ChatSettings>,
-    /// Every setting, its value and who set it.
+    /// Every setting with its value and origin.
     pub settings: Arc<Vec<ConfigRow>>,
 }
 
@@ -138,7 +138,8 @@ impl HubState {
         self.max_body_bytes.load(Relaxed)
     }
 
-    /// Who sent a request: by its token, or by the cookie of a signed-in browser.
+    /// Returns the principal of a request by its token, or by the cookie of a signed-in
+    /// browser.
     fn identify(&self, headers: &HeaderMap) -> Result<Principal, Error> {
         let token = headers.get(header::AUTHORIZATION);
         let signed_in = match token {
@@ -153,7 +154,8 @@ impl HubState {
         }
     }
 
-    /// The hash of the token that a request was sent with, or is signed in for.
+    /// Returns the hash of the token of a request, or of the token that the browser signed
+    /// in with.
     fn token_hash(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
         match headers.get(header::AUTHORIZATION) {
             Some(token) => BearerToken::from_authorization(token.as_bytes()).map(|it| it.hash()),

@@ -1,4 +1,4 @@
-//! `/api/audit`: who did what; and the note that every change leaves.
+//! `/api/audit`, and the audit records of changes over HTTP.
 
 use std::{
     net::IpAddr,
@@ -35,21 +35,21 @@ use crate::{
 const DEFAULT_AUDIT_LIMIT: i64 = 100;
 const MAX_AUDIT_LIMIT: i64 = 1000;
 
-/// Requests that were not let in.
+/// Counts of rejected requests.
 #[derive(Debug, Default)]
 pub struct RejectedRequests {
     unauthorized: AtomicU64,
     forbidden: AtomicU64,
 }
 
-/// Who made a change, and by which route.
+/// The caller of a route that changes something.
 pub(super) struct ChangeActor {
     pub(super) principal: Principal,
-    pub(super) from: Option<IpAddr>,
+    pub(super) remote_ip: Option<IpAddr>,
     pub(super) rule: RouteRule,
 }
 
-/// What is asked for.
+/// The query of `GET /api/audit`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditQuery {
@@ -66,17 +66,17 @@ pub(super) struct AuditQuery {
 /// `GET /api/audit`.
 pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
-    Query(wanted): Query<AuditQuery>,
+    Query(query): Query<AuditQuery>,
 ) -> Response {
     let filter = AuditFilter {
-        before: wanted.before,
-        since: wanted.since,
-        principal: wanted.principal,
-        action: wanted.action,
-        target: wanted.target,
-        outcome: wanted.outcome,
-        request: wanted.request,
-        limit: wanted
+        before: query.before,
+        since: query.since,
+        principal: query.principal,
+        action: query.action,
+        target: query.target,
+        outcome: query.outcome,
+        request: query.request,
+        limit: query
             .limit
             .unwrap_or(DEFAULT_AUDIT_LIMIT)
             .clamp(1, MAX_AUDIT_LIMIT),
@@ -86,49 +86,49 @@ pub(super) async fn list(
             let rows: Value = rows.iter().map(audit_row_json).collect();
             reply::json(StatusCode::OK, rows.to_string())
         }
-        Err(why) => {
-            tracing::error!("the audit records could not be read: {why}");
-            json_error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string(), None)
+        Err(error) => {
+            tracing::error!("failed to read the audit records: {error}");
+            json_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string(), None)
         }
     }
 }
 
-/// Makes a change that is noted before it is made: what is answered with 503 because
-/// the store is down was not done.
+/// Records a change in the audit log, then makes it. If it cannot be recorded because the
+/// store is down, it is not made and the response is 503.
 pub(super) async fn run_audited(
     hub: Arc<HubState>,
     mut router: Router,
-    maker: ChangeActor,
+    actor: ChangeActor,
     request: Request<Body>,
 ) -> Response {
     let (started, id) = (Instant::now(), RequestId::next());
     let (parts, body) = request.into_parts();
     let body = match body::read(body, hub.max_body_bytes()).await {
         Ok(body) => body,
-        Err(refusal) => return refusal,
+        Err(rejection) => return rejection,
     };
     let (path, arguments) = (parts.uri.path().to_owned(), redact_body(&body));
     let request = Request::from_parts(parts, Body::from(body));
     let mut change = AuditedChange {
-        principal: maker.principal.name(),
-        remote_ip: maker.from,
-        action: maker.rule.action(),
+        principal: actor.principal.name(),
+        remote_ip: actor.remote_ip,
+        action: actor.rule.action(),
         target: &path,
         arguments,
         status: 0,
         duration: Duration::ZERO,
         request_id: id.to_string(),
     };
-    if let Err(why) = hub.audit.begin_change(&change).await {
-        tracing::error!("a change was refused because it cannot be noted: {why}");
-        // Where the store is concerns nobody but the admin.
-        let cause = if why.is_down() && maker.principal.role() == AccessRole::Admin {
-            why.to_string()
+    if let Err(error) = hub.audit.begin_change(&change).await {
+        tracing::error!("refused a change because it cannot be audited: {error}");
+        // Only an admin may learn where the store is.
+        let cause = if error.is_down() && actor.principal.role() == AccessRole::Admin {
+            error.to_string()
         } else {
-            "the store does not take a note of the change now".to_owned()
+            "the store cannot record the change".to_owned()
         };
-        let why = format!("nothing was changed: {cause}; try again later");
-        return json_error(StatusCode::SERVICE_UNAVAILABLE, &why, None);
+        let message = format!("nothing was changed: {cause}; try again later");
+        return json_error(StatusCode::SERVICE_UNAVAILABLE, &message, None);
     }
     let response = match router.call(request).await {
         Ok(response) => response,
@@ -136,17 +136,17 @@ pub(super) async fn run_audited(
     };
     change.status = response.status().as_u16();
     change.duration = started.elapsed();
-    tracing::info!(request = %id, principal = change.principal, status = change.status, "{} {path}", maker.rule.method);
+    tracing::info!(request = %id, principal = change.principal, status = change.status, "{} {path}", actor.rule.method);
     hub.audit.finish_change(&change).await;
     response
 }
 
 impl ChangeActor {
-    /// Notes that they were refused.
+    /// Records that the caller was refused.
     pub(super) fn record_denied(&self, hub: &HubState, path: &str) {
         hub.audit.record_rejected(&AuditedChange {
             principal: self.principal.name(),
-            remote_ip: self.from,
+            remote_ip: self.remote_ip,
             action: self.rule.action(),
             target: path,
             arguments: String::new(),
@@ -166,6 +166,7 @@ impl RejectedRequests {
         };
     }
 
+    /// The counts of unauthorized and of forbidden requests.
     pub(super) fn counts(&self) -> (u64, u64) {
         (
             self.unauthorized.load(Relaxed),

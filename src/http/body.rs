@@ -1,4 +1,4 @@
-//! Reading a request body, bounded in size and time.
+//! Reads request bodies within limits of size and time.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -18,13 +18,14 @@ use crate::{
     downstream::http::{reply, require_json},
 };
 
-/// How long a whole body may take, however slowly its pieces come.
+/// How long a whole body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The same, and the size, for a caller who is not known yet.
+/// How long the body of a caller without a principal may take, such as a sign-in.
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of such a body.
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
 
-/// A body of JSON: an object or a list.
+/// A request body of JSON: an object or a list.
 #[derive(Debug)]
 pub(super) struct JsonBody(pub(super) Value);
 
@@ -34,54 +35,53 @@ impl FromRequest<Arc<HubState>> for JsonBody {
     async fn from_request(request: Request, hub: &Arc<HubState>) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let max = hub.max_body_bytes();
+        let max_bytes = hub.max_body_bytes();
         let bytes = if parts.extensions.get::<Principal>().is_some() {
-            read(body, max).await?
+            read(body, max_bytes).await?
         } else {
-            let read = collect_within(
-                UNIDENTIFIED_BODY_TIMEOUT,
-                body,
-                max.min(MAX_UNIDENTIFIED_BODY_BYTES),
-            );
-            read.await.map_err(rejection_response)?
+            let max_bytes = max_bytes.min(MAX_UNIDENTIFIED_BODY_BYTES);
+            collect_within(UNIDENTIFIED_BODY_TIMEOUT, body, max_bytes)
+                .await
+                .map_err(rejection_response)?
         };
-        let bad = |why: &str| json_error(StatusCode::BAD_REQUEST, why, None);
-        let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(&why.to_string()))?;
+        let bad_request = |message: &str| json_error(StatusCode::BAD_REQUEST, message, None);
+        let text = maru_protocol::validate_json(&bytes)
+            .map_err(|error| bad_request(&error.to_string()))?;
         match serde_json::from_str(text) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(Self(value)),
-            _ => Err(bad("the body must be a JSON object")),
+            _ => Err(bad_request("the body must be a JSON object")),
         }
     }
 }
 
-/// The whole body, or the answer that refuses it.
-pub(super) async fn read(body: Body, max: usize) -> Result<Bytes, Response> {
-    collect(body, max).await.map_err(rejection_response)
+/// Reads the whole body, or returns the response that rejects it.
+pub(super) async fn read(body: Body, max_bytes: usize) -> Result<Bytes, Response> {
+    collect(body, max_bytes).await.map_err(rejection_response)
 }
 
-fn rejection_response((status, why): (StatusCode, String)) -> Response {
-    reply::reject(status, Cow::<str>::Owned(why))
+fn rejection_response((status, message): (StatusCode, String)) -> Response {
+    reply::reject(status, Cow::<str>::Owned(message))
 }
 
-/// The whole body, or the status and words that refuse it.
-pub(super) async fn collect(body: Body, max: usize) -> Result<Bytes, (StatusCode, String)> {
-    collect_within(BODY_TIMEOUT, body, max).await
+/// Reads the whole body, or returns the status and message that reject it.
+pub(super) async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, (StatusCode, String)> {
+    collect_within(BODY_TIMEOUT, body, max_bytes).await
 }
 
 async fn collect_within(
-    limit: Duration,
+    timeout: Duration,
     body: Body,
-    max: usize,
+    max_bytes: usize,
 ) -> Result<Bytes, (StatusCode, String)> {
     let too_large = || {
-        let why = format!("the body may have {max} bytes at most");
-        (StatusCode::PAYLOAD_TOO_LARGE, why)
+        let message = format!("the body exceeds {max_bytes} bytes");
+        (StatusCode::PAYLOAD_TOO_LARGE, message)
     };
-    // As announced; nothing is, when it comes in chunks.
-    if body.size_hint().lower() > max as u64 {
+    // The size from Content-Length; a chunked body has none.
+    if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
-    match with_timeout(limit, Limited::new(body, max).collect()).await {
+    match with_timeout(timeout, Limited::new(body, max_bytes).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Some(Err(_)) => Err((

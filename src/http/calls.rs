@@ -1,6 +1,9 @@
-//! `/api/calls`, `/api/stats` and `/api/clients`: what was called, by whom, how it went.
+//! `/api/calls` and `/api/stats`: recent calls and their statistics.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Path, Query, Request, State},
@@ -18,7 +21,7 @@ use crate::{
 
 const DEFAULT_PAGE_SIZE: usize = 100;
 const MAX_PAGE_SIZE: usize = 500;
-/// The most tools that one answer has figures of.
+/// The maximum number of tools, and of servers, in one response.
 const MAX_SERIES: usize = 200;
 
 /// `GET /api/calls`.
@@ -33,12 +36,13 @@ pub(super) async fn list(
     });
     let limit = limit.clamp(1, MAX_PAGE_SIZE);
     let principal = request.extensions().get::<Principal>();
-    let wanted = |record: &CallRecord| may_see(principal, record) && matches_query(record, &query);
+    let is_match =
+        |record: &CallRecord| may_see(principal, record) && matches_query(record, &query);
     let journal = hub.engine.catalog().journal();
-    let mut found = journal.recent(number("before"), limit + 1, wanted);
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let calls: Vec<Value> = found.iter().map(|it| summary(it)).collect();
+    let mut records = journal.recent(number("before"), limit + 1, is_match);
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let calls: Vec<Value> = records.iter().map(|it| summary(it)).collect();
     reply::json(
         StatusCode::OK,
         json!({"calls": calls, "more": more}).to_string(),
@@ -52,10 +56,10 @@ pub(super) async fn show(
     request: Request,
 ) -> Response {
     let principal = request.extensions().get::<Principal>();
-    let found = hub.engine.catalog().journal().get(id);
-    let Some(record) = found.filter(|it| may_see(principal, it)) else {
-        let why = "this call is not kept any more";
-        return json_error(StatusCode::NOT_FOUND, why, None);
+    let record = hub.engine.catalog().journal().get(id);
+    let Some(record) = record.filter(|it| may_see(principal, it)) else {
+        let message = "the journal no longer has this call";
+        return json_error(StatusCode::NOT_FOUND, message, None);
     };
     let mut shown = summary(&record);
     shown["arguments"] = mask_secrets(&record.asked.arguments).into();
@@ -67,7 +71,7 @@ pub(super) async fn show(
     reply::json(StatusCode::OK, shown.to_string())
 }
 
-/// A call, as lists show it.
+/// The JSON of a call without its arguments and result.
 pub(super) fn summary(record: &CallRecord) -> Value {
     json!({
         "id": record.id,
@@ -107,7 +111,7 @@ fn matches_query(record: &CallRecord, query: &HashMap<String, String>) -> bool {
     })
 }
 
-/// `GET /api/stats`: the last hour, by minute.
+/// `GET /api/stats`: statistics of up to an hour by minute, server and tool.
 pub(super) async fn stats(
     State(hub): State<Arc<HubState>>,
     Query(query): Query<HashMap<String, String>>,
@@ -115,59 +119,54 @@ pub(super) async fn stats(
     let minutes = query.get("minutes").and_then(|it| it.parse::<u64>().ok());
     let minutes = minutes.unwrap_or(60).clamp(5, 60);
     let from = (now_millis() / 60_000).saturating_sub(minutes);
-    let shown = hub.engine.catalog().journal().read_stats(|stats| {
-        let server = query.get("server");
-        let chosen = |it: &CallSeries| server.is_none_or(|name| *it.server == **name);
-        let series = |name: &str, it: &CallSeries| {
-            let mut shown = stats_json(&it.summary(from));
-            shown["name"] = name.into();
-            shown["server"] = (*it.server).into();
-            shown["total"] = it.total.into();
-            shown["minutes"] = by_minute(
-                &it.minutes_after(from).cloned().collect::<Vec<_>>(),
-                from,
-                minutes,
-            );
-            shown
+    let server = query.get("server");
+    let is_selected = |it: &CallSeries| server.is_none_or(|name| *it.server == **name);
+    let body = hub.engine.catalog().journal().read_stats(|stats| {
+        let series_json = |name: &str, series: &CallSeries| {
+            let by_minute_stats: Vec<MinuteStats> = series.minutes_after(from).cloned().collect();
+            let mut json = stats_json(&series.summary(from));
+            json["name"] = name.into();
+            json["server"] = (*series.server).into();
+            json["total"] = series.total.into();
+            json["minutes"] = by_minute(&by_minute_stats, from, minutes);
+            json
         };
-        let of = |all: &ahash::AHashMap<Arc<str>, CallSeries>| -> Vec<Value> {
-            let mut found: Vec<_> = all.iter().filter(|(_, it)| chosen(it)).collect();
-            found.sort_by_key(|(name, it)| {
+        let list_json = |all: &ahash::AHashMap<Arc<str>, CallSeries>| -> Vec<Value> {
+            let mut selected: Vec<_> = all.iter().filter(|(_, it)| is_selected(it)).collect();
+            selected.sort_by_key(|(name, it)| {
                 (std::cmp::Reverse(it.summary(from).calls), Arc::clone(name))
             });
-            found
+            selected
                 .into_iter()
                 .take(MAX_SERIES)
-                .map(|(name, it)| series(name, it))
+                .map(|(name, it)| series_json(name, it))
                 .collect()
         };
-        let all: Vec<MinuteStats> = {
-            let mut sums: std::collections::BTreeMap<u64, MinuteStats> = Default::default();
-            for minute in stats
-                .servers
-                .values()
-                .filter(|it| chosen(it))
-                .flat_map(|it| it.minutes_after(from))
-            {
-                sums.entry(minute.minute)
-                    .and_modify(|it| it.add(minute))
-                    .or_insert_with(|| minute.clone());
-            }
-            sums.into_values().collect()
-        };
+        let servers = stats.servers.values().filter(|it| is_selected(it));
+        let minutes_of_all = sum_by_minute(servers.flat_map(|it| it.minutes_after(from)));
         let mut total = MinuteStats::empty(from);
-        all.iter().for_each(|it| total.add(it));
-        let mut shown = stats_json(&total);
-        shown["from"] = ((from + 1) * 60_000).into();
-        shown["minutes"] = by_minute(&all, from, minutes);
-        shown["servers"] = of(&stats.servers).into();
-        shown["tools"] = of(&stats.tools).into();
-        shown
+        minutes_of_all.iter().for_each(|it| total.add(it));
+        let mut body = stats_json(&total);
+        body["from"] = ((from + 1) * 60_000).into();
+        body["minutes"] = by_minute(&minutes_of_all, from, minutes);
+        body["servers"] = list_json(&stats.servers).into();
+        body["tools"] = list_json(&stats.tools).into();
+        body
     });
-    reply::json(StatusCode::OK, shown.to_string())
+    reply::json(StatusCode::OK, body.to_string())
 }
 
-/// Calls of each of the last 30 minutes, and how long they took.
+fn sum_by_minute<'a>(stats: impl Iterator<Item = &'a MinuteStats>) -> Vec<MinuteStats> {
+    let mut sums: BTreeMap<u64, MinuteStats> = BTreeMap::new();
+    for minute in stats {
+        sums.entry(minute.minute)
+            .and_modify(|it| it.add(minute))
+            .or_insert_with(|| minute.clone());
+    }
+    sums.into_values().collect()
+}
+
+/// The statistics of a server over the last 30 minutes, with its calls per minute.
 pub(super) fn recent_stats(hub: &HubState, server: &str) -> Value {
     const RECENT_MINUTES: u64 = 30;
     let from = (now_millis() / 60_000).saturating_sub(RECENT_MINUTES);
@@ -177,31 +176,32 @@ pub(super) fn recent_stats(hub: &HubState, server: &str) -> Value {
         };
         let mut calls = vec![0; 30];
         for minute in series.minutes_after(from) {
-            let at = usize::try_from(minute.minute - from - 1).unwrap_or(usize::MAX);
-            if let Some(slot) = calls.get_mut(at) {
-                *slot = minute.calls;
+            let index = usize::try_from(minute.minute - from - 1).unwrap_or(usize::MAX);
+            if let Some(count) = calls.get_mut(index) {
+                *count = minute.calls;
             }
         }
-        let mut shown = stats_json(&series.summary(from));
-        shown["perMinute"] = calls.into();
-        shown
+        let mut recent = stats_json(&series.summary(from));
+        recent["perMinute"] = calls.into();
+        recent
     })
 }
 
-fn stats_json(all: &MinuteStats) -> Value {
+fn stats_json(stats: &MinuteStats) -> Value {
     json!({
-        "calls": all.calls,
-        "errors": all.errors,
-        "p50": all.quantile(0.5).map(|it| millis(it / 1000.0)),
-        "p95": all.quantile(0.95).map(|it| millis(it / 1000.0)),
+        "calls": stats.calls,
+        "errors": stats.errors,
+        "p50": stats.quantile(0.5).map(|it| millis(it / 1000.0)),
+        "p95": stats.quantile(0.95).map(|it| millis(it / 1000.0)),
     })
 }
 
-fn by_minute(found: &[MinuteStats], from: u64, minutes: u64) -> Value {
-    let at = |offset: u64| found.iter().find(|it| it.minute == from + 1 + offset);
-    let column = |read: &dyn Fn(&MinuteStats) -> Value, none: Value| -> Value {
+/// One list per figure, with an entry for each of `minutes` minutes after `from`.
+fn by_minute(stats: &[MinuteStats], from: u64, minutes: u64) -> Value {
+    let at = |offset: u64| stats.iter().find(|it| it.minute == from + 1 + offset);
+    let column = |read: &dyn Fn(&MinuteStats) -> Value, default: Value| -> Value {
         (0..minutes)
-            .map(|it| at(it).map_or_else(|| none.clone(), read))
+            .map(|it| at(it).map_or_else(|| default.clone(), read))
             .collect()
     };
     let quantile = |share: f64| {
@@ -215,7 +215,7 @@ fn by_minute(found: &[MinuteStats], from: u64, minutes: u64) -> Value {
     })
 }
 
-/// Milliseconds with as many digits as mean something.
+/// Milliseconds with two decimals.
 fn millis(seconds: f64) -> f64 {
     (seconds * 100_000.0).round() / 100.0
 }

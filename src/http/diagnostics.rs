@@ -1,5 +1,5 @@
-//! What only an admin looks at: logs and messages of servers, a trial of one
-//! that is not registered, and the configuration.
+//! Diagnostics for admins: logs and messages of servers, a test connection, and the
+//! configuration.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{HubState, body::JsonBody, servers::reject_change};
 use crate::{
     downstream::http::reply,
-    upstream::{ServerDraft, ServerHandle, ServerLogEntry, ServerState as Connection},
+    upstream::{ServerDraft, ServerHandle, ServerLogEntry, ServerState},
 };
 
 /// `GET /api/mcp/servers/{name}/log`.
@@ -35,15 +35,16 @@ pub(super) async fn server_messages(
 fn entries_response(
     hub: &HubState,
     name: &str,
-    of: fn(&ServerHandle) -> Vec<ServerLogEntry>,
+    read_entries: fn(&ServerHandle) -> Vec<ServerLogEntry>,
 ) -> Response {
-    let found = hub.servers.handle(name);
-    match found.and_then(|handle| Ok((handle, hub.servers.get(name)?))) {
+    let handle = hub.servers.handle(name);
+    match handle.and_then(|handle| Ok((handle, hub.servers.get(name)?))) {
         Ok((handle, view)) => {
-            let entries = entries_json(&of(&handle), |text| view.server.transport.redact(text));
+            let redact = |text: &str| view.server.transport.redact(text);
+            let entries = entries_json(&read_entries(&handle), redact);
             reply::json(StatusCode::OK, entries.to_string())
         }
-        Err(why) => reject_change(&why),
+        Err(error) => reject_change(&error),
     }
 }
 
@@ -52,43 +53,42 @@ pub(super) async fn test_server(
     State(hub): State<Arc<HubState>>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let done = async {
-        hub.servers
-            .test_connection(&ServerDraft::from_api(&body)?)
-            .await
+    let test = async {
+        let draft = ServerDraft::from_api(&body)?;
+        hub.servers.test_connection(&draft).await
     };
-    match done.await {
-        Ok(trial) => {
-            let status = &trial.status;
-            let told = json!({
-                "ok": status.state == Connection::Connected,
-                "cause": status.cause.as_deref().map(|it| trial.transport.redact(it)),
+    match test.await {
+        Ok(outcome) => {
+            let status = &outcome.status;
+            let body = json!({
+                "ok": status.state == ServerState::Connected,
+                "cause": status.cause.as_deref().map(|it| outcome.transport.redact(it)),
                 "tools": &*status.tools,
                 "protocolVersion": status.version.map(|it| it.as_str()),
                 "serverInfo": status.info,
-                "log": entries_json(&trial.log, |text| trial.transport.redact(text)),
+                "log": entries_json(&outcome.log, |text| outcome.transport.redact(text)),
             });
-            reply::json(StatusCode::OK, told.to_string())
+            reply::json(StatusCode::OK, body.to_string())
         }
-        Err(why) => reject_change(&why),
+        Err(error) => reject_change(&error),
     }
 }
 
 /// `GET /api/config`.
 pub(super) async fn config(State(hub): State<Arc<HubState>>) -> Response {
-    let told =
+    let body =
         json!({"version": env!("CARGO_PKG_VERSION"), "settings": &*hub.reloadable().settings});
-    reply::json(StatusCode::OK, told.to_string())
+    reply::json(StatusCode::OK, body.to_string())
 }
 
-fn entries_json(entries: &[ServerLogEntry], concealed: impl Fn(&str) -> String) -> Value {
-    let one = |it: &ServerLogEntry| {
+fn entries_json(entries: &[ServerLogEntry], redact: impl Fn(&str) -> String) -> Value {
+    let entry_json = |it: &ServerLogEntry| {
         json!({
             "time": it.at,
             "kind": it.kind.as_str(),
-            "text": concealed(&it.text),
+            "text": redact(&it.text),
             "bytes": it.bytes,
         })
     };
-    entries.iter().map(one).collect()
+    entries.iter().map(entry_json).collect()
 }

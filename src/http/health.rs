@@ -1,4 +1,4 @@
-//! Whether maru is alive, and whether it can work.
+//! Liveness and readiness probes, and the OpenAPI document.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
 
 /// How long the store may take to answer a probe.
 const STORE_PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// After which time without a probe nobody is taken to probe any more: milliseconds.
+/// A shutdown waits for a probe only if the last one was within this time.
 const PROBE_EXPIRY_MS: i64 = 60_000;
 const OPENAPI_JSON: &str = include_str!("../../docs/openapi.json");
 
@@ -31,37 +31,37 @@ pub(super) async fn openapi() -> Response {
     reply::json(StatusCode::OK, OPENAPI_JSON.to_owned())
 }
 
-/// The process answers.
+/// `GET /healthz`: the process responds.
 pub(super) async fn liveness() -> Response {
     reply::json(StatusCode::OK, json!({"status": "ok"}).to_string())
 }
 
-/// The catalog is built, the store answers, and the hub is not about to stop.
+/// `GET /readyz`: the store answers, and the hub is not about to stop.
 pub(super) async fn readiness(
     State(hub): State<Arc<HubState>>,
     Extension(principal): Extension<Principal>,
 ) -> Response {
     let snapshot = hub.engine.catalog().snapshot();
     let scope = CatalogScope::All;
-    let seen = snapshot.visible_to(&Caller::new(principal, scope));
-    let tools = seen.map_or(0, |view| view.tools.keys().count());
-    let (status, word) = if hub.readiness.record_probe() {
+    let visible = snapshot.visible_to(&Caller::new(principal, scope));
+    let tools = visible.map_or(0, |view| view.tools.keys().count());
+    let (status, state) = if hub.readiness.record_probe() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if store_answers(&hub).await {
         (StatusCode::OK, "ready")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "store unavailable")
     };
-    let state = json!({"status": word, "tools": tools, "sessions": hub.engine.session_count()});
-    reply::json(status, state.to_string())
+    let body = json!({"status": state, "tools": tools, "sessions": hub.engine.session_count()});
+    reply::json(status, body.to_string())
 }
 
 async fn store_answers(hub: &HubState) -> bool {
     match time::timeout(STORE_PING_TIMEOUT, hub.store.ping()).await {
         Ok(Ok(())) => true,
-        Ok(Err(why)) if why.is_down() => false,
-        Ok(Err(why)) => {
-            tracing::warn!("not ready: {why}");
+        Ok(Err(error)) if error.is_down() => false,
+        Ok(Err(error)) => {
+            tracing::warn!("not ready: {error}");
             false
         }
         Err(_) => {
@@ -71,18 +71,18 @@ async fn store_answers(hub: &HubState) -> bool {
     }
 }
 
-/// Whether the hub takes requests, for whoever probes `/readyz`.
+/// Whether the hub accepts requests or drains, as `/readyz` reports it.
 #[derive(Debug, Default)]
 pub struct Readiness {
     draining: AtomicBool,
-    /// When it was probed last, in milliseconds since 1970.
+    /// When the last probe came, in milliseconds since 1970.
     last_probe: AtomicI64,
-    /// Told when a probe has seen that the hub drains.
+    /// Notified when a probe has seen that the hub drains.
     drain_observed: Notify,
 }
 
 impl Readiness {
-    /// Notes a probe; true if the hub drains.
+    /// Records a probe; returns whether the hub drains.
     fn record_probe(&self) -> bool {
         self.last_probe.store(clock::now_ms(), Relaxed);
         let draining = self.draining.load(Relaxed);
@@ -92,14 +92,14 @@ impl Readiness {
         draining
     }
 
-    /// Answers probes with 503 from now on. Waits until one has seen it, `limit` at
-    /// most; not at all if nobody probes.
-    pub async fn drain(&self, limit: Duration) {
+    /// Answers probes with 503 from now on, and waits until one has seen it, for at most
+    /// `max_wait`. Does not wait if nobody probes.
+    pub async fn drain(&self, max_wait: Duration) {
         self.draining.store(true, Relaxed);
-        let since = clock::now_ms() - self.last_probe.load(Relaxed);
-        if since <= PROBE_EXPIRY_MS {
-            // Late or seen, the port closes next.
-            let _ = time::timeout(limit, self.drain_observed.notified()).await;
+        let since_last_probe = clock::now_ms() - self.last_probe.load(Relaxed);
+        if since_last_probe <= PROBE_EXPIRY_MS {
+            // The shutdown continues in both cases.
+            let _ = time::timeout(max_wait, self.drain_observed.notified()).await;
         }
     }
 }

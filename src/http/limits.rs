@@ -1,4 +1,4 @@
-//! `/api/limits`: how often a day tools may be called.
+//! `/api/limits`: limits of calls per day and minute, of principals and tools.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const MAX_TARGET_BYTES: usize = 200;
 pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
     match hub.quota.list().await {
         Ok(rows) => limits_response(&rows),
-        Err(why) => store_error_response(&why),
+        Err(error) => store_error_response(&error),
     }
 }
 
@@ -31,70 +31,80 @@ fn limits_response(rows: &[CallLimitRow]) -> Response {
 /// `PUT /api/limits/{target_type}/{target_id}`.
 pub(super) async fn set(
     State(hub): State<Arc<HubState>>,
-    Path((kind, id)): Path<(String, String)>,
+    Path((target_type, id)): Path<(String, String)>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let bad = |why: &str, field: &str| json_error(StatusCode::BAD_REQUEST, why, Some(field));
-    let Some(target) = QuotaTarget::parse(&kind) else {
-        return bad("use USER or TOOL", "target_type");
+    let bad_request =
+        |message: &str, field: &str| json_error(StatusCode::BAD_REQUEST, message, Some(field));
+    let Some(target) = QuotaTarget::parse(&target_type) else {
+        return bad_request("use USER or TOOL", "target_type");
     };
-    let (day, minute) = (&body["max_count"], &body["max_per_minute"]);
-    let wrong = |it: &Value| !it.is_null() && it.as_i64().is_none_or(|it| it < 0);
-    if wrong(day) || (day.is_null() && minute.is_null()) {
-        return bad("say how many calls a day: {\"max_count\": 50}", "max_count");
+    let (per_day, per_minute) = (&body["max_count"], &body["max_per_minute"]);
+    let is_invalid = |it: &Value| !it.is_null() && it.as_i64().is_none_or(|it| it < 0);
+    if is_invalid(per_day) || (per_day.is_null() && per_minute.is_null()) {
+        let message = "must be the number of calls per day, such as {\"max_count\": 50}";
+        return bad_request(message, "max_count");
     }
-    if wrong(minute) {
-        return bad("say how many calls a minute", "max_per_minute");
+    if is_invalid(per_minute) {
+        return bad_request("must be the number of calls per minute", "max_per_minute");
     }
-    let (per_day, per_minute) = (day.as_i64(), minute.as_i64());
     if id.len() > MAX_TARGET_BYTES || id.chars().any(char::is_control) {
-        return bad("this is no name of a user or tool", "target_id");
+        return bad_request("must be the name of a user or tool", "target_id");
     }
-    match hub.quota.set_limit(target, &id, per_day, per_minute).await {
-        Ok(()) => match hub.quota.list().await {
-            Ok(rows) => limits_response(&rows),
-            // It is set; that the others cannot be read now does not undo it.
-            Err(_) => limits_response(&[CallLimitRow {
-                target_type: target.as_str().to_owned(),
-                target_id: id,
-                max_count: per_day,
-                max_per_minute: per_minute,
-                used: 0,
-            }]),
-        },
-        Err(why) => store_error_response(&why),
+    let (max_count, max_per_minute) = (per_day.as_i64(), per_minute.as_i64());
+    if let Err(error) = hub
+        .quota
+        .set_limit(target, &id, max_count, max_per_minute)
+        .await
+    {
+        return store_error_response(&error);
+    }
+    match hub.quota.list().await {
+        Ok(rows) => limits_response(&rows),
+        // The limit is set, even if the list cannot be read now.
+        Err(_) => limits_response(&[CallLimitRow {
+            target_type: target.as_str().to_owned(),
+            target_id: id,
+            max_count,
+            max_per_minute,
+            used: 0,
+        }]),
     }
 }
 
 /// `DELETE /api/limits/{target_type}/{target_id}`.
 pub(super) async fn remove(
     State(hub): State<Arc<HubState>>,
-    Path((kind, id)): Path<(String, String)>,
+    Path((target_type, id)): Path<(String, String)>,
 ) -> Response {
-    let none = || json_error(StatusCode::NOT_FOUND, "there is no such limit", None);
-    let Some(target) = QuotaTarget::parse(&kind) else {
-        return none();
+    let not_found = || json_error(StatusCode::NOT_FOUND, "there is no such limit", None);
+    let Some(target) = QuotaTarget::parse(&target_type) else {
+        return not_found();
     };
     match hub.quota.remove_limit(target, &id).await {
         Ok(true) => reply::empty(StatusCode::NO_CONTENT),
-        Ok(false) => none(),
-        Err(why) => store_error_response(&why),
+        Ok(false) => not_found(),
+        Err(error) => store_error_response(&error),
     }
 }
 
 fn limit_json(row: &CallLimitRow) -> Value {
-    let mut shown = json!({"target_type": row.target_type, "target_id": row.target_id});
-    if let Some(most) = row.max_count {
-        shown["max_count"] = most.into();
-        shown["used_today"] = row.used.into();
+    let mut limit = json!({"target_type": row.target_type, "target_id": row.target_id});
+    if let Some(max) = row.max_count {
+        limit["max_count"] = max.into();
+        limit["used_today"] = row.used.into();
     }
-    if let Some(most) = row.max_per_minute {
-        shown["max_per_minute"] = most.into();
+    if let Some(max) = row.max_per_minute {
+        limit["max_per_minute"] = max.into();
     }
-    shown
+    limit
 }
 
-fn store_error_response(why: &maru_store::Error) -> Response {
-    tracing::error!("the daily limits could not be read or changed: {why}");
-    json_error(StatusCode::SERVICE_UNAVAILABLE, &why.public_message(), None)
+fn store_error_response(error: &maru_store::Error) -> Response {
+    tracing::error!("failed to read or change call limits: {error}");
+    json_error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &error.public_message(),
+        None,
+    )
 }

@@ -1,4 +1,4 @@
-//! Accepting connections, each bounded, until shutdown.
+//! Accepts and serves connections until shutdown.
 
 use std::{io, net, pin::pin, sync::Arc, time::Duration};
 
@@ -21,34 +21,33 @@ use super::{
     tls::TlsCertificates,
 };
 
-/// A request line and its headers together.
+/// The maximum size of a request line and its headers together.
 const MAX_HEADER_BYTES: usize = 32 << 10;
+/// How long a TLS handshake, or a request line and its headers, may take.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Programs of the same user that talk to the hub at once.
+/// The maximum connections on the local socket.
 const MAX_LOCAL_CONNECTIONS: usize = 100;
+/// How long to wait after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What connections are served with.
+/// Everything that serving a connection needs.
 #[derive(Debug)]
 pub struct ServeContext {
-    /// Answers.
+    /// Handles requests.
     pub service: GuardedRouter,
-    /// Encrypts.
+    /// The current TLS certificate.
     pub certificates: Arc<TlsCertificates>,
-    /// Bounds.
+    /// Limits open connections.
     pub admission: Arc<ConnectionAdmission>,
-    /// The threads.
+    /// The threads that serve connections.
     pub workers: Arc<WorkerPool>,
-    /// Spawns and stops.
+    /// The tasks that stop with the hub.
     pub tasks: Tasks,
 }
 
 /// Serves on `listener` until the tasks stop.
-pub async fn serve(listener: TcpListener, serving: ServeContext) {
-    let ServeContext {
-        tasks,
-        workers: lanes,
-        ..
-    } = &serving;
+pub async fn serve(listener: TcpListener, context: ServeContext) {
+    let tasks = &context.tasks;
     let stop = tasks.stop_token();
     loop {
         let accepted = tokio::select! {
@@ -56,33 +55,34 @@ pub async fn serve(listener: TcpListener, serving: ServeContext) {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let Some((stream, from)) = accepted_or_pause(accepted).await else {
+        let Some((stream, address)) = accepted_or_pause(accepted).await else {
             continue;
         };
-        let slot = serving.admission.open_slot(from.ip());
-        let tls = serving.certificates.load_acceptor();
-        let service = serving.service.for_connection(from.ip(), Arc::clone(&slot));
+        let remote_ip = address.ip();
+        let slot = context.admission.open_slot(remote_ip);
+        let tls = context.certificates.load_acceptor();
+        let service = context.service.for_connection(remote_ip, Arc::clone(&slot));
         let connection = serve_tcp(stream.into_std(), tls, service, tasks.clone());
-        lanes.spawn(tasks, async move {
+        context.workers.spawn(tasks, async move {
             tokio::select! {
                 () = connection => (),
                 () = slot.evicted.cancelled() => {
-                    debug!(from = %from.ip(), "an unidentified connection made room for another");
+                    debug!(from = %remote_ip, "closed an unidentified connection to accept a new one");
                 }
             }
         });
     }
 }
 
-/// Serves `service` on a socket of the data directory, for the command line.
+/// Serves `service` on the socket of the data directory, for the command line.
 pub async fn serve_local(listener: UnixListener, service: GuardedRouter, tasks: Tasks) {
     let stop = tasks.stop_token();
-    let room = Arc::new(Semaphore::new(MAX_LOCAL_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_LOCAL_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            accepted = accept_with_permit(&room, listener.accept()) => accepted,
+            accepted = accept_with_permit(&permits, listener.accept()) => accepted,
         };
         if let Some(((stream, _), permit)) = accepted {
             let connection = serve_connection(stream, service.clone(), tasks.clone());
@@ -95,26 +95,26 @@ pub async fn serve_local(listener: UnixListener, service: GuardedRouter, tasks: 
 }
 
 async fn accept_with_permit<T>(
-    room: &Arc<Semaphore>,
-    next: impl Future<Output = io::Result<T>>,
+    permits: &Arc<Semaphore>,
+    accept: impl Future<Output = io::Result<T>>,
 ) -> Option<(T, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
-    Some((accepted_or_pause(next.await).await?, permit))
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+    Some((accepted_or_pause(accept.await).await?, permit))
 }
 
 async fn accepted_or_pause<T>(accepted: io::Result<T>) -> Option<T> {
     match accepted {
         Ok(accepted) => Some(accepted),
         Err(error) => {
-            warn!(%error, "could not accept a connection");
-            // Out of descriptors, most likely; others must close first.
-            time::sleep(Duration::from_millis(50)).await;
+            warn!(%error, "failed to accept a connection");
+            // Most likely there are no file descriptors left until others close.
+            time::sleep(ACCEPT_RETRY_DELAY).await;
             None
         }
     }
 }
 
-/// Serves `stream`, which may have been accepted on another thread.
+/// Serves a TCP connection that may have been accepted on another thread.
 async fn serve_tcp(
     stream: io::Result<net::TcpStream>,
     tls: Option<TlsAcceptor>,
@@ -123,19 +123,19 @@ async fn serve_tcp(
 ) {
     let stream = match stream.and_then(TcpStream::from_std) {
         Ok(stream) => stream,
-        Err(error) => return warn!(%error, "could not take a connection over"),
+        Err(error) => return warn!(%error, "failed to register a connection on its worker"),
     };
-    // Without it an event waits for the acknowledgement of the one before.
+    // Otherwise an event would wait until the client has acknowledged the previous one.
     if let Err(error) = stream.set_nodelay(true) {
-        debug!(%error, "could not set TCP_NODELAY");
+        debug!(%error, "failed to set TCP_NODELAY");
     }
     let Some(tls) = tls else {
         return serve_connection(stream, service, tasks).await;
     };
     match time::timeout(HEADER_READ_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => Box::pin(serve_connection(stream, service, tasks)).await,
-        Ok(Err(error)) => debug!(%error, "a connection could not be encrypted"),
-        Err(_) => debug!("a connection was not encrypted in time"),
+        Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
+        Err(_) => debug!("a TLS handshake timed out"),
     }
 }
 
@@ -144,23 +144,23 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let slot: Option<Arc<ConnectionSlot>> = service.slot().cloned();
-    // It takes 100 headers at most. Saying so would put them on the heap.
-    let served = http1::Builder::new()
+    // hyper accepts 100 headers by default; setting a limit would allocate them on the heap.
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(FramedStream::new(stream, slot)), service);
-    let mut served = pin!(served);
+    let mut connection = pin!(connection);
     let stop = tasks.stop_token();
-    let done = tokio::select! {
-        done = served.as_mut() => done,
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
         () = stop.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
     };
-    if let Err(error) = done {
-        debug!(%error, "a connection ended early");
+    if let Err(error) = outcome {
+        debug!(%error, "a connection ended with an error");
     }
 }

@@ -1,4 +1,4 @@
-//! Routes to the MCP endpoints.
+//! Handlers of the MCP endpoints.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ pub(super) async fn all_servers(State(hub): State<Arc<HubState>>, request: Reque
     streamable_http(&hub, CatalogScope::All, false, request).await
 }
 
-/// The same for one server, under its own names.
+/// `POST`, `GET` and `DELETE /mcp/s/{name}`: one server's tools under their own names.
 pub(super) async fn one_server(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    let theirs = caller(&request, CatalogScope::All)
+    let may_reach = caller(&request, CatalogScope::All)
         .principal
         .may_reach(&name);
-    if !theirs || !hub.engine.catalog().snapshot().has_server(&name) {
+    if !may_reach || !hub.engine.catalog().snapshot().has_server(&name) {
         return reply::reject(StatusCode::NOT_FOUND, "no server of this name is connected");
     }
     streamable_http(&hub, CatalogScope::Server(name.into()), false, request).await
 }
 
-/// `/sse`: the stream of 2024-11-05, and Streamable HTTP for those who send it here.
+/// `/sse`: the event stream of HTTP+SSE, and Streamable HTTP for clients that send it here.
 pub(super) async fn sse(State(hub): State<Arc<HubState>>, request: Request) -> Response {
     if request.method() == axum::http::Method::GET
         && !request.headers().contains_key(&SESSION_ID_HEADER)
@@ -63,30 +63,30 @@ pub(super) async fn sse_message(
         .map_or("", |(_, value)| value);
     match body::read(request.into_body(), hub.max_body_bytes()).await {
         Ok(body) => sse::post(&hub.engine, &principal, session, &body),
-        Err(refusal) => refusal,
+        Err(rejection) => rejection,
     }
 }
 
 async fn streamable_http(
     hub: &HubState,
     scope: CatalogScope,
-    lenient: bool,
+    allows_no_session: bool,
     request: Request,
 ) -> Response {
     let caller = caller(&request, scope);
     let (parts, body) = request.into_parts();
-    let arrival = StreamableRequest {
+    let request = StreamableRequest {
         engine: Arc::clone(&hub.engine),
         caller,
-        allows_no_session: lenient,
+        allows_no_session,
         headers: parts.headers,
     };
     match parts.method.as_str() {
-        "GET" => http::get(arrival).await,
-        "DELETE" => http::delete(&arrival),
+        "GET" => http::get(request).await,
+        "DELETE" => http::delete(&request),
         _ => match body::read(body, hub.max_body_bytes()).await {
-            Ok(body) => http::post(arrival, body).await,
-            Err(refusal) => refusal,
+            Ok(body) => http::post(request, body).await,
+            Err(rejection) => rejection,
         },
     }
 }
@@ -95,7 +95,7 @@ fn caller(request: &Request, scope: CatalogScope) -> Caller {
     let principal = request.extensions().get::<Principal>();
     Caller {
         principal: principal
-            .expect("the gate identifies every request")
+            .expect("the router authenticates every request of these routes")
             .clone(),
         scope,
         remote_ip: request

@@ -1,4 +1,4 @@
-//! `GET /metrics`: counts and states for Prometheus, in the text format of `OpenMetrics`.
+//! `GET /metrics`: metrics for Prometheus in the `OpenMetrics` text format.
 
 use std::{fs, sync::Arc};
 
@@ -40,7 +40,7 @@ struct QueueLabels {
     model: String,
 }
 
-/// What was counted since the start, and how things stand now.
+/// `GET /metrics`: counters since the start, and current states.
 pub(super) async fn show(State(hub): State<Arc<HubState>>) -> Response {
     let mut current = Registry::default();
     add_servers(&mut current, &hub);
@@ -81,14 +81,14 @@ fn add_servers(registry: &mut Registry, hub: &HubState) {
     }
     registry.register(
         "maru_server_state",
-        "1 for the state that a server is in",
+        "1 for the current state of a server",
         states,
     );
-    registry.register("maru_servers", "Servers by the state they are in", counts);
-    registry.register("maru_server_tools", "Tools that a server offers", tools);
+    registry.register("maru_servers", "Number of servers in each state", counts);
+    registry.register("maru_server_tools", "Available tools of a server", tools);
     registry.register(
         "maru_server_withheld",
-        "What a server lists and maru does not offer",
+        "Listed entries of a server that maru withholds",
         withheld,
     );
 }
@@ -115,13 +115,13 @@ fn add_model_queues(registry: &mut Registry, hub: &HubState) {
 
 fn add_hub(registry: &mut Registry, hub: &HubState) {
     let (waiting, lost) = hub.audit.queue_depth();
-    let (denied, refused) = hub.rejected_requests.counts();
+    let (unauthorized, forbidden) = hub.rejected_requests.counts();
     let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
     registry.register("maru_build", "Version of this hub", version);
     add_gauge(
         registry,
         "maru_sessions",
-        "MCP sessions that are open",
+        "Open MCP sessions",
         hub.engine.session_count(),
     );
     add_gauge(
@@ -132,18 +132,18 @@ fn add_hub(registry: &mut Registry, hub: &HubState) {
     );
     registry.register(
         "maru_audit_lost",
-        "Audit records of calls that were lost",
+        "Lost audit records of calls",
         ConstCounter::new(lost),
     );
     registry.register(
         "maru_requests_unauthorized",
-        "Requests without a token that is known",
-        ConstCounter::new(denied),
+        "Requests without a valid token",
+        ConstCounter::new(unauthorized),
     );
     registry.register(
         "maru_requests_forbidden",
         "Requests whose token does not allow them",
-        ConstCounter::new(refused),
+        ConstCounter::new(forbidden),
     );
 }
 
@@ -155,7 +155,7 @@ fn add_process(registry: &mut Registry) {
         add_gauge(
             registry,
             "process_resident_memory_bytes",
-            "Memory of the hub",
+            "Resident memory of the hub",
             kib * 1024,
         );
     }
@@ -163,7 +163,7 @@ fn add_process(registry: &mut Registry) {
         add_gauge(
             registry,
             "process_open_fds",
-            "Open files of the hub",
+            "Open file descriptors of the hub",
             open.count(),
         );
     }

@@ -1,7 +1,8 @@
-//! Host and Origin: who the request was meant for, and which page sent it.
+//! Checks of the `Host` and `Origin` headers.
 //!
-//! A web page anywhere can send requests to this machine. The browser tells us
-//! the page's origin, and the name it thinks it talks to; both must be ours.
+//! Any web page can send requests to this machine. The browser sends the origin of the page
+//! and the host name it connected to. Both must be known, which stops cross-site requests
+//! and DNS rebinding.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use crate::config::HttpSettings;
 
-/// Names and origins that are ours.
+/// The accepted host names and origins.
 #[derive(Debug)]
 pub struct OriginPolicy {
     hosts: Vec<String>,
@@ -19,8 +20,8 @@ pub struct OriginPolicy {
 const LOOPBACK_HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 impl OriginPolicy {
-    /// Our own names on `address`, and those of the configuration. Where
-    /// connections are encrypted, pages of our own names are ours too.
+    /// Accepts the names of `address` and those of the configuration. If connections are
+    /// encrypted, pages of the configured hosts are accepted as origins too.
     pub fn new(address: SocketAddr, secure: bool, http: &HttpSettings) -> Self {
         let (ip, port) = (address.ip(), address.port());
         let own = match ip {
@@ -54,40 +55,41 @@ impl OriginPolicy {
         }
     }
 
-    /// Refuses a request that was not meant for us or came from a foreign page.
+    /// Refuses a request for another host or from a foreign page.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-        let mut named = headers.get_all(header::HOST).iter();
-        let host = named
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = hosts
             .next()
             .and_then(|it| it.to_str().ok())
             .unwrap_or_default();
-        let elsewhere = uri
+        let is_for_other_host = uri
             .authority()
-            .is_some_and(|it| !self.is_own_host(it.as_str()));
-        if named.next().is_some() || elsewhere || !self.is_own_host(host) {
-            let why = "this Host is not ours; see http.allowed_hosts in the configuration";
-            return Err((StatusCode::FORBIDDEN, why));
+            .is_some_and(|it| !self.is_allowed_host(it.as_str()));
+        if hosts.next().is_some() || is_for_other_host || !self.is_allowed_host(host) {
+            let message = "this Host is not allowed; see http.allowed_hosts in the configuration";
+            return Err((StatusCode::FORBIDDEN, message));
         }
-        let foreign = |origin: &HeaderValue| {
+        let is_foreign = |origin: &HeaderValue| {
             let origin = origin.to_str().unwrap_or_default().to_lowercase();
             !self.origins.contains(&origin)
         };
-        if headers.get_all(header::ORIGIN).iter().any(foreign) {
-            let why = "this Origin is not ours; see http.allowed_origins in the configuration";
-            return Err((StatusCode::FORBIDDEN, why));
+        if headers.get_all(header::ORIGIN).iter().any(is_foreign) {
+            let message =
+                "this Origin is not allowed; see http.allowed_origins in the configuration";
+            return Err((StatusCode::FORBIDDEN, message));
         }
         Ok(())
     }
 
-    fn is_own_host(&self, authority: &str) -> bool {
+    fn is_allowed_host(&self, authority: &str) -> bool {
         let is_port = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
         let host = match authority.rsplit_once(':') {
-            Some((host, after)) if is_port(after) => host,
+            Some((host, port)) if is_port(port) => host,
             _ => authority,
         };
         self.hosts
             .iter()
-            .any(|ours| host.eq_ignore_ascii_case(ours))
+            .any(|allowed| host.eq_ignore_ascii_case(allowed))
     }
 }
 
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_names_pass() {
+    fn allowed_hosts_and_origins_pass() {
         for host in [
             "127.0.0.1:20006",
             "localhost",
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_and_pages_do_not() {
+    fn foreign_hosts_and_origins_are_refused() {
         for host in [
             "evil.test",
             "localhost.evil.test",

@@ -1,4 +1,4 @@
-//! Counts every request when it is answered, and puts the work of one in its span.
+//! Counts every HTTP request by its response, and runs its handler in a span.
 
 use std::{
     convert::Infallible,
@@ -20,14 +20,14 @@ use crate::observability::{
     telemetry::{self, spans},
 };
 
-/// An answer in the making, counted when it is there.
+/// The future of a response, which is counted when it is ready.
 #[derive(Debug)]
 pub struct ObservedResponse<F> {
     response: F,
     observer: RequestObserver,
 }
 
-/// One request of a known route, or of none.
+/// The metrics and the span of one request.
 #[derive(Debug)]
 pub(super) struct RequestObserver {
     metrics: Arc<HubMetrics>,
@@ -37,7 +37,7 @@ pub(super) struct RequestObserver {
 }
 
 impl RequestObserver {
-    /// Only requests that ask for work have a span: `POST`, by someone who is let in.
+    /// Creates the observer. Only authenticated `POST` requests have a span.
     pub(super) fn new(
         metrics: &Arc<HubMetrics>,
         rule: Option<&RouteRule>,
@@ -82,7 +82,7 @@ where
         let _entered = observer.span.enter();
         let response = ready!(Pin::new(response).poll(context));
         let status = match &response {
-            Ok(answer) => answer.status(),
+            Ok(response) => response.status(),
             Err(never) => match *never {},
         };
         spans::record_http_status(&observer.span, status);
@@ -93,7 +93,7 @@ where
     }
 }
 
-/// The methods of the route table; a request may have any other.
+/// The name of a method of the route table, as a metric label.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

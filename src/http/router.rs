@@ -1,5 +1,5 @@
-//! The gate that every route stands behind: Host, Origin, token and role come
-//! before anything else.
+//! Access control in front of every route: Host, Origin, token and role are checked before
+//! anything else.
 
 use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 
@@ -23,73 +23,73 @@ use super::{
 };
 use crate::auth::{Error, Principal};
 
-/// The router behind its gate.
+/// The router of all routes behind access control.
 #[derive(Clone, Debug)]
 pub struct GuardedRouter {
     hub: Arc<HubState>,
     rules: RouteRules,
     router: Router,
-    /// Who is at the other end; absent from this machine without an address.
-    from: Option<IpAddr>,
-    /// The place of the connection, where connections are bounded.
+    /// The address of the client; absent on the local socket.
+    remote_ip: Option<IpAddr>,
+    /// The slot of the connection, where connections are limited.
     slot: Option<Arc<ConnectionSlot>>,
 }
 
-/// A request that was let in.
+/// A request that passed access control.
 struct AdmittedRequest {
-    /// Nobody in particular where everyone may.
+    /// `None` on routes that need no authentication.
     principal: Option<Principal>,
-    /// The rule of a change, which is noted.
+    /// The rule of a change, which is audited.
     change: Option<RouteRule>,
-    /// Whether it counts against the limits of who asks.
+    /// Whether it counts against the limits of its principal.
     counts_against_quota: bool,
 }
 
 type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
-/// Where a request comes from.
+/// The address of the client, as an extension of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 
-/// Why a request goes no further, or not yet.
+/// Why a request did not pass access control.
 enum AdmitError {
-    /// This is the answer.
+    /// The request is answered with this response.
     Rejected(Box<Response>),
-    /// Its token was signed with a key that we have not seen yet.
+    /// The token was signed with a key that is not known yet.
     UnknownKey,
 }
 
 impl GuardedRouter {
-    /// Every route, guarded.
+    /// Builds the router of all routes.
     pub fn new(hub: Arc<HubState>) -> Self {
         let (rules, router) = routes::build(&hub);
         Self {
             hub,
             rules,
             router,
-            from: None,
+            remote_ip: None,
             slot: None,
         }
     }
 
-    /// The same for one connection from this address.
-    pub(super) fn for_connection(&self, from: IpAddr, slot: Arc<ConnectionSlot>) -> Self {
+    /// A router that serves one connection from this address.
+    pub(super) fn for_connection(&self, remote_ip: IpAddr, slot: Arc<ConnectionSlot>) -> Self {
         Self {
-            from: Some(from),
+            remote_ip: Some(remote_ip),
             slot: Some(slot),
             ..self.clone()
         }
     }
 
-    /// The place of the connection that is served.
+    /// The slot of the served connection.
     pub(super) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
         self.slot.as_ref()
     }
 
-    /// Who asks; nobody in particular where everyone may.
+    /// Checks Host, Origin, token and role of a request.
     fn admit(
         &self,
-        verdict: RouteMatch<'_>,
+        route: RouteMatch<'_>,
         request: &Request<Incoming>,
     ) -> Result<AdmittedRequest, AdmitError> {
         let path = request.uri().path();
@@ -97,7 +97,7 @@ impl GuardedRouter {
             .reloadable()
             .origin_policy
             .check(request.uri(), request.headers())
-            .map_err(|(status, why)| rejection::error_response(path, status, why))?;
+            .map_err(|(status, message)| rejection::error_response(path, status, message))?;
         let headers = request.headers();
         if headers
             .get_all(header::AUTHORIZATION)
@@ -105,47 +105,46 @@ impl GuardedRouter {
             .nth(1)
             .is_some()
         {
-            // Whoever reads the other one would see another caller.
-            let why = "there is more than one Authorization header; send one";
-            return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, why).into());
+            // A proxy that reads the other one would see another caller.
+            let message = "the request has more than one Authorization header; send one";
+            return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, message).into());
         }
-        if matches!(verdict, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
+        if matches!(route, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
             return Ok(AdmittedRequest {
                 principal: None,
                 change: None,
                 counts_against_quota: false,
             });
         }
-        let shows_token = headers.contains_key(header::AUTHORIZATION);
+        let has_token = headers.contains_key(header::AUTHORIZATION);
         let token = headers.get(header::AUTHORIZATION);
-        // OpenAI's clients cannot do without a key; this one stands for none.
+        // OpenAI clients insist on a key; this one means no token.
         let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
         let access = &self.hub.access;
-        let takes_cookie = matches!(verdict, RouteMatch::Rule(rule) if rule.accepts_cookie());
-        let identified = if takes_cookie && !shows_token {
+        let uses_cookie =
+            !has_token && matches!(route, RouteMatch::Rule(rule) if rule.accepts_cookie());
+        let identified = if uses_cookie {
             self.hub.identify(headers)
         } else {
             access.identify(token.map(HeaderValue::as_bytes))
         };
-        let by_cookie = || {
-            takes_cookie && !shows_token && console::session_cookie(&self.hub, headers).is_some()
-        };
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let has_cookie = || uses_cookie && console::session_cookie(&self.hub, headers).is_some();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let principal = match identified {
-            Ok(_) if !reads && by_cookie() && !headers.contains_key(routes::CONSOLE_HEADER) => {
-                let why = "a change by cookie needs the header x-maru-console";
-                return Err(rejection::error_response(path, StatusCode::FORBIDDEN, why).into());
+            Ok(_) if !is_read && has_cookie() && !headers.contains_key(routes::CONSOLE_HEADER) => {
+                let message = "a change by cookie needs the header x-maru-console";
+                return Err(rejection::error_response(path, StatusCode::FORBIDDEN, message).into());
             }
             Ok(principal) => principal,
             Err(Error::UnknownKey) => return Err(AdmitError::UnknownKey),
-            Err(denied) => return Err(rejection::unauthorized(path, access, &denied).into()),
+            Err(error) => return Err(rejection::unauthorized(path, access, &error).into()),
         };
         if let Some(slot) = &self.slot
             && slot.identify(!principal.is_local()).is_err()
         {
             return Err(rejection::too_many_connections(path).into());
         }
-        match verdict {
+        match route {
             RouteMatch::Rule(rule) if rule.allows(&principal) => Ok(AdmittedRequest {
                 principal: Some(principal),
                 change: rule.is_change().then(|| rule.clone()),
@@ -155,79 +154,79 @@ impl GuardedRouter {
                 Err(rejection::unauthorized(path, access, &Error::MissingToken).into())
             }
             RouteMatch::Rule(rule) => {
-                let refusal = rejection::forbidden(path, access, rule, &principal);
-                let rule = rule.clone();
-                let maker = ChangeActor {
+                let response = rejection::forbidden(path, access, rule, &principal);
+                let actor = ChangeActor {
                     principal,
-                    from: self.from,
-                    rule,
+                    remote_ip: self.remote_ip,
+                    rule: rule.clone(),
                 };
-                maker.record_denied(&self.hub, path);
-                Err(refusal.into())
+                actor.record_denied(&self.hub, path);
+                Err(response.into())
             }
-            RouteMatch::MethodNotAllowed(known) => {
-                Err(rejection::method_not_allowed(path, &known).into())
+            RouteMatch::MethodNotAllowed(allowed) => {
+                Err(rejection::method_not_allowed(path, &allowed).into())
             }
             RouteMatch::NotFound => Err(rejection::not_found(path).into()),
         }
     }
 
-    /// Passes a request on that was let in.
+    /// Forwards an admitted request to its handler.
     fn forward(&self, admitted: AdmittedRequest, request: Request<Incoming>) -> ResponseFuture {
         let Some(principal) = admitted.principal else {
             return self.router.clone().call(request.map(Body::new)).boxed();
         };
         if admitted.counts_against_quota {
-            let model = self.clone().count_and_forward(principal, request);
-            return model.boxed();
+            return self.clone().count_and_forward(principal, request).boxed();
         }
         let request = self.with_caller(principal.clone(), request);
         if let Some(rule) = admitted.change {
-            let maker = ChangeActor {
+            let actor = ChangeActor {
                 principal,
-                from: self.from,
+                remote_ip: self.remote_ip,
                 rule,
             };
-            let made =
-                audit::run_audited(Arc::clone(&self.hub), self.router.clone(), maker, request);
-            return made.map(Ok).boxed();
+            let response =
+                audit::run_audited(Arc::clone(&self.hub), self.router.clone(), actor, request);
+            return response.map(Ok).boxed();
         }
         self.router.clone().call(request).boxed()
     }
 
-    /// Passes a request on that is one of so many a day or a minute.
+    /// Forwards a request that counts against the limits of its principal.
     async fn count_and_forward(
         mut self,
         principal: Principal,
         request: Request<Incoming>,
     ) -> Result<Response, Infallible> {
         let path = request.uri().path();
-        if let Err(refused) = self.hub.quota.count_request(principal.name()).await {
-            return Ok(rejection::too_many_requests(path, &refused));
+        if let Err(exceeded) = self.hub.quota.count_request(principal.name()).await {
+            return Ok(rejection::too_many_requests(path, &exceeded));
         }
         let request = self.with_caller(principal, request);
         self.router.call(request).await
     }
 
-    /// The request with who makes it, and from where.
+    /// Attaches the principal and the client's address to a request.
     fn with_caller(&self, principal: Principal, request: Request<Incoming>) -> Request<Body> {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(principal);
-        request.extensions_mut().insert(ClientAddress(self.from));
+        request
+            .extensions_mut()
+            .insert(ClientAddress(self.remote_ip));
         request
     }
 
-    /// The answer to a request that goes no further. A connection that nothing was let
-    /// in by is closed after it: its body is not waited for, and its place is free.
-    fn close_if_unidentified(&self, mut refusal: Response) -> Response {
+    /// Closes the connection after a rejection, unless one of its requests was admitted.
+    /// Its body is then not waited for, and its slot is free.
+    fn close_if_unidentified(&self, mut rejection: Response) -> Response {
         if self.slot.as_ref().is_some_and(|it| !it.is_identified()) {
             let close = HeaderValue::from_static("close");
-            refusal.headers_mut().insert(header::CONNECTION, close);
+            rejection.headers_mut().insert(header::CONNECTION, close);
         }
-        refusal
+        rejection
     }
 
-    /// Looks for the key and tries once more.
+    /// Reads the issuer's keys and checks the request once more.
     async fn retry_with_fresh_keys(
         self,
         request: Request<Incoming>,
@@ -237,13 +236,36 @@ impl GuardedRouter {
         }
         match self.admit(self.match_route(&request), &request) {
             Ok(admitted) => self.forward(admitted, request).await,
-            Err(AdmitError::Rejected(refusal)) => Ok(self.close_if_unidentified(*refusal)),
+            Err(AdmitError::Rejected(rejection)) => Ok(self.close_if_unidentified(*rejection)),
             Err(AdmitError::UnknownKey) => {
                 let path = request.uri().path();
-                let refusal = rejection::unauthorized(path, &self.hub.access, &Error::UnknownKey);
-                Ok(self.close_if_unidentified(refusal))
+                let rejection = rejection::unauthorized(path, &self.hub.access, &Error::UnknownKey);
+                Ok(self.close_if_unidentified(rejection))
             }
         }
+    }
+
+    fn match_route(&self, request: &Request<Incoming>) -> RouteMatch<'_> {
+        let path = request.uri().path();
+        self.rules.match_request(request.method(), path)
+    }
+
+    /// Admits a request and forwards it, or rejects it.
+    fn respond(&self, route: RouteMatch<'_>, request: Request<Incoming>) -> ResponseFuture {
+        let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
+        let response = match self.admit(route, &request) {
+            Ok(admitted) => self.forward(admitted, request),
+            Err(AdmitError::Rejected(rejection)) => {
+                let rejection = self.close_if_unidentified(*rejection);
+                self.hub.rejected_requests.count(rejection.status());
+                ready(Ok(rejection)).boxed()
+            }
+            Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
+        };
+        if sends_hsts {
+            return response.map_ok(with_hsts).boxed();
+        }
+        response
     }
 }
 
@@ -253,43 +275,18 @@ impl hyper::service::Service<Request<Incoming>> for GuardedRouter {
     type Future = ObservedResponse<ResponseFuture>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let verdict = self.match_route(&request);
-        let rule = match verdict {
+        let route = self.match_route(&request);
+        let rule = match route {
             RouteMatch::Rule(rule) => Some(rule),
             RouteMatch::MethodNotAllowed(_) | RouteMatch::NotFound => None,
         };
         let observer = RequestObserver::new(&self.hub.metrics, rule, request.headers());
-        let answer = observer.span().in_scope(|| self.answer(verdict, request));
-        observer.observe(answer)
+        let response = observer.span().in_scope(|| self.respond(route, request));
+        observer.observe(response)
     }
 }
 
-impl GuardedRouter {
-    fn match_route(&self, request: &Request<Incoming>) -> RouteMatch<'_> {
-        let path = request.uri().path();
-        self.rules.match_request(request.method(), path)
-    }
-
-    /// Admits a request and passes it on, or says why not.
-    fn answer(&self, verdict: RouteMatch<'_>, request: Request<Incoming>) -> ResponseFuture {
-        let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
-        let answer = match self.admit(verdict, &request) {
-            Ok(admitted) => self.forward(admitted, request),
-            Err(AdmitError::Rejected(refusal)) => {
-                let refusal = self.close_if_unidentified(*refusal);
-                self.hub.rejected_requests.count(refusal.status());
-                ready(Ok(refusal)).boxed()
-            }
-            Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
-        };
-        if sends_hsts {
-            return answer.map_ok(with_hsts).boxed();
-        }
-        answer
-    }
-}
-
-/// Whether a browser asked for `localhost`, whose other ports are other programs.
+/// Whether the request is for `localhost`, where HSTS would apply to other programs too.
 fn is_localhost(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
     let name = host.map_or("", |it| it.split(':').next().unwrap_or_default());
@@ -297,7 +294,7 @@ fn is_localhost(headers: &HeaderMap) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Tells browsers to use no other than encrypted connections from now on (RFC 6797).
+/// Tells browsers to use only encrypted connections (RFC 6797).
 fn with_hsts(mut response: Response) -> Response {
     const HSTS_MAX_AGE: HeaderValue = HeaderValue::from_static("max-age=31536000");
     let headers = response.headers_mut();
@@ -306,7 +303,7 @@ fn with_hsts(mut response: Response) -> Response {
 }
 
 impl From<Response> for AdmitError {
-    fn from(refusal: Response) -> Self {
-        Self::Rejected(Box::new(refusal))
+    fn from(rejection: Response) -> Self {
+        Self::Rejected(Box::new(rejection))
     }
 }

@@ -1,4 +1,4 @@
-//! Every route and who may use it: one table. What is not in it is not there.
+//! The table of all routes and the roles they require. No other route exists.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -20,10 +20,10 @@ const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
 const DELETE: Method = Method::DELETE;
 
-/// The table.
+/// The table of all routes.
 fn route_table() -> Vec<RouteEntry> {
     vec![
-        // The endpoints. Who may call and who may only list is told apart behind them.
+        // MCP endpoints. Their dispatch checks who may call tools.
         reader(POST, "/mcp", mcp::all_servers).filtered(),
         reader(GET, "/mcp", mcp::all_servers).filtered(),
         reader(DELETE, "/mcp", mcp::all_servers).filtered(),
@@ -65,7 +65,7 @@ fn route_table() -> Vec<RouteEntry> {
             diagnostics::server_messages,
         ),
         admin(POST, "/api/mcp/test", diagnostics::test_server),
-        // Tools, and what was called.
+        // Tools and calls.
         reader(GET, "/api/tools", tools::list),
         admin(PUT, "/api/tools", tools::set_many_enabled),
         reader(GET, "/api/tools/{name}", tools::show),
@@ -105,7 +105,7 @@ fn route_table() -> Vec<RouteEntry> {
             "/api/custom-tools/{name}/versions/{version}/restore",
             custom_tools::restore,
         ),
-        // Models, and the loop that lets them use tools.
+        // Models and the agent loop.
         agent(POST, "/v1/chat/completions", openai::post)
             .filtered()
             .counted(),
@@ -121,12 +121,12 @@ fn route_table() -> Vec<RouteEntry> {
         agent(POST, "/generate_with_mcp", generate::with_tools)
             .filtered()
             .counted(),
-        // Everyone has runs of their own.
+        // Agent runs. Each principal sees its own.
         agent(GET, "/api/runs", runs::list).filtered(),
         agent(GET, "/api/runs/{id}", runs::show).filtered(),
         agent(POST, "/api/runs/{id}/calls/{call}/approve", runs::approve).filtered(),
         agent(POST, "/api/runs/{id}/calls/{call}/refuse", runs::refuse).filtered(),
-        // Who may do what, and how often.
+        // Access, limits and audit.
         admin(GET, "/api/tokens", tokens::list),
         admin(POST, "/api/tokens", tokens::create),
         admin(DELETE, "/api/tokens/{name}", tokens::revoke),
@@ -138,39 +138,39 @@ fn route_table() -> Vec<RouteEntry> {
             limits::remove,
         ),
         admin(GET, "/api/audit", audit::list),
-        // The console. Its page holds nothing; what it shows comes from the API.
-        everyone(GET, "/", console::page),
-        everyone(GET, "/servers", console::page),
-        everyone(GET, "/servers/{*rest}", console::page),
-        everyone(GET, "/tools", console::page),
-        everyone(GET, "/tools/{*rest}", console::page),
-        everyone(GET, "/play", console::page),
-        everyone(GET, "/play/{*rest}", console::page),
-        everyone(GET, "/activity", console::page),
-        everyone(GET, "/activity/{*rest}", console::page),
-        everyone(GET, "/settings", console::page),
-        everyone(GET, "/settings/{*rest}", console::page),
-        everyone(GET, "/connect", console::page),
-        everyone(GET, "/connect/{*rest}", console::page),
-        everyone(GET, "/assets/v/{build}/{name}", console::asset),
-        // Who is asking is what this finds out.
-        everyone(GET, "/api/session", console::show),
-        everyone(POST, "/api/session", console::sign_in),
-        everyone(DELETE, "/api/session", console::sign_out),
+        // The console. Its page contains no data; that comes from the API.
+        public(GET, "/", console::page),
+        public(GET, "/servers", console::page),
+        public(GET, "/servers/{*rest}", console::page),
+        public(GET, "/tools", console::page),
+        public(GET, "/tools/{*rest}", console::page),
+        public(GET, "/play", console::page),
+        public(GET, "/play/{*rest}", console::page),
+        public(GET, "/activity", console::page),
+        public(GET, "/activity/{*rest}", console::page),
+        public(GET, "/settings", console::page),
+        public(GET, "/settings/{*rest}", console::page),
+        public(GET, "/connect", console::page),
+        public(GET, "/connect/{*rest}", console::page),
+        public(GET, "/assets/v/{build}/{name}", console::asset),
+        // Sign-in, which needs no principal yet.
+        public(GET, "/api/session", console::show),
+        public(POST, "/api/session", console::sign_in),
+        public(DELETE, "/api/session", console::sign_out),
         admin(POST, "/api/session/link", console::create_sign_in_link),
         reader(GET, "/api/events", console::stream),
-        // About maru itself.
+        // The hub itself.
         admin(GET, "/api/config", diagnostics::config),
         reader(GET, "/metrics", metrics::show),
         reader(GET, "/api/openapi.json", health::openapi).filtered(),
         reader(GET, "/readyz", health::readiness).filtered(),
-        everyone(GET, "/healthz", health::liveness),
-        everyone(
+        public(GET, "/healthz", health::liveness),
+        public(
             GET,
             "/.well-known/oauth-protected-resource",
             resource_metadata::show,
         ),
-        everyone(
+        public(
             GET,
             "/.well-known/oauth-protected-resource/{*resource}",
             resource_metadata::show,
@@ -178,7 +178,7 @@ fn route_table() -> Vec<RouteEntry> {
     ]
 }
 
-/// A row of the table.
+/// A row of the route table.
 struct RouteEntry {
     rule: RouteRule,
     handler: MethodRouter<Arc<HubState>>,
@@ -187,38 +187,38 @@ struct RouteEntry {
 /// Who may use a route.
 #[derive(Clone, Debug)]
 pub struct RouteRule {
-    /// Its method.
+    /// The method of the route.
     pub method: Method,
-    /// Its path; `{name}` stands for one step, `{*name}` for the rest.
+    /// The path pattern; `{name}` matches one segment, `{*name}` the rest.
     pub path: &'static str,
-    /// The least role that it needs; `None` if everyone may use it.
+    /// The role that the route requires; `None` if it needs no authentication.
     pub min_role: Option<AccessRole>,
-    /// Whether it shows a restricted token only what that is good for; others
-    /// are closed to such tokens.
+    /// Whether the handler filters by the grants of a restricted token. Restricted tokens
+    /// cannot use other routes.
     filters_by_grants: bool,
-    /// Whether a request counts against the limits of who makes it.
+    /// Whether a request counts against the limits of its principal.
     pub(super) counts_against_quota: bool,
 }
 
-/// A header that only a script of our own page can send.
+/// A header that other sites cannot send, which proves that a request is from the console.
 pub(super) const CONSOLE_HEADER: &str = "x-maru-console";
 
-/// The rules, for the gate: those of each path, found as the router finds it.
+/// The rules of each path, found with the same matcher as the router's.
 #[derive(Clone)]
 pub(super) struct RouteRules(Arc<matchit::Router<Vec<RouteRule>>>);
 
-/// What the table says about a request.
+/// The result of looking a request up in the route table.
 #[derive(Debug)]
 pub(super) enum RouteMatch<'a> {
-    /// This rule decides.
+    /// The rule of the route.
     Rule(&'a RouteRule),
-    /// The path is there, with these methods.
+    /// The path exists with these methods.
     MethodNotAllowed(String),
-    /// Nothing is there.
+    /// No route has this path.
     NotFound,
 }
 
-/// The rules and the router behind them.
+/// Builds the rules and the router from the route table.
 pub(super) fn build(hub: &Arc<HubState>) -> (RouteRules, Router) {
     let mut router = Router::new();
     let mut rules = Vec::new();
@@ -229,7 +229,7 @@ pub(super) fn build(hub: &Arc<HubState>) -> (RouteRules, Router) {
     (RouteRules::new(rules), router.with_state(Arc::clone(hub)))
 }
 
-/// Every rule, to be looked at.
+/// The rules of all routes.
 pub fn route_rules() -> Vec<RouteRule> {
     route_table().into_iter().map(|it| it.rule).collect()
 }
@@ -242,23 +242,25 @@ impl RouteRules {
         }
         let mut router = matchit::Router::new();
         for (path, rules) in paths {
-            router.insert(path, rules).expect("the router took it too");
+            router
+                .insert(path, rules)
+                .expect("axum accepted the same path");
         }
         Self(Arc::new(router))
     }
 
-    /// The rule for a request. `HEAD` is a `GET` without its body.
+    /// Finds the rule of a request. `HEAD` is handled as `GET`.
     pub(super) fn match_request(&self, method: &Method, path: &str) -> RouteMatch<'_> {
         let method = if method == Method::HEAD { &GET } else { method };
         let Ok(found) = self.0.at(path) else {
             return RouteMatch::NotFound;
         };
-        let here = found.value.iter();
-        match here.clone().find(|it| it.method == *method) {
+        let rules = found.value.iter();
+        match rules.clone().find(|it| it.method == *method) {
             Some(rule) => RouteMatch::Rule(rule),
             None => {
-                let known: Vec<&str> = here.map(|it| it.method.as_str()).collect();
-                RouteMatch::MethodNotAllowed(known.join(", "))
+                let allowed: Vec<&str> = rules.map(|it| it.method.as_str()).collect();
+                RouteMatch::MethodNotAllowed(allowed.join(", "))
             }
         }
     }
@@ -266,52 +268,51 @@ impl RouteRules {
 
 impl fmt::Debug for RouteRules {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Rules")
+        out.write_str("RouteRules")
     }
 }
 
 impl RouteRule {
-    /// Whether using it changes something that admins decide.
+    /// Whether the route changes something that only an admin may change.
     pub(super) fn is_change(&self) -> bool {
         self.min_role == Some(AccessRole::Admin) && self.method != GET
     }
 
-    /// Whether the cookie of a signed-in browser counts here. Whoever speaks MCP
-    /// shows a token.
+    /// Whether the route accepts the cookie of a signed-in browser. MCP clients send a token.
     pub(super) fn accepts_cookie(&self) -> bool {
         let first = self.path.split('/').nth(1).unwrap_or_default();
         !matches!(first, "mcp" | "sse")
     }
 
-    /// Method and route.
+    /// The method and path pattern, as the audit log names the action.
     pub(super) fn action(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
     /// Whether `principal` may use the route.
     pub(super) fn allows(&self, principal: &Principal) -> bool {
-        let role = self
+        let has_role = self
             .min_role
-            .is_none_or(|needed| principal.role() >= needed);
-        role && (self.filters_by_grants || principal.grants().is_none())
+            .is_none_or(|required| principal.role() >= required);
+        has_role && (self.filters_by_grants || principal.grants().is_none())
     }
 }
 
 impl RouteEntry {
-    /// It shows everyone what they may see.
+    /// The handler filters by the grants of the principal.
     fn filtered(mut self) -> Self {
         self.rule.filters_by_grants = true;
         self
     }
 
-    /// Each request costs someone something.
+    /// Requests count against the limits of the principal.
     fn counted(mut self) -> Self {
         self.rule.counts_against_quota = true;
         self
     }
 }
 
-fn everyone<H: Handler<T, Arc<HubState>>, T: 'static>(
+fn public<H: Handler<T, Arc<HubState>>, T: 'static>(
     method: Method,
     path: &'static str,
     handler: H,
@@ -344,16 +345,16 @@ fn admin<H: Handler<T, Arc<HubState>>, T: 'static>(
 }
 
 fn route<H: Handler<T, Arc<HubState>>, T: 'static>(
-    needs: Option<AccessRole>,
+    min_role: Option<AccessRole>,
     method: Method,
     path: &'static str,
     handler: H,
 ) -> RouteEntry {
-    let filter = MethodFilter::try_from(method.clone()).expect("a usual method");
+    let filter = MethodFilter::try_from(method.clone()).expect("the table has standard methods");
     let rule = RouteRule {
         method,
         path,
-        min_role: needs,
+        min_role,
         filters_by_grants: false,
         counts_against_quota: false,
     };
@@ -366,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fixed_step_wins_over_an_open_one() {
+    fn literal_segment_takes_precedence_over_a_parameter() {
         let rules = RouteRules::new(route_rules());
         let path = |method: &Method, path: &str| match rules.match_request(method, path) {
             RouteMatch::Rule(rule) => rule.path,
@@ -383,7 +384,7 @@ mod tests {
             "/api/custom-tools/{name}"
         );
         assert_eq!(path(&Method::HEAD, "/healthz"), "/healthz");
-        for nothing in [
+        for unknown in [
             "/healthz/../api/tokens",
             "/mcp/",
             "//mcp",
@@ -391,14 +392,14 @@ mod tests {
             "/api/calls/",
             "/api/calls/1/2",
         ] {
-            assert_eq!(path(&GET, nothing), "nothing", "{nothing}");
+            assert_eq!(path(&GET, unknown), "nothing", "{unknown}");
         }
         assert_eq!(path(&GET, "/tools/a/b"), "/tools/{*rest}");
     }
 
     #[test]
-    fn nothing_that_writes_is_open_to_less_than_an_admin() {
-        let doors = [
+    fn only_an_admin_may_use_routes_that_change_something() {
+        let exceptions = [
             "/mcp",
             "/mcp/s/{name}",
             "/sse",
@@ -413,9 +414,9 @@ mod tests {
             "/api/runs/{id}/calls/{call}/refuse",
         ];
         for rule in route_rules() {
-            let writes = rule.method != GET && !doors.contains(&rule.path);
+            let is_change = rule.method != GET && !exceptions.contains(&rule.path);
             assert!(
-                !writes || rule.min_role == Some(AccessRole::Admin),
+                !is_change || rule.min_role == Some(AccessRole::Admin),
                 "{} {}",
                 rule.method,
                 rule.path

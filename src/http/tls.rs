@@ -1,4 +1,4 @@
-//! The certificate that maru shows, read again when its file changes.
+//! The TLS certificate of the hub, which is reloaded when its files change.
 
 use std::{
     path::Path,
@@ -20,11 +20,10 @@ use tracing::{info, warn};
 
 use crate::config::TlsSettings;
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What encrypts connections. A certificate that cannot be used never replaces one
-/// that can.
+/// The current certificate. An invalid certificate never replaces a valid one.
 #[derive(Debug)]
 pub struct TlsCertificates(Mutex<CurrentCertificate>);
 
@@ -34,21 +33,21 @@ struct CurrentCertificate {
     acceptor: Option<PreparedAcceptor>,
 }
 
-/// An acceptor made from the settings, not yet in use.
+/// A TLS acceptor that was created from settings.
 #[derive(Clone)]
 pub struct PreparedAcceptor(TlsAcceptor);
 
 impl std::fmt::Debug for PreparedAcceptor {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Acceptor")
+        out.write_str("PreparedAcceptor")
     }
 }
 
-/// What tells that a file is another one: when it was written, and its size.
+/// The modification time and size of both files, which detect a change.
 type FileStamps = [Option<(SystemTime, u64)>; 2];
 
 impl TlsCertificates {
-    /// Reads the certificate and key of the settings, if they name any.
+    /// Loads the certificate and key of the settings, if they name any.
     pub fn load(settings: &TlsSettings) -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Mutex::new(CurrentCertificate {
             acceptor: acceptor(settings)?,
@@ -56,12 +55,12 @@ impl TlsCertificates {
         }))))
     }
 
-    /// What encrypts the next connection; `None` where nothing is encrypted.
+    /// Returns the acceptor for a new connection; `None` without TLS.
     pub(super) fn load_acceptor(&self) -> Option<TlsAcceptor> {
         self.lock().acceptor.as_ref().map(|it| it.0.clone())
     }
 
-    /// Uses a certificate that was read with [`acceptor`] from these settings.
+    /// Replaces the certificate by one that [`acceptor`] loaded from these settings.
     pub fn replace(&self, settings: &TlsSettings, acceptor: Option<PreparedAcceptor>) {
         *self.lock() = CurrentCertificate {
             settings: settings.clone(),
@@ -69,41 +68,41 @@ impl TlsCertificates {
         };
     }
 
-    /// Reads the files again whenever they change, until `stop`.
+    /// Reloads the files whenever they change, until `stop`.
     pub async fn watch_files(self: Arc<Self>, stop: CancellationToken) {
-        let mut seen = self.file_stamps().await;
+        let mut last_stamps = self.file_stamps().await;
         while time::timeout(FILE_CHECK_INTERVAL, stop.cancelled())
             .await
             .is_err()
         {
-            let now = self.file_stamps().await;
-            if now == seen {
+            let stamps = self.file_stamps().await;
+            if stamps == last_stamps {
                 continue;
             }
-            seen = now;
+            last_stamps = stamps;
             let settings = self.lock().settings.clone();
             match acceptor(&settings) {
                 Ok(Some(acceptor)) => {
                     self.replace(&settings, Some(acceptor));
-                    info!("the certificate has changed; new connections get the new one");
+                    info!("the certificate has changed; new connections use the new one");
                 }
                 Ok(None) => (),
-                Err(why) => warn!(
-                    "the certificate has changed and cannot be used; the old one is kept: {why:#}"
-                ),
+                Err(error) => {
+                    warn!("the changed certificate cannot be used; the old one is kept: {error:#}")
+                }
             }
         }
     }
 
     async fn file_stamps(&self) -> FileStamps {
         let settings = self.lock().settings.clone();
-        let mut stamp = [None; 2];
+        let mut stamps = [None; 2];
         let files = [settings.certificate, settings.key];
-        for (at, path) in files.into_iter().flatten().enumerate() {
-            let meta = fs::metadata(path).await.ok();
-            stamp[at] = meta.and_then(|it| Some((it.modified().ok()?, it.len())));
+        for (stamp, path) in stamps.iter_mut().zip(files.into_iter().flatten()) {
+            let metadata = fs::metadata(path).await.ok();
+            *stamp = metadata.and_then(|it| Some((it.modified().ok()?, it.len())));
         }
-        stamp
+        stamps
     }
 
     fn lock(&self) -> MutexGuard<'_, CurrentCertificate> {
@@ -111,25 +110,25 @@ impl TlsCertificates {
     }
 }
 
-/// What encrypts connections; `None` where nothing is asked for.
+/// Creates a TLS acceptor from the settings; `None` if they name no certificate.
 pub fn acceptor(tls: &TlsSettings) -> Result<Option<PreparedAcceptor>> {
     let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
         return Ok(None);
     };
     let chain = read_chain(certificate)
         .with_context(|| format!("tls.certificate: cannot use {}", certificate.display()))?;
-    let secret = PrivateKeyDer::from_pem_file(key)
+    let private_key = PrivateKeyDer::from_pem_file(key)
         .with_context(|| format!("tls.key: cannot use {}", key.display()))?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
-        .with_single_cert(chain, secret)
-        .context("tls.key: it does not fit tls.certificate")?;
+        .with_single_cert(chain, private_key)
+        .context("tls.key: does not match tls.certificate")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(PreparedAcceptor(TlsAcceptor::from(Arc::new(config)))))
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
-    anyhow::ensure!(!chain.is_empty(), "there is no certificate in it");
+    anyhow::ensure!(!chain.is_empty(), "the file contains no certificate");
     Ok(chain)
 }

@@ -1,4 +1,4 @@
-//! `/api/tokens`: who may come in.
+//! `/api/tokens`: lists, creates and revokes tokens.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     downstream::http::reply,
 };
 
-/// More names are no list that a person keeps.
+/// The maximum length of a token's list of servers or tools.
 const MAX_GRANTED_NAMES: usize = 1000;
 
 /// `GET /api/tokens`.
@@ -26,39 +26,40 @@ pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
             let rows: Value = rows.iter().map(token_json).collect();
             reply::json(StatusCode::OK, rows.to_string())
         }
-        Err(why) => reject_change(&why.into()),
+        Err(error) => error_response(&error.into()),
     }
 }
 
-/// `POST /api/tokens`: the answer shows the token, this once.
+/// `POST /api/tokens`: creates a token. Only this response shows it.
 pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
-    let draft = match read_draft(&body) {
+    let draft = match parse_draft(&body) {
         Ok(draft) => draft,
-        Err((field, why)) => return json_error(StatusCode::BAD_REQUEST, why, Some(field)),
+        Err((field, message)) => return json_error(StatusCode::BAD_REQUEST, message, Some(field)),
     };
     match hub.access.create_token(&draft).await {
         Ok(issued) => {
-            let mut made = token_json(&issued.row);
-            made["token"] = issued.token.reveal().into();
-            reply::json(StatusCode::CREATED, made.to_string())
+            let mut token = token_json(&issued.row);
+            token["token"] = issued.token.reveal().into();
+            reply::json(StatusCode::CREATED, token.to_string())
         }
-        Err(why) => reject_change(&why),
+        Err(error) => error_response(&error),
     }
 }
 
-/// `DELETE /api/tokens/{name}`: the token and its sessions end now.
+/// `DELETE /api/tokens/{name}`: revokes a token and ends its sessions.
 pub(super) async fn revoke(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
     match hub.access.revoke_token(&name).await {
         Ok(true) => {
             hub.engine.end_sessions_of(&name);
             reply::empty(StatusCode::NO_CONTENT)
         }
-        Ok(false) => json_error(StatusCode::NOT_FOUND, "there is no such token", None),
-        Err(why) => reject_change(&why),
+        Ok(false) => json_error(StatusCode::NOT_FOUND, "no token has this name", None),
+        Err(error) => error_response(&error),
     }
 }
 
-fn read_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> {
+/// Parses the body of a new token; an error is the field and a message.
+fn parse_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> {
     let members = body.as_object().ok_or(("body", "must be an object"))?;
     let known = ["name", "role", "servers", "tools", "expiresAt"];
     if members.keys().any(|it| !known.contains(&it.as_str())) {
@@ -68,8 +69,8 @@ fn read_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> 
     Ok(TokenDraft {
         name: body["name"].as_str().unwrap_or_default().to_owned(),
         role: role.ok_or(("role", "use reader, agent or admin"))?,
-        servers: names(&body["servers"]).map_err(|why| ("servers", why))?,
-        tools: names(&body["tools"]).map_err(|why| ("tools", why))?,
+        servers: parse_names(&body["servers"]).map_err(|message| ("servers", message))?,
+        tools: parse_names(&body["tools"]).map_err(|message| ("tools", message))?,
         expires_at: match &body["expiresAt"] {
             Value::Null => None,
             at => Some(
@@ -80,16 +81,16 @@ fn read_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> 
     })
 }
 
-/// A list of names; absent means all, empty means none.
-fn names(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
-    let why = "must be a list of names";
+/// Parses a list of names; an absent list means all, an empty one none.
+fn parse_names(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
+    let message = "must be a list of names";
     match value {
         Value::Null => Ok(None),
-        Value::Array(all) if all.len() <= MAX_GRANTED_NAMES => {
-            let name = |it: &Value| it.as_str().map(str::to_owned).ok_or(why);
-            all.iter().map(name).collect::<Result<_, _>>().map(Some)
+        Value::Array(items) if items.len() <= MAX_GRANTED_NAMES => {
+            let name = |it: &Value| it.as_str().map(str::to_owned).ok_or(message);
+            items.iter().map(name).collect::<Result<_, _>>().map(Some)
         }
-        _ => Err(why),
+        _ => Err(message),
     }
 }
 
@@ -104,14 +105,14 @@ fn token_json(row: &TokenRow) -> Value {
     })
 }
 
-fn reject_change(why: &TokenError) -> Response {
-    let (status, field) = match why {
+fn error_response(error: &TokenError) -> Response {
+    let (status, field) = match error {
         TokenError::InvalidName => (StatusCode::BAD_REQUEST, Some("name")),
         TokenError::NameTaken(_) | TokenError::AdminToken => (StatusCode::CONFLICT, None),
         TokenError::Store(error) => {
-            tracing::error!("the tokens could not be read or changed: {error}");
+            tracing::error!("failed to read or change tokens: {error}");
             (StatusCode::SERVICE_UNAVAILABLE, None)
         }
     };
-    json_error(status, &why.to_string(), field)
+    json_error(status, &error.to_string(), field)
 }

@@ -1,4 +1,4 @@
-//! `/api/tools`: every tool, with its switch; and trying one out.
+//! `/api/tools`: lists, enables, disables and calls tools for the console.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     tools::{CallArguments, Caller, CatalogEntry, CatalogScope, EntryResponse, RequestContext},
 };
 
-/// How the console calls itself.
+/// The client name of calls from the console.
 const CONSOLE_CLIENT_NAME: &str = "maru console";
 const MAX_SUMMARY_CHARS: usize = 300;
 
@@ -28,27 +28,27 @@ pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
     let journal = hub.engine.catalog().journal();
     let tools: Vec<Value> = journal.read_stats(|stats| {
         let calls = |name: &str| stats.tools.get(name).map_or(0, |it| it.total);
-        let shown = |(offer, on): (&Arc<CatalogEntry>, bool)| {
-            let mut shown = summary(offer, on);
-            shown["calls"] = calls(offer.public_name()).into();
-            shown
+        let tool_json = |(tool, enabled): (&Arc<CatalogEntry>, bool)| {
+            let mut json = summary(tool, enabled);
+            json["calls"] = calls(tool.public_name()).into();
+            json
         };
-        snapshot.tools_with_state().map(shown).collect()
+        snapshot.tools_with_state().map(tool_json).collect()
     });
     reply::json(StatusCode::OK, Value::from(tools).to_string())
 }
 
 /// `GET /api/tools/{name}`.
 pub(super) async fn show(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
-    let Some((offer, on)) = find(&hub, &name) else {
+    let Some((tool, enabled)) = find(&hub, &name) else {
         return unknown_tool(&name);
     };
-    let mut shown = summary(&offer, on);
-    let described = offer.listing();
+    let mut json = summary(&tool, enabled);
+    let listing = tool.listing();
     for member in ["description", "inputSchema", "outputSchema", "annotations"] {
-        shown[member] = described[member].clone();
+        json[member] = listing[member].clone();
     }
-    reply::json(StatusCode::OK, shown.to_string())
+    reply::json(StatusCode::OK, json.to_string())
 }
 
 /// `PUT /api/tools/{name}`: `{"enabled"}`.
@@ -69,38 +69,38 @@ pub(super) async fn set_many_enabled(
 }
 
 async fn apply_enabled(hub: &HubState, name: Option<String>, body: &Value) -> Response {
-    let Some(on) = body["enabled"].as_bool() else {
-        let why = "must be true or false";
-        return json_error(StatusCode::BAD_REQUEST, why, Some("enabled"));
+    let Some(enabled) = body["enabled"].as_bool() else {
+        let message = "must be true or false";
+        return json_error(StatusCode::BAD_REQUEST, message, Some("enabled"));
     };
-    let named = body["names"].as_array().into_iter().flatten();
-    let named = named.filter_map(|it| it.as_str().map(str::to_owned));
-    let names: Vec<String> = name.into_iter().chain(named).collect();
+    let names = body["names"].as_array().into_iter().flatten();
+    let names = names.filter_map(|it| it.as_str().map(str::to_owned));
+    let names: Vec<String> = name.into_iter().chain(names).collect();
     let mut changed = Vec::new();
-    // One change at a time: each begins with what the last one left.
-    let _turn = hub.tool_switch_lock.lock().await;
-    let mut switches = hub.engine.catalog().snapshot().disabled_tools().clone();
+    // Each change must start from the result of the previous one.
+    let _guard = hub.tool_switch_lock.lock().await;
+    let mut disabled_tools = hub.engine.catalog().snapshot().disabled_tools().clone();
     for name in names {
-        let Some((offer, _)) = find(hub, &name) else {
+        let Some((tool, _)) = find(hub, &name) else {
             return unknown_tool(&name);
         };
-        if switches.set_enabled(offer.server(), offer.key(), on) {
-            changed.push(offer);
+        if disabled_tools.set_enabled(tool.server(), tool.key(), enabled) {
+            changed.push(tool);
         }
     }
     let rows = changed
         .iter()
         .map(|it| (it.server().to_string(), it.key().to_owned()));
-    if let Err(why) = hub.store.set_tools_enabled(rows.collect(), on).await {
-        tracing::error!("tools could not be switched: {why}");
-        let why = "the store did not keep the change; no tool was switched";
-        return json_error(StatusCode::SERVICE_UNAVAILABLE, why, None);
+    if let Err(error) = hub.store.set_tools_enabled(rows.collect(), enabled).await {
+        tracing::error!("failed to enable or disable tools: {error}");
+        let message = "the store could not save the change; no tool was changed";
+        return json_error(StatusCode::SERVICE_UNAVAILABLE, message, None);
     }
-    hub.engine.catalog().set_disabled_tools(switches);
+    hub.engine.catalog().set_disabled_tools(disabled_tools);
     let names: Vec<&str> = changed.iter().map(|it| it.public_name()).collect();
-    let told = hub.engine.session_count();
-    let done = json!({"ok": true, "changed": names, "told": told});
-    reply::json(StatusCode::OK, done.to_string())
+    let notified_sessions = hub.engine.session_count();
+    let body = json!({"ok": true, "changed": names, "told": notified_sessions});
+    reply::json(StatusCode::OK, body.to_string())
 }
 
 /// `POST /api/tools/{name}/call`: `{"arguments"}`.
@@ -122,35 +122,35 @@ pub(super) async fn call(
         }
     };
     let caller = Caller::new(principal, CatalogScope::All);
-    let peer = RequestContext {
+    let context = RequestContext {
         client: Some(CONSOLE_CLIENT_NAME.into()),
         ..RequestContext::default()
     };
     let started = Instant::now();
     let catalog = hub.engine.catalog();
-    let answer = catalog
+    let response = catalog
         .call_tool(
             &caller,
             &name,
             Arc::new(CallArguments::from(arguments)),
-            peer.into(),
+            context.into(),
         )
         .await;
     let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
-    let done = match answer {
+    let body = match response {
         Ok(EntryResponse::Complete(result)) => {
-            // As it came: a number keeps its digits.
+            // The raw JSON keeps the digits of numbers.
             let raw: Option<Box<RawValue>> = serde_json::from_str(result.as_json()).ok();
             let raw = raw.map_or("null".to_owned(), |it| it.get().to_owned());
             format!("{{\"ok\":true,\"milliseconds\":{milliseconds:.2},\"result\":{raw}}}")
         }
         Ok(EntryResponse::InputRequired(_)) => error_json(
             "input_required",
-            "this tool asks its caller back, which the console cannot answer; call it from a client",
+            "this tool requests input from its caller, which the console does not support; call it from a client",
         ),
-        Err(why) => error_json("refused", &why.message),
+        Err(error) => error_json("refused", &error.message),
     };
-    reply::json(StatusCode::OK, done)
+    reply::json(StatusCode::OK, body)
 }
 
 fn error_json(code: &str, message: &str) -> String {
@@ -159,31 +159,30 @@ fn error_json(code: &str, message: &str) -> String {
 
 fn find(hub: &HubState, name: &str) -> Option<(Arc<CatalogEntry>, bool)> {
     let snapshot = hub.engine.catalog().snapshot();
-    let found = snapshot
-        .tools_with_state()
-        .find(|(it, _)| it.public_name() == name);
-    found.map(|(offer, on)| (Arc::clone(offer), on))
+    let mut tools = snapshot.tools_with_state();
+    let (tool, enabled) = tools.find(|(it, _)| it.public_name() == name)?;
+    Some((Arc::clone(tool), enabled))
 }
 
 fn unknown_tool(name: &str) -> Response {
-    let shown: String = name.chars().take(100).collect();
-    let why = format!("no tool is named {shown:?}");
-    json_error(StatusCode::NOT_FOUND, &why, None)
+    let name: String = name.chars().take(100).collect();
+    let message = format!("no tool is named {name:?}");
+    json_error(StatusCode::NOT_FOUND, &message, None)
 }
 
-fn summary(offer: &CatalogEntry, on: bool) -> Value {
-    let described = offer.listing();
-    let schema = &described["inputSchema"];
-    let text = described["description"].as_str().unwrap_or_default();
+fn summary(tool: &CatalogEntry, enabled: bool) -> Value {
+    let listing = tool.listing();
+    let schema = &listing["inputSchema"];
+    let description = listing["description"].as_str().unwrap_or_default();
     json!({
-        "name": offer.public_name(),
-        "server": &**offer.server(),
-        "key": offer.key(),
-        "title": described["title"].as_str(),
-        "description": text.chars().take(MAX_SUMMARY_CHARS).collect::<String>(),
+        "name": tool.public_name(),
+        "server": &**tool.server(),
+        "key": tool.key(),
+        "title": listing["title"].as_str(),
+        "description": description.chars().take(MAX_SUMMARY_CHARS).collect::<String>(),
         "parameters": schema["properties"].as_object().map_or(0, serde_json::Map::len),
         "required": schema["required"].as_array().map_or(0, Vec::len),
-        "annotations": described["annotations"],
-        "enabled": on,
+        "annotations": listing["annotations"],
+        "enabled": enabled,
     })
 }
