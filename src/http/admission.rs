@@ -1,10 +1,10 @@
-//! Which connections may be open: nobody without a token keeps others out.
+//! Limits open connections so that callers without a token cannot keep others out.
 //!
-//! A connection is *unidentified* until a request of it was let in by a token, or,
-//! where maru needs none, until a whole request has arrived. Unidentified ones have
-//! a share of their own; when it is full, the oldest makes room for the newest,
-//! first of all the oldest from the same address. So whoever opens connections and
-//! sends slowly loses those, and a client that shows its token at once gets in.
+//! A connection is *unidentified* until one of its requests is admitted with a token or,
+//! where no token is needed, until a complete request has arrived. Unidentified connections
+//! have their own share. When it is full, the oldest one is closed for a new one, first of
+//! all the oldest from the same address. A client that opens connections and sends slowly
+//! loses them, while a client that sends its token at once is served.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +17,17 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-/// Unidentified connections may be this part of all.
+/// A quarter of all connections may be unidentified.
 const UNIDENTIFIED_DIVISOR: usize = 4;
-/// From one address, this part of the unidentified ones.
+/// A sixteenth of the unidentified connections may come from one address.
 const PER_ADDRESS_DIVISOR: usize = 16;
-/// Callers without a token leave this part of the rest to tokens.
+/// A tenth of the identified connections is reserved for callers with a token.
 const TOKEN_RESERVE_DIVISOR: usize = 10;
 
-/// Counts the connections of a listener.
+/// Counts and limits the connections of a listener.
 #[derive(Debug)]
 pub struct ConnectionAdmission {
-    /// Whether the address of a connection tells clients apart: not behind a proxy.
+    /// False behind a proxy, where all clients have the same address.
     limits_per_address: bool,
     counts: Mutex<ConnectionCounts>,
 }
@@ -47,17 +47,17 @@ struct UnidentifiedConnection {
     evicted: CancellationToken,
 }
 
-/// The place of one connection; dropping it makes room.
+/// The slot of one connection, which is released on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     admission: Arc<ConnectionAdmission>,
     id: u64,
     kind: AtomicU8,
-    /// Whether every request that began has arrived whole.
+    /// Whether every request that started has arrived completely.
     between_requests: AtomicBool,
-    /// It is to become local when its request has arrived whole.
+    /// Whether it becomes local once its request has arrived completely.
     local_pending: AtomicBool,
-    /// Cancelled when the connection has to make room for another.
+    /// Cancelled when the connection has to be closed for another one.
     pub(super) evicted: CancellationToken,
 }
 
@@ -65,15 +65,15 @@ const KIND_UNIDENTIFIED: u8 = 0;
 const KIND_LOCAL: u8 = 1;
 const KIND_TOKEN: u8 = 2;
 
-/// As many connections as may be are open.
+/// The maximum number of connections is open.
 #[derive(Debug)]
 pub(super) struct TooManyConnections;
 
 impl ConnectionAdmission {
-    /// At most `max` connections. `by_address`: whether an address tells clients apart.
-    pub fn new(max: usize, by_address: bool) -> Arc<Self> {
+    /// Allows at most `max` connections, with a share per address if `limits_per_address`.
+    pub fn new(max: usize, limits_per_address: bool) -> Arc<Self> {
         Arc::new(Self {
-            limits_per_address: by_address,
+            limits_per_address,
             counts: Mutex::new(ConnectionCounts {
                 max,
                 next_id: 0,
@@ -84,12 +84,12 @@ impl ConnectionAdmission {
         })
     }
 
-    /// Changes how many connections may be open; those that are stay.
+    /// Changes the maximum; open connections stay open.
     pub fn set_max(&self, max: usize) {
         self.lock().max = max;
     }
 
-    /// A new connection, for which an older unidentified one may have to go.
+    /// Opens the slot of a new connection, and evicts an older unidentified one if needed.
     pub(super) fn open_slot(self: &Arc<Self>, address: IpAddr) -> Arc<ConnectionSlot> {
         let address = client_network(address);
         let evicted = CancellationToken::new();
@@ -127,14 +127,15 @@ impl ConnectionCounts {
         self.max.saturating_sub(self.max_unidentified()).max(1)
     }
 
-    fn evict_oldest(&mut self, address: IpAddr, is_bounded: bool) {
-        let most = self.max_unidentified();
-        let here = |it: &(&u64, &UnidentifiedConnection)| it.1.address == address;
-        let of_address = self.unidentified.iter().filter(here).count();
-        let too_many = is_bounded && of_address >= (most / PER_ADDRESS_DIVISOR).max(1);
-        let oldest = if too_many {
-            self.unidentified.iter().find(here).map(|it| *it.0)
-        } else if self.unidentified.len() >= most {
+    /// Evicts the oldest unidentified connection if the share, or the share of `address`, is
+    /// full.
+    fn evict_oldest(&mut self, address: IpAddr, limits_address: bool) {
+        let max = self.max_unidentified();
+        let has_address = |it: &(&u64, &UnidentifiedConnection)| it.1.address == address;
+        let from_address = self.unidentified.iter().filter(has_address).count();
+        let oldest = if limits_address && from_address >= (max / PER_ADDRESS_DIVISOR).max(1) {
+            self.unidentified.iter().find(has_address).map(|it| *it.0)
+        } else if self.unidentified.len() >= max {
             self.unidentified.keys().next().copied()
         } else {
             None
@@ -143,11 +144,19 @@ impl ConnectionCounts {
             entry.evicted.cancel();
         }
     }
+
+    fn release(&mut self, kind: u8, id: u64) {
+        match kind {
+            KIND_LOCAL => self.local -= 1,
+            KIND_TOKEN => self.by_token -= 1,
+            _ => drop(self.unidentified.remove(&id)),
+        }
+    }
 }
 
 impl ConnectionSlot {
-    /// A request of the connection was let in, by a token or, where none is needed,
-    /// without. Identified connections are not evicted.
+    /// Marks the connection as identified, because one of its requests was admitted with a
+    /// token or, where none is needed, without. Identified connections are not evicted.
     pub(super) fn identify(&self, by_token: bool) -> Result<(), TooManyConnections> {
         let kind = self.kind.load(Relaxed);
         if kind == KIND_TOKEN || (kind == KIND_LOCAL && !by_token) {
@@ -167,44 +176,33 @@ impl ConnectionSlot {
         self.kind.load(Relaxed) != KIND_UNIDENTIFIED
     }
 
-    /// Says whether every request that began has arrived whole.
-    pub(super) fn set_between_requests(&self, whole: bool) {
-        self.between_requests.store(whole, Relaxed);
-        if whole && !self.is_identified() && self.local_pending.load(Relaxed) {
-            // Full: it stays unidentified, and may have to make room.
+    /// Records whether every request that started has arrived completely.
+    pub(super) fn set_between_requests(&self, is_between: bool) {
+        self.between_requests.store(is_between, Relaxed);
+        if is_between && !self.is_identified() && self.local_pending.load(Relaxed) {
+            // If the share is full, it stays unidentified and may be evicted.
             let _ = self.change_kind(KIND_LOCAL);
         }
     }
 
     fn change_kind(&self, kind: u8) -> Result<(), TooManyConnections> {
         let mut counts = self.admission.lock();
-        let most = counts.max_identified();
-        let was = self.kind.load(Relaxed);
-        let identified = counts.local + counts.by_token - usize::from(was != KIND_UNIDENTIFIED);
-        let is_full = match kind {
-            KIND_LOCAL => counts.local >= (most - most / TOKEN_RESERVE_DIVISOR).max(1),
-            _ => false,
-        };
-        if is_full || identified >= most {
+        let max = counts.max_identified();
+        let old_kind = self.kind.load(Relaxed);
+        let was_identified = old_kind != KIND_UNIDENTIFIED;
+        let others = counts.local + counts.by_token - usize::from(was_identified);
+        let is_local_full = counts.local >= (max - max / TOKEN_RESERVE_DIVISOR).max(1);
+        if others >= max || (kind == KIND_LOCAL && is_local_full) {
             return Err(TooManyConnections);
         }
-        counts.release(was, self.id);
-        match kind {
-            KIND_LOCAL => counts.local += 1,
-            _ => counts.by_token += 1,
+        counts.release(old_kind, self.id);
+        if kind == KIND_LOCAL {
+            counts.local += 1;
+        } else {
+            counts.by_token += 1;
         }
         self.kind.store(kind, Relaxed);
         Ok(())
-    }
-}
-
-impl ConnectionCounts {
-    fn release(&mut self, kind: u8, id: u64) {
-        match kind {
-            KIND_LOCAL => self.local -= 1,
-            KIND_TOKEN => self.by_token -= 1,
-            _ => drop(self.unidentified.remove(&id)),
-        }
     }
 }
 
@@ -215,12 +213,10 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// One client has a whole /64 network of IPv6 to itself.
+/// The address that counts as one client: an IPv4 address, or an IPv6 /64 network.
 fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(six) if !six.is_loopback() => {
-            Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into()
-        }
+        IpAddr::V6(ip) if !ip.is_loopback() => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
         address => address,
     }
 }
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_unidentified_connection_makes_room_and_identified_ones_stay() {
+    fn oldest_unidentified_connection_is_evicted_and_identified_ones_stay() {
         let admission = ConnectionAdmission::new(8, false);
         let first = admission.open_slot(address(1));
         let known = admission.open_slot(address(1));
@@ -250,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_too_many_loses_its_own() {
+    fn address_with_too_many_connections_loses_its_own() {
         let admission = ConnectionAdmission::new(128, true);
         let other = admission.open_slot(address(9));
         let own: Vec<_> = (0..3).map(|_| admission.open_slot(address(1))).collect();
@@ -264,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn callers_without_a_token_leave_room_for_tokens() {
+    fn callers_without_a_token_leave_a_reserve_for_tokens() {
         let admission = ConnectionAdmission::new(40, false);
-        let enter = || admission.open_slot(address(1));
+        let open_slot = || admission.open_slot(address(1));
         let mut local = Vec::new();
         let full = loop {
-            let slot = enter();
+            let slot = open_slot();
             match slot.identify(false) {
                 Ok(()) => local.push(slot),
                 Err(TooManyConnections) => break slot,
@@ -277,15 +273,15 @@ mod tests {
         };
         assert_eq!(local.len(), 27);
         assert!(!full.is_identified());
-        let tokens: Vec<_> = (0..3).map(|_| enter()).collect();
+        let tokens: Vec<_> = (0..3).map(|_| open_slot()).collect();
         assert!(tokens.iter().all(|it| it.identify(true).is_ok()));
-        assert!(enter().identify(true).is_err());
+        assert!(open_slot().identify(true).is_err());
         drop(local);
         assert!(full.identify(false).is_ok());
     }
 
     #[test]
-    fn without_a_token_only_a_whole_request_counts() {
+    fn without_a_token_only_a_complete_request_identifies() {
         let admission = ConnectionAdmission::new(8, false);
         let slot = admission.open_slot(address(1));
         slot.set_between_requests(false);

@@ -1,5 +1,5 @@
-//! The web console: its page, its files, who is signed in, and the one stream
-//! of events that keeps every page up to date.
+//! The web console: its page and files, sign-in, and the event stream that keeps open pages
+//! up to date.
 
 mod assets;
 mod events;

@@ -1,9 +1,9 @@
-//! Follows where requests begin and end on a connection, before hyper parses them.
+//! Tracks where requests start and end on a connection, before hyper parses them.
 //!
-//! httparse takes a line feed alone for the end of a line. A proxy that does not
-//! would see other headers than we do (request smuggling), so such a head is
-//! refused. hyper stays the one who parses: what is followed here decides only
-//! which bytes are checked, and when a request has arrived whole.
+//! httparse accepts a bare line feed as the end of a line. A proxy that does not would see
+//! other headers than we do (request smuggling), so such a head is refused. hyper remains
+//! the parser: the tracking only decides which bytes are checked, and when a request has
+//! arrived completely.
 
 use std::{
     io,
@@ -21,21 +21,21 @@ use tokio::{
 
 use super::admission::ConnectionSlot;
 
-/// A longer line is not kept: hyper refuses the head.
+/// Longer lines are not buffered, because hyper refuses the head.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// No head may have it, so hyper answers with 400 and closes.
+/// A byte that is invalid in a head, so that hyper responds with 400 and closes.
 const INVALID_HEAD_BYTE: u8 = 0;
-/// How long, and for how many bytes, a client that still sends is listened to
-/// after its answer. Closing at once would reset the connection, and the client
-/// would lose the answer.
+/// How long to keep reading from a client that still sends after its response. Closing at
+/// once would reset the connection, and the client would lose the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many bytes to read meanwhile.
 const MAX_LINGER_BYTES: usize = 1 << 20;
 
-/// Where in its requests a connection is. Pure.
+/// The position of a connection within its requests. Pure.
 #[derive(Debug, Default)]
 pub(super) struct RequestFraming {
     state: FramingState,
-    /// The beginning of a line whose end has not been read yet.
+    /// The start of a line whose end has not been read yet.
     line: Vec<u8>,
 }
 
@@ -50,14 +50,14 @@ enum FramingState {
         left: u64,
     },
     Trailers,
-    /// The head is refused; nothing after it is a request.
+    /// The head is refused, and nothing after it is a request.
     Rejected,
 }
 
-/// What the lines of a head have said so far.
+/// What the head has declared so far about the body.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestHead {
-    begun: bool,
+    has_request_line: bool,
     length: u64,
     chunked: bool,
 }
@@ -69,9 +69,9 @@ impl Default for FramingState {
 }
 
 impl RequestFraming {
-    /// Follows what was read. A bare line feed in a head is replaced by a byte that
-    /// hyper refuses.
-    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) {
+    /// Advances over bytes that were read, and replaces a bare line feed in a head by a byte
+    /// that hyper refuses.
+    pub(super) fn advance(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let used = match &mut self.state {
                 FramingState::Rejected => return,
@@ -89,28 +89,31 @@ impl RequestFraming {
                     used
                 }
                 FramingState::Head(_) | FramingState::ChunkSize | FramingState::Trailers => {
-                    self.follow_line(bytes)
+                    self.advance_line(bytes)
                 }
             };
             bytes = &mut bytes[used..];
         }
     }
 
-    /// Whether every request that began has arrived whole.
+    /// Whether every request that started has arrived completely.
     pub(super) fn is_between_requests(&self) -> bool {
         matches!(
             self.state,
-            FramingState::Head(RequestHead { begun: false, .. })
+            FramingState::Head(RequestHead {
+                has_request_line: false,
+                ..
+            })
         ) && self.line.is_empty()
     }
 
-    /// Whether a body has begun and not ended.
+    /// Whether a body has started and not ended.
     fn is_in_body(&self) -> bool {
         !matches!(self.state, FramingState::Head(_) | FramingState::Rejected)
     }
 
-    /// Follows one line, or the part of it that was read.
-    fn follow_line(&mut self, bytes: &mut [u8]) -> usize {
+    /// Advances over one line, or the part of it that was read; returns the bytes used.
+    fn advance_line(&mut self, bytes: &mut [u8]) -> usize {
         let Some(end) = memchr(b'\n', bytes) else {
             self.line.extend_from_slice(bytes);
             if self.line.len() > MAX_LINE_BYTES {
@@ -118,12 +121,12 @@ impl RequestFraming {
             }
             return bytes.len();
         };
-        let before = if end > 0 {
+        let previous_byte = if end > 0 {
             bytes.get(end - 1)
         } else {
             self.line.last()
         };
-        if before != Some(&b'\r') {
+        if previous_byte != Some(&b'\r') {
             bytes[end] = INVALID_HEAD_BYTE;
             self.state = FramingState::Rejected;
             return bytes.len();
@@ -141,12 +144,12 @@ impl RequestFraming {
 }
 
 impl FramingState {
-    /// What follows a line, which is given without its end.
+    /// The state after a line, which is passed without its line end.
     fn next_state(&self, line: &[u8]) -> Self {
         match *self {
             Self::Head(head) => head.next_state(line),
             Self::ChunkSize => match chunk_size(line) {
-                // Its own line end belongs to it.
+                // The data of a chunk ends with a line end.
                 Some(size) if size > 0 => Self::ChunkData { left: size + 2 },
                 Some(_) => Self::Trailers,
                 None => Self::Rejected,
@@ -160,14 +163,14 @@ impl FramingState {
 
 impl RequestHead {
     fn next_state(mut self, line: &[u8]) -> FramingState {
-        match (line.is_empty(), self.begun) {
+        match (line.is_empty(), self.has_request_line) {
             // Empty lines before a request are skipped.
             (true, false) => FramingState::default(),
             (true, true) if self.chunked => FramingState::ChunkSize,
             (true, true) if self.length > 0 => FramingState::Body { left: self.length },
             (true, true) => FramingState::default(),
             (false, false) => {
-                self.begun = true;
+                self.has_request_line = true;
                 FramingState::Head(self)
             }
             (false, true) => {
@@ -180,21 +183,21 @@ impl RequestHead {
     fn read_header(&mut self, line: &[u8]) {
         const CONTENT_LENGTH_NAME: &[u8] = b"content-length";
         const TRANSFER_ENCODING_NAME: &[u8] = b"transfer-encoding";
-        let is = |name: &[u8]| {
+        let has_name = |name: &[u8]| {
             line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name)
         };
-        if is(CONTENT_LENGTH_NAME) {
+        if has_name(CONTENT_LENGTH_NAME) {
             let value = std::str::from_utf8(&line[CONTENT_LENGTH_NAME.len() + 1..]).ok();
-            // hyper refuses what is no number.
+            // hyper refuses a value that is not a number.
             self.length = value.and_then(|it| it.trim().parse().ok()).unwrap_or(0);
-        } else if is(TRANSFER_ENCODING_NAME) {
+        } else if has_name(TRANSFER_ENCODING_NAME) {
             // hyper refuses every other encoding.
             self.chunked = true;
         }
     }
 }
 
-/// The size in the first line of a chunk; its extensions do not matter.
+/// Parses the size in the first line of a chunk and ignores its extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|it| it.is_ascii_hexdigit()).count();
     let text = std::str::from_utf8(&line[..digits]).ok()?;
@@ -203,7 +206,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
         .filter(|it| *it < 1 << 60)
 }
 
-/// A stream whose requests are followed as they are read.
+/// A stream that tracks the requests it reads.
 pub(super) struct FramedStream<S> {
     stream: S,
     framing: RequestFraming,
@@ -235,7 +238,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FramedStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
-        self.framing.follow(&mut into.filled_mut()[before..]);
+        self.framing.advance(&mut into.filled_mut()[before..]);
         if let Some(slot) = &self.slot {
             slot.set_between_requests(self.framing.is_between_requests());
         }
@@ -287,20 +290,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for FramedStream<S> {
 }
 
 impl LingeringClose {
-    /// Reads what the client still sends, until it ends or has sent enough.
+    /// Reads and discards what the client still sends, up to the limits.
     fn poll<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut space = [0; 4096];
+        let mut buffer = [0; 4096];
         while self.bytes_left > 0 && self.deadline.as_mut().poll(context).is_pending() {
-            let mut into = ReadBuf::new(&mut space);
+            let mut into = ReadBuf::new(&mut buffer);
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut into)) {
                 Ok(()) if !into.filled().is_empty() => {
                     self.bytes_left = self.bytes_left.saturating_sub(into.filled().len());
                 }
-                // It closed, or broke: there is nobody to read the answer.
+                // The client closed or reset the connection, so nobody reads the response.
                 Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
         }
@@ -312,15 +315,15 @@ impl LingeringClose {
 mod tests {
     use super::*;
 
-    /// Follows `text` in one piece and byte by byte; both must do the same.
-    fn follow(text: &str) -> (String, bool) {
+    /// Tracks `text` in one piece and byte by byte, which must give the same result.
+    fn track(text: &str) -> (String, bool) {
         let mut whole = RequestFraming::default();
         let mut bytes = text.as_bytes().to_vec();
-        whole.follow(&mut bytes);
+        whole.advance(&mut bytes);
         let mut single = RequestFraming::default();
         let mut pieces = text.as_bytes().to_vec();
         for byte in pieces.chunks_mut(1) {
-            single.follow(byte);
+            single.advance(byte);
         }
         assert_eq!(bytes, pieces, "{text:?}");
         assert_eq!(
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_requests_pass_as_they_are() {
+    fn complete_requests_pass_unchanged() {
         for text in [
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
             "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -341,12 +344,12 @@ mod tests {
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\n\n\n\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
         ] {
-            assert_eq!(follow(text), (text.to_owned(), true));
+            assert_eq!(track(text), (text.to_owned(), true));
         }
     }
 
     #[test]
-    fn unfinished_requests_are_not_whole() {
+    fn unfinished_requests_are_incomplete() {
         for text in [
             "G",
             "GET / HTTP/1.1\r\n",
@@ -354,7 +357,7 @@ mod tests {
             "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
         ] {
-            assert_eq!(follow(text), (text.to_owned(), false));
+            assert_eq!(track(text), (text.to_owned(), false));
         }
     }
 
@@ -376,7 +379,7 @@ mod tests {
                 "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n\r\nGET / HTTP/1.1\0\n",
             ),
         ] {
-            assert_eq!(follow(text).0, refused);
+            assert_eq!(track(text).0, refused);
         }
     }
 }

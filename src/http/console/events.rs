@@ -1,8 +1,8 @@
-//! `GET /api/events`: one stream for a whole browser.
+//! `GET /api/events`: the event stream of open console pages.
 //!
-//! Everything is published once and kept for a while; who was away for a moment
-//! says where it stopped (`Last-Event-ID`) and gets the rest, who was away for
-//! longer or reads too slowly gets a new `snapshot`.
+//! Every event is published once and kept for a while. A client that reconnects with
+//! `Last-Event-ID` gets the events it missed; a client that was away for too long, or reads
+//! too slowly, gets a new `snapshot`.
 
 use std::{
     collections::VecDeque,
@@ -27,17 +27,17 @@ use crate::{
     observability::journal::CallJournal,
 };
 
-/// How many events are kept for those who were away.
+/// How many events are kept for clients that reconnect.
 const MAX_KEPT_EVENTS: usize = 512;
 /// How many streams may be open.
 const MAX_EVENT_STREAMS: usize = 256;
 
-/// Everything that is told to open pages.
+/// Publishes events to all open pages.
 #[derive(Debug)]
 pub struct ConsoleEvents {
     sender: broadcast::Sender<Arc<ConsoleEvent>>,
     history: Mutex<EventHistory>,
-    /// Tells this run of the hub from others.
+    /// Identifies this run of the hub in event ids.
     run_id: String,
     open_pages: watch::Sender<OpenPages>,
     stop: CancellationToken,
@@ -46,7 +46,7 @@ pub struct ConsoleEvents {
 #[derive(Debug, Default)]
 struct OpenPages {
     pages: usize,
-    /// The number of the newest call when the first of them was opened.
+    /// The id of the newest call when the first page was opened.
     since: u64,
 }
 
@@ -61,12 +61,12 @@ struct ConsoleEvent {
     number: u64,
     kind: &'static str,
     data: String,
-    /// Whose it is; others see it only as admins.
+    /// The principal that may see the event besides admins; `None` means everyone.
     owner: Option<Arc<str>>,
 }
 
 impl ConsoleEvents {
-    /// Nothing has happened yet. Streams end when `tasks` stops.
+    /// Creates the publisher. Its streams end when `tasks` stops.
     pub fn new(tasks: &Tasks) -> Arc<Self> {
         Arc::new(Self {
             sender: broadcast::Sender::new(MAX_KEPT_EVENTS),
@@ -77,22 +77,23 @@ impl ConsoleEvents {
         })
     }
 
-    /// Tells every page; `owner`: only those of this principal, and admins.
+    /// Publishes an event to all pages, or to those of `owner` and of admins.
     pub fn publish(&self, kind: &'static str, data: String, owner: Option<Arc<str>>) {
-        let mut kept = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.last += 1;
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.last += 1;
         let event = Arc::new(ConsoleEvent {
-            number: kept.last,
+            number: history.last,
             kind,
             data,
             owner,
         });
-        if kept.events.len() == MAX_KEPT_EVENTS {
-            kept.events.pop_front();
+        if history.events.len() == MAX_KEPT_EVENTS {
+            history.events.pop_front();
         }
-        kept.events.push_back(Arc::clone(&event));
-        // Under the lock, so that events are sent in the order of their numbers.
-        let _nobody_may_listen = self.sender.send(event);
+        history.events.push_back(Arc::clone(&event));
+        // Sent under the lock, so that events arrive in the order of their numbers. An error
+        // means that no page is open.
+        let _ = self.sender.send(event);
     }
 
     /// Whether any page is open.
@@ -100,23 +101,23 @@ impl ConsoleEvents {
         self.open_pages.borrow().pages > 0
     }
 
-    /// Resolves for everyone who waits when a page is open, with the number of
-    /// the last call before it.
+    /// Waits until a page is open; returns the id of the last call before the first one was
+    /// opened.
     pub(super) async fn wait_for_page(&self) -> u64 {
-        let mut open = self.open_pages.subscribe();
-        let opened = open.wait_for(|it| it.pages > 0).await;
+        let mut open_pages = self.open_pages.subscribe();
+        let opened = open_pages.wait_for(|it| it.pages > 0).await;
         opened.map_or(0, |it| it.since)
     }
 
-    /// One more page, opened after call `last`; `false` if there are too many.
-    fn add_page(&self, last: u64) -> bool {
+    /// Adds a page that was opened after the call `last_call`; false if too many are open.
+    fn add_page(&self, last_call: u64) -> bool {
         self.open_pages.send_if_modified(|open| {
-            let free = open.pages < MAX_EVENT_STREAMS;
+            let is_allowed = open.pages < MAX_EVENT_STREAMS;
             if open.pages == 0 {
-                open.since = last;
+                open.since = last_call;
             }
-            open.pages += usize::from(free);
-            free
+            open.pages += usize::from(is_allowed);
+            is_allowed
         })
     }
 
@@ -124,25 +125,21 @@ impl ConsoleEvents {
         self.open_pages.send_modify(|open| open.pages -= 1);
     }
 
-    /// What came after `last`; `None` if that is not known any more.
-    fn events_after(&self, last: &str) -> Option<Vec<Arc<ConsoleEvent>>> {
-        let number: u64 = last
+    /// Returns the events after the one with this id; `None` if they are no longer kept.
+    fn events_after(&self, id: &str) -> Option<Vec<Arc<ConsoleEvent>>> {
+        let number: u64 = id
             .strip_prefix(&self.run_id)?
             .strip_prefix('-')?
             .parse()
             .ok()?;
-        let kept = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = kept.events.front().map_or(kept.last + 1, |it| it.number);
-        if number + 1 < first || number > kept.last {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let first_kept = history.events.front();
+        let first = first_kept.map_or(history.last + 1, |it| it.number);
+        if number + 1 < first || number > history.last {
             return None;
         }
-        Some(
-            kept.events
-                .iter()
-                .filter(|it| it.number > number)
-                .cloned()
-                .collect(),
-        )
+        let missed = history.events.iter().filter(|it| it.number > number);
+        Some(missed.cloned().collect())
     }
 
     fn last_number(&self) -> u64 {
@@ -153,13 +150,13 @@ impl ConsoleEvents {
     }
 }
 
-/// One open page.
+/// The event stream of one open page.
 struct PageStream {
     hub: Arc<HubState>,
     principal: Principal,
     receiver: broadcast::Receiver<Arc<ConsoleEvent>>,
     pending: VecDeque<String>,
-    /// Events up to this number were sent.
+    /// The number of the last event that was sent or skipped.
     sent: u64,
 }
 
@@ -175,18 +172,18 @@ pub(in crate::http) async fn stream(
     request: Request,
 ) -> Response {
     let Some(principal) = request.extensions().get::<Principal>().cloned() else {
-        return reply::reject(StatusCode::UNAUTHORIZED, "nobody asks");
+        return reply::reject(StatusCode::UNAUTHORIZED, "a token is required");
     };
     if !hub
         .events
         .add_page(hub.engine.catalog().journal().last_id())
     {
-        let why = "too many pages are open; close one";
-        return reply::reject(StatusCode::SERVICE_UNAVAILABLE, why);
+        let message = "too many pages are open; close one";
+        return reply::reject(StatusCode::SERVICE_UNAVAILABLE, message);
     }
-    let last = request.headers().get("last-event-id");
-    let last = last.and_then(|it| it.to_str().ok()).map(str::to_owned);
-    // Before the snapshot is taken, so that nothing falls between the two.
+    let last_id = request.headers().get("last-event-id");
+    let last_id = last_id.and_then(|it| it.to_str().ok()).map(str::to_owned);
+    // Subscribed before the snapshot is taken, so that no event is missed in between.
     let receiver = hub.events.sender.subscribe();
     let mut page = PageStream {
         hub,
@@ -195,11 +192,11 @@ pub(in crate::http) async fn stream(
         pending: VecDeque::new(),
         sent: 0,
     };
-    page.resume(last.as_deref());
+    page.resume(last_id.as_deref());
     let mut response = event_stream(stream::unfold(page, |mut page| async {
         Some((page.next().await?, page))
     }));
-    // What a person may see does not stay in the browser's cache.
+    // Events must not stay in the browser's cache after sign-out.
     let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()
@@ -208,9 +205,9 @@ pub(in crate::http) async fn stream(
 }
 
 impl PageStream {
-    fn resume(&mut self, last: Option<&str>) {
-        let (place, call) = last.and_then(|it| it.rsplit_once('-')).unzip();
-        let Some(missed) = place.and_then(|it| self.hub.events.events_after(it)) else {
+    fn resume(&mut self, last_id: Option<&str>) {
+        let (event, call) = last_id.and_then(|it| it.rsplit_once('-')).unzip();
+        let Some(missed) = event.and_then(|it| self.hub.events.events_after(it)) else {
             return self.push_snapshot();
         };
         self.sent = self.hub.events.last_number();
@@ -219,17 +216,17 @@ impl PageStream {
             .filter_map(|it| self.visible_text(it))
             .collect();
         self.pending.extend(texts);
-        // Calls are published only while someone listens; the journal has the rest.
+        // Calls are published only while a page is open; the journal has the others.
         let journal = self.journal();
-        let seen = call.and_then(|it| it.parse().ok()).unwrap_or(u64::MAX);
-        for record in journal.since(seen, 100) {
+        let last_call = call.and_then(|it| it.parse().ok()).unwrap_or(u64::MAX);
+        for record in journal.since(last_call, 100) {
             if self.may_see(Some(&record.asked.principal)) {
                 let data = publisher::call_json(&record).to_string();
                 let text = self.format_event(self.sent, "call", &data);
                 self.pending.push_back(text);
             }
         }
-        // So that the page knows it is live, even when nothing was missed.
+        // Shows the page that the stream is open, even if nothing was missed.
         self.pending.push_back(": here\n\n".to_owned());
     }
 
@@ -246,12 +243,12 @@ impl PageStream {
                 return Some(text);
             }
             let stop = self.hub.events.stop.clone();
-            let heard = tokio::select! {
+            let received = tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                heard = self.receiver.recv() => heard,
+                received = self.receiver.recv() => received,
             };
-            match heard {
+            match received {
                 Err(broadcast::error::RecvError::Closed) => return None,
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.receiver = self.receiver.resubscribe();
@@ -278,7 +275,7 @@ impl PageStream {
             || owner.is_none_or(|it| **it == *self.principal.name())
     }
 
-    /// An id says which event was last, and which call.
+    /// Formats an event. Its id has the numbers of the last event and of the last call.
     fn format_event(&self, number: u64, kind: &str, data: &str) -> String {
         let (run, call) = (&self.hub.events.run_id, self.journal().last_id());
         write_event(Some(kind), Some(&format!("{run}-{number}-{call}")), data)
@@ -294,13 +291,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everyone_who_waits_hears_of_every_page_after_the_last_was_closed() {
+    async fn all_waiters_are_notified_when_a_first_page_opens() {
         let events = ConsoleEvents::new(&Tasks::default());
         for call in [7, 9] {
             let waiting = async { tokio::join!(events.wait_for_page(), events.wait_for_page()) };
-            let (heard, joined) = tokio::join!(waiting, async { events.add_page(call) });
-            assert!(joined && events.add_page(call + 1) && events.has_open_pages());
-            assert_eq!(heard, (call, call));
+            let (last_calls, added) = tokio::join!(waiting, async { events.add_page(call) });
+            assert!(added && events.add_page(call + 1) && events.has_open_pages());
+            assert_eq!(last_calls, (call, call));
             events.remove_page();
             events.remove_page();
             assert!(!events.has_open_pages());

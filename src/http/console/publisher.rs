@@ -1,4 +1,4 @@
-//! Watches everything that pages show, and publishes what has changed.
+//! Watches everything that console pages show, and publishes changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,17 +10,17 @@ use super::{super::HubState, assets::build};
 use crate::{
     auth::{AccessRole, Principal},
     http::{calls, servers},
-    observability::journal::{CallRecord, ClientRecord},
+    observability::journal::{CallRecord, ClientRecord, now_millis},
 };
 
-/// Calls come in bunches; they are told this long after the first.
+/// How long to collect changes before they are published together.
 const BATCH_DELAY: Duration = Duration::from_millis(15);
-/// How often figures of servers that are being called are told.
+/// How often the statistics of servers are published while a page is open.
 const SERVER_STATS_INTERVAL: Duration = Duration::from_secs(3);
-/// The most calls of one bunch that are told.
+/// The maximum number of calls that are published together.
 const MAX_CALLS_PER_BATCH: usize = 100;
 
-/// Everything there is, for a page that begins.
+/// The current state, for a page that was just opened.
 pub(super) fn snapshot(hub: &HubState, principal: &Principal) -> Value {
     let servers = hub.servers.list();
     let mut clients = hub.engine.catalog().journal().clients().list();
@@ -35,33 +35,33 @@ pub(super) fn snapshot(hub: &HubState, principal: &Principal) -> Value {
     })
 }
 
-/// A call, as lists show it.
+/// The JSON of a call without its arguments and result.
 pub(super) fn call_json(record: &CallRecord) -> Value {
     calls::summary(record)
 }
 
 fn tool_counts_json(hub: &HubState) -> Value {
     let snapshot = hub.engine.catalog().snapshot();
-    let (mut count, mut off) = (0, 0);
-    for (_, on) in snapshot.tools_with_state() {
+    let (mut count, mut disabled) = (0, 0);
+    for (_, enabled) in snapshot.tools_with_state() {
         count += 1;
-        off += usize::from(!on);
+        disabled += usize::from(!enabled);
     }
-    json!({"count": count, "off": off})
+    json!({"count": count, "off": disabled})
 }
 
-fn client_json(seen: &ClientRecord) -> Value {
+fn client_json(client: &ClientRecord) -> Value {
     json!({
-        "client": &*seen.label,
-        "principal": &*seen.principal,
-        "protocolVersion": seen.protocol_version,
-        "firstSeen": seen.first_seen,
-        "lastSeen": seen.last_seen,
-        "tools": seen.tools_listed,
+        "client": &*client.label,
+        "principal": &*client.principal,
+        "protocolVersion": client.protocol_version,
+        "firstSeen": client.first_seen,
+        "lastSeen": client.last_seen,
+        "tools": client.tools_listed,
     })
 }
 
-/// Runs until `stop`.
+/// Publishes changes of calls, servers, tools, clients and runs until `stop`.
 pub async fn publish_changes(hub: Arc<HubState>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => (),
@@ -76,31 +76,31 @@ pub async fn publish_changes(hub: Arc<HubState>, stop: CancellationToken) {
 async fn publish_calls(hub: &HubState) {
     let journal = hub.engine.catalog().journal();
     loop {
-        let mut seen = hub.events.wait_for_page().await;
-        let listening = journal.subscribe();
+        let mut last_call = hub.events.wait_for_page().await;
+        let new_calls = journal.subscribe();
         while hub.events.has_open_pages() {
-            if time::timeout(SERVER_STATS_INTERVAL, listening.wait_past(seen))
+            if time::timeout(SERVER_STATS_INTERVAL, new_calls.wait_past(last_call))
                 .await
                 .is_err()
             {
                 continue;
             }
             time::sleep(BATCH_DELAY).await;
-            for record in journal.since(seen, MAX_CALLS_PER_BATCH) {
+            for record in journal.since(last_call, MAX_CALLS_PER_BATCH) {
                 let owner = Some(Arc::clone(&record.asked.principal));
                 hub.events
                     .publish("call", call_json(&record).to_string(), owner);
             }
-            seen = journal.last_id();
+            last_call = journal.last_id();
         }
     }
 }
 
 async fn publish_servers(hub: &HubState) {
     let mut changes = hub.servers.changes();
-    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut published: BTreeMap<String, String> = BTreeMap::new();
     loop {
-        let now: BTreeMap<String, String> = hub
+        let current: BTreeMap<String, String> = hub
             .servers
             .list()
             .iter()
@@ -111,17 +111,17 @@ async fn publish_servers(hub: &HubState) {
                 )
             })
             .collect();
-        for (name, shown) in &now {
-            if known.get(name) != Some(shown) {
-                hub.events.publish("server", shown.clone(), None);
+        for (name, json) in &current {
+            if published.get(name) != Some(json) {
+                hub.events.publish("server", json.clone(), None);
             }
         }
-        for name in known.keys().filter(|it| !now.contains_key(*it)) {
-            let gone = json!({"name": name, "removed": true});
-            hub.events.publish("server", gone.to_string(), None);
+        for name in published.keys().filter(|it| !current.contains_key(*it)) {
+            let removed = json!({"name": name, "removed": true});
+            hub.events.publish("server", removed.to_string(), None);
         }
-        known = now;
-        let looked_at = async {
+        published = current;
+        let next_update = async {
             if hub.events.has_open_pages() {
                 time::sleep(SERVER_STATS_INTERVAL).await;
             } else {
@@ -130,7 +130,7 @@ async fn publish_servers(hub: &HubState) {
         };
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            () = looked_at => (),
+            () = next_update => (),
         }
     }
 }
@@ -146,7 +146,7 @@ async fn publish_tools(hub: &HubState) {
     }
 }
 
-/// Which run has changed; a page that shows it reads it again.
+/// Publishes the ids of changed runs; a page that shows one fetches it again.
 async fn publish_runs(hub: &HubState) {
     let mut changes = hub.agent.runs().changes();
     loop {
@@ -164,22 +164,23 @@ async fn publish_runs(hub: &HubState) {
 async fn publish_clients(hub: &HubState) {
     let clients = hub.engine.catalog().journal().clients();
     let mut changes = clients.subscribe();
-    let mut told = BTreeMap::new();
+    let mut published = BTreeMap::new();
     while changes.changed().await.is_ok() {
         time::sleep(BATCH_DELAY).await;
         changes.mark_unchanged();
         if !hub.events.has_open_pages() {
             continue;
         }
-        for seen in clients.list() {
-            let key = (Arc::clone(&seen.label), Arc::clone(&seen.principal));
-            if told.get(&key) != Some(&seen.last_seen) {
-                let owner = Some(Arc::clone(&seen.principal));
+        for client in clients.list() {
+            let key = (Arc::clone(&client.label), Arc::clone(&client.principal));
+            if published.get(&key) != Some(&client.last_seen) {
+                let owner = Some(Arc::clone(&client.principal));
                 hub.events
-                    .publish("client", client_json(&seen).to_string(), owner);
-                told.insert(key, seen.last_seen);
+                    .publish("client", client_json(&client).to_string(), owner);
+                published.insert(key, client.last_seen);
             }
         }
-        told.retain(|_, last| *last + 86_400_000 > crate::observability::journal::now_millis());
+        // Clients that were not seen for a day are forgotten.
+        published.retain(|_, last_seen| *last_seen + 86_400_000 > now_millis());
     }
 }

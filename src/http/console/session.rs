@@ -1,5 +1,5 @@
-//! Signing in: a code or a token is exchanged for a cookie that scripts cannot
-//! read and other sites cannot send.
+//! Sign-in to the console: exchanges a code or a token for a cookie that scripts cannot read
+//! and other sites cannot send.
 
 use std::sync::Arc;
 
@@ -12,18 +12,16 @@ use serde_json::{Value, json};
 
 use super::super::{HubState, body::JsonBody, servers::json_error};
 use crate::{
-    auth::{AccessRole, BearerToken, Principal, SESSION_LIFETIME, SIGN_IN_CODE_LIFETIME},
+    auth::{BearerToken, Principal, SESSION_LIFETIME, SIGN_IN_CODE_LIFETIME},
     downstream::http::reply,
     tools::CatalogScope,
 };
 
-/// `GET /api/session`: who is asking.
+/// `GET /api/session`: the principal of the caller.
 pub(in crate::http) async fn show(State(hub): State<Arc<HubState>>, request: Request) -> Response {
-    let who = hub.identify(request.headers());
-    reply::json(
-        StatusCode::OK,
-        session_json(&hub, who.as_ref().ok()).to_string(),
-    )
+    let principal = hub.identify(request.headers()).ok();
+    let session = session_json(&hub, principal.as_ref());
+    reply::json(StatusCode::OK, session.to_string())
 }
 
 /// `POST /api/session`: `{"code"}` of the printed link, or `{"token"}`.
@@ -31,41 +29,36 @@ pub(in crate::http) async fn sign_in(
     State(hub): State<Arc<HubState>>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let (token, why) = match (body["code"].as_str(), body["token"].as_str()) {
+    let (token_hash, error_message) = match (body["code"].as_str(), body["token"].as_str()) {
         (Some(code), None) => (
             hub.sessions.redeem_code(&BearerToken::from(code.trim())),
-            "this link was used already, is older than ten minutes, or the hub was restarted since; print a new one with: maru console",
+            "this link was already used, is older than ten minutes, or the hub was restarted since; print a new one with: maru console",
         ),
         (None, Some(token)) => (
             Some(BearerToken::from(token.trim()).hash()),
-            "this token is not known",
+            "unknown token",
         ),
-        _ => return json_error(StatusCode::BAD_REQUEST, "give a code or a token", None),
+        _ => return json_error(StatusCode::BAD_REQUEST, "send a code or a token", None),
     };
-    let known = token.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
-    let Some((hash, principal)) = known else {
-        return json_error(StatusCode::FORBIDDEN, why, None);
+    let known = token_hash.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
+    let Some((token_hash, principal)) = known else {
+        return json_error(StatusCode::FORBIDDEN, error_message, None);
     };
-    // The console shows everyone's servers and calls.
+    // The console shows all servers and calls.
     if principal.grants().is_some() {
-        let why = "this token is good for some servers or tools only; the console needs one without such a list: maru token create NAME --role reader";
-        return json_error(StatusCode::FORBIDDEN, why, None);
+        let message = "this token is limited to some servers or tools; the console needs one without limits: maru token create NAME --role reader";
+        return json_error(StatusCode::FORBIDDEN, message, None);
     }
-    match hub.sessions.sign_in(hash).await {
-        Ok(secret) => {
-            let shown = session_json(&hub, Some(&principal)).to_string();
-            let age = SESSION_LIFETIME.as_secs();
-            with_cookie(
-                &hub,
-                reply::json(StatusCode::OK, shown),
-                secret.reveal(),
-                age,
-            )
+    match hub.sessions.sign_in(token_hash).await {
+        Ok(cookie) => {
+            let session = session_json(&hub, Some(&principal)).to_string();
+            let response = reply::json(StatusCode::OK, session);
+            with_cookie(&hub, response, cookie.reveal(), SESSION_LIFETIME.as_secs())
         }
-        Err(why) => {
-            tracing::error!("a browser could not be signed in: {why}");
-            let why = "the store did not keep the session";
-            json_error(StatusCode::SERVICE_UNAVAILABLE, why, None)
+        Err(error) => {
+            tracing::error!("failed to sign a browser in: {error}");
+            let message = "the store could not save the session";
+            json_error(StatusCode::SERVICE_UNAVAILABLE, message, None)
         }
     }
 }
@@ -75,38 +68,36 @@ pub(in crate::http) async fn sign_out(
     State(hub): State<Arc<HubState>>,
     request: Request,
 ) -> Response {
-    if let Some(secret) = session_cookie(&hub, request.headers())
-        && let Err(why) = hub.sessions.sign_out(&secret).await
+    if let Some(cookie) = session_cookie(&hub, request.headers())
+        && let Err(error) = hub.sessions.sign_out(&cookie).await
     {
-        tracing::error!("a browser could not be signed out: {why}");
-        let why = "the store did not end the session; you are still signed in";
-        return json_error(StatusCode::SERVICE_UNAVAILABLE, why, None);
+        tracing::error!("failed to sign a browser out: {error}");
+        let message = "the store could not end the session; you are still signed in";
+        return json_error(StatusCode::SERVICE_UNAVAILABLE, message, None);
     }
     with_cookie(&hub, reply::empty(StatusCode::NO_CONTENT), "", 0)
 }
 
-/// `POST /api/session/link`: a code that signs in whoever asks for it, once.
+/// `POST /api/session/link`: a link that signs a browser in with the caller's token, once.
 pub(in crate::http) async fn create_sign_in_link(
     State(hub): State<Arc<HubState>>,
     request: Request,
 ) -> Response {
-    let token = hub.token_hash(request.headers());
-    match token {
-        Some(hash) => {
-            let code = hub.sessions.issue_code(hash);
-            let scheme = if hub.is_encrypted { "https" } else { "http" };
-            let link = json!({
-                "path": format!("/#code={}", code.reveal()),
-                "scheme": scheme,
-                "expiresInSeconds": SIGN_IN_CODE_LIFETIME.as_secs(),
-            });
-            reply::json(StatusCode::OK, link.to_string())
-        }
-        None => json_error(StatusCode::FORBIDDEN, "only a token can be signed in", None),
-    }
+    let Some(token_hash) = hub.token_hash(request.headers()) else {
+        let message = "a sign-in link needs a token";
+        return json_error(StatusCode::FORBIDDEN, message, None);
+    };
+    let code = hub.sessions.issue_code(token_hash);
+    let scheme = if hub.is_encrypted { "https" } else { "http" };
+    let link = json!({
+        "path": format!("/#code={}", code.reveal()),
+        "scheme": scheme,
+        "expiresInSeconds": SIGN_IN_CODE_LIFETIME.as_secs(),
+    });
+    reply::json(StatusCode::OK, link.to_string())
 }
 
-/// What the cookie of the console holds.
+/// Returns the value of the console's cookie.
 pub(in crate::http) fn session_cookie(hub: &HubState, headers: &HeaderMap) -> Option<BearerToken> {
     let name = cookie_name(hub);
     let lines = headers.get_all(header::COOKIE).iter();
@@ -118,7 +109,7 @@ pub(in crate::http) fn session_cookie(hub: &HubState, headers: &HeaderMap) -> Op
     Some(BearerToken::from(value))
 }
 
-/// Cookies do not know ports, so the name does.
+/// The port is part of the name, because browsers share cookies between ports.
 fn cookie_name(hub: &HubState) -> String {
     format!("maru_{}", hub.port)
 }
@@ -134,24 +125,16 @@ fn with_cookie(hub: &HubState, mut response: Response, value: &str, seconds: u64
     response
 }
 
-fn session_json(hub: &HubState, who: Option<&Principal>) -> Value {
-    let tools = hub.engine.catalog().snapshot();
-    let tools = tools
+fn session_json(hub: &HubState, principal: Option<&Principal>) -> Value {
+    let snapshot = hub.engine.catalog().snapshot();
+    let tools = snapshot
         .view(&CatalogScope::All)
         .map_or(0, |it| it.tools.entries().len());
     json!({
-        "name": who.map(Principal::name),
-        "role": who.map(|it| role_name(it.role())),
+        "name": principal.map(Principal::name),
+        "role": principal.map(|it| it.role().as_str()),
         "version": env!("CARGO_PKG_VERSION"),
         "build": super::assets::build(),
-        "tools": who.map(|_| tools),
+        "tools": principal.map(|_| tools),
     })
-}
-
-fn role_name(role: AccessRole) -> &'static str {
-    match role {
-        AccessRole::Reader => "reader",
-        AccessRole::Agent => "agent",
-        AccessRole::Admin => "admin",
-    }
 }
