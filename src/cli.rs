@@ -27,7 +27,7 @@ use crate::{
     upstream::warden,
 };
 
-/// Joins every model, client and tool through the Model Context Protocol.
+/// Puts your MCP servers, databases and models behind one local address.
 #[derive(Debug, Parser)]
 #[command(name = "maru", version, about, after_help = EXAMPLES)]
 pub struct Cli {
@@ -37,43 +37,43 @@ pub struct Cli {
     command: Option<CliCommand>,
 }
 
-/// Flags that every command knows.
+/// Flags of all commands.
 #[derive(Debug, Args)]
 struct GlobalFlags {
-    /// Where the hub listens, or which hub `tools` and `call` ask [default: 127.0.0.1:20006]
+    /// Address that the hub listens on, or of the hub to use [default: 127.0.0.1:20006]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     listen: Option<String>,
-    /// Where maru keeps its data [default: ~/.local/share/maru]
+    /// Directory of maru's data [default: ~/.local/share/maru]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Settings file [default: maru.yaml here, if there is one]
+    /// Settings file [default: maru.yaml in the current directory, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Start the hub; this is what maru does without a command
+    /// Start the hub (the default command)
     Serve,
-    /// Speak MCP over stdin and stdout, for clients that start their servers
+    /// Serve MCP over stdin and stdout, for clients that start their servers
     Stdio,
-    /// List the tools available
+    /// List the available tools
     Tools(tools::ToolsArgs),
-    /// Call a tool and print its result; the exit code tells whether it succeeded
+    /// Call a tool and print its result; the exit code is 1 if the tool failed
     Call(call::CallArgs),
-    /// List the models that clients may ask for
+    /// List the available models
     Models(models::ModelsArgs),
-    /// Talk with a model that uses the hub's tools
+    /// Chat with a model that uses the hub's tools
     Chat(chat::ChatArgs),
-    /// Manage the MCP servers whose tools the running hub offers
+    /// Manage the MCP servers of the running hub
     Servers(servers::ServersArgs),
-    /// Manage the tokens with which clients come in
+    /// Manage access tokens
     Token(token::TokenArgs),
-    /// Show who did what
+    /// Show the audit log
     Audit(audit::AuditArgs),
-    /// Manage the documents that similarity search finds
+    /// Manage the documents of similarity search
     Index(index::IndexArgs),
-    /// Start a program that ends with the hub; maru does this by itself
+    /// Start a stdio server that ends with the hub (internal)
     #[command(hide = true)]
     Child {
         /// The hub's process id
@@ -84,26 +84,27 @@ enum CliCommand {
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
     },
-    /// Print a link that signs in to the web console of the running hub, once
+    /// Print a one-time link that signs in to the web console of the running hub
     Console,
-    /// Show the settings in force and where each comes from
+    /// Show the current settings and where each was set
     Config(config::ConfigArgs),
 }
 
 const EXAMPLES: &str = "Examples:
   maru                                              start the hub on 127.0.0.1:20006
-  maru tools                                        what can be called
+  maru tools                                        list the available tools
   maru servers add files -- npx -y @modelcontextprotocol/server-filesystem /data
   maru call search_docs '{\"query\":\"연차\"}'          call a tool
-  maru --listen 127.0.0.1:0 --data-dir /tmp/maru    any free port, data of its own
-  maru config                                       settings and where they come from
-  claude mcp add maru -- maru stdio                 offer everything to a client";
+  maru --listen 127.0.0.1:0 --data-dir /tmp/maru    use any free port and another data directory
+  maru config                                       show settings and where they were set
+  claude mcp add maru -- maru stdio                 add maru to a client";
 
-/// Nothing can be done: wrong settings, or a tool that does not exist.
+/// The exit code if maru could not run the command: bad arguments or settings, no hub, an
+/// unknown tool.
 const EXIT_CANNOT_RUN: u8 = 2;
 
-/// Runs the command; the exit code is 0, 1 when a tool failed, or 2 when
-/// nothing could be done.
+/// Runs the command of the process arguments. The exit code is 0 for success, 1 if a tool
+/// failed, or 2 if maru could not run the command.
 pub fn run() -> ExitCode {
     match Cli::parse().run() {
         Ok(code) => code,
@@ -116,7 +117,7 @@ pub fn run() -> ExitCode {
 
 impl Cli {
     fn run(self) -> Result<ExitCode> {
-        // Before anything else is read: it runs in the environment of a server.
+        // Handled before any settings are read, because it runs in a server's environment.
         if let Some(CliCommand::Child {
             hub,
             bounds,
@@ -125,7 +126,7 @@ impl Cli {
         {
             return Ok(ExitCode::from(warden::run(*hub, bounds, command)?));
         }
-        // What a program leaves behind by killing its warden comes to us.
+        // Processes of a program that killed its warden become children of the hub.
         warden::adopt_orphans();
         let loaded = self.settings.load()?;
         match self.command.unwrap_or(CliCommand::Serve) {
@@ -155,14 +156,14 @@ impl GlobalFlags {
         if let Some(directory) = &self.data_dir {
             flags.push(("/data_dir", directory.display().to_string()));
         }
-        let given = LoadOptions {
+        let options = LoadOptions {
             file: self.config.clone(),
             directory: PathBuf::from("."),
             environment: process_environment(),
             flags,
         };
-        let mut loaded = load(&given)?;
-        // Also when the file was replaced since: this very program.
+        let mut loaded = load(&options)?;
+        // This path is the running binary, even if its file has been replaced.
         loaded.config.warden = Some(PathBuf::from("/proc/self/exe")).filter(|it| it.exists());
         Ok(loaded)
     }

@@ -1,4 +1,4 @@
-//! `maru audit`: who did what.
+//! `maru audit`: prints records of the audit log.
 
 use std::process::ExitCode;
 
@@ -7,34 +7,39 @@ use clap::Args;
 use maru_runtime::clock;
 use serde_json::Value;
 
-use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
+use super::{
+    EXIT_CANNOT_RUN,
+    client::{HubClient, error_message},
+    serve::block_on,
+    terminal,
+};
 use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  maru audit                                        the last hundred
+  maru audit                                        the last hundred records
   maru audit --principal bot --outcome failed
   maru audit --target fx__echo --limit 1000 --json")]
 pub(super) struct AuditArgs {
-    /// How many, newest first
+    /// Maximum number of records, newest first
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Only this token's
+    /// Only records of this token
     #[arg(long)]
     principal: Option<String>,
-    /// Only this action, such as tools/call
+    /// Only records of this action, such as tools/call
     #[arg(long)]
     action: Option<String>,
-    /// Only this tool or path
+    /// Only records of this tool or path
     #[arg(long)]
     target: Option<String>,
-    /// Only what ended so: ok, failed, refused, cancelled, `timed_out`, or a status
+    /// Only records with this outcome: ok, failed, refused, cancelled, `timed_out`, or an HTTP status
     #[arg(long)]
     outcome: Option<String>,
-    /// Only this request
+    /// Only records of this request id
     #[arg(long)]
     request: Option<String>,
-    /// Print what the hub answers as JSON
+    /// Print the hub's response as JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,18 +47,15 @@ pub(super) struct AuditArgs {
 pub(super) fn run(loaded: &LoadedConfig, options: &AuditArgs) -> Result<ExitCode> {
     let hub = HubClient::open(loaded)?;
     let path = options.query_path();
-    let (status, answer) = block_on(hub.send_rest("GET", &path, None))?;
+    let (status, records) = block_on(hub.send_rest("GET", &path, None))?;
     if status != 200 {
-        let why = answer["error"]
-            .as_str()
-            .or(answer["error"]["message"].as_str());
-        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        terminal::print_error(error_message(&records));
         return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
     let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+        format!("{}\n", serde_json::to_string_pretty(&records)?)
     } else {
-        format_records(answer.as_array().map_or(&[], Vec::as_slice))
+        format_records(records.as_array().map_or(&[], Vec::as_slice))
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -78,7 +80,7 @@ impl AuditArgs {
 }
 
 fn format_records(records: &[Value]) -> String {
-    let head = [
+    let header = [
         "WHEN",
         "WHO",
         "FROM",
@@ -88,7 +90,7 @@ fn format_records(records: &[Value]) -> String {
         "MS",
         "ARGUMENTS",
     ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
     let text = |it: &Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
     rows.extend(records.iter().map(|it| {
         let micros = it["tookMicroseconds"].as_i64().unwrap_or(0);

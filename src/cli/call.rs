@@ -1,4 +1,4 @@
-//! `maru call`: the runner.
+//! `maru call`: calls a tool and prints its result.
 
 use std::{io::Read as _, process::ExitCode};
 
@@ -22,12 +22,12 @@ use crate::config::LoadedConfig;
   echo '{\"query\":\"deploy\"}' | maru call search_docs -
   maru call search_docs --args-b64 eyJxdWVyeSI6ImRlcGxveSJ9")]
 pub(super) struct CallArgs {
-    /// The tool, as `maru tools` names it
+    /// The name of the tool, as in `maru tools`
     name: String,
-    /// Its arguments, a JSON object; `-` reads them from stdin
+    /// The arguments, a JSON object; `-` reads them from stdin
     #[arg(default_value = "{}")]
     arguments: String,
-    /// Its arguments in Base64, for programs that would have to quote them
+    /// The arguments in Base64, for programs that would have to quote them
     #[arg(long, value_name = "BASE64", conflicts_with = "arguments")]
     args_b64: Option<String>,
     /// Print the whole MCP result as JSON instead of its text
@@ -35,12 +35,12 @@ pub(super) struct CallArgs {
     json: bool,
 }
 
-/// What is shown of a result if the settings say nothing.
+/// The maximum length of a printed result, unless the settings set another.
 const DEFAULT_MAX_OUTPUT_CHARS: usize = 50_000;
 
 pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> {
     let arguments = match &options.args_b64 {
-        Some(packed) => decode_base64(packed).and_then(|text| parse_arguments(&text))?,
+        Some(encoded) => decode_base64(encoded).and_then(|text| parse_arguments(&text))?,
         None => read_arguments(&options.arguments)?,
     };
     let limit = loaded.config.mcp.security.max_tool_output_length;
@@ -53,40 +53,40 @@ pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> 
     })?;
     let result = match outcome {
         CliCallOutcome::Result(result) => result,
-        CliCallOutcome::Refused(why) => {
-            terminal::print_error(&why);
+        CliCallOutcome::Refused(reason) => {
+            terminal::print_error(&reason);
             return Ok(ExitCode::from(EXIT_CANNOT_RUN));
         }
     };
-    let shown = if options.json {
+    let text = if options.json {
         result.as_json().to_owned()
     } else {
         result.to_text_within(limit)
     };
-    terminal::print(&format!("{shown}\n"))?;
+    terminal::print(&format!("{text}\n"))?;
     Ok(ExitCode::from(u8::from(result.is_error())))
 }
 
-fn read_arguments(given: &str) -> Result<Value> {
-    let mut text = given.to_owned();
-    if given == "-" {
-        text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("cannot read the arguments from stdin")?;
+fn read_arguments(argument: &str) -> Result<Value> {
+    if argument != "-" {
+        return parse_arguments(argument);
     }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read the arguments from stdin")?;
     parse_arguments(&text)
 }
 
-/// Either alphabet, with or without padding.
-fn decode_base64(packed: &str) -> Result<String> {
-    let plain: String = packed
+/// Decodes standard or URL-safe Base64, with or without padding.
+fn decode_base64(encoded: &str) -> Result<String> {
+    let standard: String = encoded
         .trim()
         .trim_end_matches('=')
         .replace('-', "+")
         .replace('_', "/");
     let bytes = STANDARD_NO_PAD
-        .decode(plain)
+        .decode(standard)
         .map_err(|_| anyhow!("the arguments are not Base64"))?;
     String::from_utf8(bytes).map_err(|_| anyhow!("the arguments are not UTF-8"))
 }
@@ -94,7 +94,7 @@ fn decode_base64(packed: &str) -> Result<String> {
 fn parse_arguments(text: &str) -> Result<Value> {
     let example = "example: '{\"query\":\"연차\"}'";
     maru_protocol::validate_json(text.as_bytes())
-        .map_err(|bad| anyhow!("the arguments are {bad}; {example}"))?;
+        .map_err(|error| anyhow!("the arguments are {error}; {example}"))?;
     serde_json::from_str::<Map<String, Value>>(text)
         .map(Value::Object)
         .map_err(|_| anyhow!("the arguments are not a JSON object; {example}"))

@@ -1,4 +1,4 @@
-//! Asking the running hub, or the catalog itself when none runs.
+//! Clients of the running hub, or of a catalog in this process if no hub runs.
 
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 
@@ -24,18 +24,19 @@ use crate::{
     tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
 
-/// How long a stream may be silent before the hub counts as gone.
+/// How long a stream may be silent before the hub counts as disconnected.
 const MAX_STREAM_SILENCE: Duration = Duration::from_secs(4 * KEEP_ALIVE_INTERVAL.as_secs());
-/// The longest answer that is read as a whole.
+/// The maximum size of a response that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// Someone who lists and calls tools.
+/// Lists and calls tools, through a hub or in this process.
 #[derive(Debug)]
 pub(super) enum CatalogClient {
     Hub(HubClient),
     InProcess(Box<HubCore>),
 }
 
+/// Sends requests to a running hub.
 #[derive(Debug)]
 pub(super) struct HubClient {
     address: String,
@@ -44,18 +45,25 @@ pub(super) struct HubClient {
     deadline: Duration,
 }
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum CliCallOutcome {
     /// The tool's result.
     Result(EntryResult),
-    /// The call could not be made; says why.
+    /// The reason why the call could not be made.
     Refused(String),
 }
 
+/// The message of an error response of the hub.
+pub(super) fn error_message(response: &Value) -> &str {
+    let error = &response["error"];
+    let message = error.as_str().or(error["message"].as_str());
+    message.unwrap_or("the hub refused the request without a reason")
+}
+
 impl CatalogClient {
-    /// The hub that was named by `--listen`, the one that runs on this data
-    /// directory, or the catalog itself.
+    /// Uses the hub at `--listen`, the hub that runs on this data directory, or a catalog in
+    /// this process.
     pub(super) async fn open(loaded: LoadedConfig) -> Result<Self> {
         if let Some(hub) = HubClient::find(&loaded) {
             return Ok(Self::Hub(hub));
@@ -65,20 +73,25 @@ impl CatalogClient {
         Ok(Self::InProcess(Box::new(core)))
     }
 
-    /// The entries of `tools/list`.
+    /// Returns the entries of `tools/list`.
     pub(super) async fn tools(&self) -> Result<Vec<Value>> {
         let text = match self {
             Self::InProcess(core) => core
                 .catalog
                 .snapshot()
                 .view(&CatalogScope::All)
-                .map_err(|why| anyhow!(why.message))?
+                .map_err(|error| anyhow!(error.message))?
                 .tools
                 .json()
                 .to_owned(),
             Self::Hub(hub) => match hub.send_mcp("tools/list", json!({})).await? {
                 Ok(result) => result["tools"].to_string(),
-                Err(why) => bail!("the hub at {} did not list its tools: {why}", hub.address),
+                Err(reason) => {
+                    bail!(
+                        "the hub at {} did not list its tools: {reason}",
+                        hub.address
+                    )
+                }
             },
         };
         serde_json::from_str(&text).context("the list of tools is not JSON")
@@ -91,58 +104,56 @@ impl CatalogClient {
                 let params = json!({"name": name, "arguments": arguments});
                 Ok(match hub.send_mcp("tools/call", params).await? {
                     Ok(result) => CliCallOutcome::Result(result.into()),
-                    Err(why) => CliCallOutcome::Refused(why),
+                    Err(reason) => CliCallOutcome::Refused(reason),
                 })
             }
             Self::InProcess(core) => {
                 let caller = Caller::new(Principal::local(), CatalogScope::All);
-                Ok(
-                    match core
-                        .catalog
-                        .call_tool(&caller, name, Arc::new(arguments.into()), Arc::default())
-                        .await
-                    {
-                        Ok(EntryResponse::Complete(result)) => CliCallOutcome::Result(result),
-                        Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
-                            "the tool asks back, which needs an MCP client".to_owned(),
-                        ),
-                        Err(why) => CliCallOutcome::Refused(why.message.into_owned()),
-                    },
-                )
+                let arguments = Arc::new(arguments.into());
+                let call = core
+                    .catalog
+                    .call_tool(&caller, name, arguments, Arc::default());
+                Ok(match call.await {
+                    Ok(EntryResponse::Complete(result)) => CliCallOutcome::Result(result),
+                    Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
+                        "the tool requests input from its caller, which needs an MCP client"
+                            .to_owned(),
+                    ),
+                    Err(error) => CliCallOutcome::Refused(error.message.into_owned()),
+                })
             }
         }
     }
 }
 
 impl HubClient {
-    /// The hub that was named by `--listen`, or the one that runs on this data
-    /// directory.
+    /// Finds the hub at `--listen`, or the hub that runs on this data directory.
     fn find(loaded: &LoadedConfig) -> Option<Self> {
-        // The settings say where a hub would listen, not that one does.
-        let named = matches!(loaded.origin_of("/listen"), ValueOrigin::Flag(_));
+        // An address in the settings does not mean that a hub listens there.
+        let has_flag = matches!(loaded.origin_of("/listen"), ValueOrigin::Flag(_));
         let config = &loaded.config;
-        let own = running_hub(&config.data_dir);
-        let address = if named {
+        let own_address = running_hub(&config.data_dir);
+        let address = if has_flag {
             config.listen.to_string()
         } else {
-            own.clone()?
+            own_address.clone()?
         };
-        // Only our own hub is shown our token.
-        let token = (own.as_ref() == Some(&address))
-            .then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
-        let longest = config
+        let is_own = own_address.as_ref() == Some(&address);
+        // The admin token of this data directory is sent only to its own hub.
+        let token = is_own.then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
+        let longest_ms = config
             .limits
             .tool_timeout_ms
             .max(config.mcp.connect_timeout_ms);
         Some(Self {
-            endpoint: endpoint(config, &address, own.as_ref() == Some(&address)),
+            endpoint: endpoint(config, &address, is_own),
             address,
             token: token.flatten(),
-            deadline: Duration::from_millis(longest) + Duration::from_secs(5),
+            deadline: Duration::from_millis(longest_ms) + Duration::from_secs(5),
         })
     }
 
-    /// The same; there must be one.
+    /// Finds the hub like [`find`](Self::find), with an error if there is none.
     pub(super) fn open(loaded: &LoadedConfig) -> Result<Self> {
         Self::find(loaded).ok_or_else(|| {
             anyhow!(
@@ -152,12 +163,12 @@ impl HubClient {
         })
     }
 
-    /// Where it listens.
+    /// The address that the hub listens on.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 
-    /// A request to the API; its status and answer.
+    /// Sends a request to the API; returns the status and the JSON of the response.
     pub(super) async fn send_rest(
         &self,
         method: &str,
@@ -168,21 +179,21 @@ impl HubClient {
             body.map_or(String::new(), Value::to_string),
         )))?;
         let (status, text) = self.send(request).await?;
-        let answer = if text.is_empty() {
+        let response = if text.is_empty() {
             Value::Null
         } else {
             parse_json(&text)?
         };
-        Ok((status, answer))
+        Ok((status, response))
     }
 
-    /// A request whose answer is a stream of events, each given to `on` as it
-    /// comes; what it gives back ends the stream. Says what else was answered.
+    /// Sends a request and passes each event of the response to `on_event`, whose error ends
+    /// the stream. Returns the JSON of a response that is not an event stream.
     pub(super) async fn stream_events(
         &self,
         path: &str,
         body: &Value,
-        mut on: impl AsyncFnMut(SseEvent) -> Result<()>,
+        mut on_event: impl AsyncFnMut(SseEvent) -> Result<()>,
     ) -> Result<Option<Value>> {
         let mut request = self
             .request("POST", path)
@@ -196,13 +207,13 @@ impl HubClient {
             }
             let mut body = response.into_body();
             let mut reader = SseReader::default();
-            let mut found = Vec::new();
+            let mut events = Vec::new();
             while let Some(data) = self.next_chunk(&mut body).await? {
                 reader
-                    .feed(&data, &mut found)
-                    .context("the hub sent too much")?;
-                for event in found.drain(..) {
-                    on(event).await?;
+                    .feed(&data, &mut events)
+                    .context("the hub sent an event that is too large")?;
+                for event in events.drain(..) {
+                    on_event(event).await?;
                 }
             }
             Ok(None)
@@ -210,11 +221,14 @@ impl HubClient {
         .await
     }
 
-    /// The next bytes of a stream; `None` at its end. The hub sends comments when it
-    /// has nothing to say, so a long silence means that it is gone.
+    /// Returns the next bytes of a stream; `None` at its end. The hub sends comments while it
+    /// has no events, so a long silence means that it is disconnected.
     async fn next_chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>> {
         let frame = time::timeout(MAX_STREAM_SILENCE, body.frame());
-        let Some(frame) = frame.await.map_err(|_| self.late(MAX_STREAM_SILENCE))? else {
+        let Some(frame) = frame
+            .await
+            .map_err(|_| self.timeout_error(MAX_STREAM_SILENCE))?
+        else {
             return Ok(None);
         };
         let frame = frame.with_context(|| self.unreachable())?;
@@ -236,14 +250,14 @@ impl HubClient {
         }
     }
 
-    /// A request whose answer is read as a whole; its status and body.
+    /// Sends a request; returns the status and the whole body of the response.
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes)> {
         self.within_deadline(self.exchange(request, read_whole))
             .await?
     }
 
-    /// Sends `request` over a connection of its own, which lives until `read` is done
-    /// with the response.
+    /// Sends `request` over its own connection, which is open until `read` has read the
+    /// response.
     async fn exchange<T>(
         &self,
         request: Request<Full<Bytes>>,
@@ -258,8 +272,8 @@ impl HubClient {
             read(response.with_context(|| self.unreachable())?).await
         });
         tokio::select! {
-            done = &mut exchange => done,
-            // The exchange notices, too, and says what is wrong.
+            result = &mut exchange => result,
+            // The exchange fails with the connection and returns the error.
             _closed = &mut connection => exchange.await,
         }
     }
@@ -270,13 +284,13 @@ impl HubClient {
     }
 
     async fn within_deadline<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        let done = time::timeout(self.deadline, work).await;
-        done.map_err(|_| self.late(self.deadline))
+        let result = time::timeout(self.deadline, work).await;
+        result.map_err(|_| self.timeout_error(self.deadline))
     }
 
-    fn late(&self, waited: Duration) -> anyhow::Error {
+    fn timeout_error(&self, timeout: Duration) -> anyhow::Error {
         anyhow!(
-            "the hub at {} did not answer within {waited:?}",
+            "the hub at {} did not answer within {timeout:?}",
             self.address
         )
     }
@@ -285,7 +299,8 @@ impl HubClient {
         format!("cannot reach the hub at {}", self.address)
     }
 
-    /// One request of 2026-07-28, which needs no handshake.
+    /// Sends an MCP request of 2026-07-28, which needs no handshake; returns its result or
+    /// the message of its error.
     async fn send_mcp(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
         params["_meta"] = json!({key::PROTOCOL_VERSION: ProtocolVersion::V2026_07_28.as_str(), key::CLIENT_CAPABILITIES: {}});
         let name = params["name"].as_str().map(str::to_owned);
@@ -303,19 +318,16 @@ impl HubClient {
         }
         let request = request.body(Full::new(Bytes::from(body)))?;
         let (_, text) = self.send(request).await?;
-        let answer = parse_json(&text)?;
-        Ok(match answer.get("error") {
-            Some(error) => Err(error["message"]
-                .as_str()
-                .unwrap_or("no reason given")
-                .to_owned()),
-            None => Ok(answer["result"].clone()),
+        let response = parse_json(&text)?;
+        Ok(match response.get("error") {
+            Some(_) => Err(error_message(&response).to_owned()),
+            None => Ok(response["result"].clone()),
         })
     }
 }
 
-/// Our own hub is reached by its socket if there is one, any other as the settings
-/// say that hubs are reached.
+/// The endpoint of a hub: the socket of the own hub if it exists, otherwise TCP or TLS as in
+/// the settings.
 fn endpoint(config: &Config, address: &str, is_own: bool) -> HubEndpoint {
     let socket = config.data_dir.join(HTTP_SOCKET);
     if is_own && socket.exists() {
@@ -331,22 +343,22 @@ fn endpoint(config: &Config, address: &str, is_own: bool) -> HubEndpoint {
     }
 }
 
-/// The connection under requests; it must be polled for them to go on.
+/// An HTTP connection to the hub, which must be polled while requests are in progress.
 type HubConnection = http1::Connection<TokioIo<Box<dyn HubStream>>, Full<Bytes>>;
 
 fn is_event_stream(response: &Response<Incoming>) -> bool {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    kind.is_some_and(|it| it == "text/event-stream")
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    content_type.is_some_and(|it| it == "text/event-stream")
 }
 
 async fn read_whole(response: Response<Incoming>) -> Result<(u16, Bytes)> {
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
     let body = body.collect().await.map_err(|error| anyhow!(error));
-    let body = body.context("the hub's answer ended early or is too large")?;
+    let body = body.context("the hub's response is incomplete or too large")?;
     Ok((status, body.to_bytes()))
 }
 
 fn parse_json(text: &[u8]) -> Result<Value> {
-    serde_json::from_slice(text).context("the hub's answer is not JSON")
+    serde_json::from_slice(text).context("the hub's response is not JSON")
 }

@@ -1,4 +1,4 @@
-//! `maru config`.
+//! `maru config`: prints the settings, their schema or their reference.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The way to a hub: its local socket, TCP or TLS.
+//! Connections to a hub over its local socket, TCP or TLS.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -19,17 +19,17 @@ use tokio_rustls::{
     },
 };
 
-/// Where a hub is reached.
+/// The endpoint of a hub.
 #[derive(Debug)]
 pub(super) enum HubEndpoint {
-    /// The socket in its data directory, which does not depend on where it listens.
+    /// The socket in its data directory, which works wherever the hub listens.
     LocalSocket(PathBuf),
     Tcp {
         address: String,
     },
     Tls {
         address: String,
-        /// The certificate of the hub, or of who issued it.
+        /// The certificate of the hub or of its issuer.
         certificate: PathBuf,
     },
 }
@@ -40,7 +40,7 @@ pub(super) trait HubStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> HubStream for T {}
 
 impl HubEndpoint {
-    /// What the hub is called in requests.
+    /// The value of the `Host` header.
     pub(super) fn host_header(&self) -> &str {
         match self {
             Self::LocalSocket(_) => "localhost",
@@ -68,11 +68,11 @@ impl HubEndpoint {
     }
 }
 
-/// Connects, or says what to do where nobody listens.
+/// Connects, with a hint in the error if no hub listens there.
 async fn connect_tcp(address: &str) -> Result<TcpStream> {
     match TcpStream::connect(address).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => bail!(
-            "no hub listens on {address}; start one with: maru --listen {address}, or leave out --listen to ask the hub of the data directory"
+            "no hub listens on {address}; start one with: maru --listen {address}, or omit --listen to use the hub of the data directory"
         ),
         connected => Ok(connected?),
     }
@@ -80,9 +80,10 @@ async fn connect_tcp(address: &str) -> Result<TcpStream> {
 
 fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>> {
     let read = || -> Result<Vec<_>> {
-        let found: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
-        ensure!(!found.is_empty(), "there is no certificate in it");
-        Ok(found)
+        let certificates: Vec<_> =
+            CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
+        ensure!(!certificates.is_empty(), "the file contains no certificate");
+        Ok(certificates)
     };
     read().with_context(|| format!("tls.certificate: cannot use {}", path.display()))
 }
@@ -91,20 +92,20 @@ fn client_config(trusted: Vec<CertificateDer<'static>>) -> Result<ClientConfig> 
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots.add_parsable_certificates(trusted.iter().cloned());
-    let issued = WebPkiServerVerifier::builder(Arc::new(roots)).build()?;
-    let verifier = HubCertificateVerifier { trusted, issued };
+    let web_pki = WebPkiServerVerifier::builder(Arc::new(roots)).build()?;
+    let verifier = HubCertificateVerifier { trusted, web_pki };
     Ok(ClientConfig::builder()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth())
 }
 
-/// Accepts the very certificate that the settings name, whatever name it is for: a
-/// hub is reached by its address here, and its certificate is often self-signed.
-/// Any other must be issued for that address by someone who is trusted.
+/// Accepts exactly the certificate that the settings name, whatever host name it has,
+/// because the command line connects by address and the certificate is often self-signed.
+/// Any other certificate must be issued for that address by a trusted authority.
 struct HubCertificateVerifier {
     trusted: Vec<CertificateDer<'static>>,
-    issued: Arc<WebPkiServerVerifier>,
+    web_pki: Arc<WebPkiServerVerifier>,
 }
 
 impl fmt::Debug for HubCertificateVerifier {
@@ -125,7 +126,7 @@ impl ServerCertVerifier for HubCertificateVerifier {
         if self.trusted.first() == Some(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }
-        self.issued
+        self.web_pki
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
@@ -135,7 +136,7 @@ impl ServerCertVerifier for HubCertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.issued
+        self.web_pki
             .verify_tls12_signature(message, certificate, signed)
     }
 
@@ -145,11 +146,11 @@ impl ServerCertVerifier for HubCertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.issued
+        self.web_pki
             .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.issued.supported_verify_schemes()
+        self.web_pki.supported_verify_schemes()
     }
 }

@@ -1,4 +1,4 @@
-//! `maru index`: the documents that similarity search finds.
+//! `maru index`: manages the documents of similarity search.
 
 use std::{
     fs::File,
@@ -26,8 +26,8 @@ use crate::{
   maru index list
   maru index remove faq
 
-A line of the file is a text in quotes, or an object with \"text\" and, if you like,
-\"id\" and \"metadata\". Adding a file again goes on where it was interrupted.")]
+Each line of the file is a JSON string, or an object with \"text\" and optionally \"id\"
+and \"metadata\". An interrupted import continues where it stopped.")]
 pub(super) struct IndexArgs {
     #[command(subcommand)]
     action: IndexAction,
@@ -38,11 +38,11 @@ pub(super) struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 enum IndexAction {
-    /// Add the documents of a file, one JSON value a line
+    /// Add the documents of a file, one JSON value per line
     Add {
         /// The file
         file: PathBuf,
-        /// Where to [default: chromadb.collection of the settings]
+        /// The collection [default: chromadb.collection of the settings]
         #[arg(long)]
         collection: Option<String>,
     },
@@ -60,7 +60,7 @@ const ADD_BATCH_DOCUMENTS: usize = 256;
 pub(super) fn run(loaded: &LoadedConfig, options: &IndexArgs) -> Result<ExitCode> {
     block_on(async {
         let index = app::open_index(&loaded.config).await?;
-        let shown = match &options.action {
+        let result = match &options.action {
             IndexAction::Add { file, collection } => {
                 let collection = collection
                     .as_ref()
@@ -74,18 +74,18 @@ pub(super) fn run(loaded: &LoadedConfig, options: &IndexArgs) -> Result<ExitCode
             }
         };
         terminal::print(&if options.json {
-            format!("{}\n", serde_json::to_string_pretty(&shown)?)
+            format!("{}\n", serde_json::to_string_pretty(&result)?)
         } else {
-            options.action.format_answer(&shown)
+            options.action.format_result(&result)
         })?;
-        let nothing =
-            matches!(options.action, IndexAction::Remove { .. }) && shown["removed"] == false;
-        Ok(ExitCode::from(u8::from(nothing)))
+        let not_found =
+            matches!(options.action, IndexAction::Remove { .. }) && result["removed"] == false;
+        Ok(ExitCode::from(u8::from(not_found)))
     })
 }
 
 impl IndexAction {
-    fn format_answer(&self, shown: &Value) -> String {
+    fn format_result(&self, result: &Value) -> String {
         let text = |value: &Value| match value {
             Value::Null => "-".to_owned(),
             Value::String(text) => text.clone(),
@@ -94,11 +94,11 @@ impl IndexAction {
         match self {
             Self::Add { .. } => format!(
                 "{} documents added to {}, {} were there already\n",
-                shown["added"],
-                text(&shown["collection"]),
-                shown["skipped"]
+                result["added"],
+                text(&result["collection"]),
+                result["skipped"]
             ),
-            Self::Remove { collection } if shown["removed"] == true => {
+            Self::Remove { collection } if result["removed"] == true => {
                 format!("{collection} is removed\n")
             }
             Self::Remove { collection } => format!("there is no collection {collection}\n"),
@@ -108,7 +108,7 @@ impl IndexAction {
                         .map(str::to_owned)
                         .to_vec(),
                 ];
-                for it in shown.as_array().into_iter().flatten() {
+                for it in result.as_array().into_iter().flatten() {
                     let searched = if it["searched"] == true { "yes" } else { "" };
                     rows.push(vec![
                         text(&it["name"]),
@@ -124,11 +124,11 @@ impl IndexAction {
     }
 }
 
-/// Adds what is not there yet, showing how far it is.
-async fn add_file(index: &DocumentIndex, collection: &str, file: &PathBuf) -> Result<Value> {
-    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let mut lines = JsonLinesReader::new(BufReader::new(opened));
-    let (mut added, mut skipped, began) = (0, 0, Instant::now());
+/// Adds the documents that the collection does not have yet, and shows the progress.
+async fn add_file(index: &DocumentIndex, collection: &str, path: &PathBuf) -> Result<Value> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut lines = JsonLinesReader::new(BufReader::new(file));
+    let (mut added, mut skipped, started) = (0, 0, Instant::now());
     loop {
         let batch: Vec<NewDocument> = lines
             .by_ref()
@@ -138,27 +138,27 @@ async fn add_file(index: &DocumentIndex, collection: &str, file: &PathBuf) -> Re
             break;
         }
         let ids: Vec<String> = batch.iter().map(NewDocument::id_or_digest).collect();
-        let there = index.existing_ids(collection, &ids).await?;
-        let fresh: Vec<NewDocument> = batch
+        let existing = index.existing_ids(collection, &ids).await?;
+        let new_documents: Vec<NewDocument> = batch
             .into_iter()
-            .filter(|it| !there.contains(&it.id_or_digest()))
+            .filter(|it| !existing.contains(&it.id_or_digest()))
             .collect();
-        skipped += there.len();
-        if !fresh.is_empty() {
-            added += index.add(collection, &fresh).await?;
+        skipped += existing.len();
+        if !new_documents.is_empty() {
+            added += index.add(collection, &new_documents).await?;
         }
         let rate = f64::from(u32::try_from(added).unwrap_or(u32::MAX))
-            / began.elapsed().as_secs_f64().max(0.001);
-        progress(&format!(
-            "{added} added, {skipped} there already, {rate:.0} a second"
+            / started.elapsed().as_secs_f64().max(0.001);
+        show_progress(&format!(
+            "{added} added, {skipped} already there, {rate:.0} per second"
         ));
     }
-    progress("");
+    show_progress("");
     Ok(json!({"collection": collection, "added": added, "skipped": skipped}))
 }
 
-/// On a terminal one line is written over; elsewhere nobody watches.
-fn progress(text: &str) {
+/// Overwrites the progress line, on a terminal only.
+fn show_progress(text: &str) {
     if std::io::stderr().is_terminal() {
         terminal::overwrite_line(text);
     }
@@ -166,9 +166,9 @@ fn progress(text: &str) {
 
 async fn list_collections(index: &DocumentIndex, config: &Config) -> Result<Value> {
     let collections = index.collections().await?;
-    let shown = collections.iter().map(|it| {
+    let rows = collections.iter().map(|it| {
         let searched = it.name == config.chromadb.collection;
         json!({"name": it.name, "count": it.count, "model": it.model, "dimension": it.dimension, "searched": searched})
     });
-    Ok(shown.collect())
+    Ok(rows.collect())
 }

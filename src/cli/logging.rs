@@ -1,4 +1,4 @@
-//! The log of the hub: one line for one event, whatever its values hold.
+//! The log on stderr: one line per event, whatever its values contain.
 
 use std::{
     fmt,
@@ -26,27 +26,27 @@ use crate::{
     observability::telemetry::SpanExport,
 };
 
-/// Changes what is logged while the hub runs.
+/// Changes the log level while the hub runs.
 pub(super) struct LogFilter(reload::Handle<LevelFilter, Registry>);
 
 impl LogFilter {
-    /// Logs to stderr from now on, as the settings say, and exports spans if there is a
-    /// way for them.
+    /// Starts logging to stderr, and exporting spans if `export` is given.
     pub(super) fn start(log: &LogSettings, export: Option<&SpanExport>) -> Self {
         let (level, handle) = reload::Layer::new(level_filter(log.level));
-        // Spans are for the collector, and without one they are not made: every layer has
-        // a filter of its own, so that tracing knows in advance that nobody wants them.
-        let logged = level.and(filter_fn(|it| it.is_event()));
-        let mut layers = vec![log_layer(log.format).with_filter(logged).boxed()];
+        // Only the collector needs spans. Every layer has its own filter, so that without a
+        // collector tracing knows in advance that spans are disabled.
+        let events_only = level.and(filter_fn(|it| it.is_event()));
+        let mut layers = vec![log_layer(log.format).with_filter(events_only).boxed()];
         layers.extend(export.map(|it| it.layer().boxed()));
         tracing_subscriber::registry().with(layers).init();
         Self(handle)
     }
 
-    /// Logs as much as `level` from now on.
+    /// Changes the log level.
     pub(super) fn set_level(&self, level: LogLevelSetting) -> Result<()> {
-        let changed = self.0.modify(|it| *it = level_filter(level));
-        changed.context("cannot change log.level")
+        self.0
+            .modify(|it| *it = level_filter(level))
+            .context("cannot change log.level")
     }
 }
 
@@ -58,8 +58,8 @@ fn log_layer(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
                 format: Format::default().with_ansi(is_terminal),
                 is_terminal,
             };
-            let written = layer().with_ansi(is_terminal).event_format(format);
-            written.with_writer(stderr).boxed()
+            let lines = layer().with_ansi(is_terminal).event_format(format);
+            lines.with_writer(stderr).boxed()
         }
         LogFormat::Json => layer().json().with_writer(stderr).boxed(),
     }
@@ -76,13 +76,13 @@ fn level_filter(level: LogLevelSetting) -> LevelFilter {
     }
 }
 
-/// Writes line ends and other control characters inside an event as escapes.
+/// Escapes line ends and other control characters inside an event.
 ///
-/// tracing-subscriber escapes terminal sequences but not line ends, so that a value
-/// which a peer chose could look like an event of its own.
+/// tracing-subscriber escapes terminal sequences but not line ends, so a value that a peer
+/// chose could otherwise look like another event.
 struct SingleLineFormat<F> {
     format: F,
-    /// Colours are written by the format itself, with the escape character.
+    /// On a terminal the format itself writes escape characters for colours.
     is_terminal: bool,
 }
 
@@ -102,19 +102,19 @@ where
         self.format
             .format_event(context, Writer::new(&mut text), event)?;
         let line = text.strip_suffix('\n').unwrap_or(&text);
-        let kept = if self.is_terminal { "\u{1b}" } else { "" };
-        writer.write_str(&escape_control(line, kept))?;
+        let allowed = if self.is_terminal { "\u{1b}" } else { "" };
+        writer.write_str(&escape_control(line, allowed))?;
         writer.write_char('\n')
     }
 }
 
-/// `text` with control characters as escapes, except those in `kept`.
-pub(super) fn escape_control(text: &str, kept: &str) -> String {
+/// Escapes the control characters of `text`, except those in `allowed`.
+pub(super) fn escape_control(text: &str, allowed: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // U+2028 and U+2029 end a line for some readers of a log.
-        let breaks = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-        if breaks && !kept.contains(c) {
+        // U+2028 and U+2029 end a line for some log readers.
+        let needs_escape = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        if needs_escape && !allowed.contains(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);

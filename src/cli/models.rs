@@ -1,4 +1,4 @@
-//! `maru models`.
+//! `maru models`: lists the available models.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    client::{CatalogClient, HubClient},
+    client::{CatalogClient, HubClient, error_message},
     serve::block_on,
     terminal,
 };
@@ -28,7 +28,7 @@ pub(super) fn run(loaded: LoadedConfig, options: &ModelsArgs) -> Result<ExitCode
     }
     if models.is_empty() {
         terminal::print_error(
-            "no model can be asked for; add `models` to maru.yaml, or start an Ollama (docs/models.md)",
+            "no model is available; add `models` to maru.yaml, or start Ollama (docs/models.md)",
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -48,22 +48,22 @@ async fn list_models(client: CatalogClient) -> Result<Vec<Value>> {
         CatalogClient::Hub(hub) => fetch_models(&hub).await,
         CatalogClient::InProcess(core) => {
             let models = core.models.current().list_models().await.into_iter();
-            let shown =
+            let rows =
                 models.map(|it| json!({"id": it.name, "object": "model", "owned_by": it.backend}));
-            Ok(shown.collect())
+            Ok(rows.collect())
         }
     }
 }
 
 async fn fetch_models(hub: &HubClient) -> Result<Vec<Value>> {
     match hub.send_rest("GET", "/v1/models", None).await? {
-        (200, mut answer) => match answer.get_mut("data").map(Value::take) {
+        (200, mut response) => match response.get_mut("data").map(Value::take) {
             Some(Value::Array(models)) => Ok(models),
-            _ => bail!("the hub's answer is no list"),
+            _ => bail!("the hub's response is not a list"),
         },
-        (status, answer) => bail!(
-            "the hub answered with {status}: {}",
-            answer["error"]["message"]
+        (status, response) => bail!(
+            "the hub responded with {status}: {}",
+            error_message(&response)
         ),
     }
 }

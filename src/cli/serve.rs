@@ -23,7 +23,7 @@ use crate::{
     tools::{Caller, CatalogScope},
 };
 
-/// Serves until a signal ends it; SIGHUP uses what `load` gives then.
+/// Runs the hub until SIGINT or SIGTERM; on SIGHUP it reloads the settings with `load`.
 pub(super) fn serve_hub(
     loaded: LoadedConfig,
     load: impl Fn() -> Result<LoadedConfig>,
@@ -48,8 +48,7 @@ pub(super) fn serve_hub(
     })
 }
 
-/// Uses the settings as they are now. What is wrong with them is logged, and nothing
-/// changes.
+/// Reloads the settings. If they are invalid, the error is logged and nothing changes.
 async fn reload(running: &RunningHub, load: &impl Fn() -> Result<LoadedConfig>, log: &LogFilter) {
     let work = async {
         let new = load()?;
@@ -60,16 +59,18 @@ async fn reload(running: &RunningHub, load: &impl Fn() -> Result<LoadedConfig>, 
     match work.await {
         Ok(reloaded) => {
             let changed = match reloaded.applied.join(", ") {
-                none if none.is_empty() => "no setting".to_owned(),
+                keys if keys.is_empty() => "no setting".to_owned(),
                 keys => keys,
             };
             info!("reloaded: certificates and tokens were read again; changed: {changed}");
             reloaded.log_restart_keys();
         }
-        Err(why) => error!("the settings were not reloaded and stay as they are: {why:#}"),
+        Err(error) => error!("the settings were not reloaded and stay as they are: {error:#}"),
     }
 }
 
+/// Serves MCP over stdin and stdout, through the running hub of the data directory or with a
+/// catalog of this process.
 pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
     block_on(async {
         let export = app::start_span_export(&config)?;
@@ -97,25 +98,25 @@ pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
     })
 }
 
-/// Sends the spans that wait; they come from everything that was stopped before.
+/// Sends the remaining spans, after everything that creates spans has stopped.
 async fn stop_span_export(export: Option<SpanExport>) {
     if let Some(export) = export {
         export.shutdown().await;
     }
 }
 
-/// Runs to the end and leaves threads that still block, such as one reading stdin.
+/// Runs a future to its end, without waiting for threads that still block, such as one that
+/// reads stdin.
 ///
-/// One thread does what there is to wait for; the hub has more of them, its
-/// [`workers`](crate::workers).
+/// The runtime has one thread; the hub starts more, its [`workers`](crate::workers).
 pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let done = runtime.block_on(work);
+    let result = runtime.block_on(work);
     runtime.shutdown_background();
-    done
+    result
 }
 
 /// The command line that reaches this hub from another terminal, in any directory.
@@ -145,7 +146,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
         0 => String::new(),
         _ => format!("  {program} call search_docs '{{\"query\":\"연차\"}}'\n"),
     };
-    // Whoever reads a file or a journal is not the admin by that.
+    // The link signs in as admin, so it must not end up in a file or a system log.
     let link = if stdout().is_terminal() {
         format!("{at}/#code={}", running.console_code().reveal())
     } else {
@@ -175,7 +176,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     )
 }
 
-/// What the process is asked to do.
+/// The signals that the hub handles.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -190,7 +191,7 @@ enum SignalAction {
 
 impl Signals {
     fn new() -> Result<Self> {
-        // Their default is to end the process; nobody who sends them means that.
+        // By default these would end the process, which no sender intends.
         for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
             drop(signal(kind).context("cannot ignore SIGUSR1 and SIGUSR2")?);
         }
@@ -214,8 +215,8 @@ impl Signals {
             _ = self.interrupt.recv() => SignalAction::Stop,
             _ = self.terminate.recv() => SignalAction::Stop,
             _ = self.hangup.recv() => {
-                // A terminal that was closed sends it, too; then nobody is left who
-                // could stop the hub with Ctrl-C.
+                // A closing terminal sends SIGHUP too, and nobody could stop the hub with
+                // Ctrl-C afterwards.
                 if self.on_terminal && !stdout().is_terminal() {
                     SignalAction::Stop
                 } else {

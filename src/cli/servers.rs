@@ -1,4 +1,4 @@
-//! `maru servers`: the servers behind the running hub.
+//! `maru servers`: manages the MCP servers of the running hub.
 
 use std::{
     fs,
@@ -11,7 +11,12 @@ use clap::{Args, Subcommand};
 use maru_runtime::clock;
 use serde_json::{Map, Value, json};
 
-use super::{EXIT_CANNOT_RUN, client::HubClient, serve::block_on, terminal};
+use super::{
+    EXIT_CANNOT_RUN,
+    client::{HubClient, error_message},
+    serve::block_on,
+    terminal,
+};
 use crate::{config::LoadedConfig, upstream::ServerDraft};
 
 #[derive(Debug, Args)]
@@ -26,7 +31,7 @@ use crate::{config::LoadedConfig, upstream::ServerDraft};
 pub(super) struct ServersArgs {
     #[command(subcommand)]
     action: ServersAction,
-    /// Print what the hub answers as JSON
+    /// Print the hub's response as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -35,26 +40,26 @@ pub(super) struct ServersArgs {
 enum ServersAction {
     /// Register a server and connect it
     Add(AddServer),
-    /// List the servers and how they are
+    /// List the servers and their states
     List,
     /// Show one server with its tools
     Show(ServerArg),
     /// Connect a server now
     Connect(ServerArg),
-    /// Close the connection to a server, which stays registered
+    /// Disconnect a server, which stays registered
     Disconnect(ServerArg),
-    /// Switch a server on
+    /// Enable a server
     Enable(ServerArg),
-    /// Switch a server off: it stays registered and is never connected
+    /// Disable a server: it stays registered but is never connected
     Disable(ServerArg),
-    /// Accept tools whose definition has changed; they are offered again
+    /// Accept tools whose definition has changed, which makes them available again
     Accept {
-        /// The server
+        /// The name of the server
         name: String,
-        /// The tool, as `maru servers show` names it
+        /// The name of the tool, as in `maru servers show`
         #[arg(required_unless_present = "all")]
         tool: Option<String>,
-        /// Every tool that waits
+        /// Accept all withheld tools
         #[arg(long, conflicts_with = "tool")]
         all: bool,
     },
@@ -64,7 +69,7 @@ enum ServersAction {
     Import {
         /// The file
         file: PathBuf,
-        /// Also take entries that start a shell, run code from their arguments, or the like
+        /// Also import entries that start a shell, run code from their arguments, or similar
         #[arg(long)]
         accept_warnings: bool,
     },
@@ -72,42 +77,42 @@ enum ServersAction {
 
 #[derive(Debug, Args)]
 struct ServerArg {
-    /// The server
+    /// The name of the server
     name: String,
 }
 
 #[derive(Debug, Args)]
 struct AddServer {
-    /// Its name: a-z, 0-9, - and _
+    /// The name of the server: a-z, 0-9, - and _
     name: String,
-    /// Address of a server that is reached over HTTP
+    /// URL of a server that is reached over HTTP
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
-    /// sse or http [default: sse if the address ends in /sse, else http]
+    /// sse or http [default: sse if the URL ends in /sse, else http]
     #[arg(long, requires = "url")]
     transport: Option<String>,
     /// A header for every request, such as "Authorization: Bearer TOKEN"
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
     headers: Vec<String>,
-    /// A variable for the program
+    /// An environment variable of the program
     #[arg(long = "env", value_name = "NAME=VALUE", conflicts_with = "url")]
     env: Vec<String>,
-    /// Directory that the program starts in
+    /// Working directory of the program
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     cwd: Option<String>,
-    /// What it is for
+    /// Description for people
     #[arg(long)]
     description: Option<String>,
-    /// The only protocol version to speak with it, such as 2025-06-18, for a server that fails in one that it offers
+    /// Required protocol version, such as 2025-06-18, for a server that fails in a version that it claims to support
     #[arg(long, value_name = "VERSION")]
     protocol_version: Option<String>,
-    /// What happens to a tool whose definition changes: pin withholds it until you accept it, follow offers it
+    /// What happens to a tool whose definition changes: pin withholds it until you accept it, follow keeps it available
     #[arg(long, value_name = "pin|follow")]
     trust: Option<String>,
     /// Register only; do not connect now or at start
     #[arg(long)]
     no_connect: bool,
-    /// Start the program although it is a shell, runs code from its arguments, or the like
+    /// Start the program although it is a shell, runs code from its arguments, or similar
     #[arg(long, conflicts_with = "url")]
     accept_warnings: bool,
     /// The program of a stdio server and its arguments
@@ -119,28 +124,26 @@ pub(super) const SERVERS_ROUTE: &str = "/api/mcp/servers";
 
 pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCode> {
     let hub = HubClient::open(loaded)?;
-    let answer = block_on(options.action.send(&hub))?;
-    let (status, answer) = answer;
+    let (status, response) = block_on(options.action.send(&hub))?;
     if !(200..300).contains(&status) {
-        let why = answer["error"]
-            .as_str()
-            .or(answer["error"]["message"].as_str());
-        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        terminal::print_error(error_message(&response));
         return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
     let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+        format!("{}\n", serde_json::to_string_pretty(&response)?)
     } else {
-        options.action.format_answer(&answer)
+        options.action.format_response(&response)
     };
     terminal::print(&text)?;
-    Ok(ExitCode::from(u8::from(options.action.has_failed(&answer))))
+    Ok(ExitCode::from(u8::from(
+        options.action.has_failed(&response),
+    )))
 }
 
 impl ServersAction {
     async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
-        let act =
-            |name: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", name.name);
+        let action_path =
+            |server: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", server.name);
         match self {
             Self::Add(add) => {
                 hub.send_rest("POST", SERVERS_ROUTE, Some(&add.request_body()?))
@@ -151,10 +154,22 @@ impl ServersAction {
                 hub.send_rest("GET", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
             }
-            Self::Connect(name) => hub.send_rest("POST", &act(name, "connect"), None).await,
-            Self::Disconnect(name) => hub.send_rest("POST", &act(name, "disconnect"), None).await,
-            Self::Enable(name) => hub.send_rest("POST", &act(name, "enable"), None).await,
-            Self::Disable(name) => hub.send_rest("POST", &act(name, "disable"), None).await,
+            Self::Connect(server) => {
+                hub.send_rest("POST", &action_path(server, "connect"), None)
+                    .await
+            }
+            Self::Disconnect(server) => {
+                hub.send_rest("POST", &action_path(server, "disconnect"), None)
+                    .await
+            }
+            Self::Enable(server) => {
+                hub.send_rest("POST", &action_path(server, "enable"), None)
+                    .await
+            }
+            Self::Disable(server) => {
+                hub.send_rest("POST", &action_path(server, "disable"), None)
+                    .await
+            }
             Self::Accept { name, tool, .. } => {
                 let path = match tool {
                     Some(tool) => format!(
@@ -182,42 +197,43 @@ impl ServersAction {
         }
     }
 
-    /// Whether a server that should be connected now is not.
-    fn has_failed(&self, answer: &Value) -> bool {
-        let broken = |it: &Value| it["status"] == "FAILED" || it.get("error").is_some();
+    /// Whether a server that the action should connect has failed.
+    fn has_failed(&self, response: &Value) -> bool {
+        let is_failed = |it: &Value| it["status"] == "FAILED" || it.get("error").is_some();
         match self {
-            Self::Add(_) | Self::Connect(_) => broken(answer),
-            Self::Import { .. } => answer["servers"]
+            Self::Add(_) | Self::Connect(_) => is_failed(response),
+            Self::Import { .. } => response["servers"]
                 .as_array()
-                .is_some_and(|all| all.iter().any(broken)),
+                .is_some_and(|servers| servers.iter().any(is_failed)),
             _ => false,
         }
     }
 
-    fn format_answer(&self, answer: &Value) -> String {
+    fn format_response(&self, response: &Value) -> String {
         match self {
-            Self::List => format_servers(answer.as_array().map_or(&[], Vec::as_slice)),
-            Self::Show(_) | Self::Accept { .. } => format_detail(answer),
-            Self::Remove(name) => format!("{} is removed\n", name.name),
+            Self::List => format_servers(response.as_array().map_or(&[], Vec::as_slice)),
+            Self::Show(_) | Self::Accept { .. } => format_detail(response),
+            Self::Remove(server) => format!("{} is removed\n", server.name),
             Self::Import { .. } => {
-                let all = answer["servers"].as_array().map_or(&[][..], Vec::as_slice);
-                all.iter().map(format_imported).collect()
+                let servers = response["servers"].as_array();
+                let servers = servers.map_or(&[][..], Vec::as_slice);
+                servers.iter().map(format_imported).collect()
             }
-            _ => format_status(answer),
+            _ => format_status(response),
         }
     }
 }
 
 impl AddServer {
     fn request_body(&self) -> Result<Value> {
-        let pairs = |all: &[String], mark: char| -> Result<Map<String, Value>> {
+        let pairs = |texts: &[String], separator: char| -> Result<Map<String, Value>> {
             let pair = |it: &String| {
                 let (name, value) = it
-                    .split_once(mark)
-                    .with_context(|| format!("{it:?} has no {mark:?}"))?;
+                    .split_once(separator)
+                    .with_context(|| format!("{it:?} has no {separator:?}"))?;
                 Ok((name.trim().to_owned(), Value::from(value.trim())))
             };
-            all.iter().map(pair).collect()
+            texts.iter().map(pair).collect()
         };
         let (kind, config) = match (&self.url, self.command.split_first()) {
             (Some(url), None) => {
@@ -237,7 +253,7 @@ impl AddServer {
                 }
                 ("STDIO".to_owned(), config)
             }
-            _ => bail!("say how the server is reached: --url URL, or -- COMMAND ARGUMENTS"),
+            _ => bail!("name the server's URL or program: --url URL, or -- COMMAND ARGUMENTS"),
         };
         Ok(json!({
             "name": self.name,
@@ -251,7 +267,7 @@ impl AddServer {
         }))
     }
 
-    /// A whole command line in quotes is no program.
+    /// Refuses a whole command line in quotes as the name of a program.
     fn check_separate_words(&self, command: &str) -> Result<()> {
         let is_line = self.command.len() == 1 && command.contains(char::is_whitespace);
         if is_line && !Path::new(command).exists() {
@@ -264,12 +280,14 @@ impl AddServer {
     }
 }
 
-/// Names of tools may hold anything that can be seen.
-pub(super) fn percent_encode(step: &str) -> String {
-    let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.' | b'~');
-    step.bytes()
+/// Encodes a path segment or query value, because names of tools may contain any visible
+/// character.
+pub(super) fn percent_encode(text: &str) -> String {
+    let is_unreserved =
+        |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.' | b'~');
+    text.bytes()
         .map(|it| {
-            if plain(it) {
+            if is_unreserved(it) {
                 char::from(it).to_string()
             } else {
                 format!("%{it:02X}")
@@ -278,13 +296,12 @@ pub(super) fn percent_encode(step: &str) -> String {
         .collect()
 }
 
-fn read_json_file(file: &PathBuf) -> Result<Value> {
-    let shown = file.display();
-    let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text =
-        maru_protocol::validate_json(text).with_context(|| format!("{shown} cannot be used"))?;
-    serde_json::from_str(text).with_context(|| format!("{shown} cannot be used"))
+fn read_json_file(path: &PathBuf) -> Result<Value> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let invalid = || format!("{} is not valid", path.display());
+    let without_bom = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let text = maru_protocol::validate_json(without_bom).with_context(invalid)?;
+    serde_json::from_str(text).with_context(invalid)
 }
 
 fn text_of(value: &Value, name: &str) -> String {
@@ -349,15 +366,15 @@ fn format_status(server: &Value) -> String {
 
 fn format_imported(entry: &Value) -> String {
     match entry.get("error") {
-        Some(why) => format!(
+        Some(error) => format!(
             "{} is not imported: {}\n",
             text_of(entry, "name"),
-            why.as_str().unwrap_or_default()
+            error.as_str().unwrap_or_default()
         ),
         None => {
-            let mut shown = entry.clone();
-            shown["name"] = entry["importedAs"].clone();
-            format_status(&shown)
+            let mut server = entry.clone();
+            server["name"] = entry["importedAs"].clone();
+            format_status(&server)
         }
     }
 }
@@ -368,11 +385,11 @@ fn warnings(server: &Value) -> String {
     all.join("; ")
 }
 
-/// What its program uses, and may use.
+/// The resource usage of a server's program, with its limits.
 fn format_program(program: &Value) -> String {
-    let most = |name: &str| match program["limits"][name].as_u64() {
-        Some(most) if name == "memoryBytes" => format!(" of {} MiB", most >> 20),
-        Some(most) => format!(" of {most}"),
+    let limit = |name: &str| match program["limits"][name].as_u64() {
+        Some(limit) if name == "memoryBytes" => format!(" of {}", limit >> 20),
+        Some(limit) => format!(" of {limit}"),
         None => String::new(),
     };
     let Some(memory) = program["memoryBytes"].as_u64() else {
@@ -381,30 +398,30 @@ fn format_program(program: &Value) -> String {
     format!(
         "{}{} MiB of memory, {}{} processes, {}{} % of a core",
         memory >> 20,
-        most("memoryBytes").trim_end_matches(" MiB"),
+        limit("memoryBytes"),
         program["processes"],
-        most("processes"),
+        limit("processes"),
         program["cpuPercent"],
-        most("cpuPercent"),
+        limit("cpuPercent"),
     )
 }
 
-/// The version that is spoken, and whether the server is held to one.
+/// The protocol version in use, and the required one.
 fn format_protocol(server: &Value) -> String {
-    let spoken = text_of(server, "protocolVersion");
+    let current = text_of(server, "protocolVersion");
     match server["requiredProtocolVersion"].as_str() {
-        None => spoken,
-        Some(held) if spoken.is_empty() => format!("held to {held}"),
-        Some(held) => format!("{spoken} (held to {held})"),
+        None => current,
+        Some(required) if current.is_empty() => format!("requires {required}"),
+        Some(required) => format!("{current} (requires {required})"),
     }
 }
 
-/// Attempts made since the server was lost, and when the next one is.
+/// The attempts since the server was lost, and the time of the next one.
 fn format_attempts(server: &Value) -> String {
-    let made = server["attempts"].as_u64().unwrap_or_default();
+    let attempts = server["attempts"].as_u64().unwrap_or_default();
     match server["nextAttemptAt"].as_i64() {
-        Some(at) => format!("{made} made, the next at {}", clock::format_rfc3339(at)),
-        None if made > 0 => format!("{made} made, none follows"),
+        Some(at) => format!("{attempts} made, next at {}", clock::format_rfc3339(at)),
+        None if attempts > 0 => format!("{attempts} made, no more planned"),
         None => String::new(),
     }
 }

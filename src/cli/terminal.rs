@@ -1,4 +1,4 @@
-//! Printing for people and programs.
+//! Output to stdout and stderr: text, errors, tables.
 
 use std::io::{self, Write as _};
 
@@ -6,41 +6,42 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::logging::escape_control;
 
-/// Prints to stdout; a reader who has seen enough is no error.
+/// Prints to stdout; a closed pipe is not an error.
 pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        result => result,
     }
 }
 
-/// Prints one line of complaint to stderr.
+/// Prints an error to stderr as one line.
 pub(super) fn print_error(text: &str) {
-    // Without stderr there is nobody to tell.
+    // An error without stderr cannot be reported.
     let _ = writeln!(io::stderr().lock(), "maru: {}", escape_control(text, ""));
 }
 
-/// Writes over the current line of stderr.
+/// Overwrites the current line of stderr.
 pub(super) fn overwrite_line(text: &str) {
-    // Without stderr there is nobody to tell.
+    // Progress without stderr is not shown.
     let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
 }
 
-/// A cell that is wider moves the rest of its own row alone.
+/// The maximum width that a column is padded to. A wider cell shifts only its own row.
 const MAX_COLUMN_WIDTH: usize = 60;
 
-/// Columns padded to their widest entry; wide letters count twice.
+/// Formats a table with columns padded to their widest cell; wide characters count twice.
 ///
-/// A cell is one line: what a server said of itself could look like a row of its own.
+/// Line ends inside a cell are escaped, because text of a server could otherwise look like
+/// another row.
 pub(super) fn format_table(rows: &[Vec<String>]) -> String {
-    let one_line = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
-    let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
+    let escape_row = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escape_row).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
-        .map(|at| {
+        .map(|index| {
             rows.iter()
-                .filter_map(|row| row.get(at))
+                .filter_map(|row| row.get(index))
                 .map(|it| it.width())
                 .max()
                 .unwrap_or(0)
@@ -52,8 +53,8 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)
-            .map(|(cell, widest)| {
-                let padding = widest.saturating_sub(cell.width());
+            .map(|(cell, width)| {
+                let padding = width.saturating_sub(cell.width());
                 format!("{cell}{}", " ".repeat(padding))
             })
             .collect();
@@ -63,13 +64,13 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// `1 tool`, `2 tools`.
-pub(super) fn count_of(count: usize, one: &str, many: &str) -> String {
-    let noun = if count == 1 { one } else { many };
+/// Formats a count with its noun: `1 tool`, `2 tools`.
+pub(super) fn count_of(count: usize, singular: &str, plural: &str) -> String {
+    let noun = if count == 1 { singular } else { plural };
     format!("{count} {noun}")
 }
 
-/// `word` as one word of a shell's command line.
+/// Quotes `word` as one word of a shell command line.
 pub(super) fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

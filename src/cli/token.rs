@@ -1,4 +1,4 @@
-//! `maru token`: who may come in.
+//! `maru token`: creates, lists and revokes tokens.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,11 @@ use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{
-    EXIT_CANNOT_RUN, client::HubClient, serve::block_on, servers::SERVERS_ROUTE, terminal,
+    EXIT_CANNOT_RUN,
+    client::{HubClient, error_message},
+    serve::block_on,
+    servers::SERVERS_ROUTE,
+    terminal,
 };
 use crate::{config::LoadedConfig, tools::OWN_SERVER_NAME};
 
@@ -17,7 +21,7 @@ use crate::{config::LoadedConfig, tools::OWN_SERVER_NAME};
     after_help = "Roles: a reader lists, an agent also calls tools, an admin changes maru.
 
 Examples:
-  maru token create laptop                          may list and call everything
+  maru token create laptop                          may list and call all tools
   maru token create dashboard --role reader
   maru token create bot --server files --tool files__read_file --expires 30d
   maru token list
@@ -26,38 +30,38 @@ Examples:
 pub(super) struct TokenArgs {
     #[command(subcommand)]
     action: TokenAction,
-    /// Print what the hub answers as JSON
+    /// Print the hub's response as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum TokenAction {
-    /// Make a token; it is shown this once
+    /// Create a token and print it; it is not shown again
     Create(CreateToken),
-    /// List the tokens, without their secrets
+    /// List the tokens without their secrets
     List,
-    /// Take a token back, at once
+    /// Revoke a token immediately
     Revoke {
-        /// The token
+        /// The name of the token
         name: String,
     },
 }
 
 #[derive(Debug, Args)]
 struct CreateToken {
-    /// Its name, as it stands in logs and audit
+    /// The name of the token in logs and the audit log
     name: String,
     /// reader, agent or admin
     #[arg(long, default_value = "agent")]
     role: String,
-    /// A server it is good for; without any it is good for all. maru's own tools are those of `maru`
+    /// Limit the token to this server; can be repeated. maru's own tools belong to the server `maru`
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// A tool it is good for; without any it is good for all
+    /// Limit the token to this tool; can be repeated
     #[arg(long = "tool", value_name = "NAME")]
     tools: Vec<String>,
-    /// When it ends, such as 12h or 30d; without it never
+    /// Lifetime, such as 12h or 30d [default: unlimited]
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
 }
@@ -66,18 +70,15 @@ const TOKENS_ROUTE: &str = "/api/tokens";
 
 pub(super) fn run(loaded: &LoadedConfig, options: &TokenArgs) -> Result<ExitCode> {
     let hub = HubClient::open(loaded)?;
-    let (status, answer) = block_on(options.action.send(&hub))?;
+    let (status, response) = block_on(options.action.send(&hub))?;
     if !(200..300).contains(&status) {
-        let why = answer["error"]
-            .as_str()
-            .or(answer["error"]["message"].as_str());
-        terminal::print_error(why.unwrap_or("the hub refused, without saying why"));
+        terminal::print_error(error_message(&response));
         return Ok(ExitCode::from(EXIT_CANNOT_RUN));
     }
     let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+        format!("{}\n", serde_json::to_string_pretty(&response)?)
     } else {
-        options.action.format_answer(&answer)
+        options.action.format_response(&response)
     };
     terminal::print(&text)?;
     if let TokenAction::Create(create) = &options.action {
@@ -101,17 +102,17 @@ impl TokenAction {
         }
     }
 
-    fn format_answer(&self, answer: &Value) -> String {
+    fn format_response(&self, response: &Value) -> String {
         match self {
-            Self::Create(_) => format!("{}\n", answer["token"].as_str().unwrap_or_default()),
-            Self::List => format_tokens(answer.as_array().map_or(&[], Vec::as_slice)),
+            Self::Create(_) => format!("{}\n", response["token"].as_str().unwrap_or_default()),
+            Self::List => format_tokens(response.as_array().map_or(&[], Vec::as_slice)),
             Self::Revoke { name } => format!("{name} is revoked\n"),
         }
     }
 }
 
 impl CreateToken {
-    /// A server may be registered later, so its name is accepted all the same.
+    /// Warns of unknown servers. They are accepted, because they may be registered later.
     async fn warn_of_unknown_servers(&self, hub: &HubClient) -> Result<()> {
         if self.servers.is_empty() {
             return Ok(());
@@ -148,18 +149,18 @@ impl CreateToken {
     }
 }
 
-/// Milliseconds of `30m`, `12h` or `30d`.
+/// Parses `30m`, `12h` or `30d` into milliseconds.
 fn parse_duration_ms(text: &str) -> Result<i64> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let unit = match unit {
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => clock::DAY_MS,
-        _ => bail!("{text:?} is no time; write 30m, 12h or 30d"),
+        _ => bail!("{text:?} is not a duration; write 30m, 12h or 30d"),
     };
     match number.parse::<i64>() {
         Ok(number @ 1..=1_000_000) => Ok(number * unit),
-        _ => bail!("{text:?} is no time; write 30m, 12h or 30d"),
+        _ => bail!("{text:?} is not a duration; write 30m, 12h or 30d"),
     }
 }
 
@@ -177,8 +178,8 @@ fn format_tokens(tokens: &[Value]) -> String {
             .as_i64()
             .map_or("never".to_owned(), clock::format_rfc3339)
     };
-    let head = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let header = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(tokens.iter().map(|it| {
         vec![
             it["name"].as_str().unwrap_or_default().to_owned(),

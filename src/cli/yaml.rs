@@ -1,16 +1,16 @@
-//! YAML for files that people keep.
+//! Reads and writes YAML files.
 
 use anyhow::{Context as _, Result, bail};
 use saphyr::{LoadableYamlNode as _, Mapping, Scalar, Yaml, YamlEmitter};
 use serde_json::Value;
 
-/// The first document of `text`.
+/// Parses the first document of `text`.
 pub(super) fn read(text: &str) -> Result<Value> {
-    let documents = Yaml::load_from_str(text).context("this is no YAML")?;
+    let documents = Yaml::load_from_str(text).context("not valid YAML")?;
     documents.first().map_or(Ok(Value::Null), to_json)
 }
 
-/// One document, long texts as blocks.
+/// Writes one document, with multi-line texts as blocks.
 pub(super) fn write(value: &Value) -> Result<String> {
     let mut text = String::new();
     let mut emitter = YamlEmitter::new(&mut text);
@@ -35,7 +35,7 @@ fn to_json(node: &Yaml<'_>) -> Result<Value> {
             });
             Value::Object(members.collect::<Result<_>>()?)
         }
-        _ => bail!("only plain values, lists and keys are understood here"),
+        _ => bail!("only plain values, lists and mappings are supported here"),
     })
 }
 

@@ -501,7 +501,7 @@ for line in sys.stdin:
     }
     assert!(shown.len() < 700 && !shown.contains("s3cret"), "{shown}");
     let (_, shown, _) = run_maru(directory, &["servers", "show", "old"]).await;
-    for part in ["held to 2025-06-18", "pin", "\"cwd\":\"/tmp\""] {
+    for part in ["requires 2025-06-18", "pin", "\"cwd\":\"/tmp\""] {
         assert!(shown.contains(part), "{shown}");
     }
     let log = hub
