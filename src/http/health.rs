@@ -1,4 +1,4 @@
-//! Liveness and readiness probes, and the OpenAPI document.
+//! Liveness and readiness probes, and the `OpenAPI` document.
 
 use std::{
     sync::{

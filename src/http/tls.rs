@@ -88,7 +88,7 @@ impl TlsCertificates {
                 }
                 Ok(None) => (),
                 Err(error) => {
-                    warn!("the changed certificate cannot be used; the old one is kept: {error:#}")
+                    warn!("the changed certificate cannot be used; the old one is kept: {error:#}");
                 }
             }
         }
