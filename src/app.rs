@@ -57,6 +57,8 @@ pub use span_export::start_span_export;
 const STORE_FILE: &str = "maru.db";
 const SEAL_KEY_FILE: &str = "seal-key";
 const REGISTRY_FILE: &str = "mcp.json";
+/// Names the servers that maru wrote into `mcp.json`.
+const REGISTRY_RECORD_FILE: &str = "mcp-listed.json";
 /// How soon a token that another hub took back is refused here.
 const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How long servers get to end: twice as long as a program that has to be told twice.
@@ -235,6 +237,7 @@ fn address_policy(config: &Config, own_port: Option<u16>) -> AddressPolicy {
         serves_loopback_only: config.is_loopback_only(),
         own_port,
         allowed_hosts: config.outbound.allowed_hosts.clone(),
+        allows_private: false,
     }
 }
 
@@ -280,17 +283,13 @@ async fn open_servers(
     let search_path = path.map_or_else(String::new, |(_, value)| value.clone());
     let mut policy = policy;
     policy.allow_local_urls(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
-    let settings = ConnectionSettings::new(
-        mcp,
-        Arc::clone(catalog),
-        store.clone(),
-        policy.clone(),
-        tasks.clone(),
-    )
-    .with_environment(environment)
-    .with_warden(config.warden.clone())
-    .with_limits(&config.limits);
-    let beside = config.config_directory.as_ref().unwrap_or(&config.data_dir);
+    policy.allows_private = config.allows_local_admin();
+    let settings = ConnectionSettings::new(mcp, Arc::clone(catalog), store.clone(), tasks.clone())
+        .with_environment(environment)
+        .with_warden(config.warden.clone())
+        .with_limits(&config.limits);
+    let directory = config.config_directory.as_ref().unwrap_or(&config.data_dir);
+    let record = config.data_dir.join(REGISTRY_RECORD_FILE);
     ServerManager::start(ManagerOptions {
         store: store.clone(),
         rules: RegistrationRules {
@@ -302,8 +301,8 @@ async fn open_servers(
         settings,
         max_servers: mcp.security.max_servers,
         seeds: mcp.servers.iter().map(ServerDraft::from).collect(),
-        registry: &beside.join(REGISTRY_FILE),
-        writes_registry: !config.is_ephemeral(),
+        registry: &directory.join(REGISTRY_FILE),
+        registry_record: (!config.is_ephemeral()).then_some(&record),
     })
     .await
 }
@@ -410,7 +409,12 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
 async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<AccessControl>> {
     let oauth = open_oauth(config)?;
     let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
-    let access = Arc::new(access);
+    let access = Arc::new(access.with_local_admin(config.allows_local_admin()));
+    if config.allows_local_admin() {
+        warn!(
+            "local_admin is on: every program on this machine, of any user, may change maru and start programs as its user"
+        );
+    }
     if let Some(oauth) = access.oauth() {
         oauth.refresh().await;
     }
@@ -461,6 +465,11 @@ impl RunningHub {
     /// Whether connections are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.core.config.tls.certificate.is_some()
+    }
+
+    /// Whether programs on this machine act as admin without a token.
+    pub fn allows_local_admin(&self) -> bool {
+        self.core.config.allows_local_admin()
     }
 
     /// The servers whose tools are offered too.

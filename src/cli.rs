@@ -46,6 +46,9 @@ struct GlobalFlags {
     /// Directory of maru's data [default: ~/.local/share/maru]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Let every program on this machine act as admin without a token (loopback only)
+    #[arg(long, global = true)]
+    local_admin: bool,
     /// Settings file [default: maru.yaml in the current directory, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -155,6 +158,9 @@ impl GlobalFlags {
         }
         if let Some(directory) = &self.data_dir {
             flags.push(("/data_dir", directory.display().to_string()));
+        }
+        if self.local_admin {
+            flags.push(("/local_admin", "true".to_owned()));
         }
         let options = LoadOptions {
             file: self.config.clone(),

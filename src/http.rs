@@ -12,6 +12,7 @@ mod generate;
 mod health;
 mod limits;
 mod listener;
+mod local_program;
 mod mcp;
 mod metrics;
 mod openai;

@@ -31,8 +31,6 @@ use crate::{
 const MAX_CORRECTIONS: u32 = 2;
 /// How many tools a search finds.
 const MAX_FOUND_TOOLS: usize = 8;
-/// How long a server that was named may take to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs to the end and reports to `events`. A closed channel is no reason to stop: then
 /// the whole future is about to be dropped.
@@ -181,7 +179,7 @@ impl<'a> RunDriver<'a> {
         let connecting = disconnected.into_iter();
         let connecting = join_all(connecting.map(|it| self.agent.servers.connect(it)));
         // Those that fail, or are late, have no tools to offer.
-        let _ = time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let _ = time::timeout(self.agent.servers.connect_wait(), connecting).await;
         self.toolbox = self.agent.toolbox();
     }
 

@@ -23,6 +23,8 @@ pub struct AccessControl {
     tokens: RwLock<HashMap<[u8; 32], KnownToken>>,
     require_token: AtomicBool,
     local: Principal,
+    /// The principal of a program on this machine on admin routes, if it is an admin.
+    local_admin: Option<Principal>,
     oauth: RwLock<Option<Arc<OAuthVerifier>>>,
 }
 
@@ -45,10 +47,24 @@ impl AccessControl {
             tokens: RwLock::default(),
             require_token: AtomicBool::new(require_token),
             local: Principal::local(),
+            local_admin: None,
             oauth: RwLock::new(oauth.map(Arc::new)),
         };
         access.reload_tokens().await?;
         Ok(access)
+    }
+
+    /// Makes programs on this machine that send no token admins, or not.
+    #[must_use]
+    pub fn with_local_admin(mut self, is_enabled: bool) -> Self {
+        self.local_admin = is_enabled.then(Principal::local_admin);
+        self
+    }
+
+    /// Returns the principal of a program on this machine that sends no token to an admin
+    /// route; `None` if such programs are no admins.
+    pub fn local_admin(&self) -> Option<&Principal> {
+        self.local_admin.as_ref()
     }
 
     /// Returns the principal of an `Authorization` header, or the local principal if there

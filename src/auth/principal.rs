@@ -56,6 +56,15 @@ impl Principal {
         }
     }
 
+    /// The principal of a program on this machine that sent no token, where `local_admin`
+    /// makes such programs admins.
+    pub(super) fn local_admin() -> Self {
+        Self {
+            role: AccessRole::Admin,
+            ..Self::local()
+        }
+    }
+
     pub(super) fn new(name: &str, role: AccessRole, grants: Option<Grants>) -> Self {
         Self {
             name: name.into(),
@@ -67,6 +76,11 @@ impl Principal {
     /// Whether this is a program on this machine that sent no token.
     pub fn is_local(&self) -> bool {
         &*self.name == LOCAL_PRINCIPAL
+    }
+
+    /// Whether this is a program on this machine that is an admin without a token.
+    pub fn is_local_admin(&self) -> bool {
+        self.is_local() && self.role == AccessRole::Admin
     }
 
     /// The name in logs and the audit log.

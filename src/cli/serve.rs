@@ -152,6 +152,11 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     } else {
         format!("{at}/ (a link that signs in: {program} console)")
     };
+    let local_admin = if running.allows_local_admin() {
+        "every program on this machine, without a token (local_admin)"
+    } else {
+        ""
+    };
     let rows = [
         ["console", &link],
         ["MCP, Streamable HTTP", &format!("{at}/mcp")],
@@ -160,6 +165,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
         ["health", &format!("{at}/healthz and {at}/readyz")],
         ["data", directory],
         ["admin token", &format!("{directory}/admin-token")],
+        ["admin", local_admin],
     ];
     let servers = match running.servers().list().len() {
         0 => String::new(),
@@ -167,7 +173,10 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
         count => format!("{count} servers are being connected; see: {program} servers list\n"),
     };
     let tools = terminal::count_of(tools, "tool is", "tools are");
-    let rows = rows.map(|[name, value]| vec![format!("  {name}"), value.to_owned()]);
+    let rows = rows.into_iter().filter(|[_, value]| !value.is_empty());
+    let rows: Vec<_> = rows
+        .map(|[name, value]| vec![format!("  {name}"), value.to_owned()])
+        .collect();
     format!(
         "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} available. Next, in another terminal:\n\n  \
          {program} tools\n{try_one}\nStop with Ctrl-C.\n",

@@ -4,12 +4,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use maru_runtime::clock;
 use serde_json::{Map, Value, json};
+use tokio::time::{self, Instant};
 
 use super::{
     EXIT_CANNOT_RUN,
@@ -121,10 +123,19 @@ struct AddServer {
 }
 
 pub(super) const SERVERS_ROUTE: &str = "/api/mcp/servers";
+const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCode> {
     let hub = HubClient::open(loaded)?;
-    let (status, response) = block_on(options.action.send(&hub))?;
+    let connect_timeout = Duration::from_millis(loaded.config.mcp.connect_timeout_ms);
+    let (status, response) = block_on(async {
+        let (status, response) = options.action.send(&hub).await?;
+        if options.action.waits_for_connection() && response["status"] == "CONNECTING" {
+            let connected = wait_for_connection(&hub, &response["name"], connect_timeout).await?;
+            return Ok((status, connected.unwrap_or(response)));
+        }
+        Ok((status, response))
+    })?;
     if !(200..300).contains(&status) {
         terminal::print_error(error_message(&response));
         return Ok(ExitCode::from(EXIT_CANNOT_RUN));
@@ -140,7 +151,32 @@ pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCo
     )))
 }
 
+/// Waits until a server is connected or has failed: the hub answers before that. `None`
+/// when it is still being connected after `timeout`.
+async fn wait_for_connection(
+    hub: &HubClient,
+    name: &Value,
+    timeout: Duration,
+) -> Result<Option<Value>> {
+    let deadline = Instant::now() + timeout;
+    while Instant::now() < deadline {
+        time::sleep(CONNECTION_POLL_INTERVAL).await;
+        let (_, servers) = hub.send_rest("GET", SERVERS_ROUTE, None).await?;
+        let mut servers = servers.as_array().into_iter().flatten();
+        let server = servers.find(|it| it["name"] == *name);
+        if let Some(server) = server.filter(|it| it["status"] != "CONNECTING") {
+            return Ok(Some(server.clone()));
+        }
+    }
+    Ok(None)
+}
+
 impl ServersAction {
+    /// Whether the command is done only when the server is connected or has failed.
+    fn waits_for_connection(&self) -> bool {
+        matches!(self, Self::Add(_) | Self::Connect(_) | Self::Enable(_))
+    }
+
     async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
         let action_path =
             |server: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", server.name);

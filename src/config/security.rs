@@ -112,7 +112,24 @@ pub(super) fn check_security(config: &Config) -> Result<(), InvalidSetting> {
         );
         return refuse("/listen", &reason);
     }
+    check_local_admin(config)?;
     check_oauth(&config.oauth)
+}
+
+/// Refuses `local_admin` where others than programs on this machine could use it.
+fn check_local_admin(config: &Config) -> Result<(), InvalidSetting> {
+    if !config.local_admin {
+        return Ok(());
+    }
+    if !config.is_loopback_only() {
+        let reason = "would make everyone who reaches maru an admin; it needs a loopback address in listen, and no behind_tls_proxy";
+        return refuse("/local_admin", reason);
+    }
+    if config.require_token {
+        let reason = "contradicts require_token: true, which requires a token of every program; set only one of them";
+        return refuse("/local_admin", reason);
+    }
+    Ok(())
 }
 
 fn check_oauth(oauth: &OAuthSettings) -> Result<(), InvalidSetting> {

@@ -23,6 +23,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Whether every request needs a token. If not, programs on this machine may list and call tools without one. `/healthz` never needs one.
     pub require_token: bool,
+    /// Whether programs on this machine that send no token act as admin and may register servers with private network addresses. Only for a loopback address, without `require_token` and `behind_tls_proxy`. Requests of web pages, and those that a proxy has marked, are not admin by it. Every user of this machine can then start programs as maru's user.
+    pub local_admin: bool,
     /// TLS certificate, required for an address other than loopback.
     pub tls: TlsSettings,
     /// Whether a proxy in front of maru terminates TLS. If so, maru may listen on an address other than loopback without `tls`.
@@ -111,6 +113,9 @@ pub struct McpSettings {
     /// Milliseconds that connecting to a server may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub connect_timeout_ms: u64,
+    /// Milliseconds that a request which registers or connects a server, and an agent run that names one, wait for it. After that maru continues to connect in the background, and the response says `CONNECTING`.
+    #[schemars(range(min = 0, max = 600_000))]
+    pub connect_wait_ms: u64,
     /// Which servers may be registered.
     pub security: McpSecuritySettings,
     /// How maru reconnects lost servers.
@@ -298,6 +303,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 20006)),
             data_dir: PathBuf::from("~/.local/share/maru"),
             require_token: false,
+            local_admin: false,
             tls: TlsSettings::default(),
             behind_tls_proxy: false,
             allow_stdio_over_http: false,
@@ -331,6 +337,7 @@ impl Default for McpSettings {
         Self {
             servers: Vec::new(),
             connect_timeout_ms: 30_000,
+            connect_wait_ms: 5_000,
             security: McpSecuritySettings::default(),
             reconnection: ReconnectionSettings::default(),
             programs: ProgramSettings::default(),
@@ -392,6 +399,11 @@ impl Config {
     /// Whether only programs on this machine can reach maru.
     pub fn is_loopback_only(&self) -> bool {
         self.listen.ip().is_loopback() && !self.behind_tls_proxy
+    }
+
+    /// Whether programs on this machine that send no token act as admin.
+    pub fn allows_local_admin(&self) -> bool {
+        self.local_admin && self.is_loopback_only() && !self.require_token
     }
 
     /// Whether every request needs a token.

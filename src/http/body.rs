@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes, HttpBody as _},
     extract::{FromRequest, Request},
-    http::StatusCode,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -24,6 +24,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of such a body.
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A request body of JSON: an object or a list.
 #[derive(Debug)]
@@ -33,7 +34,14 @@ impl FromRequest<Arc<HubState>> for JsonBody {
     type Rejection = Response;
 
     async fn from_request(request: Request, hub: &Arc<HubState>) -> Result<Self, Response> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let principal = parts.extensions.get::<Principal>();
+        if principal.is_some_and(Principal::is_local_admin) && is_form(&parts.headers) {
+            // `curl -d` names this type unless it is told otherwise. A web page can send
+            // it without asking first, but a web page is no local admin.
+            let json = HeaderValue::from_static("application/json");
+            parts.headers.insert(header::CONTENT_TYPE, json);
+        }
         require_json(&parts.headers)?;
         let max_bytes = hub.max_body_bytes();
         let bytes = if parts.extensions.get::<Principal>().is_some() {
@@ -52,6 +60,11 @@ impl FromRequest<Arc<HubState>> for JsonBody {
             _ => Err(bad_request("the body must be a JSON object")),
         }
     }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    types.next().is_some_and(|it| it == FORM_TYPE) && types.next().is_none()
 }
 
 /// Reads the whole body, or returns the response that rejects it.

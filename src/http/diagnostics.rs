@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{HubState, body::JsonBody, servers::reject_change};
 use crate::{
     downstream::http::reply,
-    upstream::{ServerDraft, ServerHandle, ServerLogEntry, ServerState},
+    upstream::{ConnectionTest, ServerDraft, ServerHandle, ServerLogEntry, ServerState},
 };
 
 /// `GET /api/mcp/servers/{name}/log`.
@@ -55,7 +55,7 @@ pub(super) async fn test_server(
 ) -> Response {
     let test = async {
         let draft = ServerDraft::from_api(&body)?;
-        hub.servers.test_connection(&draft).await
+        ConnectionTest::run(&hub.servers, &draft).await
     };
     match test.await {
         Ok(outcome) => {

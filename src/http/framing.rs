@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -25,11 +26,13 @@ use super::admission::ConnectionSlot;
 const MAX_LINE_BYTES: usize = 64 << 10;
 /// A byte that is invalid in a head, so that hyper responds with 400 and closes.
 const INVALID_HEAD_BYTE: u8 = 0;
-/// How long to keep reading from a client that still sends after its response. Closing at
-/// once would reset the connection, and the client would lose the response.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many bytes to read meanwhile.
-const MAX_LINGER_BYTES: usize = 1 << 20;
+/// How long, and for how many bytes, the rest of a body is read and dropped after the
+/// answer. Closing with unread bytes resets the connection, and a client that writes its
+/// whole body before it reads, or fails at the first failed write (Node's fetch), would
+/// lose the answer. As many bytes as the largest body that the settings can allow.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_LINGER_BYTES: usize = 64 << 20;
+const LINGER_BUFFER_BYTES: usize = 16 << 10;
 
 /// The position of a connection within its requests. Pure.
 #[derive(Debug, Default)]
@@ -296,14 +299,14 @@ impl LingeringClose {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut buffer = [0; 4096];
+        let mut buffer = [MaybeUninit::uninit(); LINGER_BUFFER_BYTES];
         while self.bytes_left > 0 && self.deadline.as_mut().poll(context).is_pending() {
-            let mut into = ReadBuf::new(&mut buffer);
-            match ready!(Pin::new(&mut *stream).poll_read(context, &mut into)) {
-                Ok(()) if !into.filled().is_empty() => {
-                    self.bytes_left = self.bytes_left.saturating_sub(into.filled().len());
+            let mut dropped = ReadBuf::uninit(&mut buffer);
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut dropped)) {
+                Ok(()) if !dropped.filled().is_empty() => {
+                    self.bytes_left = self.bytes_left.saturating_sub(dropped.filled().len());
                 }
-                // The client closed or reset the connection, so nobody reads the response.
+                // The client has closed: nobody is left who could lose the answer.
                 Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
         }

@@ -82,14 +82,27 @@ impl OriginPolicy {
     }
 
     fn is_allowed_host(&self, authority: &str) -> bool {
-        let is_port = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if is_port(port) => host,
-            _ => authority,
-        };
+        let host = without_port(authority);
         self.hosts
             .iter()
             .any(|allowed| host.eq_ignore_ascii_case(allowed))
+    }
+}
+
+/// Whether a request was sent to a name that always means this machine.
+pub(super) fn is_sent_to_loopback(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let host = without_port(host.unwrap_or_default());
+    LOOPBACK_HOSTS
+        .iter()
+        .any(|it| host.eq_ignore_ascii_case(it))
+}
+
+fn without_port(authority: &str) -> &str {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    match authority.rsplit_once(':') {
+        Some((host, after)) if is_port(after) => host,
+        _ => authority,
     }
 }
 

@@ -17,35 +17,47 @@ use crate::{
     upstream::{RegistrationError, ServerDraft, ServerOrigin, ServerView},
 };
 
-/// `POST /mcp/add`: registers a server, or moves the one of that name.
+/// `POST /mcp/add`: registers a server, or changes the address of the one of that name.
 pub(super) async fn add(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
     let (Some(name), Some(url)) = (body["name"].as_str(), body["url"].as_str()) else {
         return json_error(StatusCode::BAD_REQUEST, "name and url must be texts", None);
     };
     let draft = ServerDraft::from_url(name, url);
-    let done = match hub.servers.register(&draft, ServerOrigin::Import).await {
+    let registered = match hub.servers.register(&draft, ServerOrigin::Import).await {
         Err(RegistrationError::NameTaken(_)) => change_address(&hub, draft).await,
-        done => done,
+        registered => registered,
     };
-    match done {
-        Ok(_) => {
-            ok_response(&json!({"name": name, "url": mask_secrets(url), "message": "registered"}))
-        }
-        Err(why) => reject_change(&why),
+    match registered {
+        Ok(view) => ok_response(&added_json(name, url, &view)),
+        Err(error) => reject_change(&error),
     }
 }
 
-/// A server that is known keeps everything but its address.
+/// The answer to `/mcp/add`: a server that is not connected says so, and why.
+fn added_json(name: &str, url: &str, view: &ServerView) -> Value {
+    let mut body = json!({
+        "name": name,
+        "url": mask_secrets(url),
+        "message": "registered",
+        "status": view.status.state.as_str(),
+    });
+    if let Some(cause) = &view.status.cause {
+        body["cause"] = view.server.transport.redact(cause).into();
+    }
+    body
+}
+
+/// Gives a registered server another address; it keeps everything else.
 async fn change_address(
     hub: &HubState,
     mut draft: ServerDraft,
 ) -> Result<ServerView, RegistrationError> {
-    let now = hub.servers.get(&draft.name)?.server;
-    draft.description = now.description;
-    draft.version = now.version;
-    draft.required_version = now.required_version.map(|it| it.as_str().to_owned());
-    draft.auto_connect = now.auto_connect;
-    let headers = now.transport.masked_config()["headers"].take();
+    let server = hub.servers.get(&draft.name)?.server;
+    draft.description = server.description;
+    draft.version = server.version;
+    draft.required_version = server.required_version.map(|it| it.as_str().to_owned());
+    draft.auto_connect = server.auto_connect;
+    let headers = server.transport.masked_config()["headers"].take();
     if headers.is_object() {
         draft.config["headers"] = headers;
     }
@@ -59,19 +71,19 @@ pub(super) async fn remove(State(hub): State<Arc<HubState>>, JsonBody(body): Jso
     };
     match hub.servers.remove(name).await {
         Ok(()) => ok_response(&json!({"name": name, "message": "removed"})),
-        Err(why) => reject_change(&why),
+        Err(error) => reject_change(&error),
     }
 }
 
 /// `GET /mcp/list`.
 pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
-    Extension(who): Extension<Principal>,
+    Extension(principal): Extension<Principal>,
 ) -> Response {
     let all = hub.servers.list();
     let servers: Vec<Value> = all
         .iter()
-        .filter(|it| who.may_reach(it.server.name.as_str()))
+        .filter(|it| principal.may_reach(it.server.name.as_str()))
         .filter_map(|it| {
             let url = mask_secrets(it.server.transport.url()?);
             Some(json!({"name": it.server.name.as_str(), "url": url}))
@@ -80,6 +92,6 @@ pub(super) async fn list(
     ok_response(&json!({"servers": servers}))
 }
 
-fn ok_response(answer: &Value) -> Response {
-    reply::json(StatusCode::OK, answer.to_string())
+fn ok_response(body: &Value) -> Response {
+    reply::json(StatusCode::OK, body.to_string())
 }

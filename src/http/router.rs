@@ -17,7 +17,7 @@ use super::{
     HubState,
     admission::ConnectionSlot,
     audit::{self, ChangeActor},
-    console, rejection,
+    console, local_program, rejection,
     request_observer::{ObservedResponse, RequestObserver},
     routes::{self, RouteMatch, RouteRule, RouteRules},
 };
@@ -135,7 +135,7 @@ impl GuardedRouter {
                 let message = "a change by cookie needs the header x-maru-console";
                 return Err(rejection::error_response(path, StatusCode::FORBIDDEN, message).into());
             }
-            Ok(principal) => principal,
+            Ok(principal) => self.elevate_local_program(principal, &route, headers),
             Err(Error::UnknownKey) => return Err(AdmitError::UnknownKey),
             Err(error) => return Err(rejection::unauthorized(path, access, &error).into()),
         };
@@ -167,6 +167,27 @@ impl GuardedRouter {
                 Err(rejection::method_not_allowed(path, &allowed).into())
             }
             RouteMatch::NotFound => Err(rejection::not_found(path).into()),
+        }
+    }
+
+    /// Makes a program on this machine an admin on routes that need one, where
+    /// `local_admin` is on.
+    fn elevate_local_program(
+        &self,
+        principal: Principal,
+        route: &RouteMatch<'_>,
+        headers: &HeaderMap,
+    ) -> Principal {
+        let needs_admin = matches!(route, RouteMatch::Rule(rule) if !rule.allows(&principal));
+        match self.hub.access.local_admin() {
+            Some(admin)
+                if needs_admin
+                    && principal.is_local()
+                    && local_program::is_local_program(self.remote_ip, headers) =>
+            {
+                admin.clone()
+            }
+            _ => principal,
         }
     }
 

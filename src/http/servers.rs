@@ -104,7 +104,8 @@ pub(super) async fn connect(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
 ) -> Response {
-    respond(StatusCode::OK, hub.servers.connect(&name).await, summary)
+    let connected = hub.servers.connect_or_continue(&name).await;
+    respond(StatusCode::OK, connected, summary)
 }
 
 /// `POST /api/mcp/servers/{name}/disconnect`.
@@ -235,10 +236,6 @@ pub(super) fn reject_change(why: &RegistrationError) -> Response {
         RegistrationError::Store(_) => {
             tracing::error!("a change of the servers failed: {why}");
             (StatusCode::SERVICE_UNAVAILABLE, None)
-        }
-        RegistrationError::WriteRegistryFile(_) => {
-            tracing::error!("a change of the servers failed: {why}");
-            (StatusCode::INTERNAL_SERVER_ERROR, None)
         }
     };
     json_error(status, &why.to_string(), field)

@@ -2,10 +2,12 @@
 //! form: a request to the API, an entry of `maru.yaml` or `mcp.json`, and the
 //! `mcpServers` of desktop clients.
 
+use maru_protocol::ProtocolVersion;
 use serde_json::{Map, Value, json};
 
 use super::{
-    server::{InvalidField, invalid_field},
+    server::{InvalidField, RegisteredServer, invalid_field, parse_required_version},
+    transport::Transport,
     trust::TrustPolicy,
 };
 use crate::config::McpServerDefinition;
@@ -160,6 +162,23 @@ impl ServerDraft {
     }
 }
 
+impl ServerDraft {
+    /// Whether it describes `server` otherwise than it is registered.
+    pub(super) fn differs_from(&self, server: &RegisteredServer) -> bool {
+        let transport = Transport::parse(&self.kind, &self.config, None);
+        transport.as_ref() != Ok(&server.transport)
+            || self.description != server.description
+            || self.auto_connect != server.auto_connect
+            || self.version != server.version
+    }
+
+    /// The only protocol version that is to be spoken with the server.
+    pub(super) fn parse_required_version(&self) -> Result<Option<ProtocolVersion>, InvalidField> {
+        let version = self.required_version.as_deref();
+        version.map(parse_required_version).transpose()
+    }
+}
+
 const ENTRY_MEMBERS: &[&str] = &[
     "url",
     "serverUrl",
@@ -302,7 +321,7 @@ fn find_placeholder(config: &Value) -> Option<String> {
 }
 
 /// `My Server` → `my-server`.
-fn normalize_name(name: &str) -> String {
+pub(super) fn normalize_name(name: &str) -> String {
     let mut fit = String::new();
     for c in name.to_lowercase().chars() {
         match c {

@@ -1,34 +1,30 @@
 //! The servers that are registered: one place that changes them.
 
 mod seeds;
-mod validate;
 
 use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures_util::{FutureExt as _, future::join_all};
-use maru_protocol::ProtocolVersion;
-use maru_runtime::clock;
-use maru_store::Store;
-use thiserror::Error;
-use tokio::sync::oneshot;
+use maru_runtime::{clock, tasks::with_timeout};
+use maru_store::{ServerRow, Store};
+use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
-use self::validate::{check_length, differs_from_seed};
 use super::{
     connection::spawn_connection,
     draft::ServerDraft,
     handle::{ServerHandle, ServerStatus},
     lifecycle::ServerState,
     programs::ProgramView,
+    registration_error::RegistrationError,
+    registration_rules::RegistrationRules,
     registry_file::RegistryFile,
-    server::{
-        InvalidField, RegisteredServer, RegistrationRules, ServerName, ServerOrigin,
-        parse_required_version,
-    },
+    server::{InvalidField, RegisteredServer, ServerName, ServerOrigin, check_length},
     server_row::{server_from_row, server_to_row},
     settings::ConnectionSettings,
 };
@@ -69,48 +65,6 @@ pub struct ServerView {
     pub program: Option<ProgramView>,
 }
 
-/// A change that was not made.
-#[derive(Debug, Error)]
-pub enum RegistrationError {
-    /// The description is wrong.
-    #[error(transparent)]
-    Invalid(#[from] InvalidField),
-    /// The name is in use.
-    #[error("a server named {0} is registered already")]
-    NameTaken(ServerName),
-    /// There is no such server.
-    #[error("no server is named {0:?}")]
-    UnknownServer(String),
-    /// There are too many.
-    #[error("there are {0} servers, as many as mcp.security.max-servers allows")]
-    TooManyServers(usize),
-    /// Nothing of that name waits.
-    #[error("no tool of that name waits to be accepted")]
-    NothingToAccept,
-    /// It is a program, and requests come from other machines.
-    #[error(
-        "programs are not registered over HTTP while maru serves other machines; put it into maru.yaml, or set allow_stdio_over_http: true"
-    )]
-    ProgramsNotAllowed,
-    /// It does more than start a program, and nobody said that this is meant.
-    #[error(
-        "{}; send \"acceptWarnings\": true (--accept-warnings on the command line) if that is meant",
-        .warnings.join("; ")
-    )]
-    WarningsNotAccepted {
-        /// The member of the description that it is about.
-        field: String,
-        /// What a person should know of it.
-        warnings: Vec<String>,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] maru_store::Error),
-    /// `mcp.json` could not be written.
-    #[error("cannot write mcp.json: {0}")]
-    WriteRegistryFile(String),
-}
-
 /// What the manager starts with.
 #[derive(Debug)]
 pub struct ManagerOptions<'a> {
@@ -126,44 +80,42 @@ pub struct ManagerOptions<'a> {
     pub seeds: Vec<ServerDraft>,
     /// `mcp.json`.
     pub registry: &'a Path,
-    /// Whether `mcp.json` is written when servers change.
-    pub writes_registry: bool,
+    /// Where maru notes which servers it wrote into `mcp.json`; `None` if it writes
+    /// neither file.
+    pub registry_record: Option<&'a Path>,
 }
 
 impl ServerManager {
     /// Reads the store, seeds it from the files, and begins to connect.
-    pub async fn start(start: ManagerOptions<'_>) -> anyhow::Result<Arc<Self>> {
+    pub async fn start(options: ManagerOptions<'_>) -> anyhow::Result<Arc<Self>> {
         let (registry, (listed, refused)) =
-            RegistryFile::load(start.registry, start.writes_registry)
+            RegistryFile::load(options.registry, options.registry_record)
                 .map_err(anyhow::Error::msg)?;
-        for (entry, why) in refused {
-            warn!("{} {entry} is not used: {why}", start.registry.display());
+        for (entry, error) in refused {
+            warn!(
+                "{} {entry} is not used: {error}",
+                options.registry.display()
+            );
         }
         let manager = Arc::new(Self {
-            store: start.store,
-            settings: start.settings.with_rules(&start.rules),
-            rules: start.rules,
-            max_servers: start.max_servers,
+            store: options.store,
+            settings: options.settings.with_rules(&options.rules),
+            rules: options.rules,
+            max_servers: options.max_servers,
             servers: Mutex::default(),
-            seeds: start
+            seeds: options
                 .seeds
                 .iter()
                 .map(|it| (it.name.clone(), it.clone()))
                 .collect(),
             registry: tokio::sync::Mutex::new(registry),
         });
-        for row in manager.store.servers().await? {
-            let name = row.name.clone();
-            match server_from_row(row) {
-                Ok(server) => manager.insert_server(server),
-                Err(why) => warn!("the stored server {name} is not used: {why}"),
-            }
-        }
-        manager.seed_all(start.seeds, listed).await?;
+        manager.load_stored_servers().await?;
+        seeds::seed_servers(&manager, options.seeds, listed).await?;
         manager.connect_all();
-        let woken = Arc::downgrade(&manager);
-        let waker = move |name: String| {
-            let manager = woken.upgrade();
+        let weak = Arc::downgrade(&manager);
+        let connector = move |name: String| {
+            let manager = weak.upgrade();
             async move {
                 match manager {
                     Some(manager) => manager.connect_for_call(&name).await,
@@ -175,8 +127,33 @@ impl ServerManager {
         manager
             .settings
             .catalog()
-            .set_connector(ServerConnector(Box::new(waker)));
+            .set_connector(ServerConnector(Box::new(connector)));
         Ok(manager)
+    }
+
+    async fn load_stored_servers(&self) -> Result<(), maru_store::Error> {
+        let deleted = self.registry.lock().await.deleted_names();
+        for row in self.store.servers().await? {
+            if deleted.contains(&row.name) && !self.seeds.contains_key(&row.name) {
+                self.forget_deleted(&row).await?;
+                continue;
+            }
+            let name = row.name.clone();
+            match server_from_row(row) {
+                Ok(server) => self.insert_server(server),
+                Err(error) => warn!("the stored server {name} is not used: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a server whose entry somebody deleted from `mcp.json` while maru was
+    /// stopped. Written there again, it comes back.
+    async fn forget_deleted(&self, row: &ServerRow) -> Result<(), maru_store::Error> {
+        let name = &row.name;
+        warn!("server {name} is removed, because its entry was deleted from mcp.json");
+        self.settings.pins().forget(name).await?;
+        self.store.forget_server(name).await
     }
 
     /// Tries once to connect a server that is closed or has failed, if
@@ -196,7 +173,7 @@ impl ServerManager {
         entry.handle.reconnect_if_down().await;
         let connected = entry.handle.status().state == ServerState::Connected;
         match entry.handle.failure() {
-            Some(why) if !connected => Err(why),
+            Some(reason) if !connected => Err(reason),
             _ => Ok(connected),
         }
     }
@@ -237,47 +214,50 @@ impl ServerManager {
         self.find(name).map(|entry| self.view(entry))
     }
 
-    /// Registers a server, and connects it if it wants that.
+    /// Registers a server, and connects it if it wants that. One that is not connected
+    /// within `mcp.connect-wait-ms` is connected in the background.
     pub async fn register(
         self: &Arc<Self>,
         draft: &ServerDraft,
         origin: ServerOrigin,
     ) -> Result<ServerView, RegistrationError> {
-        self.check_programs_allowed(draft, None)?;
+        self.rules.check_program_change(draft, None)?;
         let (manager, added) = (Arc::clone(self), draft.clone());
         self.run_to_completion(async move {
             let registry = manager.registry.lock().await;
             manager.add(&added, origin).await?;
-            manager.save_registry_file(&registry)
+            manager.save_registry_file(&registry);
+            Ok(())
         })
         .await?;
         let entry = self.find(&draft.name)?;
         if draft.auto_connect {
-            entry.handle.connect().await;
+            self.connect_within_wait(&entry).await;
         }
         Ok(self.view(entry))
     }
 
-    /// Replaces the description of a server; its connection is made anew only
-    /// if it is reached otherwise.
+    /// Replaces the description of a server. Its connection is made anew only if it is
+    /// reached otherwise, within `mcp.connect-wait-ms` or in the background.
     pub async fn update(
         self: &Arc<Self>,
         name: &str,
         draft: &ServerDraft,
     ) -> Result<ServerView, RegistrationError> {
-        self.check_programs_allowed(draft, Some(&self.find(name)?.server.transport))?;
+        let before = self.find(name)?.server.transport;
+        self.rules.check_program_change(draft, Some(&before))?;
         let (manager, changed, draft) = (Arc::clone(self), name.to_owned(), draft.clone());
         let reconnect = self
             .run_to_completion(async move {
                 let registry = manager.registry.lock().await;
                 let reconnect = manager.apply_update(&changed, &draft).await?;
-                manager.save_registry_file(&registry)?;
+                manager.save_registry_file(&registry);
                 Ok(reconnect)
             })
             .await?;
         let entry = self.find(name)?;
         if reconnect {
-            entry.handle.connect().await;
+            self.connect_within_wait(&entry).await;
         }
         Ok(self.view(entry))
     }
@@ -294,10 +274,7 @@ impl ServerManager {
                 manager.store.delete_server(&name, clock::now_ms()).await?;
                 manager.lock().remove(&entry.server.name);
                 manager.settings.changes().send_replace(());
-                if let Err(why) = manager.save_registry_file(&registry) {
-                    // It does not come back: the store knows that it was removed.
-                    warn!("server {name} is removed, but still listed: {why}");
-                }
+                manager.save_registry_file(&registry);
                 Ok(entry)
             })
             .await?;
@@ -305,11 +282,30 @@ impl ServerManager {
         Ok(())
     }
 
-    /// Connects a server; how that went is in its status.
+    /// Connects a server and waits until the attempt has ended; how it ended is in the
+    /// status.
     pub async fn connect(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.connect().await;
         Ok(self.view(entry))
+    }
+
+    /// Connects a server and waits for it no longer than `mcp.connect-wait-ms`; the
+    /// attempt goes on in the background.
+    pub async fn connect_or_continue(&self, name: &str) -> Result<ServerView, RegistrationError> {
+        let entry = self.find(name)?;
+        self.connect_within_wait(&entry).await;
+        Ok(self.view(entry))
+    }
+
+    /// How long a request waits for a server that is being connected.
+    pub fn connect_wait(&self) -> Duration {
+        self.settings.connect_wait
+    }
+
+    async fn connect_within_wait(&self, entry: &ManagedServer) {
+        // The connection belongs to its task, which goes on when nobody waits.
+        let _ = with_timeout(self.connect_wait(), entry.handle.connect()).await;
     }
 
     /// Closes the connection to a server, which stays registered.
@@ -347,9 +343,39 @@ impl ServerManager {
             })
             .await?;
         if enabled && entry.server.auto_connect {
-            entry.handle.connect().await;
+            self.connect_within_wait(&entry).await;
         }
         Ok(self.view(entry))
+    }
+
+    /// Accepts the changed definition of `tool`, or of all tools that were withheld.
+    pub async fn accept_definitions(
+        &self,
+        name: &str,
+        tool: Option<&str>,
+    ) -> Result<ServerView, RegistrationError> {
+        let entry = self.find(name)?;
+        let accepted = self.settings.pins().accept(name, tool).await?;
+        if accepted == 0 && tool.is_some() {
+            return Err(RegistrationError::NothingToAccept);
+        }
+        entry.handle.republish().await;
+        Ok(self.view(entry))
+    }
+
+    /// Signals that some server is not as it was.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.settings.changes().subscribe()
+    }
+
+    /// How often a lost server is tried again.
+    pub fn max_attempts(&self) -> u32 {
+        self.settings.max_attempts()
+    }
+
+    /// The handle of one server.
+    pub fn handle(&self, name: &str) -> Result<ServerHandle, RegistrationError> {
+        self.find(name).map(|entry| entry.handle)
     }
 
     /// Does all of a change, even when whoever asked for it has left.
@@ -357,12 +383,11 @@ impl ServerManager {
         &self,
         change: impl Future<Output = Result<T, RegistrationError>> + Send + 'static,
     ) -> Result<T, RegistrationError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, outcome) = oneshot::channel();
         self.settings.tasks().spawn(async move {
-            // Nobody may be there to hear it.
-            let _ = tell.send(change.await);
+            let _caller_may_have_left = sender.send(change.await);
         });
-        told.await.expect("the change tells how it ended")
+        outcome.await.expect("the task sends how the change ended")
     }
 
     async fn add(
@@ -377,7 +402,8 @@ impl ServerManager {
         let transport = self
             .rules
             .parse_transport(&draft.kind, &draft.config, None)?;
-        self.check_warnings_accepted(draft, &transport, None)?;
+        self.rules
+            .check_warnings_accepted(draft, &transport, None)?;
         let count = self.lock().len();
         if count >= self.max_servers {
             return Err(RegistrationError::TooManyServers(count));
@@ -392,7 +418,7 @@ impl ServerManager {
             enabled: draft.enabled.unwrap_or(true),
             origin,
             trust: draft.trust.unwrap_or_default(),
-            required_version: draft_required_version(draft)?,
+            required_version: draft.parse_required_version()?,
             created_at: clock::now_ms(),
             updated_at: clock::now_ms(),
         };
@@ -404,7 +430,7 @@ impl ServerManager {
         Ok(())
     }
 
-    /// True when the connection has to be made anew.
+    /// Changes the description of a server; true when it has to be connected anew.
     async fn apply_update(
         &self,
         name: &str,
@@ -412,10 +438,9 @@ impl ServerManager {
     ) -> Result<bool, RegistrationError> {
         let before = self.find(name)?;
         if draft.name != name {
-            let why = "a server keeps its name; remove it and register it anew".to_owned();
             return Err(RegistrationError::Invalid(InvalidField {
                 field: "name".to_owned(),
-                why,
+                why: "a server keeps its name; remove it and register it anew".to_owned(),
             }));
         }
         self.rules.parse_name(name)?;
@@ -423,7 +448,8 @@ impl ServerManager {
         let transport = self
             .rules
             .parse_transport(&draft.kind, &draft.config, stored)?;
-        self.check_warnings_accepted(draft, &transport, stored)?;
+        self.rules
+            .check_warnings_accepted(draft, &transport, stored)?;
         let server = RegisteredServer {
             description: check_length(draft.description.as_ref(), "description", 500)?,
             version: check_length(draft.version.as_ref(), "version", 50)?,
@@ -431,7 +457,7 @@ impl ServerManager {
             updated_at: clock::now_ms(),
             trust: draft.trust.unwrap_or(before.server.trust),
             enabled: draft.enabled.unwrap_or(before.server.enabled),
-            required_version: draft_required_version(draft)?,
+            required_version: draft.parse_required_version()?,
             transport,
             ..before.server.clone()
         };
@@ -444,12 +470,14 @@ impl ServerManager {
             let (handle, enabled) = (before.handle, server.enabled);
             let switched = enabled != before.server.enabled;
             let connect = switched && enabled && server.auto_connect;
-            let told = handle.clone();
-            self.lock()
-                .insert(server.name.clone(), ManagedServer { server, handle });
+            let entry = ManagedServer {
+                server,
+                handle: handle.clone(),
+            };
+            self.lock().insert(entry.server.name.clone(), entry);
             self.settings.changes().send_replace(());
             if switched {
-                told.set_enabled(enabled).await;
+                handle.set_enabled(enabled).await;
             }
             return Ok(connect);
         }
@@ -461,30 +489,35 @@ impl ServerManager {
 
     fn insert_server(&self, server: RegisteredServer) {
         let handle = spawn_connection(server.clone(), &self.settings);
-        self.log_warnings(&server, &handle);
+        self.rules.log_warnings(&server, &handle);
         self.lock()
             .insert(server.name.clone(), ManagedServer { server, handle });
         self.settings.changes().send_replace(());
     }
 
-    fn save_registry_file(&self, registry: &RegistryFile) -> Result<(), RegistrationError> {
+    /// Writes `mcp.json`. The store has the change already, so a file that cannot be
+    /// written does not undo it.
+    fn save_registry_file(&self, registry: &RegistryFile) {
         let servers: Vec<RegisteredServer> =
             self.lock().values().map(|it| it.server.clone()).collect();
-        registry
-            .save(&servers)
-            .map_err(|error| RegistrationError::WriteRegistryFile(error.kind().to_string()))
+        if let Err(error) = registry.save(&servers) {
+            warn!(
+                "mcp.json does not list the servers as they are: it cannot be written: {}",
+                error.kind()
+            );
+        }
     }
 
     pub(super) fn find(&self, name: &str) -> Result<ManagedServer, RegistrationError> {
-        let shown = || RegistrationError::UnknownServer(name.chars().take(70).collect());
-        let name = ServerName::parse(name).map_err(|_| shown())?;
-        self.lock().get(&name).cloned().ok_or_else(shown)
+        let unknown = || RegistrationError::UnknownServer(name.chars().take(70).collect());
+        let name = ServerName::parse(name).map_err(|_| unknown())?;
+        self.lock().get(&name).cloned().ok_or_else(unknown)
     }
 
     fn view(&self, entry: ManagedServer) -> ServerView {
         let seed = self.seeds.get(entry.server.name.as_str());
         ServerView {
-            differs_from_config: seed.map(|seed| differs_from_seed(seed, &entry.server)),
+            differs_from_config: seed.map(|seed| seed.differs_from(&entry.server)),
             status: entry.handle.status(),
             program: entry.handle.program(),
             warnings: self.rules.warnings(&entry.server.transport),
@@ -495,12 +528,4 @@ impl ServerManager {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerName, ManagedServer>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn draft_required_version(draft: &ServerDraft) -> Result<Option<ProtocolVersion>, InvalidField> {
-    draft
-        .required_version
-        .as_deref()
-        .map(parse_required_version)
-        .transpose()
 }

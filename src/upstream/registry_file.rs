@@ -1,8 +1,8 @@
 //! `mcp.json`: the servers with an address, as a list of names and addresses or as the
-//! `mcpServers` of desktop clients. What the file holds and cannot be used stays in it.
+//! `mcpServers` of desktop clients. Entries that cannot be used stay in the file.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -11,21 +11,24 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    draft::{NamedDraft, ServerDraft, drafts_from_client_file},
+    draft::{NamedDraft, ServerDraft, drafts_from_client_file, normalize_name},
     server::{InvalidField, RegisteredServer},
 };
 
 const CLIENT_SERVERS_KEY: &str = "mcpServers";
 const VERSION_KEY: &str = "protocolVersion";
 
-/// The file.
+/// `mcp.json` as it was read, and where it is written.
 #[derive(Debug)]
 pub(super) struct RegistryFile {
     path: PathBuf,
-    /// Whether it is written when servers change.
-    is_writable: bool,
+    /// Where the names that maru wrote into the file are kept; `None` if neither file
+    /// is written.
+    record_path: Option<PathBuf>,
     /// The rest of a file in the form of desktop clients; `None` for a list.
     client_file_rest: Option<Map<String, Value>>,
+    /// Names that the file listed when it was read, usable or not.
+    listed_names: BTreeSet<String>,
     /// Entries that could not be used.
     refused: Vec<RefusedEntry>,
     /// Entries that say more than a name and an address, each with its name as written.
@@ -46,41 +49,57 @@ struct RefusedEntry {
 pub(super) type LoadedEntries = (Vec<ServerDraft>, Vec<(String, InvalidField)>);
 
 impl RegistryFile {
-    /// Reads the file, or makes an empty one if it may be written. A file that cannot be
-    /// read is left alone, and so is maru.
-    pub(super) fn load(path: &Path, writes: bool) -> Result<(Self, LoadedEntries), String> {
-        let unusable =
-            |why: String| format!("cannot use {}: {why}; it was not changed", path.display());
+    /// Reads the file; without one, it begins as an empty list. A file that cannot be
+    /// read is an error and stays as it is.
+    pub(super) fn load(
+        path: &Path,
+        record_path: Option<&Path>,
+    ) -> Result<(Self, LoadedEntries), String> {
+        let unusable = |reason: String| {
+            format!(
+                "cannot use {}: {reason}; it was not changed",
+                path.display()
+            )
+        };
         let mut registry = Self {
-            path: path.to_owned(),
-            is_writable: writes,
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            record_path: record_path.map(Path::to_owned),
             client_file_rest: None,
+            listed_names: BTreeSet::new(),
             refused: Vec::new(),
             detailed_entries: BTreeMap::new(),
         };
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = registry.save(&[]);
-                return made
-                    .map(|()| (registry, LoadedEntries::default()))
-                    .map_err(|error| unusable(error.to_string()));
+                // A file that is gone says nothing about single servers.
+                registry.listed_names = registry.recorded_names();
+                return Ok((registry, LoadedEntries::default()));
             }
             Err(error) => return Err(unusable(error.kind().to_string())),
         };
-        // Some editors put a mark before the text.
+        // Some editors put a byte order mark before the text.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-        let text = maru_protocol::validate_json(text).map_err(|bad| unusable(bad.to_string()))?;
+        let text =
+            maru_protocol::validate_json(text).map_err(|error| unusable(error.to_string()))?;
         let file: Value = serde_json::from_str(text).unwrap_or_default();
-        let found = registry.read_entries(file).map_err(unusable)?;
+        let found = registry.parse_entries(file).map_err(unusable)?;
         let entries = registry.partition_entries(found).map_err(unusable)?;
         Ok((registry, entries))
     }
 
+    /// Names that maru wrote into the file and that somebody has deleted from it since.
+    pub(super) fn deleted_names(&self) -> BTreeSet<String> {
+        let recorded = self.recorded_names();
+        recorded.difference(&self.listed_names).cloned().collect()
+    }
+
     /// Every entry as it was written, with its name in messages and what it stands for.
-    fn read_entries(&mut self, file: Value) -> Result<Vec<(NamedDraft, Value)>, String> {
+    fn parse_entries(&mut self, file: Value) -> Result<Vec<(NamedDraft, Value)>, String> {
         match file {
             Value::Array(found) => {
+                let names = found.iter().filter_map(|it| it["name"].as_str());
+                self.listed_names = names.map(str::to_owned).collect();
                 let entry = |(at, entry): (usize, Value)| {
                     let draft = ServerDraft::from_list_entry(&entry);
                     ((format!("entry {}", at + 1), draft), entry)
@@ -94,6 +113,7 @@ impl RegistryFile {
                 self.client_file_rest = Some(rest);
                 let file = json!({CLIENT_SERVERS_KEY: inner});
                 let named = drafts_from_client_file(&file).map_err(|it| it.to_string())?;
+                self.listed_names = named.iter().map(|(key, _)| normalize_name(key)).collect();
                 let entry = |(key, draft): NamedDraft| {
                     let entry = file[CLIENT_SERVERS_KEY][&key].clone();
                     ((key, draft), entry)
@@ -110,33 +130,34 @@ impl RegistryFile {
         &mut self,
         found: Vec<(NamedDraft, Value)>,
     ) -> Result<LoadedEntries, String> {
-        let (mut good, mut bad) = LoadedEntries::default();
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let (mut usable, mut unusable) = LoadedEntries::default();
+        let mut keys: BTreeMap<String, String> = BTreeMap::new();
         for ((key, draft), entry) in found {
             match draft {
                 Ok(draft) => {
                     let name = &draft.name;
-                    if let Some(first) = seen.insert(name.clone(), key.clone()) {
-                        let why = "rename or remove one";
-                        return Err(format!("{first} and {key} are both named {name:?}; {why}"));
+                    if let Some(first) = keys.insert(name.clone(), key.clone()) {
+                        return Err(format!(
+                            "{first} and {key} are both named {name:?}; rename or remove one"
+                        ));
                     }
                     let says_more = entry.as_object().is_some_and(|it| it.len() > 2);
                     if says_more || draft.kind == "STDIO" || self.client_file_rest.is_some() {
                         self.detailed_entries.insert(name.clone(), (key, entry));
                     }
-                    good.push(draft);
+                    usable.push(draft);
                 }
-                Err(why) => {
-                    bad.push((key.clone(), why));
+                Err(error) => {
+                    unusable.push((key.clone(), error));
                     let name = None;
                     self.refused.push(RefusedEntry { name, key, entry });
                 }
             }
         }
-        Ok((good, bad))
+        Ok((usable, unusable))
     }
 
-    /// An entry that was read but cannot be registered; it stays in the file.
+    /// Keeps an entry in the file that was read but cannot be registered.
     pub(super) fn retain_refused(&mut self, draft: &ServerDraft) {
         let name = &draft.name;
         let (key, entry) = self.detailed_entries.remove(name).unwrap_or_else(|| {
@@ -147,17 +168,25 @@ impl RegistryFile {
         self.refused.push(RefusedEntry { name, key, entry });
     }
 
-    /// Writes the file anew, in the form that it had: whole, or not at all.
+    /// Writes the file in the form that it had, whole or not at all, unless it says the
+    /// same already; then notes which servers it lists.
     pub(super) fn save(&self, servers: &[RegisteredServer]) -> io::Result<()> {
-        if !self.is_writable {
+        let Some(record_path) = &self.record_path else {
             return Ok(());
-        }
+        };
         let is_registered = |name: &str| servers.iter().any(|it| it.name.as_str() == name);
         let refused = self.refused.iter();
         let refused = refused.filter(|it| !it.name.as_deref().is_some_and(is_registered));
         let refused = refused.map(|it| (it.key.clone(), it.entry.clone()));
-        let registered = servers.iter().filter_map(|it| self.entry_of(it));
-        let entries = registered.chain(refused);
+        let mut names = Vec::new();
+        let mut entries = Vec::new();
+        for server in servers {
+            if let Some(entry) = self.entry_of(server) {
+                names.push(server.name.as_str());
+                entries.push(entry);
+            }
+        }
+        let entries = entries.into_iter().chain(refused);
         let file: Value = match &self.client_file_rest {
             None => entries.map(|(_, entry)| entry).collect(),
             Some(rest) => {
@@ -166,8 +195,21 @@ impl RegistryFile {
                 Value::Object(file)
             }
         };
-        let text = serde_json::to_string_pretty(&file).map_err(io::Error::other)?;
-        write_atomically(&self.path, &format!("{text}\n"))
+        write_if_changed(&self.path, &file)?;
+        // Last: a name that is noted must have been in the file.
+        let record = json!({"file": self.path, "names": names});
+        write_if_changed(record_path, &record)
+    }
+
+    /// The names that maru wrote into this very file.
+    fn recorded_names(&self) -> BTreeSet<String> {
+        let record = self.record_path.as_deref().map(read_json);
+        let record = record.and_then(Result::ok).unwrap_or_default();
+        if record["file"] != json!(self.path) {
+            return BTreeSet::new();
+        }
+        let names = record["names"].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     /// The entry of a server with its name as written; none for a program that the file
@@ -199,6 +241,20 @@ impl RegistryFile {
             json!({"name": name, "url": url})
         }
     }
+}
+
+fn read_json(path: &Path) -> io::Result<Value> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Writes a file anew, unless it holds this value already: the file may be kept under
+/// version control, or in a directory that cannot be written.
+fn write_if_changed(path: &Path, value: &Value) -> io::Result<()> {
+    if read_json(path).is_ok_and(|it| it == *value) {
+        return Ok(());
+    }
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    write_atomically(path, &format!("{text}\n"))
 }
 
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {

@@ -2,12 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use maru_http::AddressPolicy;
 use maru_protocol::ProtocolVersion;
-use serde_json::Value;
 use thiserror::Error;
 
-use super::{program_rules::ProgramRules, transport::Transport, trust::TrustPolicy};
+use super::{transport::Transport, trust::TrustPolicy};
 
 pub(super) use crate::config::MASK;
 
@@ -65,19 +63,6 @@ pub struct InvalidField {
     pub field: String,
     /// What is wrong with it, and what would be right.
     pub why: String,
-}
-
-/// What registrations are checked against.
-#[derive(Clone, Debug, Default)]
-pub struct RegistrationRules {
-    /// `mcp.security.allowed-server-names`; empty allows every name.
-    pub allowed_names: Vec<String>,
-    /// Which programs may be started.
-    pub program_rules: ProgramRules,
-    /// Whether requests may not say which program is started.
-    pub programs_refused: bool,
-    /// Which addresses may be reached.
-    pub address_policy: AddressPolicy,
 }
 
 /// Names that mean something else somewhere.
@@ -157,64 +142,6 @@ impl ServerName {
     }
 }
 
-impl RegistrationRules {
-    /// Reads a name that may be registered here.
-    pub fn parse_name(&self, text: &str) -> Result<ServerName, InvalidField> {
-        let name = ServerName::parse(text)?;
-        if self.allowed_names.is_empty() || self.allowed_names.iter().any(|it| it == text) {
-            Ok(name)
-        } else {
-            let why = format!("\"{text}\" is not in mcp.security.allowed-server-names");
-            Err(invalid_field("name", why))
-        }
-    }
-
-    /// Reads `config`, the part of a registration that depends on its transport,
-    /// and judges it. Masked secrets are taken from `before`.
-    pub fn parse_transport(
-        &self,
-        kind: &str,
-        config: &Value,
-        before: Option<&Transport>,
-    ) -> Result<Transport, InvalidField> {
-        let transport = Transport::parse(kind, config, before)?;
-        match &transport {
-            Transport::Stdio(program) => self.program_rules.check(program)?,
-            Transport::Sse(remote) | Transport::Http(remote) => {
-                let judged = self.address_policy.authorize(&remote.url);
-                judged.map_err(|why| invalid_field("config.url", why.to_string()))?;
-            }
-        }
-        Ok(transport)
-    }
-
-    /// Checks a registered server before it is connected: the settings may have
-    /// changed since it was registered. Addresses are judged when they are dialled.
-    pub(super) fn check_start(&self, server: &RegisteredServer) -> Result<(), InvalidField> {
-        self.parse_name(server.name.as_str())?;
-        match &server.transport {
-            Transport::Stdio(program) => self.program_rules.check(program),
-            Transport::Sse(_) | Transport::Http(_) => Ok(()),
-        }
-    }
-
-    /// The member of a description that has to be accepted before it is used.
-    pub(super) fn unaccepted_field(&self, transport: &Transport) -> Option<String> {
-        match transport {
-            Transport::Stdio(program) => self.program_rules.unaccepted_field(program),
-            Transport::Sse(_) | Transport::Http(_) => None,
-        }
-    }
-
-    /// What a person should know of a server that may be started.
-    pub(super) fn warnings(&self, transport: &Transport) -> Vec<String> {
-        match transport {
-            Transport::Stdio(program) => self.program_rules.warnings(program),
-            Transport::Sse(_) | Transport::Http(_) => Vec::new(),
-        }
-    }
-}
-
 impl ServerOrigin {
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
@@ -249,7 +176,22 @@ impl fmt::Debug for ServerName {
     }
 }
 
-/// Reads the version that a server is held to.
+/// The text, unless it has more than `limit` characters.
+pub(super) fn check_length(
+    text: Option<&String>,
+    field: &str,
+    limit: usize,
+) -> Result<Option<String>, InvalidField> {
+    match text {
+        Some(text) if text.chars().count() > limit => {
+            let reason = format!("may have {limit} characters at most");
+            Err(invalid_field(field, reason))
+        }
+        text => Ok(text.cloned()),
+    }
+}
+
+/// Parses the version that a server is held to.
 pub(super) fn parse_required_version(name: &str) -> Result<ProtocolVersion, InvalidField> {
     ProtocolVersion::parse(name).ok_or_else(|| {
         let known = ProtocolVersion::ALL.map(ProtocolVersion::as_str).join(", ");
@@ -260,8 +202,6 @@ pub(super) fn parse_required_version(name: &str) -> Result<ProtocolVersion, Inva
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -277,63 +217,5 @@ mod tests {
                 "{line:.100}"
             );
         }
-    }
-
-    #[test]
-    fn secrets_go_in_and_do_not_come_out_and_a_mask_keeps_them() {
-        let rules = RegistrationRules {
-            address_policy: AddressPolicy {
-                serves_loopback_only: true,
-                ..AddressPolicy::default()
-            },
-            ..RegistrationRules::default()
-        };
-        let config =
-            json!({"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer s3cret"}});
-        let first = rules.parse_transport("HTTP", &config, None).unwrap();
-        assert!(!format!("{first:?}{}", first.masked_config()).contains("s3cret"));
-        let again = rules
-            .parse_transport("HTTP", &first.masked_config(), Some(&first))
-            .unwrap();
-        assert_eq!(again, first);
-    }
-
-    #[test]
-    fn wrong_configurations_name_their_field() {
-        let rules = RegistrationRules {
-            address_policy: AddressPolicy {
-                serves_loopback_only: true,
-                ..AddressPolicy::default()
-            },
-            ..RegistrationRules::default()
-        };
-        let field = |kind: &str, config: Value| {
-            rules
-                .parse_transport(kind, &config, None)
-                .unwrap_err()
-                .field
-        };
-        assert_eq!(field("FTP", json!({})), "transportType");
-        assert_eq!(field("SSE", json!({})), "config.url");
-        assert_eq!(field("STDIO", json!({"args": []})), "config.command");
-        assert_eq!(
-            field("STDIO", json!({"command": "x", "args": "-c id"})),
-            "config.args"
-        );
-        assert_eq!(
-            field("STDIO", json!({"command": "x", "url": "y"})),
-            "config.url"
-        );
-        assert_eq!(
-            field("HTTP", json!({"url": "http://10.0.0.1/"})),
-            "config.url"
-        );
-        assert_eq!(
-            field(
-                "HTTP",
-                json!({"url": "http://127.0.0.1:9/", "headers": {"Host": "x"}})
-            ),
-            "config.headers.Host"
-        );
     }
 }

@@ -12,7 +12,7 @@ use super::{
     connect::ConnectContext,
     lifecycle::ReconnectPolicy,
     programs::{ProgramMonitor, ProgramSlot},
-    server::RegistrationRules,
+    registration_rules::RegistrationRules,
     stdio,
     tool_pins::ToolPins,
     traffic_budget::TrafficRate,
@@ -32,27 +32,24 @@ pub struct ConnectionSettings {
     pub(super) context: ConnectContext,
     pub(super) reconnect_policy: ReconnectPolicy,
     pub(super) connect_timeout: Duration,
+    /// How long a request waits for a server that is being connected.
+    pub(super) connect_wait: Duration,
     pub(super) connect_permits: Arc<Semaphore>,
     pub(super) pins: Arc<ToolPins>,
     /// What servers are checked against whenever they are connected.
     pub(super) rules: Arc<RegistrationRules>,
-    /// Tells that some server is not as it was.
+    /// Signals that some server is not as it was.
     pub(super) changes: watch::Sender<()>,
 }
 
 impl ConnectionSettings {
-    /// Creates settings whose programs inherit no environment.
-    pub fn new(
-        mcp: &McpSettings,
-        catalog: Arc<Catalog>,
-        store: Store,
-        policy: AddressPolicy,
-        tasks: Tasks,
-    ) -> Self {
+    /// Creates settings that allow no address until the manager adds its rules, and whose
+    /// programs inherit no environment.
+    pub fn new(mcp: &McpSettings, catalog: Arc<Catalog>, store: Store, tasks: Tasks) -> Self {
         Self {
             catalog,
             context: ConnectContext {
-                policy,
+                policy: AddressPolicy::default(),
                 tls: ClientTls::default(),
                 environment: stdio::inherited_environment([]),
                 warden: None,
@@ -65,6 +62,7 @@ impl ConnectionSettings {
             },
             reconnect_policy: ReconnectPolicy::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
+            connect_wait: Duration::from_millis(mcp.connect_wait_ms),
             connect_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CONNECTS)),
             pins: Arc::new(ToolPins::new(store)),
             rules: Arc::default(),
@@ -96,24 +94,26 @@ impl ConnectionSettings {
         self
     }
 
-    /// Checks servers against `rules` whenever they are connected.
+    /// Checks servers against `rules` whenever they are connected, and addresses
+    /// whenever they are dialled.
     #[must_use]
     pub(super) fn with_rules(mut self, rules: &RegistrationRules) -> Self {
+        self.context.policy = rules.address_policy.clone();
         self.rules = Arc::new(rules.clone());
         self
     }
 
-    /// Tells this hub from every other.
+    /// The id that distinguishes this hub from every other.
     pub(super) fn hub_id(&self) -> &Arc<str> {
         self.catalog.hub_id()
     }
 
-    /// What was accepted of the servers' tools.
+    /// The accepted definitions of the servers' tools.
     pub(super) fn pins(&self) -> &ToolPins {
         &self.pins
     }
 
-    /// The same for a server that nobody else is to see.
+    /// Settings for a server whose tools nobody else is to see.
     pub(super) fn isolated(&self, catalog: Arc<Catalog>) -> Self {
         Self {
             catalog,
@@ -122,7 +122,7 @@ impl ConnectionSettings {
         }
     }
 
-    /// Tells that some server is not as it was.
+    /// Signals that some server is not as it was.
     pub(super) fn changes(&self) -> &watch::Sender<()> {
         &self.changes
     }
@@ -132,7 +132,7 @@ impl ConnectionSettings {
         self.reconnect_policy.max_attempts()
     }
 
-    /// Where the servers' tools are offered.
+    /// The catalog that lists the servers' tools.
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }

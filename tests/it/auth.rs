@@ -3,5 +3,6 @@
 mod bind;
 mod configured_hosts;
 mod lists;
+mod local_admin;
 mod oauth;
 mod roles;

@@ -6,10 +6,12 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    process::Command,
     time::sleep,
 };
 
 use crate::{
+    clients::node_program,
     http_client::{TestRequest, within_test_timeout},
     test_hub::{TestHub, initialize_message},
 };
@@ -70,6 +72,92 @@ async fn missing_token_is_rejected_before_the_body_is_read() {
     // The page that signs in takes a body of a caller who is not known, a short one.
     let long = slow_post("/api/session", "").replace("1000", "100000");
     assert_eq!(status_of(&hub, &long).await, 413);
+}
+
+/// Sends a whole body of so many MiB before it reads anything, as Python's clients do.
+async fn answer_to_large_body(hub: &TestHub, head: &str, mebibytes: usize) -> String {
+    let is_chunked = head.contains("chunked");
+    let mut stream = open_and_send(hub, head).await;
+    let piece = vec![b' '; 1 << 20];
+    let sending = async {
+        for _ in 0..mebibytes {
+            if is_chunked {
+                stream.write_all(b"100000\r\n").await?;
+            }
+            stream.write_all(&piece).await?;
+            if is_chunked {
+                stream.write_all(b"\r\n").await?;
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    within_test_timeout(sending)
+        .await
+        .expect("the hub takes the body");
+    read_to_close(&mut stream).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_writes_its_whole_body_first_reads_the_refusal() {
+    let hub = TestHub::start().await;
+    let strict = TestHub::with_config(|config| config.require_token = true).await;
+    let head = |path: &str, length: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\n{length}\r\n\r\n"
+        )
+    };
+    for path in ["/mcp", "/sse", "/v1/chat/completions", "/generate_with_mcp"] {
+        for length in ["Content-Length: 25165824", "Transfer-Encoding: chunked"] {
+            let answer = answer_to_large_body(&hub, &head(path, length), 24).await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{path}: {answer}");
+            let answer = answer_to_large_body(&strict, &head(path, length), 24).await;
+            assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn body_without_end_is_not_read_for_ever() {
+    let hub = TestHub::start().await;
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Content-Length: 1000000000000\r\n\r\n";
+    let mut stream = open_and_send(&hub, head).await;
+    let piece = vec![b' '; 1 << 20];
+    let mut mebibytes = 0;
+    within_test_timeout(async {
+        while stream.write_all(&piece).await.is_ok() {
+            mebibytes += 1;
+        }
+    })
+    .await;
+    // What the sockets hold comes on top of what the hub reads.
+    assert!((60..100).contains(&mebibytes), "{mebibytes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fetch_of_node_reads_the_refusal_of_a_large_body() {
+    const SCRIPT: &str = r#"
+        const [address] = process.argv.slice(1);
+        const body = " ".repeat(32 << 20);
+        const headers = {"content-type": "application/json"};
+        for (let round = 0; round < 5; round++) {
+            for (const path of ["/mcp", "/v1/chat/completions"]) {
+                const answer = await fetch(`http://${address}${path}`, {method: "POST", headers, body});
+                const text = await answer.text();
+                if (answer.status !== 413 || !text.includes("4194304")) {
+                    throw new Error(`${path}: ${answer.status} ${text}`);
+                }
+            }
+        }
+    "#;
+    let hub = TestHub::start().await;
+    let output = Command::new(node_program())
+        .args(["--input-type=module", "--eval", SCRIPT, &hub.address])
+        .output();
+    let output = within_test_timeout(output).await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,7 +57,11 @@ struct HubProcess {
 
 impl HubProcess {
     async fn start(directory: &Path) -> Self {
-        let mut child = hub_command(directory).spawn().unwrap();
+        Self::spawn(hub_command(directory), directory).await
+    }
+
+    async fn spawn(mut command: Command, directory: &Path) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         within_test_timeout(async {
             while let Some(line) = lines.next_line().await.unwrap() {
@@ -374,6 +378,115 @@ async fn removed_server_does_not_come_back_from_a_file() {
 }
 
 #[tokio::test]
+async fn entry_deleted_by_hand_is_gone_after_the_start_and_may_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = "http://127.0.0.1:9/mcp";
+    let yaml = format!("mcp: {{servers: [{{name: seeded, transport: http, url: '{url}'}}]}}");
+    write_file(directory.path(), "maru.yaml", &yaml);
+    let hub = HubProcess::start(directory.path()).await;
+    for name in ["one", "two"] {
+        hub.send_as_admin("POST", "/mcp/add", json!({"name": name, "url": url}))
+            .await;
+    }
+    hub.stop().await;
+    let without = |name: &str| -> Value {
+        let entries = read_registry(directory.path()).into_iter();
+        entries.filter(|it| it["name"] != name).collect()
+    };
+
+    write_file(directory.path(), "mcp.json", &without("one").to_string());
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded", "two"]);
+    let log = hub.stop().await;
+    let told = "server one is removed, because its entry was deleted from mcp.json";
+    assert!(log.contains(told), "{log}");
+
+    // What maru.yaml names is not removed by the other file.
+    write_file(directory.path(), "mcp.json", &without("seeded").to_string());
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded", "two"]);
+    hub.stop().await;
+
+    // An entry with a mistake is still an entry, and a file that is gone says nothing.
+    let broken = json!([{"name": "two", "url": url, "urll": url}]).to_string();
+    write_file(directory.path(), "mcp.json", &broken);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded", "two"]);
+    hub.stop().await;
+    fs::remove_file(directory.path().join("mcp.json")).unwrap();
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded", "two"]);
+    hub.stop().await;
+
+    // Nobody removed it with maru, so the file may bring it back.
+    let mut entries = read_registry(directory.path());
+    entries.push(json!({"name": "one", "url": url}));
+    write_file(
+        directory.path(),
+        "mcp.json",
+        &Value::from(entries).to_string(),
+    );
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["one", "seeded", "two"]);
+}
+
+#[tokio::test]
+async fn program_deleted_from_the_file_of_a_desktop_client_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    write_file(directory.path(), "maru.yaml", "sample_data: false\n");
+    let program = json!({"command": "sleep", "args": ["100"], "disabled": true});
+    let remote = json!({"url": "http://127.0.0.1:9/mcp", "disabled": true});
+    let both = json!({"mcpServers": {"My Program": program, "remote": remote}});
+    write_file(directory.path(), "mcp.json", &both.to_string());
+    let registered = async |hub: &HubProcess| -> Vec<String> {
+        let servers = hub
+            .send_as_admin("GET", "/api/mcp/servers", Value::Null)
+            .await;
+        let names = servers.as_array().unwrap().iter();
+        names
+            .map(|it| it["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(registered(&hub).await, ["my-program", "remote"]);
+    hub.stop().await;
+    let one = json!({"mcpServers": {"remote": remote}});
+    write_file(directory.path(), "mcp.json", &one.to_string());
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(registered(&hub).await, ["remote"]);
+    hub.stop().await;
+    let text = fs::read_to_string(directory.path().join("mcp.json")).unwrap();
+    assert_eq!(text, one.to_string(), "an unchanged file is not rewritten");
+}
+
+/// Settings may lie in a directory that maru cannot write to.
+#[tokio::test]
+async fn file_beside_the_settings_is_read_where_it_cannot_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = directory.path().join("settings");
+    fs::create_dir(&settings).unwrap();
+    let yaml = format!("data_dir: {}\n", directory.path().join("data").display());
+    write_file(&settings, "maru.yaml", &yaml);
+    let url = "http://127.0.0.1:9/mcp";
+    let file = json!({"mcpServers": {"remote": {"url": url, "disabled": true}}}).to_string();
+    write_file(&settings, "mcp.json", &file);
+    // Root may write anywhere, but not over a directory.
+    fs::create_dir(settings.join("mcp.json.new")).unwrap();
+    let mut command = hub_command(directory.path());
+    command.arg("--config").arg(settings.join("maru.yaml"));
+    let hub = HubProcess::spawn(command, directory.path()).await;
+    assert_eq!(hub.server_names().await, ["remote"]);
+    // The change is made, and the log says that the file does not show it.
+    let other = json!({"name": "other", "url": url});
+    hub.send_as_admin("POST", "/mcp/add", other).await;
+    assert_eq!(hub.server_names().await, ["other", "remote"]);
+    let log = hub.stop().await;
+    assert!(log.contains("mcp.json does not list the servers"), "{log}");
+    let kept = fs::read_to_string(settings.join("mcp.json")).unwrap();
+    assert_eq!(kept, file);
+}
+
+#[tokio::test]
 async fn settings_under_the_prefix_of_the_document_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let yaml = "
@@ -416,7 +529,7 @@ arc.reactor.mcp.reconnection.max-attempts: 2
         ("arc: {reaktor: {mcp: {}}}", "arc.reactor"),
         (
             "arc: {reactor: {mcp: {connect-timeout-ms: 500}}}\nmcp: {connect-timeout-ms: 600}",
-            "a second time",
+            "set twice",
         ),
         (
             "listen: 127.0.0.1:0\narc:\n  reactor:\n    mcp:\n      servars: []",

@@ -274,7 +274,7 @@ async fn server_list_follows_every_change() {
         .await;
     assert_eq!(
         added,
-        json!({"name": "tts", "url": url, "message": "registered"})
+        json!({"name": "tts", "url": url, "message": "registered", "status": "CONNECTED"})
     );
     assert_eq!(
         serde_json::from_str::<Value>(&file()).unwrap(),

@@ -33,6 +33,8 @@ impl TestHub {
             data_dir: directory.path().to_owned(),
             ..Config::default()
         };
+        // A busy machine starts programs slowly.
+        config.mcp.connect_wait_ms = 20_000;
         change(&mut config);
         let running = Box::pin(app::start(config)).await.unwrap();
         Self {

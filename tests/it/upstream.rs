@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use maru::upstream::{ServerDraft, ServerOrigin, ServerView};
+use maru::upstream::{ServerDraft, ServerOrigin, ServerState, ServerView};
 use serde_json::{Value, json};
 
 use crate::{
@@ -41,8 +41,12 @@ impl TestHub {
             .running
             .servers()
             .register(&draft, ServerOrigin::Api)
-            .await;
-        registered.unwrap()
+            .await
+            .unwrap();
+        match registered.status.state {
+            ServerState::Connecting { .. } => self.running.servers().connect(name).await.unwrap(),
+            _ => registered,
+        }
     }
 
     /// Registers a fixture server that is reached in this way.

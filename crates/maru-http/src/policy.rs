@@ -19,6 +19,8 @@ pub struct AddressPolicy {
     /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`; a name or address
     /// of this machine may have a port.
     pub allowed_hosts: Vec<String>,
+    /// Whether private addresses and names need not be listed.
+    pub allows_private: bool,
 }
 
 /// Ports of other protocols, whose servers an HTTP request might trick into something.
@@ -104,6 +106,7 @@ impl AddressPolicy {
                 Err("servers cannot have such an address".to_owned())
             }
             _ if listed_scope == Some(AddressScope::Private) => Ok(AddressScope::Private),
+            host if self.allows_private && is_private_host(host) => Ok(AddressScope::Private),
             UrlHost::Address(address) if is_private_address(*address) => {
                 Err(allow_hint(&target.host, "a private address"))
             }
@@ -151,6 +154,13 @@ fn allow_hint(host: &UrlHost, what: &str) -> String {
     format!("{host} is {what}; to allow it, add it to outbound.allowed_hosts in maru.yaml")
 }
 
+fn is_private_host(host: &UrlHost) -> bool {
+    match host {
+        UrlHost::Address(address) => is_private_address(*address),
+        UrlHost::Name(name) => is_private_name(name),
+    }
+}
+
 fn is_private_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     !name.contains('.') || PRIVATE_DOMAIN_SUFFIXES.contains(&last)
@@ -167,6 +177,7 @@ mod tests {
             serves_loopback_only: local,
             own_port: Some(20006),
             allowed_hosts: allowed.iter().map(|it| (*it).to_owned()).collect(),
+            allows_private: false,
         }
     }
 
@@ -240,6 +251,33 @@ mod tests {
             ] {
                 assert!(policy.authorize_configured(refused).is_err(), "{refused}");
             }
+        }
+    }
+
+    #[test]
+    fn unlisted_private_hosts_are_allowed_where_all_are() {
+        let open = AddressPolicy {
+            allows_private: true,
+            ..policy(true, &[])
+        };
+        for good in [
+            "http://192.168.0.18:23016/sse",
+            "http://[fd12::1]:8080/mcp",
+            "http://mcp-server.internal:3000/sse",
+            "http://nas/mcp",
+        ] {
+            let allowed = open.authorize(good).unwrap();
+            assert!(!allowed.scope.contains("127.0.0.1".parse().unwrap()));
+        }
+        for bad in [
+            "http://169.254.169.254/latest",
+            "http://100.100.100.200/",
+            "http://192.168.0.18:22/",
+            "https://mcp.example.com/mcp",
+            "http://203.0.113.9/mcp",
+            "http://127.0.0.1:20006/mcp",
+        ] {
+            assert!(open.authorize(bad).is_err(), "{bad}");
         }
     }
 

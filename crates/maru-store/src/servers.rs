@@ -190,6 +190,11 @@ impl Store {
         self.execute_in_transaction(DELETE, work).await
     }
 
+    /// Deletes the server of that name. A file may bring it back.
+    pub async fn forget_server(&self, name: &str) -> Result<(), Error> {
+        self.execute(DELETE, vec![name.into()]).await.map(drop)
+    }
+
     /// Lists the names of removed servers; some may have been registered again.
     pub async fn removed_servers(&self) -> Result<Vec<String>, Error> {
         let rows: Vec<RemovedServerRow> = self.query_as(LIST_REMOVED, Vec::new()).await?;

@@ -60,20 +60,19 @@ impl Hub {
         let manager = ServerManager::start(ManagerOptions {
             store: store.clone(),
             rules: RegistrationRules {
-                address_policy: policy.clone(),
+                address_policy: policy,
                 ..RegistrationRules::default()
             },
             settings: ConnectionSettings::new(
                 &McpSettings::default(),
                 Arc::clone(&catalog),
                 store.clone(),
-                policy,
                 tasks.clone(),
             ),
             max_servers: 1,
             seeds: Vec::new(),
             registry: &directory.path().join("mcp.json"),
-            writes_registry: true,
+            registry_record: Some(&directory.path().join("mcp-listed.json")),
         })
         .await?;
         let draft = ServerDraft {

@@ -230,7 +230,7 @@ fn open_bind_without_encryption_does_not_start() {
     }
 }
 
-fn run_maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+pub(super) fn run_maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_maru"))
         .args(arguments)
         .arg("--data-dir")

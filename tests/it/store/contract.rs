@@ -144,6 +144,9 @@ async fn deleted_server_is_gone(store: Store) {
     }
     assert_eq!(store.removed_servers().await.unwrap(), ["one"]);
     assert_eq!(server_names(&store).await, ["two"]);
+    store.forget_server("two").await.unwrap();
+    assert_eq!(store.removed_servers().await.unwrap(), ["one"]);
+    assert_eq!(server_names(&store).await, [""; 0]);
 }
 
 async fn every_statement_is_understood(store: Store) {
