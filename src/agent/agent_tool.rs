@@ -61,6 +61,16 @@ pub fn ask_agent() -> (Arc<CatalogEntry>, AgentSlot) {
             "required": ["question"],
             "additionalProperties": false,
         },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "answer": {"type": "string"},
+                "cut": {"description": "Why the run ended before the model was done, or null"},
+                "run_id": {"type": "string"},
+                "success": {"type": "boolean", "description": "False where there is no answer"},
+                "error": {"type": "string", "description": "What went wrong, when success is false"},
+            },
+        },
     });
     (
         CatalogEntry::builtin(CatalogEntryKind::Tool, described, handler),

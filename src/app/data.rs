@@ -47,6 +47,7 @@ pub(super) async fn open_data(
         index: open_index(config, files, policy).await?,
         collection: config.chromadb.collection.clone(),
         sources: open_sources(config, files, tasks)?.into(),
+        flag_sql_errors: config.sql_error_flag,
     })
 }
 

@@ -20,12 +20,12 @@ use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
     auth::Principal,
     config::{Config, LoadedConfig, ValueOrigin},
-    downstream::http::KEEP_ALIVE_INTERVAL,
     tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
 
-/// How long a stream may be silent before the hub counts as disconnected.
-const MAX_STREAM_SILENCE: Duration = Duration::from_secs(4 * KEEP_ALIVE_INTERVAL.as_secs());
+/// How long a stream may be silent before the hub counts as disconnected: longer than
+/// `limits.keep_alive_ms` can be.
+const MAX_STREAM_SILENCE: Duration = Duration::from_secs(60);
 /// The maximum size of a response that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 

@@ -54,6 +54,8 @@ pub struct Config {
     pub postgresql: PostgresSettings,
     /// Further databases that tools may read.
     pub sources: Vec<SourceDefinition>,
+    /// Whether `query_bga_database` flags a failed statement with `isError` in addition to its `"status": "error"`.
+    pub sql_error_flag: bool,
     /// Models of `/v1/chat/completions`.
     pub models: Vec<ModelDefinition>,
     /// URL of the Ollama server that is used if `models` is empty.
@@ -237,6 +239,9 @@ pub struct LimitSettings {
     /// Milliseconds after which an idle session ends.
     #[schemars(range(min = 1000, max = 86_400_000))]
     pub session_idle_ms: u64,
+    /// Milliseconds of silence after which an event stream sends a comment. Proxies close silent streams, most after 30 to 60 seconds.
+    #[schemars(range(min = 100, max = 50_000))]
+    pub keep_alive_ms: u64,
     /// Calls per minute of each token without its own limit. The default is no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub calls_per_minute: Option<u32>,
@@ -318,6 +323,7 @@ impl Default for Config {
             chromadb: ChromaDbSettings::default(),
             postgresql: PostgresSettings::default(),
             sources: Vec::new(),
+            sql_error_flag: false,
             models: Vec::new(),
             ollama: "http://127.0.0.1:11434".to_owned(),
             chat: ChatSettings::default(),
@@ -384,6 +390,7 @@ impl Default for LimitSettings {
             server_bytes_per_second: 8 << 20,
             drain_ms: 10_000,
             drain_notice_ms: 5000,
+            keep_alive_ms: 15_000,
         }
     }
 }
@@ -416,6 +423,11 @@ impl LimitSettings {
     /// How long one tool call may take.
     pub fn tool_timeout(&self) -> Duration {
         Duration::from_millis(self.tool_timeout_ms)
+    }
+
+    /// After which silence an event stream sends a comment.
+    pub fn keep_alive(&self) -> Duration {
+        Duration::from_millis(self.keep_alive_ms)
     }
 
     /// How long a session may be idle before it ends.

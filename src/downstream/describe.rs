@@ -1,6 +1,6 @@
 //! What maru says about itself.
 
-use maru_protocol::{ProtocolVersion, key, object_members, remove_members};
+use maru_protocol::{ProtocolVersion, key, object_members};
 use serde_json::{Value, json};
 
 use crate::tools::{EntryResult, StructuredContent};
@@ -79,13 +79,18 @@ pub(super) fn with_modern_members(method: &str, result: &str) -> String {
     text
 }
 
-/// Clients of older versions take structured content only if it is an object.
-pub(super) fn without_non_object_structure(result: EntryResult) -> String {
-    match result.structure() {
-        StructuredContent::Absent | StructuredContent::Object => result.into_json(),
-        StructuredContent::Other => {
-            remove_members(result.as_json(), &["structuredContent"]).into_owned()
-        }
+/// The result for a client of a version with a handshake: structured content is an
+/// object there, and unknown before 2025-06-18.
+pub(super) fn legacy_result(version: ProtocolVersion, result: EntryResult) -> String {
+    let is_known = match result.structure() {
+        StructuredContent::Absent => true,
+        StructuredContent::Object => version.has_structured_output(),
+        StructuredContent::Other => false,
+    };
+    if is_known {
+        result.into_json()
+    } else {
+        result.without_structure().into_json()
     }
 }
 

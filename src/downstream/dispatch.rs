@@ -194,11 +194,7 @@ impl McpEngine {
                 let count = Some(shelf.entries().len());
                 self.record_client(context.client, context.caller, context.version, count);
             }
-            let entries = if is_modern {
-                shelf.json()
-            } else {
-                shelf.legacy_json()
-            };
+            let entries = shelf.json_for(context.version);
             Ok(format!("{{\"{member}\":{entries}}}"))
         };
         let listed = match method {
@@ -289,7 +285,7 @@ impl McpEngine {
                     return Ok(describe::with_modern_members(method, result.as_json()));
                 }
                 (EntryResponse::Complete(result), _) => {
-                    return Ok(describe::without_non_object_structure(result));
+                    return Ok(describe::legacy_result(context.version, result));
                 }
                 (EntryResponse::InputRequired(needed), None) => {
                     return self.input_required_result(context, &bound, needed);

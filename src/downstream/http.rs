@@ -28,7 +28,7 @@ use super::{
     session_registry::detached_session,
 };
 use crate::tools::Caller;
-pub use event_stream::{KEEP_ALIVE_INTERVAL, event_stream};
+pub use event_stream::event_stream;
 use exchange::HttpExchange;
 pub(super) use exchange::{EventSource, stream_response};
 use headers::{
@@ -252,7 +252,7 @@ impl StreamableRequest {
                 &self.engine.catalog,
             );
             session.set_client_info(
-                version.unwrap_or(ProtocolVersion::DEFAULT_WITHOUT_HEADER),
+                version.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE),
                 serde_json::Value::Null,
                 None,
             );

@@ -35,7 +35,7 @@ pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
         session,
         feed,
     };
-    stream_response(line, Some(endpoint))
+    stream_response(line, Some(endpoint), engine.limits().keep_alive())
 }
 
 /// `POST /sse/message`: takes one message; its answer comes down the stream.

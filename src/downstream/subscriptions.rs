@@ -149,5 +149,5 @@ pub(super) fn http_response(
             .collect();
         Some((text, (listener, stop, None)))
     });
-    event_stream(events)
+    event_stream(events, engine.limits().keep_alive())
 }

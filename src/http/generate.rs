@@ -72,7 +72,7 @@ async fn generate(
         Err(error) => return rpc_error_response(StatusCode::OK, &id, &error),
     };
     if wants_stream(&parts.headers) {
-        respond_stream(run, id)
+        respond_stream(run, id, hub.engine.limits().keep_alive())
     } else {
         respond_json(run, &id).await
     }
@@ -273,7 +273,7 @@ async fn respond_json(run: ActiveRun, id: &Value) -> Response {
 }
 
 /// The run advances as the client reads; it ends when the client leaves.
-fn respond_stream(run: ActiveRun, id: Value) -> Response {
+fn respond_stream(run: ActiveRun, id: Value, keep_alive: Duration) -> Response {
     let events = stream::unfold(Some(run), move |run| {
         let id = id.clone();
         async move {
@@ -291,7 +291,7 @@ fn respond_stream(run: ActiveRun, id: Value) -> Response {
             Some((text, more.then_some(run)))
         }
     });
-    event_stream(events)
+    event_stream(events, keep_alive)
 }
 
 /// The name and the data of an event.

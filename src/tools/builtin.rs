@@ -92,6 +92,23 @@ fn output_schema() -> Value {
     })
 }
 
+/// The output schema of a tool whose value may be anything, not only an object.
+/// Structured content is an object in most versions of MCP, so the value is its member
+/// `result`. Clients of `FastMCP` take it out again where they see the mark.
+pub(super) fn wrapped_output_schema(value: &Value) -> Value {
+    json!({
+        "type": "object",
+        "properties": {"result": value},
+        "required": ["result"],
+        "x-fastmcp-wrap-result": true,
+    })
+}
+
+/// The schema of an object of any members.
+fn object_of_anything() -> Value {
+    json!({"type": "object", "additionalProperties": true})
+}
+
 /// Annotations of a tool that only reads our own data.
 pub(super) fn read_only_annotations() -> Value {
     json!({"readOnlyHint": true, "openWorldHint": false})

@@ -27,7 +27,7 @@ use super::{
     name,
     not_found::{entry_not_found, resource_not_found},
     quota::CallQuota,
-    result::{EntryResult, ResultLimits, ResultStatus},
+    result::{EntryResult, FailureFormat, ResultLimits, ResultStatus},
     snapshot::CatalogSnapshot,
     view::CatalogView,
 };
@@ -237,7 +237,7 @@ impl Catalog {
             Arc::make_mut(&mut peer).request_id = id;
         }
         if let Err(why) = self.check_call(caller, &offer, &arguments).await {
-            let answer = EntryResult::failure(&why);
+            let answer = offer.failure(&why);
             started.finish(ToolCallOutcome::Refused, answer.as_json());
             return Ok(EntryResponse::Complete(answer));
         }
@@ -251,7 +251,7 @@ impl Catalog {
         let answer = match answer {
             Ok(answer) => answer,
             Err(late) => {
-                let answer = EntryResult::failure(&format!("{name} {late}"));
+                let answer = offer.failure(&format!("{name} {late}"));
                 started.finish(ToolCallOutcome::TimedOut, answer.as_json());
                 return Ok(EntryResponse::Complete(answer));
             }
@@ -264,6 +264,7 @@ impl Catalog {
         match answer {
             Ok(EntryResponse::Complete(result)) => {
                 let result = self.limits().result_limits.apply(result);
+                let result = fit_output_schema(&offer, result);
                 started.finish(call_outcome(&result), result.as_json());
                 Ok(EntryResponse::Complete(result))
             }
@@ -437,6 +438,17 @@ impl Catalog {
 
 /// Where nobody was asked.
 static NO_NAME: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+
+/// Takes the structured content out of our own report on a server that did not answer,
+/// where the tool has an output schema that it would not fit.
+fn fit_output_schema(entry: &CatalogEntry, result: EntryResult) -> EntryResult {
+    let is_ours = result.status() == ResultStatus::ServerUnavailable;
+    if is_ours && entry.failure_format == FailureFormat::TextOnly {
+        result.without_structure()
+    } else {
+        result
+    }
+}
 
 fn call_outcome(result: &EntryResult) -> ToolCallOutcome {
     match result.status() {

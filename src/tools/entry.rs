@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::{
     context::RequestContext,
     header_parameter::{HeaderParameter, parse_header_parameters},
-    input_schema::InputSchema,
+    input_schema::{InputSchema, parse_integer},
     name,
-    result::EntryResult,
+    result::{EntryResult, FailureFormat},
 };
 use crate::auth::Principal;
 
@@ -45,6 +45,8 @@ pub struct CatalogEntry {
     pub(super) input_schema: Option<InputSchema>,
     pub(super) handler: EntryHandler,
     pub(super) subscribe: Option<SubscribeResource>,
+    /// How maru itself says that a call failed.
+    pub(super) failure_format: FailureFormat,
     header_parameters: Vec<HeaderParameter>,
 }
 
@@ -119,11 +121,16 @@ impl CatalogEntry {
     ///
     /// Panics when `described` is not an object or its `inputSchema` is no
     /// schema: ours are constants.
-    pub fn builtin(
+    pub fn builtin(kind: CatalogEntryKind, described: Value, handler: EntryHandler) -> Arc<Self> {
+        Arc::new(Self::new_builtin(kind, described, handler))
+    }
+
+    /// The entry of [`CatalogEntry::builtin`], to be changed before it is shared.
+    pub(super) fn new_builtin(
         kind: CatalogEntryKind,
         mut described: Value,
         handler: EntryHandler,
-    ) -> Arc<Self> {
+    ) -> Self {
         let members = described
             .as_object_mut()
             .expect("a description is an object");
@@ -135,7 +142,7 @@ impl CatalogEntry {
             InputSchema::new(&key, &members["inputSchema"]).expect("our own schemas are valid")
         });
         let mirrored = parse_header_parameters(&described["inputSchema"]).unwrap_or_default();
-        Arc::new(Self {
+        Self {
             kind,
             server: OWN_SERVER_NAME.into(),
             public_name: key.as_str().into(),
@@ -145,8 +152,9 @@ impl CatalogEntry {
             input_schema: arguments,
             handler,
             subscribe: None,
+            failure_format: FailureFormat::default(),
             header_parameters: mirrored,
-        })
+        }
     }
 
     /// A custom tool. `described` is its entry in a listing, without
@@ -194,6 +202,10 @@ impl CatalogEntry {
             legacy_listing_members: legacy_object_members(described),
             handler,
             subscribe: None,
+            failure_format: match described.get("outputSchema") {
+                None => FailureFormat::SuccessFlag,
+                Some(_) => FailureFormat::TextOnly,
+            },
             header_parameters: parse_header_parameters(&described["inputSchema"])
                 .unwrap_or_default(),
         }
@@ -204,6 +216,18 @@ impl CatalogEntry {
     pub fn with_subscription(mut self, watcher: SubscribeResource) -> Self {
         self.subscribe = Some(watcher);
         self
+    }
+
+    /// Sets how maru itself says that a call failed.
+    #[must_use]
+    pub(super) fn with_failure_format(mut self, format: FailureFormat) -> Self {
+        self.failure_format = format;
+        self
+    }
+
+    /// A call of it that maru itself ended, for example because of wrong arguments.
+    pub(super) fn failure(&self, message: &str) -> EntryResult {
+        EntryResult::failure_in(self.failure_format, message)
     }
 
     /// What is wrong with arguments, and what would be right.
@@ -259,18 +283,12 @@ impl CallArguments {
         &self.text
     }
 
-    /// An argument that is a whole number. `2026.0` is one: JSON Schema says so.
+    /// An argument that is a whole number: `2026`, `2026.0` or `"2026"`.
     pub fn integer(&self, name: &str) -> Option<i64> {
-        /// Up to here every whole number has a float of its own.
-        const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
-        let value = &self.value[name];
-        let is_whole = |it: &f64| it.fract() == 0.0 && it.abs() <= MAX_EXACT_INTEGER;
-        value
-            .as_i64()
-            .or_else(|| Some(value.as_f64().filter(is_whole)? as i64))
+        parse_integer(&self.value[name])
     }
 
-    /// The same, to be kept.
+    /// The arguments as the caller wrote them, to be kept.
     pub(super) fn shared_text(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }

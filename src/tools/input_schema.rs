@@ -16,23 +16,23 @@ pub(super) struct InputSchema {
     validator: Validator,
     signature: String,
     descriptions: HashMap<String, String>,
-    /// Whether `null` may stand for an argument that is not given.
-    accepts_null: bool,
+    /// Arguments that may be whole numbers written as text: models quote numbers.
+    quoted_integers: Vec<String>,
 }
 
 impl InputSchema {
-    /// Compiles `schema`; `None` if it is no schema.
+    /// Compiles the schema of a built-in tool; `None` if it is no schema.
     pub(super) fn new(tool: &str, schema: &Value) -> Option<Self> {
         Some(Self {
             validator: jsonschema::validator_for(schema).ok()?,
             signature: signature(tool, schema),
             descriptions: property_descriptions(schema),
-            accepts_null: false,
+            quoted_integers: integer_properties(schema),
         })
     }
 
-    /// The same for a schema of someone else's; `None` also if checking might
-    /// take long. Its own server checks then, and what it makes of `null`.
+    /// Compiles a schema of someone else's; `None` also if checking might take long.
+    /// Its own server checks then.
     pub(super) fn new_untrusted(tool: &str, schema: &Value) -> Option<Self> {
         let mut budget = MAX_SCHEMA_NODES;
         check_complexity(schema, schema, 0, &mut budget)?;
@@ -45,13 +45,14 @@ impl InputSchema {
             validator,
             signature: signature(tool, schema),
             descriptions: property_descriptions(schema),
-            accepts_null: true,
+            quoted_integers: Vec::new(),
         })
     }
 
-    /// What is wrong with `arguments`, and what would be right.
+    /// What is wrong with `arguments`, and what would be right. `null` may stand for an
+    /// argument that is not given.
     pub(super) fn validate(&self, arguments: &Value) -> Result<(), String> {
-        if self.validator.is_valid(arguments) || self.is_valid_without_nulls(arguments) {
+        if self.validator.is_valid(arguments) || self.is_valid_when_relaxed(arguments) {
             return Ok(());
         }
         let findings: Vec<String> = self
@@ -67,13 +68,24 @@ impl InputSchema {
         ))
     }
 
-    fn is_valid_without_nulls(&self, arguments: &Value) -> bool {
-        let Some(members) = arguments.as_object().filter(|_| self.accepts_null) else {
+    /// Whether the arguments are valid without those that are `null`, and with quoted
+    /// integers read as numbers.
+    fn is_valid_when_relaxed(&self, arguments: &Value) -> bool {
+        let Some(members) = arguments.as_object() else {
             return false;
         };
         let given = members.iter().filter(|(_, value)| !value.is_null());
-        let given: Map<_, _> = given.map(|(k, v)| (k.clone(), v.clone())).collect();
-        given.len() < members.len() && self.validator.is_valid(&given.into())
+        let given: Map<_, _> = given
+            .map(|(name, value)| (name.clone(), self.unquote_integer(name, value)))
+            .collect();
+        self.validator.is_valid(&given.into())
+    }
+
+    fn unquote_integer(&self, name: &String, value: &Value) -> Value {
+        if !self.quoted_integers.contains(name) {
+            return value.clone();
+        }
+        parse_integer(value).map_or_else(|| value.clone(), Value::from)
     }
 
     /// What is wrong, where, and what that place is for.
@@ -115,6 +127,25 @@ fn check_complexity(node: &Value, root: &Value, depth: usize, budget: &mut usize
         }
         _ => Some(()),
     }
+}
+
+/// A whole number: `2`, `2.0` or `"2"`.
+pub(super) fn parse_integer(value: &Value) -> Option<i64> {
+    /// Up to here every whole number has a float of its own.
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+    let is_whole = |it: &f64| it.fract() == 0.0 && it.abs() <= MAX_EXACT_INTEGER;
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        number => number
+            .as_i64()
+            .or_else(|| Some(number.as_f64().filter(is_whole)? as i64)),
+    }
+}
+
+fn integer_properties(schema: &Value) -> Vec<String> {
+    let members = schema["properties"].as_object().into_iter().flatten();
+    let integers = members.filter(|(_, it)| it["type"] == "integer");
+    integers.map(|(name, _)| name.clone()).collect()
 }
 
 fn property_descriptions(schema: &Value) -> HashMap<String, String> {
@@ -195,18 +226,41 @@ mod tests {
     }
 
     #[test]
-    fn null_stands_for_no_argument_where_another_server_decides() {
+    fn null_stands_for_an_argument_that_is_not_given() {
         let schema = json!({
             "type": "object",
             "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
             "required": ["query"],
         });
-        let fits = |arguments: &InputSchema, value: Value| arguments.validate(&value).is_ok();
-        let other = InputSchema::new_untrusted("find", &schema).unwrap();
-        assert!(fits(&other, json!({"query": "x", "limit": null})));
-        assert!(!fits(&other, json!({"query": null, "limit": 1})));
-        assert!(!fits(&other, json!({"query": "x", "limit": "many"})));
-        let own = InputSchema::new("find", &schema).unwrap();
-        assert!(!fits(&own, json!({"query": "x", "limit": null})));
+        let builtin = InputSchema::new("find", &schema).unwrap();
+        let untrusted = InputSchema::new_untrusted("find", &schema).unwrap();
+        for schema in [builtin, untrusted] {
+            let fits = |value: Value| schema.validate(&value).is_ok();
+            assert!(fits(json!({"query": "x", "limit": null})));
+            assert!(!fits(json!({"query": null, "limit": 1})));
+            assert!(!fits(json!({"query": "x", "limit": "many"})));
+        }
+    }
+
+    #[test]
+    fn quoted_integer_is_a_number_for_built_in_tools() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"limit": {"type": "integer", "minimum": 1}, "name": {"type": "string"}},
+        });
+        let builtin = InputSchema::new("find", &schema).unwrap();
+        assert_eq!(
+            builtin.validate(&json!({"limit": "2", "name": "2"})),
+            Ok(())
+        );
+        for wrong in ["0", "2.5", "", "x"] {
+            assert!(
+                builtin.validate(&json!({"limit": wrong})).is_err(),
+                "{wrong}"
+            );
+        }
+        // A server behind the hub gets what was sent, and decides itself.
+        let untrusted = InputSchema::new_untrusted("find", &schema).unwrap();
+        assert!(untrusted.validate(&json!({"limit": "2"})).is_err());
     }
 }

@@ -4,14 +4,11 @@ mod limits;
 
 use std::fmt::Write as _;
 
-use maru_protocol::{object_members, push_json_string};
+use maru_protocol::{object_members, push_json_string, remove_members};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use limits::ResultLimits;
-
-/// What is larger is returned as text alone, not as text and structure.
-const MAX_STRUCTURED_BYTES: usize = 256 << 10;
 
 /// A result as it goes to a client, and what the hub has to know of it. The JSON is
 /// parsed once, when the result comes in; nobody searches it again.
@@ -43,6 +40,19 @@ pub enum StructuredContent {
     Object,
     /// Anything else, which only clients of 2026-07-28 take.
     Other,
+}
+
+/// How maru writes that a call failed: in a form that fits the output schema of the
+/// tool, because clients check structured content against it even of a failed call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureFormat {
+    /// `{"success": false, "error": message}` as text and as structured content.
+    #[default]
+    SuccessFlag,
+    /// `{"success": false, "error": message}` as text alone.
+    TextOnly,
+    /// `{"status": "error", "message": message}` as text and as structured content.
+    StatusObject,
 }
 
 impl EntryResult {
@@ -82,42 +92,96 @@ impl EntryResult {
         Self::text_and_structure(&json, &json)
     }
 
-    /// A failed call: `{"success": false, "error": why}`.
-    pub fn failure(why: &str) -> Self {
-        let json = json!({"success": false, "error": why}).to_string();
-        Self::error_with_structure(&json, &json)
+    /// A failed call of a tool whose output schema says nothing else.
+    pub fn failure(message: &str) -> Self {
+        Self::failure_in(FailureFormat::SuccessFlag, message)
     }
 
-    /// A tool whose server could not be asked.
-    pub fn server_unavailable(server: &str, why: &str) -> Self {
+    /// A failed call, written in the format of its tool.
+    pub fn failure_in(format: FailureFormat, message: &str) -> Self {
+        let json = match format {
+            FailureFormat::SuccessFlag | FailureFormat::TextOnly => {
+                json!({"success": false, "error": message})
+            }
+            FailureFormat::StatusObject => json!({"status": "error", "message": message}),
+        };
+        let json = json.to_string();
+        let structure = (format != FailureFormat::TextOnly).then_some(json.as_str());
+        Self::write(&json, structure, ResultStatus::ToolError)
+    }
+
+    /// A failed call that is not flagged by `isError`: the tool reports it in a value,
+    /// which is JSON. The hub still knows it as failed.
+    pub fn reported_failure(json: &str) -> Self {
         Self {
-            status: ResultStatus::ServerUnavailable,
-            ..Self::failure(&format!("server {server} did not answer: {why}"))
+            status: ResultStatus::ToolError,
+            ..Self::text_and_structure(json, json)
         }
     }
 
-    /// This text and this structure, which is JSON already.
+    /// A failed call of a tool whose server could not be asked.
+    pub fn server_unavailable(server: &str, reason: &str) -> Self {
+        Self {
+            status: ResultStatus::ServerUnavailable,
+            ..Self::failure(&format!("server {server} did not answer: {reason}"))
+        }
+    }
+
+    /// A successful call with this text and this structured content, which is JSON.
     pub fn text_and_structure(text: &str, structure: &str) -> Self {
         Self::write(text, Some(structure), ResultStatus::Success)
     }
 
-    /// The same for a tool that failed.
-    pub fn error_with_structure(text: &str, structure: &str) -> Self {
-        Self::write(text, Some(structure), ResultStatus::ToolError)
-    }
-
-    /// This text, and this JSON as structured content; something large as text alone,
-    /// because it would be sent twice.
-    pub fn text_and_json(text: &str, json: &str) -> Self {
-        let structure = Some(json).filter(|it| it.len() <= MAX_STRUCTURED_BYTES);
-        Self::write(text, structure, ResultStatus::Success)
-    }
-
-    /// This text, and this JSON as `result` of the structured content.
+    /// A successful call with this text, and this JSON as `result` of the structured
+    /// content.
     pub fn text_and_value(text: &str, json: &str) -> Self {
-        let structure =
-            (json.len() <= MAX_STRUCTURED_BYTES).then(|| format!("{{\"result\":{json}}}"));
-        Self::write(text, structure.as_deref(), ResultStatus::Success)
+        Self::text_and_structure(text, &format!("{{\"result\":{json}}}"))
+    }
+
+    /// The result without its structured content. A result that had nothing else gets
+    /// it as text.
+    #[must_use]
+    pub fn without_structure(self) -> Self {
+        if self.structure == StructuredContent::Absent {
+            return self;
+        }
+        let json = if self.has_content() {
+            remove_members(&self.json, &["structuredContent"]).into_owned()
+        } else {
+            self.with_structure_as_text()
+        };
+        Self {
+            json,
+            status: self.status,
+            structure: StructuredContent::Absent,
+        }
+    }
+
+    fn has_content(&self) -> bool {
+        let content = self.member("content");
+        content.is_some_and(|raw| {
+            !raw.trim_matches(['[', ']', ' ', '\n', '\r', '\t'])
+                .is_empty()
+        })
+    }
+
+    fn with_structure_as_text(&self) -> String {
+        let structure = self.member("structuredContent").unwrap_or("null");
+        let content = json!([{"type": "text", "text": structure}]);
+        let rest = remove_members(&self.json, &["structuredContent", "content"]);
+        let rest = rest.trim().trim_start_matches('{');
+        let comma = if rest.trim_start().starts_with('}') {
+            ""
+        } else {
+            ","
+        };
+        format!("{{\"content\":{content}{comma}{rest}")
+    }
+
+    /// A member of the JSON object, as it is written.
+    fn member(&self, wanted: &str) -> Option<&str> {
+        let mut members = object_members(&self.json)?;
+        members.find_map(|(name, raw)| (name == wanted).then_some(raw))
     }
 
     fn write(text: &str, structure: Option<&str>, status: ResultStatus) -> Self {
@@ -282,13 +346,37 @@ mod tests {
         for made in [
             EntryResult::structured(&json!({"a": 1})),
             EntryResult::failure("why"),
+            EntryResult::failure_in(FailureFormat::TextOnly, "why"),
+            EntryResult::failure_in(FailureFormat::StatusObject, "why"),
             EntryResult::text_and_value("x", "[1]"),
-            EntryResult::text_and_json("x", "[1]"),
-            EntryResult::text_and_json("x", &"1".repeat(MAX_STRUCTURED_BYTES + 1)),
         ] {
             let parsed = EntryResult::parse(made.as_json().to_owned());
             assert_eq!(parsed.status(), made.status());
             assert_eq!(parsed.structure(), made.structure());
+        }
+    }
+
+    #[test]
+    fn structure_is_taken_out_and_kept_as_text_where_there_is_no_other() {
+        let check = |json: &str, expected: &str| {
+            let result = EntryResult::parse(json.to_owned()).without_structure();
+            assert_eq!(result.as_json(), expected);
+            assert_eq!(result.structure(), StructuredContent::Absent);
+        };
+        check(
+            r#"{"content":[{"type":"text","text":"a"}],"structuredContent":{"a":1},"isError":false}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"isError":false}"#,
+        );
+        let text = r#"{"content":[{"type":"text","text":"{\"a\":1}"}]"#;
+        for empty in [r#""content":[ ],"#, ""] {
+            check(
+                &format!(r#"{{{empty}"structuredContent":{{"a":1}},"_meta":{{}}}}"#),
+                &format!(r#"{text},"_meta":{{}}}}"#),
+            );
+            check(
+                &format!(r#"{{{empty}"structuredContent":{{"a":1}}}}"#),
+                &format!("{text}}}"),
+            );
         }
     }
 

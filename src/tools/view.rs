@@ -1,8 +1,9 @@
 //! What one listener sees: tools, prompts and resources, ready to be listed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
+use maru_protocol::{ProtocolVersion, remove_members};
 
 use super::entry::{CatalogEntry, CatalogEntryKind};
 
@@ -27,6 +28,9 @@ pub struct EntryList {
     json: String,
     /// The listing for clients of a version with a handshake, where it differs.
     legacy_json: Option<String>,
+    /// The listing for clients of a version without structured output, made when one
+    /// asks.
+    unstructured_json: OnceLock<String>,
 }
 
 const MAX_URI_BYTES: usize = 2048;
@@ -124,6 +128,7 @@ impl EntryList {
             index: index.collect(),
             json,
             legacy_json,
+            unstructured_json: OnceLock::new(),
             entries,
         }
     }
@@ -137,9 +142,16 @@ impl EntryList {
         }
     }
 
-    /// The listing for a client of a version with a handshake.
-    pub fn legacy_json(&self) -> &str {
-        self.legacy_json.as_deref().unwrap_or_else(|| self.json())
+    /// The listing, a JSON array, for a client of this version.
+    pub fn json_for(&self, version: ProtocolVersion) -> &str {
+        if version.is_modern() {
+            self.json()
+        } else if version.has_structured_output() {
+            self.legacy_json.as_deref().unwrap_or_else(|| self.json())
+        } else {
+            self.unstructured_json
+                .get_or_init(|| without_output_schemas(self.json()))
+        }
     }
 
     /// Every key.
@@ -164,6 +176,16 @@ impl EntryList {
             .iter()
             .find(|offer| short && template_matches(&offer.key, uri))
     }
+}
+
+fn without_output_schemas(listing: &str) -> String {
+    let entries: Vec<&serde_json::value::RawValue> =
+        serde_json::from_str(listing).unwrap_or_default();
+    let entries: Vec<_> = entries
+        .iter()
+        .map(|entry| remove_members(entry.get(), &["outputSchema"]))
+        .collect();
+    format!("[{}]", entries.join(","))
 }
 
 fn listing_entry(kind: CatalogEntryKind, key: &str, members: &str) -> String {

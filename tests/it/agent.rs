@@ -629,14 +629,13 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
     }
 }
 
-/// In real time: a hub serves connections on several runtimes, whose clocks no test
-/// can pause.
 #[tokio::test]
 async fn run_waiting_for_approval_sends_keep_alives() {
     let call = native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]);
     let backend = FakeModelServer::start_with_steps(call).await;
     let hub = hub_with_model(&backend, |config| {
         config.agent.destructive_tools = vec!["maru.get_employee_info".to_owned()];
+        config.limits.keep_alive_ms = 200;
     })
     .await;
     let question = question_request(json!({"approval": "ask"}));

@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl TestHub {
-    /// The structured content of a call, and whether it failed.
+    /// The structured content of a call, or its text where there is none, and whether it is
+    /// flagged as failed.
     async fn call_data_tool(&self, name: &str, arguments: Value) -> (Value, bool) {
         let params = json!({"name": name, "arguments": arguments});
         let answer = self
@@ -23,11 +24,12 @@ impl TestHub {
             .rpc_response()
             .await;
         let result = &answer["result"];
-        assert!(result["content"][0]["text"].is_string(), "{answer}");
-        (
-            result["structuredContent"].clone(),
-            result["isError"] == true,
-        )
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let value = match result.get("structuredContent") {
+            Some(structure) => structure.clone(),
+            None => serde_json::from_str(text).unwrap(),
+        };
+        (value, result["isError"] == true)
     }
 }
 
@@ -136,7 +138,7 @@ async fn data_tools_work_without_configuration() {
             json!({"generated_sql": "DELETE FROM employees"}),
         )
         .await;
-    assert!(failed && refused["status"] == "error");
+    assert!(!failed && refused["status"] == "error");
     assert!(
         refused["message"]
             .as_str()
@@ -160,6 +162,50 @@ async fn data_tools_work_without_configuration() {
         .send()
         .await;
     assert_eq!(missing.status, 404);
+}
+
+/// Failed statements are reported in the status, as the specification says, and known as
+/// failed to the journal. The setting adds the flag; wrong arguments always have it.
+#[tokio::test]
+async fn failed_statement_is_reported_in_the_status_and_flagged_where_that_is_set() {
+    for flag in [false, true] {
+        let hub = TestHub::with_config(|config| config.sql_error_flag = flag).await;
+        let sql = json!({"generated_sql": "SELEC 1"});
+        let (report, is_flagged) = hub.call_data_tool("query_bga_database", sql).await;
+        assert_eq!(is_flagged, flag);
+        let expected =
+            "Error while querying DB: near \"SELEC\": syntax error\nLINE 1: SELEC 1\n        ^";
+        assert_eq!(report, json!({"status": "error", "message": expected}));
+        let calls = hub.send_as_admin("GET", "/api/calls", Value::Null).await;
+        assert_eq!(calls.json().await["calls"][0]["outcome"], "failed");
+        let (report, is_flagged) = hub.call_data_tool("query_bga_database", json!({})).await;
+        assert!(is_flagged, "{report}");
+        assert_eq!(report["status"], "error");
+        let message = report["message"].as_str().unwrap();
+        assert!(message.starts_with("wrong arguments: "), "{message}");
+    }
+}
+
+/// `null` for an argument that need not be given means its default, and a number may be
+/// quoted.
+#[tokio::test]
+async fn null_and_quoted_numbers_are_taken_as_models_mean_them() {
+    let hub = TestHub::start().await;
+    for (count, expected) in [(Value::Null, 3), (json!("2"), 2), (json!(1000), 1000)] {
+        let arguments = json!({"query_list": ["name"], "n_results": count});
+        let (found, failed) = hub.call_data_tool("get_sim_search", arguments).await;
+        let found = found["result"][0].as_array().unwrap();
+        assert!(!failed && found.len() <= expected, "{found:?}");
+        assert_eq!(found.len() == expected, expected < 1000, "{found:?}");
+    }
+    let sql = json!({"generated_sql": "SELECT 1 AS one", "source": null});
+    let (rows, _) = hub.call_data_tool("query_bga_database", sql).await;
+    assert_eq!(rows["data"]["content"]["records"], json!([{"one": 1}]));
+    for wrong in [json!(0), json!(-1), json!("x"), json!(true)] {
+        let arguments = json!({"query_list": ["name"], "n_results": wrong});
+        let (refused, failed) = hub.call_data_tool("get_sim_search", arguments).await;
+        assert!(failed && refused["success"] == false, "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +261,7 @@ async fn postgresql_of_the_settings_is_queried() {
         "WITH x AS (DELETE FROM big RETURNING n) SELECT * FROM x",
     ] {
         let (refused, failed) = hub.call_data_tool("query_bga_database", ask(sql)).await;
-        assert!(failed && refused["status"] == "error", "{sql}: {refused}");
+        assert!(!failed && refused["status"] == "error", "{sql}: {refused}");
     }
     assert_eq!(
         cluster

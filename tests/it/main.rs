@@ -25,6 +25,7 @@ mod console;
 mod crash_recovery;
 mod custom;
 mod data_tools;
+mod data_tools_parity;
 mod docs;
 mod documents;
 mod expression;

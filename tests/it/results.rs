@@ -155,3 +155,56 @@ async fn tool_error_is_read_from_the_results_own_members() {
         assert_eq!(calls["calls"][0]["outcome"], outcome, "{name}: {calls}");
     }
 }
+
+/// Clients check structured content against the output schema, also of a failed call:
+/// what maru itself says of a failure must not be refused by them.
+#[tokio::test]
+async fn failure_of_a_tool_with_an_output_schema_fits_the_schema() {
+    let hub = TestHub::start().await;
+    let listed = hub.stateless_request("tools/list", json!({})).send().await;
+    let listed = listed.rpc_response().await["result"]["tools"].clone();
+    for tool in listed.as_array().unwrap() {
+        let schema = jsonschema::validator_for(&tool["outputSchema"]).unwrap();
+        assert!(!schema.is_valid(&json!([])), "{tool}");
+        let params = json!({"name": tool["name"], "arguments": {"no such argument": 1}});
+        let answer = hub.stateless_request("tools/call", params).send().await;
+        let result = answer.rpc_response().await["result"].clone();
+        assert_eq!(result["isError"], true, "{result}");
+        if let Some(structure) = result.get("structuredContent") {
+            assert!(schema.is_valid(structure), "{tool}: {structure}");
+        }
+    }
+}
+
+/// Versions before 2025-06-18 know neither output schemas nor structured content. What a
+/// tool returns as structure alone they get as text.
+#[tokio::test]
+async fn version_without_structured_output_gets_text_alone() {
+    for (version, is_known) in [
+        ("2024-11-05", false),
+        ("2025-03-26", false),
+        ("2025-06-18", true),
+        ("2025-11-25", true),
+    ] {
+        let hub = TestHub::start().await;
+        let session = hub.initialize_session(version, json!({})).await;
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        let listed = hub.session_request(&session, &list).send().await;
+        let listed = listed.rpc_response().await["result"]["tools"].clone();
+        for tool in listed.as_array().unwrap() {
+            assert_eq!(tool.get("outputSchema").is_some(), is_known, "{version}");
+        }
+        let message = call_message(2, "serialize_for_cell", json!({"data": "a\u{a0}b"}));
+        let answer = hub.session_request(&session, &message).send().await;
+        let result = answer.rpc_response().await["result"].clone();
+        assert_eq!(result["content"][0]["text"], "a b", "{version}");
+        assert_eq!(result.get("structuredContent").is_some(), is_known);
+        let only = json!({"content": [], "structuredContent": {"rows": [1]}});
+        hub.publish(&[fixed_tool("only", only.to_string())]);
+        let message = call_message(3, "only", json!({}));
+        let answer = hub.session_request(&session, &message).send().await;
+        let result = answer.rpc_response().await["result"].clone();
+        let text = (!is_known).then_some("{\"rows\":[1]}");
+        assert_eq!(result["content"][0]["text"].as_str(), text, "{version}");
+    }
+}

@@ -44,13 +44,13 @@ async fn check_transport(mut client: McpClient) {
         .await;
     let result = &called["result"];
     assert_eq!(result["isError"], false);
-    assert_eq!(result["structuredContent"]["success"], true);
-    assert_eq!(
-        result["structuredContent"]["result"][0]["title"],
-        "연차 휴가 규정"
-    );
     let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(text, result["structuredContent"]);
+    assert_eq!(text["success"], true);
+    assert_eq!(text["result"][0]["title"], "연차 휴가 규정");
+    // Versions before 2025-06-18 have no structured content.
+    if let Some(structure) = result.get("structuredContent") {
+        assert_eq!(&text, structure);
+    }
 
     let wrong = client
         .request(
@@ -60,10 +60,13 @@ async fn check_transport(mut client: McpClient) {
         )
         .await;
     assert_eq!(wrong["result"]["isError"], true);
-    let why = wrong["result"]["structuredContent"]["error"]
-        .as_str()
-        .unwrap();
-    assert!(why.contains("expected search_docs(query: string)"), "{why}");
+    let text = wrong["result"]["content"][0]["text"].as_str().unwrap();
+    let failure: Value = serde_json::from_str(text).unwrap();
+    let message = failure["error"].as_str().unwrap();
+    assert!(
+        message.contains("expected search_docs(query: string)"),
+        "{message}"
+    );
 
     let unknown = client
         .request(

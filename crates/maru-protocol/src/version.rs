@@ -28,8 +28,6 @@ impl ProtocolVersion {
     ];
     /// The newest version that `initialize` can negotiate.
     pub const LATEST_WITH_HANDSHAKE: Self = Self::V2025_11_25;
-    /// The version of an HTTP request without the `MCP-Protocol-Version` header.
-    pub const DEFAULT_WITHOUT_HEADER: Self = Self::V2025_03_26;
 
     /// Parses a version such as `2025-06-18`.
     pub fn parse(name: &str) -> Option<Self> {
@@ -52,6 +50,11 @@ impl ProtocolVersion {
     /// Whether requests carry their own version and need no `initialize` handshake.
     pub const fn is_modern(self) -> bool {
         matches!(self, Self::V2026_07_28)
+    }
+
+    /// Whether tools have output schemas and results structured content.
+    pub fn has_structured_output(self) -> bool {
+        self >= Self::V2025_06_18
     }
 
     /// Returns the version that `initialize` answers to a client that requests `name`.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod data_source;
+mod driver_message;
 mod lexer;
 mod parameters;
 mod postgres;
@@ -113,6 +114,14 @@ pub enum Error {
     /// The database does not run the statement.
     #[error("the database says: {0}")]
     Database(String),
+    /// The database does not run the statement, in its own words.
+    #[error("the database says: {message}{}", hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    Rejected {
+        /// What is wrong.
+        message: String,
+        /// What would be right, if it knows.
+        hint: Option<String>,
+    },
     /// No table or view of this name may be read.
     #[error("there is no table {0} to read")]
     TableNotFound(String),

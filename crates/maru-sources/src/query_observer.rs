@@ -125,6 +125,9 @@ fn outcome_of(error: &Error) -> &'static str {
         | Error::TableNotFound(_) => "refused",
         Error::TimedOut => "timed_out",
         Error::Unreachable(_) | Error::Open(_) | Error::ShuttingDown => "unreachable",
-        Error::Query(_) | Error::Database(_) | Error::InvalidSettings(_) => "failed",
+        Error::Query(_)
+        | Error::Database(_)
+        | Error::Rejected { .. }
+        | Error::InvalidSettings(_) => "failed",
     }
 }

@@ -74,6 +74,10 @@ impl SqlStatement {
         Ok(statement)
     }
 
+    pub(super) fn dialect(&self) -> SqlDialect {
+        self.dialect
+    }
+
     pub(super) fn tokens(&self) -> &[SqlToken] {
         &self.tokens
     }

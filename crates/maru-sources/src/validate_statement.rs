@@ -2,12 +2,70 @@
 
 use super::{
     Error, MAX_OPERATOR_CHAIN,
-    lexer::SqlTokenKind,
+    lexer::{SqlDialect, SqlTokenKind},
     statement::{SqlStatement, refuse},
 };
 
 /// How deep parentheses, brackets and `CASE`s may be nested.
 const MAX_NESTING_DEPTH: usize = 100;
+
+/// Words that begin a statement of PostgreSQL or SQLite which is no query. A statement
+/// that begins with any other word is misspelt.
+const OTHER_COMMANDS: &[&str] = &[
+    "ABORT",
+    "ALTER",
+    "ANALYSE",
+    "ANALYZE",
+    "ATTACH",
+    "BEGIN",
+    "CALL",
+    "CHECKPOINT",
+    "CLOSE",
+    "CLUSTER",
+    "COMMENT",
+    "COMMIT",
+    "COPY",
+    "CREATE",
+    "DEALLOCATE",
+    "DECLARE",
+    "DELETE",
+    "DETACH",
+    "DISCARD",
+    "DO",
+    "DROP",
+    "END",
+    "EXECUTE",
+    "EXPLAIN",
+    "FETCH",
+    "GRANT",
+    "IMPORT",
+    "INSERT",
+    "LISTEN",
+    "LOAD",
+    "LOCK",
+    "MERGE",
+    "MOVE",
+    "NOTIFY",
+    "PRAGMA",
+    "PREPARE",
+    "REASSIGN",
+    "REFRESH",
+    "REINDEX",
+    "RELEASE",
+    "REPLACE",
+    "RESET",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SECURITY",
+    "SET",
+    "SHOW",
+    "START",
+    "TRUNCATE",
+    "UNLISTEN",
+    "UPDATE",
+    "VACUUM",
+];
 
 impl SqlStatement {
     /// Refuses what is not one query, or is too large to be walked.
@@ -32,19 +90,29 @@ impl SqlStatement {
     }
 
     fn check_first_word(&self) -> Result<(), Error> {
-        let mut words = self
-            .tokens()
-            .iter()
-            .skip_while(|it| it.kind == SqlTokenKind::OpenParenthesis);
-        let first = words
-            .next()
-            .map(|it| self.token_text(it))
-            .unwrap_or_default();
-        let mut queries = ["SELECT", "VALUES", "WITH", "TABLE"].iter();
-        if queries.any(|it| first.eq_ignore_ascii_case(it)) {
-            Ok(())
-        } else {
-            refuse("only a query can be run: SELECT, VALUES or WITH … SELECT")
+        let mut tokens = self.tokens().iter();
+        let at = tokens.position(|it| it.kind != SqlTokenKind::OpenParenthesis);
+        let at = at.unwrap_or(self.tokens().len());
+        let is_one_of = |words: &[&str]| words.iter().any(|it| self.is_word(at, it));
+        if is_one_of(&["SELECT", "VALUES", "WITH", "TABLE"]) {
+            return Ok(());
+        }
+        if self.token_kind(at) == Some(SqlTokenKind::Word) && !is_one_of(OTHER_COMMANDS) {
+            return Err(self.error_at_token(self.syntax_error(at), at));
+        }
+        refuse("only a query can be run: SELECT, VALUES or WITH … SELECT")
+    }
+
+    /// The error that the database would report for this token.
+    fn syntax_error(&self, at: usize) -> Error {
+        let token = self.tokens().get(at).map(|it| self.token_text(it));
+        let token = token.unwrap_or_default();
+        Error::Rejected {
+            message: match self.dialect() {
+                SqlDialect::Postgres => format!("syntax error at or near \"{token}\""),
+                SqlDialect::Sqlite => format!("near \"{token}\": syntax error"),
+            },
+            hint: None,
         }
     }
 

@@ -10,23 +10,24 @@ use axum::{
 use futures_util::{Stream, StreamExt as _, stream};
 use maru_runtime::tasks::with_timeout;
 
-/// How long a stream may be silent before a comment is sent. Proxies close streams
-/// that are silent for 30 to 60 seconds.
-pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
 
 /// A response that sends `events`, which are framed already, as they come, and a
-/// comment whenever none came for [`KEEP_ALIVE_INTERVAL`]. Empty items are left out.
-/// An event may be cut into several items if they follow each other at once.
-pub fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Response {
-    event_stream_from_bytes(events.map(Bytes::from))
+/// comment whenever none came for `keep_alive`. Empty items are left out. An event may
+/// be cut into several items if they follow each other at once.
+pub fn event_stream(
+    events: impl Stream<Item = String> + Send + 'static,
+    keep_alive: Duration,
+) -> Response {
+    event_stream_from_bytes(events.map(Bytes::from), keep_alive)
 }
 
 /// The response of [`event_stream`], for events that are bytes.
 pub(super) fn event_stream_from_bytes(
     events: impl Stream<Item = Bytes> + Send + 'static,
+    keep_alive: Duration,
 ) -> Response {
-    let pieces = with_keep_alive(events).map(Ok::<_, Infallible>);
+    let pieces = with_keep_alive(events, keep_alive).map(Ok::<_, Infallible>);
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
@@ -39,10 +40,13 @@ pub(super) fn event_stream_from_bytes(
 
 /// The items of `events`, and comments while there are none. The stream is not
 /// restarted by a comment: what it waits for, it goes on waiting for.
-fn with_keep_alive(events: impl Stream<Item = Bytes> + Send) -> impl Stream<Item = Bytes> + Send {
+fn with_keep_alive(
+    events: impl Stream<Item = Bytes> + Send,
+    interval: Duration,
+) -> impl Stream<Item = Bytes> + Send {
     let events = Box::pin(events.filter(|it| ready(!it.is_empty())));
-    stream::unfold(events, |mut events| async move {
-        let item = match with_timeout(KEEP_ALIVE_INTERVAL, events.next()).await {
+    stream::unfold(events, move |mut events| async move {
+        let item = match with_timeout(interval, events.next()).await {
             Some(item) => item?,
             None => Bytes::from_static(KEEP_ALIVE_COMMENT.as_bytes()),
         };
@@ -56,6 +60,8 @@ mod tests {
     use tokio::time::{self, Instant};
 
     use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(15);
 
     /// What is sent, and after how many seconds.
     async fn sent(response: Response) -> Vec<(u64, String)> {
@@ -84,7 +90,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_filled_with_comments_and_no_event_is_lost() {
-        let found = sent(event_stream(after_pauses(vec![0, 14, 1, 39, 14]))).await;
+        let found = sent(event_stream(after_pauses(vec![0, 14, 1, 39, 14]), INTERVAL)).await;
         let event = |at, pause: u64| (at, format!("data: {pause}\n\n"));
         let comment = |at| (at, KEEP_ALIVE_COMMENT.to_owned());
         let expected = [
@@ -100,7 +106,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn proxies_are_told_to_pass_events_on_at_once() {
-        let response = event_stream(stream::empty());
+        let response = event_stream(stream::empty(), INTERVAL);
         let headers = response.headers();
         assert_eq!(headers["content-type"], "text/event-stream");
         assert_eq!(headers["cache-control"], "no-cache, no-transform");

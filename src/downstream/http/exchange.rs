@@ -131,7 +131,7 @@ pub(super) fn stream(
         done: false,
     };
     let first = reader.priming_event();
-    stream_response(reader, first)
+    stream_response(reader, first, engine.limits().keep_alive())
 }
 
 /// What an event stream is read from.
@@ -143,10 +143,12 @@ pub(in crate::downstream) trait EventSource: Send + 'static {
     fn report_progress(&self);
 }
 
-/// A response that sends `first` and then what `source` gives, in pieces.
+/// A response that sends `first` and then what `source` gives, in pieces, with comments
+/// after each silence of `keep_alive`.
 pub(in crate::downstream) fn stream_response(
     source: impl EventSource,
     first: Option<String>,
+    keep_alive: Duration,
 ) -> Response {
     let rest = Bytes::from(first.unwrap_or_default());
     let events = stream::unfold((source, rest), |(mut source, mut rest)| async move {
@@ -157,7 +159,7 @@ pub(in crate::downstream) fn stream_response(
         let piece = rest.split_to(rest.len().min(MAX_PIECE_BYTES));
         Some((piece, (source, rest)))
     });
-    event_stream_from_bytes(events)
+    event_stream_from_bytes(events, keep_alive)
 }
 
 struct FeedReader {
@@ -273,6 +275,6 @@ fn json_response(done: Option<(StatusCode, String)>) -> Response {
     match done {
         Some((status, text)) => reply::json(status, text),
         // Cancelled by its own client, which waits for nothing.
-        None => event_stream_from_bytes(stream::empty()),
+        None => event_stream_from_bytes(stream::empty(), READER_GRACE),
     }
 }

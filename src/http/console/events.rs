@@ -193,9 +193,9 @@ pub(in crate::http) async fn stream(
         sent: 0,
     };
     page.resume(last_id.as_deref());
-    let mut response = event_stream(stream::unfold(page, |mut page| async {
-        Some((page.next().await?, page))
-    }));
+    let keep_alive = page.hub.engine.limits().keep_alive();
+    let events = stream::unfold(page, |mut page| async { Some((page.next().await?, page)) });
+    let mut response = event_stream(events, keep_alive);
     // Events must not stay in the browser's cache after sign-out.
     let no_store = HeaderValue::from_static("no-store");
     response

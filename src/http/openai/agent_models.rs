@@ -1,6 +1,6 @@
 //! Models named `agent/…`: the agent loop as a chat.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{http::StatusCode, response::Response};
 use futures_util::stream;
@@ -52,12 +52,13 @@ pub(super) async fn handle(
             CallOutput::ToolCalls,
             completion.include_usage,
         );
-        respond_stream(RunStream {
+        let stream = RunStream {
             run,
             writer,
             has_text: false,
             round_has_text: false,
-        })
+        };
+        respond_stream(stream, hub.engine.limits().keep_alive())
     } else {
         match run.into_outcome().await {
             Ok(outcome) => {
@@ -80,7 +81,7 @@ struct RunStream {
     round_has_text: bool,
 }
 
-fn respond_stream(stream: RunStream) -> Response {
+fn respond_stream(stream: RunStream, keep_alive: Duration) -> Response {
     let events = stream::unfold(Some(stream), |state| async move {
         let mut stream = state?;
         let mut text = String::new();
@@ -105,7 +106,7 @@ fn respond_stream(stream: RunStream) -> Response {
             }
         }
     });
-    event_stream(events)
+    event_stream(events, keep_alive)
 }
 
 impl RunStream {

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     auth::Principal,
     config::ClientMode,
-    downstream::http::{KEEP_ALIVE_INTERVAL, check_content_headers, event_stream, reply},
+    downstream::http::{check_content_headers, event_stream, reply},
     llm::{self, ChatEvent, ChatRequest, ChatRequestOptions, ChatStream, ChatTool},
     tools::{Caller, CatalogScope},
 };
@@ -36,9 +36,6 @@ static QUEUE_POSITION_HEADER: HeaderName = HeaderName::from_static("x-maru-queue
 const MAX_CHAT_DURATION: Duration = Duration::from_secs(3600);
 /// After so long in the queue a stream begins and reports its position.
 const QUEUE_NOTICE_DELAY: Duration = Duration::from_secs(2);
-/// After so long more a stream begins before the model answers, and comments keep it
-/// alive. An error then comes as an event; sooner, it has a status.
-const MAX_STATUS_DELAY: Duration = KEEP_ALIVE_INTERVAL;
 /// How often the position is reported.
 const QUEUE_NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 /// Tools of the hub that are offered in the mode `shell`.
@@ -199,6 +196,7 @@ async fn respond_stream(
     let model = &completion.request.model;
     let writer = ChunkWriter::new(model, output, completion.include_usage);
     let mut position = options.queue_position.subscribe();
+    let keep_alive = hub.engine.limits().keep_alive();
     let hub = Arc::clone(hub);
     let mut opening: OpeningStream = Box::pin(async move {
         hub.models
@@ -210,18 +208,24 @@ async fn respond_stream(
         Some(opened) => opened,
         // Behind others, the client wants to know its position.
         None if *position.borrow_and_update() > 0 => {
-            return phase_response(ChatStreamPhase::Waiting(opening, position, writer));
+            let waiting = ChatStreamPhase::Waiting(opening, position, writer);
+            return phase_response(waiting, keep_alive);
         }
-        None => match with_timeout(MAX_STATUS_DELAY, &mut opening).await {
+        // The stream begins before the model answers where a comment is due, which keeps
+        // it alive. An error then comes as an event; sooner, it has a status.
+        None => match with_timeout(keep_alive, &mut opening).await {
             Some(opened) => opened,
-            None => return phase_response(ChatStreamPhase::Waiting(opening, position, writer)),
+            None => {
+                let waiting = ChatStreamPhase::Waiting(opening, position, writer);
+                return phase_response(waiting, keep_alive);
+            }
         },
     };
     match opened {
         Ok(stream) => {
             let position = stream.queue_position();
             with_queue_position(
-                phase_response(ChatStreamPhase::Open(Box::new(stream), writer)),
+                phase_response(ChatStreamPhase::Open(Box::new(stream), writer), keep_alive),
                 position,
             )
         }
@@ -249,12 +253,13 @@ enum ChatStreamPhase {
 }
 
 /// A response whose body is read from the backend as the client reads it.
-fn phase_response(phase: ChatStreamPhase) -> Response {
+fn phase_response(phase: ChatStreamPhase, keep_alive: Duration) -> Response {
     let start = (phase, Vec::new());
-    event_stream(stream::unfold(start, |(phase, mut scratch)| async move {
+    let events = stream::unfold(start, |(phase, mut scratch)| async move {
         let (phase, text) = next_chunk(phase, &mut scratch).await?;
         Some((text, (phase, scratch)))
-    }))
+    });
+    event_stream(events, keep_alive)
 }
 
 /// The next chunk of the body; `None` at its end.

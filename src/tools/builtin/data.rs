@@ -5,10 +5,10 @@ use std::{future::Future, sync::Arc};
 use futures_util::FutureExt as _;
 use maru_protocol::RpcError;
 use maru_retrieval::DocumentIndex;
-use maru_sources::{DataSource, QueryLimits, QueryParameters};
+use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows};
 use serde_json::{Value, json};
 
-use super::read_only_annotations;
+use super::{object_of_anything, read_only_annotations, wrapped_output_schema};
 use crate::{
     observability::journal::RequestId,
     tools::{
@@ -16,7 +16,7 @@ use crate::{
             CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
             EntryResponse,
         },
-        result::EntryResult,
+        result::{EntryResult, FailureFormat},
     },
 };
 
@@ -29,78 +29,79 @@ pub struct DataContext {
     pub collection: String,
     /// The named sources; the first is behind `query_bga_database`.
     pub sources: Arc<[DataSource]>,
+    /// Whether a failed statement of `query_bga_database` is flagged by `isError`.
+    pub flag_sql_errors: bool,
 }
 
 /// Ends a result whose rows were cut off.
 const TRUNCATED_NOTE: &str = ",\"truncated\":true,\"note\":\"more rows were found than may be returned; ask for fewer, or count and group them\"";
-/// The most texts in one question.
+/// The most texts in one call.
 const MAX_TEXTS_PER_CALL: usize = 2048;
+/// Documents for each query where the caller does not say how many.
+const DEFAULT_RESULTS: usize = 3;
+/// The most documents for each query.
+const MAX_RESULTS: usize = 10_000;
 
 /// The tools.
 pub fn entries(data: &DataContext) -> Vec<Arc<CatalogEntry>> {
-    let mut offers = vec![embedding_tool(data), search_tool(data), serialize_tool()];
+    let mut entries = vec![
+        embedding_tool(data),
+        search_tool(data),
+        serialize_tool(data),
+    ];
     if !data.sources.is_empty() {
-        offers.extend([
+        entries.extend([
             query_tool(data),
             list_tables_tool(data),
             describe_table_tool(data),
         ]);
     }
-    offers
+    entries
 }
 
 fn embedding_tool(data: &DataContext) -> Arc<CatalogEntry> {
     let model = data.index.embedder().model();
-    let what = if data.index.embedder().is_lexical() {
+    let description = if data.index.embedder().is_lexical() {
         format!(
             "Turns texts into vectors with {model}, a built-in embedder that knows words and listed synonyms, but no meaning; set TEXT_EMBEDDING_MODEL_URL for a model that does."
         )
     } else {
         format!("Turns texts into vectors with the embedding model {model}.")
     };
-    let texts = json!({"text_list": text_list_schema("Texts to embed")});
     DataTool {
         name: "get_text_embedding",
-        description: &what,
-        parameters: &texts,
+        description: &description,
+        parameters: json!({"text_list": text_list_schema("Texts to embed")}),
         required: &["text_list"],
+        output: DataOutput::Value(list_of(&list_of(&json!({"type": "number"})))),
     }
     .into_entry(data, |data, input, _| async move {
-        let found = data
-            .index
-            .embedder()
-            .embed(&string_list(&input, "text_list"))
-            .await;
-        to_response(found.map(|vectors| json!(vectors)))
+        let texts = string_list(&input, "text_list");
+        let vectors = data.index.embedder().embed(&texts).await;
+        to_response(vectors.map(|vectors| json!(vectors)))
     })
 }
 
 fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
-    let what = "Finds the documents that are most similar to each query, most similar first. Returns a list of documents for every query.";
-    let parameters = json!({
-        "query_list": text_list_schema("What to look for"),
-        "n_results": {"type": "integer", "minimum": 1, "maximum": 100, "default": 3, "description": "Documents for each query"},
-    });
+    let document = json!({"anyOf": [{"type": "string"}, {"type": "null"}]});
     DataTool {
         name: "get_sim_search",
-        description: what,
-        parameters: &parameters,
+        description: "Finds the documents that are most similar to each query, most similar first. Returns a list of documents for every query.",
+        parameters: json!({
+            "query_list": text_list_schema("What to look for"),
+            "n_results": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": DEFAULT_RESULTS, "description": "Documents for each query"},
+        }),
         required: &["query_list"],
+        output: DataOutput::Value(list_of(&list_of(&document))),
     }
     .into_entry(data, |data, input, _| async move {
-        let count = input
-            .integer("n_results")
-            .map_or(3, |it| usize::try_from(it).unwrap_or(100));
-        let found = data
-            .index
-            .search(&data.collection, &string_list(&input, "query_list"), count)
-            .await;
+        let count = input.integer("n_results");
+        let count = count.map_or(DEFAULT_RESULTS, |it| usize::try_from(it).unwrap_or(MAX_RESULTS));
+        let queries = string_list(&input, "query_list");
+        let found = data.index.search(&data.collection, &queries, count).await;
         to_response(found.map(|found| {
             let texts = |documents: Vec<maru_retrieval::FoundDocument>| -> Value {
-                documents
-                    .into_iter()
-                    .map(|it| it.text.unwrap_or_default())
-                    .collect()
+                documents.into_iter().map(|it| it.text).collect()
             };
             found.into_iter().map(texts).collect()
         }))
@@ -109,51 +110,48 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
 
 fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
     let name = data.sources.first().map_or("none", DataSource::name);
-    let what = format!(
+    let description = format!(
         "Runs one SQL query that only reads, on the source {name:?}, and returns its rows. See list_tables and describe_table for what there is."
     );
-    let parameters = json!({
-        "generated_sql": {"type": "string", "description": "A complete SELECT statement"},
-        "source": source_schema(data),
-    });
     DataTool {
         name: "query_bga_database",
-        description: &what,
-        parameters: &parameters,
+        description: &description,
+        parameters: json!({
+            "generated_sql": {"type": "string", "description": "A complete SELECT statement"},
+            "source": source_schema(data),
+        }),
         required: &["generated_sql"],
+        output: DataOutput::StatusObject,
     }
     .into_entry(data, |data, input, request| async move {
-            let sql = replace_nbsp(input["generated_sql"].as_str().unwrap_or_default());
-            let rows = match data.find_source(input["source"].as_str()) {
-                Ok(source) => source
-                    .query(&sql, &QueryParameters::default(), QueryLimits { request: Some(request.as_halves()), ..source.limits() })
-                    .await
-                    .map_err(|why| why.to_string()),
-                Err(why) => Err(why),
-            };
-            Ok(EntryResponse::Complete(match rows {
-                Err(why) => query_error_result(&why),
-                Ok(rows) => {
-                    let note = if rows.truncated { TRUNCATED_NOTE } else { "" };
-                    let text = format!(
-                        "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"csv_table\",\"content\":{{\"sql\":{},\"records\":{}{note}}}}}}}",
-                        Value::from(sql),
-                        rows.json
-                    );
-                    EntryResult::text_and_json(&text, &text)
-                }
-            }))
-        },
-    )
+        let sql = replace_nbsp(input["generated_sql"].as_str().unwrap_or_default());
+        let rows = match data.find_source(input["source"].as_str()) {
+            Ok(source) => {
+                let limits = QueryLimits {
+                    request: Some(request.as_halves()),
+                    ..source.limits()
+                };
+                let rows = source
+                    .query(&sql, &QueryParameters::default(), limits)
+                    .await;
+                rows.map_err(|error| error.driver_message(&sql))
+            }
+            Err(message) => Err(message),
+        };
+        Ok(EntryResponse::Complete(match rows {
+            Ok(rows) => query_result(&sql, &rows),
+            Err(message) => query_error_result(&message, data.flag_sql_errors),
+        }))
+    })
 }
 
 fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
-    let what = "Lists the tables and views that can be queried, with what is known about them.";
     DataTool {
         name: "list_tables",
-        description: what,
-        parameters: &json!({"source": source_schema(data)}),
+        description: "Lists the tables and views that can be queried, with what is known about them.",
+        parameters: json!({"source": source_schema(data)}),
         required: &[],
+        output: DataOutput::Value(list_of(&object_of_anything())),
     }
     .into_entry(data, |data, input, _| async move {
         to_response(data.tables(input["source"].as_str()).await)
@@ -161,17 +159,15 @@ fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
 }
 
 fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
-    let what =
-        "Describes the columns of a table or view: type, key, comment, and what it points to.";
-    let parameters = json!({
-        "table": {"type": "string", "description": "As list_tables names it: name, or schema.name"},
-        "source": source_schema(data),
-    });
     DataTool {
         name: "describe_table",
-        description: what,
-        parameters: &parameters,
+        description: "Describes the columns of a table or view: type, key, comment, and what it points to.",
+        parameters: json!({
+            "table": {"type": "string", "description": "As list_tables names it: name, or schema.name"},
+            "source": source_schema(data),
+        }),
         required: &["table"],
+        output: DataOutput::Value(list_of(&object_of_anything())),
     }
     .into_entry(data, |data, input, _| async move {
         let table = input["table"].as_str().unwrap_or_default();
@@ -179,27 +175,21 @@ fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
     })
 }
 
-fn serialize_tool() -> Arc<CatalogEntry> {
-    let what = "Replaces every non-breaking space (U+00A0) of a text with a plain one.";
-    let schema = object_schema(
-        &json!({"data": {"type": "string", "description": "Text to clean"}}),
-        &["data"],
-    );
-    let handler: EntryHandler = Arc::new(|ask: EntryRequest| {
-        async move {
-            let EntryAction::CallTool(input) = ask.action else {
-                return Err(RpcError::invalid_params("a tool is called"));
-            };
-            let text = replace_nbsp(input["data"].as_str().unwrap_or_default());
-            let structure = json!({"result": text}).to_string();
-            Ok(EntryResponse::Complete(EntryResult::text_and_structure(
-                &text, &structure,
-            )))
-        }
-        .boxed()
-    });
-    let described = json!({"name": "serialize_for_cell", "description": what, "inputSchema": schema, "annotations": read_only_annotations()});
-    CatalogEntry::builtin(CatalogEntryKind::Tool, described, handler)
+fn serialize_tool(data: &DataContext) -> Arc<CatalogEntry> {
+    DataTool {
+        name: "serialize_for_cell",
+        description: "Replaces every non-breaking space (U+00A0) of a text with a plain one.",
+        parameters: json!({"data": {"type": "string", "description": "Text to clean"}}),
+        required: &["data"],
+        output: DataOutput::Value(json!({"type": "string"})),
+    }
+    .into_entry(data, |_, input, _| async move {
+        let text = replace_nbsp(input["data"].as_str().unwrap_or_default());
+        let json = Value::from(text.as_str()).to_string();
+        Ok(EntryResponse::Complete(EntryResult::text_and_value(
+            &text, &json,
+        )))
+    })
 }
 
 impl DataContext {
@@ -209,7 +199,7 @@ impl DataContext {
             .find_source(source)?
             .tables()
             .await
-            .map_err(|why| why.to_string())?;
+            .map_err(|error| error.to_string())?;
         let shown = tables.iter().map(|it| {
             json!({
                 "schema": it.schema, "name": it.name, "kind": it.kind.as_str(),
@@ -229,7 +219,7 @@ impl DataContext {
             .find_source(source)?
             .describe(table)
             .await
-            .map_err(|why| why.to_string())?;
+            .map_err(|error| error.to_string())?;
         let shown = columns.iter().map(|it| {
             let references = it.references.iter();
             let references: Vec<String> = references
@@ -264,8 +254,17 @@ impl DataContext {
 struct DataTool<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Value,
     required: &'a [&'a str],
+    output: DataOutput,
+}
+
+/// What a tool returns.
+enum DataOutput {
+    /// A value of this schema.
+    Value(Value),
+    /// An object with `status`, `message` and, on success, `data`.
+    StatusObject,
 }
 
 impl DataTool<'_> {
@@ -276,28 +275,37 @@ impl DataTool<'_> {
         Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
     {
         let data = data.clone();
-        let handler: EntryHandler = Arc::new(move |ask: EntryRequest| match ask.action {
+        let handler: EntryHandler = Arc::new(move |request: EntryRequest| match request.action {
             EntryAction::CallTool(input) => {
-                answer(data.clone(), input, ask.context.request_id).boxed()
+                answer(data.clone(), input, request.context.request_id).boxed()
             }
             _ => std::future::ready(Err(RpcError::invalid_params("a tool is called"))).boxed(),
         });
+        let (output_schema, failures) = match self.output {
+            DataOutput::Value(schema) => (wrapped_output_schema(&schema), FailureFormat::TextOnly),
+            DataOutput::StatusObject => (object_of_anything(), FailureFormat::StatusObject),
+        };
         let described = json!({
             "name": self.name,
             "description": self.description,
-            "inputSchema": object_schema(self.parameters, self.required),
+            "inputSchema": {
+                "type": "object", "properties": self.parameters, "required": self.required,
+                "additionalProperties": false,
+            },
+            "outputSchema": output_schema,
             "annotations": read_only_annotations(),
         });
-        CatalogEntry::builtin(CatalogEntryKind::Tool, described, handler)
+        let entry = CatalogEntry::new_builtin(CatalogEntryKind::Tool, described, handler);
+        Arc::new(entry.with_failure_format(failures))
     }
 }
 
-fn object_schema(properties: &Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+fn list_of(items: &Value) -> Value {
+    json!({"type": "array", "items": items})
 }
 
-fn text_list_schema(what: &str) -> Value {
-    json!({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS_PER_CALL, "description": what})
+fn text_list_schema(description: &str) -> Value {
+    json!({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS_PER_CALL, "description": description})
 }
 
 fn source_schema(data: &DataContext) -> Value {
@@ -315,19 +323,35 @@ fn replace_nbsp(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }
 
-/// The result as text, and in a structure as `result`; or what went wrong.
+/// The value as text and as `result` of the structured content, or the failure.
 fn to_response(result: Result<Value, impl ToString>) -> Result<EntryResponse, RpcError> {
     Ok(EntryResponse::Complete(match result {
         Ok(value) => {
             let text = value.to_string();
             EntryResult::text_and_value(&text, &text)
         }
-        Err(why) => EntryResult::failure(&why.to_string()),
+        Err(error) => EntryResult::failure_in(FailureFormat::TextOnly, &error.to_string()),
     }))
 }
 
-fn query_error_result(why: &str) -> EntryResult {
-    let answer = json!({"status": "error", "message": format!("Error while querying DB: {why}")});
-    let text = answer.to_string();
-    EntryResult::error_with_structure(&text, &text)
+fn query_result(sql: &str, rows: &QueryRows) -> EntryResult {
+    let note = if rows.truncated { TRUNCATED_NOTE } else { "" };
+    let text = format!(
+        "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"csv_table\",\"content\":{{\"sql\":{},\"records\":{}{note}}}}}}}",
+        Value::from(sql),
+        rows.json
+    );
+    EntryResult::text_and_structure(&text, &text)
+}
+
+/// A failed statement. The specification of the tool reports it in `status` alone;
+/// `flag` adds `isError`.
+fn query_error_result(message: &str, flag: bool) -> EntryResult {
+    let message = format!("Error while querying DB: {message}");
+    if flag {
+        EntryResult::failure_in(FailureFormat::StatusObject, &message)
+    } else {
+        let report = json!({"status": "error", "message": message});
+        EntryResult::reported_failure(&report.to_string())
+    }
 }

@@ -17,9 +17,9 @@ use super::{
 use crate::{
     observability::journal::RequestId,
     tools::{
-        builtin::read_only_annotations,
+        builtin::{read_only_annotations, wrapped_output_schema},
         entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
-        result::EntryResult,
+        result::{EntryResult, FailureFormat},
     },
 };
 
@@ -190,6 +190,7 @@ impl CustomToolRunner {
         let described = json!({
             "description": self.definition.description_agent,
             "inputSchema": self.definition.input_schema(),
+            "outputSchema": wrapped_output_schema(&json!({})),
             "annotations": read_only_annotations(),
         });
         let (runner, tasks) = (Arc::clone(self), tasks.clone());
@@ -203,7 +204,9 @@ impl CustomToolRunner {
                 Ok(EntryResponse::Complete(
                     match runner.run(&input, request, &tasks).await {
                         Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
-                        Err(flaw) => EntryResult::failure(&flaw.public_message()),
+                        Err(flaw) => {
+                            EntryResult::failure_in(FailureFormat::TextOnly, &flaw.public_message())
+                        }
                     },
                 ))
             }

@@ -12,10 +12,10 @@ pub(super) fn from_prepare(error: tokio_postgres::Error) -> Error {
         Some(told) if is_canceled(told) => Error::TimedOut,
         Some(told) => with_position(
             told,
-            Error::Database(match told.hint() {
-                Some(hint) => format!("{} ({hint})", told.message()),
-                None => told.message().to_owned(),
-            }),
+            Error::Rejected {
+                message: told.message().to_owned(),
+                hint: told.hint().map(str::to_owned),
+            },
         ),
         None => Error::Unreachable(Box::new(error)),
     }
@@ -48,8 +48,12 @@ pub(super) fn from_execution(error: tokio_postgres::Error) -> Error {
         }
         SqlState::SYNTAX_ERROR => "only a query that reads can be run",
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => "a number is too large for its type",
-        SqlState::DIVISION_BY_ZERO => "division by zero",
-        SqlState::CARDINALITY_VIOLATION => "a sub-query gives more than one row",
+        // The server's words for these are always the same, so they quote nothing.
+        SqlState::DIVISION_BY_ZERO => return Error::Database("division by zero".to_owned()),
+        SqlState::CARDINALITY_VIOLATION => {
+            let message = "more than one row returned by a subquery used as an expression";
+            return Error::Database(message.to_owned());
+        }
         SqlState::INSUFFICIENT_PRIVILEGE => "the role may not read this",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the statement would write",
         SqlState::LOCK_NOT_AVAILABLE => "a table is locked",
