@@ -148,14 +148,14 @@ impl HubCore {
         if config.agent.ask_agent {
             offers.push(ask);
         }
-        let workshop = CustomTools::open(
+        let custom_tools = CustomTools::open(
             store.clone(),
             Arc::clone(&catalog),
             offers,
             Arc::clone(&data.sources),
             tasks.clone(),
         );
-        let workshop = Arc::new(workshop.await?);
+        let custom_tools = Arc::new(custom_tools.await?);
         let quota =
             Arc::new(CallQuota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
@@ -191,7 +191,7 @@ impl HubCore {
             client_tasks: tasks,
             backend_tasks: back,
             data,
-            custom_tools: workshop,
+            custom_tools,
             quota,
             audit,
             metrics,
@@ -360,7 +360,6 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         port: address.port(),
         cli_command: http::cli_command(config),
         readiness: Arc::clone(&readiness),
-        tool_switch_lock: tokio::sync::Mutex::default(),
     });
     let pump = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
     core.client_tasks.spawn(pump);

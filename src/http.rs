@@ -105,8 +105,6 @@ pub struct HubState {
     pub cli_command: Arc<str>,
     /// Answers readiness probes.
     pub readiness: Arc<Readiness>,
-    /// Serialises enabling and disabling of tools.
-    pub tool_switch_lock: tokio::sync::Mutex<()>,
 }
 
 /// Settings of the route handlers that a reload replaces.

@@ -14,19 +14,14 @@ use super::{HubState, body::JsonBody};
 use crate::{
     auth::Principal,
     downstream::http::reply,
-    tools::custom::{CustomTool, SaveError, SavedVersion, ValidationError},
+    tools::custom::{SaveError, SavedTool, SavedVersion, ToolRecord, ValidationError},
 };
 
-/// `GET /api/custom-tools`.
+/// `GET /api/custom-tools`: the published tools and those that are drafts only.
 pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
-    let tools: Value = hub
-        .custom_tools
-        .list()
-        .await
-        .iter()
-        .map(CustomTool::to_json)
-        .collect();
-    reply::json(StatusCode::OK, tools.to_string())
+    let tools = hub.custom_tools.list().await;
+    let shown = tools.iter().map(|(name, it)| it.to_json(name));
+    reply::json(StatusCode::OK, shown.collect::<Value>().to_string())
 }
 
 /// `POST /api/custom-tools`.
@@ -35,32 +30,60 @@ pub(super) async fn create(
     Extension(who): Extension<Principal>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let made = hub.custom_tools.create(&body, who.name()).await;
-    respond(StatusCode::CREATED, made)
+    let saved = hub.custom_tools.create(&body, who.name()).await;
+    saved_response(StatusCode::CREATED, saved)
 }
 
 /// `GET /api/custom-tools/{name}`.
 pub(super) async fn show(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
-    respond(StatusCode::OK, hub.custom_tools.get(&name).await)
+    record_response(&name, hub.custom_tools.get(&name).await)
 }
 
-/// `PUT /api/custom-tools/{name}`: what is not named stays as it is.
+/// `PUT /api/custom-tools/{name}`: members that are not named stay as they are.
 pub(super) async fn update(
     State(hub): State<Arc<HubState>>,
     Extension(who): Extension<Principal>,
     Path(name): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let made = hub.custom_tools.update(&name, &body, who.name()).await;
-    respond(StatusCode::OK, made)
+    let saved = hub.custom_tools.update(&name, &body, who.name()).await;
+    saved_response(StatusCode::OK, saved)
 }
 
-/// `DELETE /api/custom-tools/{name}`.
+/// `DELETE /api/custom-tools/{name}`: the tool and its draft.
 pub(super) async fn remove(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
-    match hub.custom_tools.remove(&name).await {
-        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
-        Err(why) => reject_change(&why),
-    }
+    empty_response(hub.custom_tools.remove(&name).await)
+}
+
+/// `PUT /api/custom-tools/{name}/draft`: what clients see does not change.
+pub(super) async fn save_draft(
+    State(hub): State<Arc<HubState>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Response {
+    let saved = hub.custom_tools.save_draft(&name, &body, who.name()).await;
+    record_response(&name, saved)
+}
+
+/// `DELETE /api/custom-tools/{name}/draft`.
+pub(super) async fn discard_draft(
+    State(hub): State<Arc<HubState>>,
+    Path(name): Path<String>,
+) -> Response {
+    empty_response(hub.custom_tools.discard_draft(&name).await)
+}
+
+/// `POST /api/custom-tools/{name}/publish`: `{"tool"}`, or the draft if there is none.
+pub(super) async fn publish(
+    State(hub): State<Arc<HubState>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Response {
+    let tool = body.get("tool").filter(|it| !it.is_null());
+    let saved = hub.custom_tools.publish(&name, tool, who.name()).await;
+    saved_response(StatusCode::OK, saved)
 }
 
 /// `POST /api/custom-tools/{name}/activate`.
@@ -68,10 +91,7 @@ pub(super) async fn activate(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
 ) -> Response {
-    respond(
-        StatusCode::OK,
-        hub.custom_tools.set_active(&name, true).await,
-    )
+    record_response(&name, hub.custom_tools.set_active(&name, true).await)
 }
 
 /// `POST /api/custom-tools/{name}/deactivate`.
@@ -79,10 +99,7 @@ pub(super) async fn deactivate(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
 ) -> Response {
-    respond(
-        StatusCode::OK,
-        hub.custom_tools.set_active(&name, false).await,
-    )
+    record_response(&name, hub.custom_tools.set_active(&name, false).await)
 }
 
 /// `GET /api/custom-tools/{name}/versions`.
@@ -96,7 +113,7 @@ pub(super) async fn versions(
             let saved: Value = saved.iter().map(shown).collect();
             reply::json(StatusCode::OK, saved.to_string())
         }
-        Err(why) => reject_change(&why),
+        Err(error) => reject_change(&error),
     }
 }
 
@@ -106,12 +123,25 @@ pub(super) async fn restore(
     Extension(who): Extension<Principal>,
     Path((name, version)): Path<(String, i64)>,
 ) -> Response {
-    let made = hub.custom_tools.restore(&name, version, who.name()).await;
-    respond(StatusCode::OK, made)
+    let saved = hub.custom_tools.restore(&name, version, who.name()).await;
+    saved_response(StatusCode::OK, saved)
 }
 
-/// `POST /api/custom-tools/test`: runs a definition that need not be saved.
+/// `POST /api/custom-tools/test`: runs a definition that need not be saved; with
+/// `"run": false` it is only checked, and the answer says what saving it would change.
 pub(super) async fn test(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
+    if body["run"] == false {
+        return match hub.custom_tools.check(&body["tool"]).await {
+            Ok(change) => {
+                let shown = json!({"ok": true, "change": change.as_str()});
+                reply::json(StatusCode::OK, shown.to_string())
+            }
+            Err(error) => {
+                let shown = json!({"ok": false, "error": save_error_json(&error)});
+                reply::json(StatusCode::OK, shown.to_string())
+            }
+        };
+    }
     let arguments = match &body["arguments"] {
         Value::Null => json!({}),
         given => given.clone(),
@@ -130,7 +160,7 @@ pub(super) async fn test(State(hub): State<Arc<HubState>>, JsonBody(body): JsonB
                 ms,
             })
         }
-        Err(flaw) => serde_json::to_string(&json!({"ok": false, "error": error_json(&flaw)})),
+        Err(error) => serde_json::to_string(&json!({"ok": false, "error": error_json(&error)})),
     };
     reply::json(StatusCode::OK, shown.unwrap_or_default())
 }
@@ -143,37 +173,66 @@ struct ToolTestResponse<'a> {
     ms: f64,
 }
 
-fn respond(status: StatusCode, made: Result<CustomTool, SaveError>) -> Response {
-    match made {
-        Ok(made) => reply::json(status, made.to_json().to_string()),
-        Err(why) => reject_change(&why),
+fn saved_response(status: StatusCode, saved: Result<SavedTool, SaveError>) -> Response {
+    match saved {
+        Ok(saved) => {
+            let published = saved.record.published.as_ref();
+            let name = published.map_or("", |it| it.definition.name.as_str());
+            let mut shown = saved.record.to_json(name);
+            shown["change"] = saved.change.as_str().into();
+            reply::json(status, shown.to_string())
+        }
+        Err(error) => reject_change(&error),
     }
 }
 
-fn reject_change(why: &SaveError) -> Response {
-    let status = match why {
+fn record_response(name: &str, record: Result<ToolRecord, SaveError>) -> Response {
+    match record {
+        Ok(record) => reply::json(StatusCode::OK, record.to_json(name).to_string()),
+        Err(error) => reject_change(&error),
+    }
+}
+
+fn empty_response(done: Result<(), SaveError>) -> Response {
+    match done {
+        Ok(()) => reply::empty(StatusCode::NO_CONTENT),
+        Err(error) => reject_change(&error),
+    }
+}
+
+fn reject_change(error: &SaveError) -> Response {
+    let status = match error {
         SaveError::Invalid(_) => StatusCode::BAD_REQUEST,
         SaveError::NameTaken(_) | SaveError::TooManyTools(_) => StatusCode::CONFLICT,
-        SaveError::UnknownTool(_) | SaveError::UnknownVersion(..) => StatusCode::NOT_FOUND,
+        SaveError::UnknownTool(_) | SaveError::NoDraft(_) | SaveError::UnknownVersion(..) => {
+            StatusCode::NOT_FOUND
+        }
         SaveError::Store(error) => {
             tracing::error!("a change of the custom tools failed: {error}");
             StatusCode::SERVICE_UNAVAILABLE
         }
     };
-    let mut shown = json!({"error": why.to_string()});
-    if let SaveError::Invalid(flaw) = why {
-        shown["field"] = json!(flaw.field);
-        shown["line"] = json!(flaw.position.map(|it| it.0));
-        shown["column"] = json!(flaw.position.map(|it| it.1));
+    let mut shown = json!({"error": error.to_string()});
+    if let SaveError::Invalid(error) = error {
+        shown["field"] = json!(error.field);
+        shown["line"] = json!(error.position.map(|it| it.0));
+        shown["column"] = json!(error.position.map(|it| it.1));
     }
     reply::json(status, shown.to_string())
 }
 
-fn error_json(flaw: &ValidationError) -> Value {
+fn save_error_json(error: &SaveError) -> Value {
+    match error {
+        SaveError::Invalid(error) => error_json(error),
+        other => json!({"message": other.to_string(), "field": "name"}),
+    }
+}
+
+fn error_json(error: &ValidationError) -> Value {
     json!({
-        "message": flaw.message,
-        "field": flaw.field,
-        "line": flaw.position.map(|it| it.0),
-        "column": flaw.position.map(|it| it.1),
+        "message": error.message,
+        "field": error.field,
+        "line": error.position.map(|it| it.0),
+        "column": error.position.map(|it| it.1),
     })
 }

@@ -95,6 +95,21 @@ fn route_table() -> Vec<RouteEntry> {
             "/api/custom-tools/{name}/deactivate",
             custom_tools::deactivate,
         ),
+        admin(
+            PUT,
+            "/api/custom-tools/{name}/draft",
+            custom_tools::save_draft,
+        ),
+        admin(
+            DELETE,
+            "/api/custom-tools/{name}/draft",
+            custom_tools::discard_draft,
+        ),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/publish",
+            custom_tools::publish,
+        ),
         reader(
             GET,
             "/api/custom-tools/{name}/versions",
@@ -144,6 +159,7 @@ fn route_table() -> Vec<RouteEntry> {
         public(GET, "/servers/{*rest}", console::page),
         public(GET, "/tools", console::page),
         public(GET, "/tools/{*rest}", console::page),
+        public(GET, "/custom-tools", console::page),
         public(GET, "/play", console::page),
         public(GET, "/play/{*rest}", console::page),
         public(GET, "/activity", console::page),

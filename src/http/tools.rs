@@ -69,7 +69,7 @@ pub(super) async fn set_many_enabled(
 }
 
 async fn apply_enabled(hub: &HubState, name: Option<String>, body: &Value) -> Response {
-    let Some(enabled) = body["enabled"].as_bool() else {
+    let Some(on) = body["enabled"].as_bool() else {
         let message = "must be true or false";
         return json_error(StatusCode::BAD_REQUEST, message, Some("enabled"));
     };
@@ -77,30 +77,27 @@ async fn apply_enabled(hub: &HubState, name: Option<String>, body: &Value) -> Re
     let names = names.filter_map(|it| it.as_str().map(str::to_owned));
     let names: Vec<String> = name.into_iter().chain(names).collect();
     let mut changed = Vec::new();
-    // Each change must start from the result of the previous one.
-    let _guard = hub.tool_switch_lock.lock().await;
-    let mut disabled_tools = hub.engine.catalog().snapshot().disabled_tools().clone();
     for name in names {
-        let Some((tool, _)) = find(hub, &name) else {
+        let Some((entry, is_on)) = find(hub, &name) else {
             return unknown_tool(&name);
         };
-        if disabled_tools.set_enabled(tool.server(), tool.key(), enabled) {
-            changed.push(tool);
+        if is_on != on {
+            changed.push(entry);
         }
     }
-    let rows = changed
+    let keys: Vec<(String, String)> = changed
         .iter()
-        .map(|it| (it.server().to_string(), it.key().to_owned()));
-    if let Err(error) = hub.store.set_tools_enabled(rows.collect(), enabled).await {
+        .map(|it| (it.server().to_string(), it.key().to_owned()))
+        .collect();
+    if let Err(error) = hub.custom_tools.set_tools_enabled(&keys, on).await {
         tracing::error!("failed to enable or disable tools: {error}");
         let message = "the store could not save the change; no tool was changed";
         return json_error(StatusCode::SERVICE_UNAVAILABLE, message, None);
     }
-    hub.engine.catalog().set_disabled_tools(disabled_tools);
     let names: Vec<&str> = changed.iter().map(|it| it.public_name()).collect();
-    let notified_sessions = hub.engine.session_count();
-    let body = json!({"ok": true, "changed": names, "told": notified_sessions});
-    reply::json(StatusCode::OK, body.to_string())
+    let sessions = hub.engine.session_count();
+    let done = json!({"ok": true, "changed": names, "told": sessions});
+    reply::json(StatusCode::OK, done.to_string())
 }
 
 /// `POST /api/tools/{name}/call`: `{"arguments"}`.

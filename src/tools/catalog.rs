@@ -124,6 +124,39 @@ impl Catalog {
         });
     }
 
+    /// Replaces everything that `server` offers and sets the switches of some of its
+    /// tools, in one snapshot.
+    pub fn publish_with_switches<'a>(
+        &self,
+        server: &str,
+        entries: &[Arc<CatalogEntry>],
+        switches: impl Iterator<Item = (&'a str, bool)>,
+    ) {
+        let view = CatalogView::build(entries, |entry| &entry.key);
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.snapshot();
+        let mut servers = now.all_servers.clone();
+        servers.insert(server.into(), Arc::new(view));
+        let mut disabled = now.disabled_tools().clone();
+        for (tool, on) in switches {
+            disabled.set_enabled(server, tool, on);
+        }
+        let next = CatalogSnapshot::build(servers, Arc::new(disabled));
+        self.current.send_replace(Arc::new(next));
+    }
+
+    /// Switches tools, each given by its server and its name there, in one snapshot.
+    pub fn set_tools_enabled(&self, tools: &[(String, String)], on: bool) {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.snapshot();
+        let mut disabled = now.disabled_tools().clone();
+        for (server, tool) in tools {
+            disabled.set_enabled(server, tool, on);
+        }
+        let next = CatalogSnapshot::build(now.all_servers.clone(), Arc::new(disabled));
+        self.current.send_replace(Arc::new(next));
+    }
+
     /// Takes `server` and everything it offers away.
     pub fn withdraw(&self, server: &str) {
         self.rebuild(|servers| {

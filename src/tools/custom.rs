@@ -1,19 +1,23 @@
-//! Custom tools while the hub runs: a SQL statement or an expression
-//! with described parameters.
+//! Custom tools: a SQL statement or an expression with described parameters, created
+//! and changed while the hub runs.
 
 mod custom_tools;
 mod definition;
+mod draft;
 mod parameter;
+mod record;
 mod result;
 mod runner;
 
 use thiserror::Error;
 
-pub use custom_tools::{CustomTool, CustomTools, SavedVersion};
+pub use custom_tools::CustomTools;
 pub use definition::CustomToolDefinition;
+pub use draft::ToolDraft;
 pub use parameter::ToolParameter;
+pub use record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord};
 
-/// What is wrong with a definition or a run of it, and where.
+/// A fault of a definition or of a run of it, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError {
     /// What is wrong, and what would be right.
@@ -24,25 +28,28 @@ pub struct ValidationError {
     pub position: Option<(usize, usize)>,
 }
 
-/// Why a tool was not changed.
+/// Why a change of a custom tool was refused.
 #[derive(Debug, Error)]
 pub enum SaveError {
-    /// It cannot be used as it is.
+    /// The definition cannot be used as it is.
     #[error("{}", .0.message)]
     Invalid(ValidationError),
     /// Another tool has the name.
     #[error("a tool named {0:?} exists already; change that one, or choose another name")]
     NameTaken(String),
-    /// There is none.
+    /// There is no custom tool of the name.
     #[error("there is no custom tool named {0:?}")]
     UnknownTool(String),
-    /// There is no such saved state.
+    /// The tool has no draft.
+    #[error("the tool {0:?} has no draft")]
+    NoDraft(String),
+    /// The tool has no such version.
     #[error("the tool {0:?} has no version {1}")]
     UnknownVersion(String, i64),
-    /// There are too many.
+    /// There are as many custom tools as the hub takes.
     #[error("there are {0} custom tools already, as many as may be")]
     TooManyTools(usize),
-    /// It was not written.
+    /// The store did not write the change.
     #[error("the change was not saved")]
     Store(#[from] maru_store::Error),
 }
@@ -77,17 +84,17 @@ impl ValidationError {
 }
 
 impl From<maru_expression::Error> for ValidationError {
-    fn from(fault: maru_expression::Error) -> Self {
+    fn from(error: maru_expression::Error) -> Self {
         Self {
-            // Where no place can be named it is 0.
-            position: (fault.line > 0).then_some((fault.line, fault.column)),
-            ..Self::for_field("definition", fault.message)
+            // Line 0 means that the error has no place.
+            position: (error.line > 0).then_some((error.line, error.column)),
+            ..Self::for_field("definition", error.message)
         }
     }
 }
 
 impl From<ValidationError> for SaveError {
-    fn from(flaw: ValidationError) -> Self {
-        Self::Invalid(flaw)
+    fn from(error: ValidationError) -> Self {
+        Self::Invalid(error)
     }
 }

@@ -795,17 +795,333 @@ async fn tools_are_kept_in_a_file() {
         format!("{yaml}{}", more.trim_start_matches("tools:\n")),
     )
     .unwrap();
-    let (code, text) = run(&["tools", "import", file.to_str().unwrap()]).await;
+    let path = file.to_str().unwrap();
+    let (code, text) = run(&["tools", "import", path, "--dry-run"]).await;
+    assert_eq!(
+        (code, text.as_str()),
+        (
+            Some(0),
+            "get_user_daily_limit would be unchanged\nsecond would be created\n"
+        )
+    );
+    assert!(!hub.tool_names().await.contains("second "));
+    let (code, text) = run(&["tools", "import", path]).await;
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(
         text,
-        "get_user_daily_limit is changed (version 2)\nsecond is made (version 1)\n"
+        "get_user_daily_limit is unchanged (version 1)\nsecond is created (version 1)\n"
     );
     fs::write(&file, yaml.replace("user_nm =", "nope =")).unwrap();
+    let (code, text) = run(&["tools", "import", path, "--dry-run"]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("(line 4, column 7)"), "{text}");
     let (code, text) = run(&["tools", "import", file.to_str().unwrap()]).await;
     assert_eq!(code, Some(1), "{text}");
     assert!(
         text.contains("no such column: u.nope (line 4, column 7)"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn command_line_shows_tests_switches_and_removes_a_custom_tool() {
+    let hub = TestHub::start().await;
+    create_tool(&hub, daily_limit_tool()).await;
+    let draft = json!({"tool_type": "SQL", "source": "sample", "description_agent": "x", "definition": "SELECT 7 AS seven"});
+    hub.send_as_admin("PUT", &tool_route("/draft"), draft).await;
+    let run = async |arguments: &[&str]| {
+        let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_maru"))
+            .arg("--data-dir")
+            .arg(hub.directory.path())
+            .arg("tools")
+            .args(arguments)
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
+    };
+    let name = "get_user_daily_limit";
+    let (code, shown) = run(&["show", name]).await;
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.starts_with("# version 1, on\n# has a draft of admin"),
+        "{shown}"
+    );
+    assert!(shown.contains("definition:"), "{shown}");
+    let tested = run(&["test", name, r#"{"user_name":"hong"}"#]).await;
+    assert_eq!(
+        tested,
+        (
+            Some(0),
+            "{\"user_nm\":\"hong\",\"max_count\":50}\n".to_owned()
+        )
+    );
+    let tested = run(&["test", name, "--draft"]).await;
+    assert_eq!(tested, (Some(0), "{\"seven\":7}\n".to_owned()));
+    let (code, text) = run(&["test", name, "{}"]).await;
+    assert!(code == Some(1) && text.contains("user_name"), "{text}");
+    let off = run(&["deactivate", name]).await;
+    assert_eq!(off, (Some(0), format!("{name} is off\n")));
+    assert!(!hub.tool_names().await.contains(name));
+    assert_eq!(run(&["activate", name]).await.0, Some(0));
+    assert!(hub.tool_names().await.contains(name));
+    assert_eq!(run(&["remove", name]).await.0, Some(0));
+    assert!(!hub.tool_names().await.contains(name));
+    let (code, text) = run(&["show", name]).await;
+    assert!(
+        code == Some(2) && text.contains("no custom tool named"),
+        "{code:?} {text}"
+    );
+}
+
+fn tool_route(rest: &str) -> String {
+    format!("{CUSTOM_TOOLS_ROUTE}/get_user_daily_limit{rest}")
+}
+
+async fn shown_tool(hub: &TestHub) -> Value {
+    let reply = hub.send_as_admin("GET", &tool_route(""), Value::Null).await;
+    assert_eq!(reply.status, 200);
+    reply.json().await
+}
+
+#[tokio::test]
+async fn draft_stands_beside_the_published_version_until_it_is_published() {
+    let hub = TestHub::start().await;
+    create_tool(&hub, daily_limit_tool()).await;
+    let ask = || call_text(&hub, "get_user_daily_limit", json!({"user_name": "hong"}));
+    let published = r#"{"user_nm":"hong","max_count":50}"#;
+    let draft = with_changes(
+        daily_limit_tool(),
+        json!({"definition": "SELECT 1 AS one WHERE :user_name <> ''"}),
+    );
+    let saved = hub
+        .send_as_admin("PUT", &tool_route("/draft"), draft.clone())
+        .await;
+    assert_eq!(saved.status, 200);
+    assert_eq!(
+        ask().await,
+        (published.to_owned(), false),
+        "clients see no draft"
+    );
+    let shown = shown_tool(&hub).await;
+    assert_eq!(
+        (&shown["version"], &shown["is_active"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(shown["draft"]["tool"]["definition"], draft["definition"]);
+    assert_eq!(shown["draft"]["saved_by"], "admin");
+
+    // A draft need not be complete, but it cannot be published so.
+    let half = json!({"description_agent": "", "definition": "SELEC"});
+    let saved = hub.send_as_admin("PUT", &tool_route("/draft"), half).await;
+    assert_eq!(saved.status, 200);
+    let refused = hub
+        .send_as_admin("POST", &tool_route("/publish"), json!({}))
+        .await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(ask().await.0, published);
+    assert!(shown_tool(&hub).await["draft"].is_object(), "it is kept");
+
+    hub.send_as_admin("PUT", &tool_route("/draft"), draft).await;
+    let done = hub
+        .send_as_admin("POST", &tool_route("/publish"), json!({}))
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&done["version"], &done["change"], &done["draft"]),
+        (&json!(2), &json!("changed"), &Value::Null)
+    );
+    assert_eq!(ask().await.0, r#"{"one":1}"#);
+    let none = hub
+        .send_as_admin("POST", &tool_route("/publish"), json!({}))
+        .await;
+    assert_eq!(none.status, 404);
+
+    // A draft of a tool that was never published.
+    let route = format!("{CUSTOM_TOOLS_ROUTE}/later");
+    let half = json!({"name": "later", "definition": "SELECT 1"});
+    assert_eq!(
+        hub.send_as_admin("PUT", &format!("{route}/draft"), half)
+            .await
+            .status,
+        200
+    );
+    assert!(!hub.tool_names().await.contains("later"));
+    let shown = hub
+        .send_as_admin("GET", &route, Value::Null)
+        .await
+        .json()
+        .await;
+    assert_eq!(
+        (&shown["version"], &shown["is_active"]),
+        (&json!(0), &json!(false))
+    );
+    for wrong in ["search_docs", "test", "a b"] {
+        let path = format!("{CUSTOM_TOOLS_ROUTE}/{}/draft", wrong.replace(' ', "%20"));
+        let status = hub.send_as_admin("PUT", &path, json!({})).await.status;
+        assert!(
+            status == 400 || status == 409 || status == 405,
+            "{wrong} {status}"
+        );
+    }
+    assert_eq!(
+        hub.send_as_admin("DELETE", &format!("{route}/draft"), Value::Null)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        hub.send_as_admin("GET", &route, Value::Null).await.status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn draft_survives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = || Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: directory.path().to_owned(),
+        ..Config::default()
+    };
+    let hub = TestHub::with_directory(config()).await;
+    create_tool(&hub, daily_limit_tool()).await;
+    hub.send_as_admin(
+        "PUT",
+        &tool_route("/draft"),
+        json!({"definition": "SELECT 2"}),
+    )
+    .await;
+    let before = shown_tool(&hub).await;
+    hub.running.stop().await;
+    let hub = TestHub::with_directory(config()).await;
+    assert_eq!(shown_tool(&hub).await, before);
+}
+
+#[tokio::test]
+async fn switch_of_the_list_and_is_active_are_one() {
+    let hub = TestHub::start().await;
+    create_tool(&hub, daily_limit_tool()).await;
+    let name = "get_user_daily_limit";
+    let listed = async || {
+        let all = hub.send_as_admin("GET", "/api/tools", Value::Null).await;
+        let all = all.json().await;
+        let tool = all.as_array().unwrap().iter().find(|it| it["name"] == name);
+        tool.map(|it| it["enabled"] == true)
+    };
+    let states = async || {
+        let active = shown_tool(&hub).await["is_active"] == true;
+        (
+            listed().await,
+            active,
+            hub.tool_names().await.contains(name),
+        )
+    };
+    let switch = format!("/api/tools/{name}");
+    hub.send_as_admin("PUT", &switch, json!({"enabled": false}))
+        .await;
+    assert_eq!(states().await, (Some(false), false, false));
+    hub.send_as_admin("POST", &tool_route("/activate"), Value::Null)
+        .await;
+    assert_eq!(states().await, (Some(true), true, true));
+    hub.send_as_admin("PUT", &tool_route(""), json!({"is_active": false}))
+        .await;
+    assert_eq!(states().await, (Some(false), false, false));
+    let both = json!({"names": [name, "search_docs"], "enabled": false});
+    hub.send_as_admin("PUT", "/api/tools", both.clone()).await;
+    assert!(!hub.tool_names().await.contains("search_docs"));
+    let both = with_changes(both, json!({"enabled": true}));
+    let changed = hub
+        .send_as_admin("PUT", "/api/tools", both)
+        .await
+        .json()
+        .await;
+    assert_eq!(changed["changed"], json!([name, "search_docs"]));
+    assert_eq!(states().await, (Some(true), true, true));
+    assert_eq!(
+        shown_tool(&hub).await["version"],
+        1,
+        "a switch is no version"
+    );
+
+    // Restoring keeps the switch; a removed tool leaves none behind.
+    hub.send_as_admin("PUT", &tool_route(""), json!({"description_user": "two"}))
+        .await;
+    hub.send_as_admin("PUT", &switch, json!({"enabled": false}))
+        .await;
+    let back = hub
+        .send_as_admin("POST", &tool_route("/versions/1/restore"), Value::Null)
+        .await;
+    assert_eq!(back.json().await["version"], 3);
+    assert_eq!(states().await, (Some(false), false, false));
+    hub.send_as_admin("DELETE", &tool_route(""), Value::Null)
+        .await;
+    create_tool(&hub, daily_limit_tool()).await;
+    assert_eq!(states().await, (Some(true), true, true));
+}
+
+#[tokio::test]
+async fn unchanged_save_makes_no_version() {
+    let hub = TestHub::start().await;
+    create_tool(&hub, daily_limit_tool()).await;
+    let save = async |body: Value| {
+        let saved = hub.send_as_admin("PUT", &tool_route(""), body).await;
+        let saved = saved.json().await;
+        (saved["version"].clone(), saved["change"].clone())
+    };
+    assert_eq!(
+        save(daily_limit_tool()).await,
+        (json!(1), json!("unchanged"))
+    );
+    assert_eq!(
+        save(json!({"is_active": false})).await,
+        (json!(1), json!("switched"))
+    );
+    assert_eq!(
+        save(json!({"is_active": true})).await,
+        (json!(1), json!("switched"))
+    );
+    assert_eq!(
+        save(json!({"description_user": "for people"})).await,
+        (json!(2), json!("changed"))
+    );
+    let back = hub
+        .send_as_admin("POST", &tool_route("/versions/2/restore"), Value::Null)
+        .await;
+    assert_eq!(back.json().await["change"], "unchanged");
+    let versions = hub
+        .send_as_admin("GET", &tool_route("/versions"), Value::Null)
+        .await;
+    assert_eq!(versions.json().await.as_array().unwrap().len(), 2);
+}
+
+/// Before version 13 of the tables a custom tool had two switches.
+#[tokio::test]
+async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = || Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: directory.path().to_owned(),
+        ..Config::default()
+    };
+    let hub = TestHub::with_directory(config()).await;
+    create_tool(&hub, daily_limit_tool()).await;
+    hub.running.stop().await;
+    let store = rusqlite::Connection::open(directory.path().join("maru.db")).unwrap();
+    store
+        .execute_batch(
+            "DROP TABLE h_custom_tool_draft; PRAGMA user_version = 12;
+             INSERT INTO tool_off (server, tool) VALUES ('maru', 'get_user_daily_limit'), ('maru', 'search_docs')",
+        )
+        .unwrap();
+    drop(store);
+    let hub = TestHub::with_directory(config()).await;
+    let names = hub.tool_names().await;
+    assert!(!names.contains("get_user_daily_limit") && !names.contains("search_docs"));
+    assert_eq!(shown_tool(&hub).await["is_active"], false);
+    hub.send_as_admin("POST", &tool_route("/activate"), Value::Null)
+        .await;
+    assert!(hub.tool_names().await.contains("get_user_daily_limit"));
 }

@@ -1,6 +1,6 @@
 //! The tables of the console: disabled tools and browser sessions.
 
-use super::{DatabaseError, Error, PortableStatement, ResultRow, Store};
+use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 
 /// A browser session of the console.
 #[derive(Debug)]
@@ -62,23 +62,6 @@ impl Store {
             .collect())
     }
 
-    /// Enables or disables tools, given as pairs of server and tool name, in one
-    /// transaction.
-    pub async fn set_tools_enabled(
-        &self,
-        tools: Vec<(String, String)>,
-        enabled: bool,
-    ) -> Result<(), Error> {
-        let statement = if enabled {
-            DELETE_DISABLED
-        } else {
-            PUT_DISABLED
-        };
-        let values = |(server, tool): (String, String)| vec![server.into(), tool.into()];
-        let work = tools.into_iter().map(move |it| (statement, values(it)));
-        self.execute_in_transaction(statement, work).await
-    }
-
     /// Lists the browser sessions.
     pub async fn console_sessions(&self) -> Result<Vec<ConsoleSessionRow>, Error> {
         self.query_as(LIST_SESSIONS, Vec::new()).await
@@ -101,6 +84,15 @@ impl Store {
             .await?;
         Ok(())
     }
+}
+
+/// The statement that switches a tool, given by its server and its name there.
+pub(super) fn switch_statement(
+    (server, tool): (String, String),
+    on: bool,
+) -> (PortableStatement, Vec<CellValue>) {
+    let statement = if on { DELETE_DISABLED } else { PUT_DISABLED };
+    (statement, vec![server.into(), tool.into()])
 }
 
 impl TryFrom<ResultRow> for DisabledToolRow {

@@ -1,31 +1,33 @@
-//! Custom tools, and what they were before.
+//! Custom tools: the published ones, their drafts and their versions.
 
-use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
+use super::{
+    CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store, console::switch_statement,
+};
 
-/// A tool as stored, with its parameters in order.
+/// A published tool, with its parameters in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomToolRow {
     /// Unique name.
     pub name: String,
-    /// What it is for, told to models.
+    /// The description for models.
     pub description_agent: String,
-    /// The same, told to people.
+    /// The description for people.
     pub description_user: String,
     /// `SQL` or `PYTHON`.
     pub tool_type: String,
     /// The statement or the expression.
     pub definition: String,
-    /// Whether it is offered.
+    /// Whether clients may list and call it.
     pub is_active: bool,
-    /// When it was made.
+    /// When it was created.
     pub reg_dt: String,
-    /// Who made it.
+    /// Who created it.
     pub created_by: String,
     /// The source of a statement.
     pub source: Option<String>,
     /// How the result is written.
     pub result_format: String,
-    /// Counts the saves.
+    /// Number of the version, from 1.
     pub version: i64,
     /// When it was saved last.
     pub upd_dt: String,
@@ -50,7 +52,20 @@ pub struct CustomParamRow {
     pub choices: Option<String>,
 }
 
-/// A saved state of a tool.
+/// A draft of a tool, kept beside the published version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomDraftRow {
+    /// Name of the tool.
+    pub name: String,
+    /// The whole tool, as JSON.
+    pub tool: String,
+    /// Who saved it.
+    pub saved_by: String,
+    /// When it was saved.
+    pub saved_dt: String,
+}
+
+/// A version of a tool.
 #[derive(Clone, Debug)]
 pub struct CustomVersionRow {
     /// Its number.
@@ -63,7 +78,7 @@ pub struct CustomVersionRow {
     pub saved_dt: String,
 }
 
-/// How many saved states of a tool are kept.
+/// How many versions of a tool are kept.
 const MAX_KEPT_VERSIONS: i64 = 100;
 
 const LIST: PortableStatement = PortableStatement {
@@ -99,12 +114,12 @@ const PUT_PARAM: PortableStatement = PortableStatement {
           RETURNING tool_id",
 };
 const INSERT_VERSION: PortableStatement = PortableStatement {
-    attempted: "keep the saved state of the custom tool",
+    attempted: "keep the version of the custom tool",
     sql: "INSERT INTO h_custom_tool_version (name, version, tool, saved_by, saved_dt)
           VALUES ($1, $2, $3, $4, $5) RETURNING version",
 };
 const DELETE_OLD_VERSIONS: PortableStatement = PortableStatement {
-    attempted: "forget old states of the custom tool",
+    attempted: "delete old versions of the custom tool",
     sql: "DELETE FROM h_custom_tool_version WHERE name = $1 AND version <= $2 RETURNING version",
 };
 const SET_ACTIVE: PortableStatement = PortableStatement {
@@ -116,9 +131,25 @@ const DELETE: PortableStatement = PortableStatement {
     sql: "DELETE FROM h_custom_tool WHERE name = $1 RETURNING name",
 };
 const LIST_VERSIONS: PortableStatement = PortableStatement {
-    attempted: "list the saved states of the custom tool",
+    attempted: "list the versions of the custom tool",
     sql: "SELECT version, tool, saved_by, saved_dt FROM h_custom_tool_version
           WHERE name = $1 ORDER BY version DESC",
+};
+const LIST_DRAFTS: PortableStatement = PortableStatement {
+    attempted: "list the drafts of custom tools",
+    sql: "SELECT name, tool, saved_by, saved_dt FROM h_custom_tool_draft ORDER BY name",
+};
+const PUT_DRAFT: PortableStatement = PortableStatement {
+    attempted: "save the draft of the custom tool",
+    sql: "INSERT INTO h_custom_tool_draft (name, tool, saved_by, saved_dt)
+          VALUES ($1, $2, $3, $4)
+          ON CONFLICT (name) DO UPDATE SET tool = excluded.tool,
+            saved_by = excluded.saved_by, saved_dt = excluded.saved_dt
+          RETURNING name",
+};
+const DELETE_DRAFT: PortableStatement = PortableStatement {
+    attempted: "delete the draft of the custom tool",
+    sql: "DELETE FROM h_custom_tool_draft WHERE name = $1 RETURNING name",
 };
 /// Every statement of this file that both back ends run.
 pub(super) const STATEMENTS: &[PortableStatement] = &[
@@ -131,6 +162,9 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
     SET_ACTIVE,
     DELETE,
     LIST_VERSIONS,
+    LIST_DRAFTS,
+    PUT_DRAFT,
+    DELETE_DRAFT,
 ];
 
 impl Store {
@@ -149,52 +183,102 @@ impl Store {
         Ok(tools)
     }
 
-    /// Adds or replaces a tool, and keeps `saved` as its new state; all of it or
-    /// nothing. Who made it, and when, stays.
+    /// Adds or replaces a tool and keeps `saved` as its new version; all of it or
+    /// nothing. Who created it, and when, stays.
     pub async fn put_custom_tool(
         &self,
         tool: &CustomToolRow,
         saved: &CustomVersionRow,
     ) -> Result<(), Error> {
-        let name = || CellValue::from(tool.name.as_str());
-        let mut work = vec![(PUT, tool.values()), (DELETE_PARAMS, vec![name()])];
-        for param in &tool.params {
-            let mut values = param.values();
-            values.push(name());
-            work.push((PUT_PARAM, values));
-        }
-        work.push((
-            INSERT_VERSION,
-            vec![
-                name(),
-                saved.version.into(),
-                saved.tool.as_str().into(),
-                saved.saved_by.as_str().into(),
-                saved.saved_dt.as_str().into(),
-            ],
-        ));
-        work.push((
-            DELETE_OLD_VERSIONS,
-            vec![name(), (saved.version - MAX_KEPT_VERSIONS).into()],
-        ));
+        let work = put_statements(tool, saved);
         self.execute_in_transaction(PUT, work).await
     }
 
-    /// Switches a tool on or off; false if there is none.
-    pub async fn set_custom_tool_active(&self, name: &str, active: bool) -> Result<bool, Error> {
-        let values = vec![yes_or_no(active), name.into()];
-        self.execute(SET_ACTIVE, values).await
+    /// Does what [`Store::put_custom_tool`] does and deletes the draft of the tool, in
+    /// one transaction.
+    pub async fn publish_custom_tool(
+        &self,
+        tool: &CustomToolRow,
+        saved: &CustomVersionRow,
+    ) -> Result<(), Error> {
+        let mut work = put_statements(tool, saved);
+        work.push((DELETE_DRAFT, vec![tool.name.as_str().into()]));
+        self.execute_in_transaction(PUT, work).await
     }
 
-    /// Removes a tool; its saved states are kept. False if there is none.
-    pub async fn delete_custom_tool(&self, name: &str) -> Result<bool, Error> {
-        self.execute(DELETE, vec![name.into()]).await
+    /// Switches tools on or off, all of them or none: custom tools by their name, others
+    /// by their server and their name there.
+    pub async fn set_tools_enabled(
+        &self,
+        custom: Vec<String>,
+        others: Vec<(String, String)>,
+        on: bool,
+    ) -> Result<(), Error> {
+        let custom = custom
+            .into_iter()
+            .map(move |name| (SET_ACTIVE, vec![yes_or_no(on), name.into()]));
+        let others = others.into_iter().map(move |it| switch_statement(it, on));
+        let work: Vec<_> = custom.chain(others).collect();
+        self.execute_in_transaction(SET_ACTIVE, work).await
     }
 
-    /// What was saved under this name, newest first.
+    /// Deletes a tool and its draft; its versions are kept.
+    pub async fn delete_custom_tool(&self, name: &str) -> Result<(), Error> {
+        let statements = [DELETE_DRAFT, DELETE];
+        let work = statements.map(|it| (it, vec![CellValue::from(name)]));
+        self.execute_in_transaction(DELETE, work).await
+    }
+
+    /// Every draft, by name.
+    pub async fn custom_tool_drafts(&self) -> Result<Vec<CustomDraftRow>, Error> {
+        self.query_as(LIST_DRAFTS, Vec::new()).await
+    }
+
+    /// Adds or replaces the draft of a tool.
+    pub async fn put_custom_tool_draft(&self, draft: &CustomDraftRow) -> Result<(), Error> {
+        let values = vec![
+            draft.name.as_str().into(),
+            draft.tool.as_str().into(),
+            draft.saved_by.as_str().into(),
+            draft.saved_dt.as_str().into(),
+        ];
+        self.execute(PUT_DRAFT, values).await.map(drop)
+    }
+
+    /// Deletes the draft of a tool; false if there is none.
+    pub async fn delete_custom_tool_draft(&self, name: &str) -> Result<bool, Error> {
+        self.execute(DELETE_DRAFT, vec![name.into()]).await
+    }
+
+    /// Every kept version of the tool of this name, newest first.
     pub async fn custom_tool_versions(&self, name: &str) -> Result<Vec<CustomVersionRow>, Error> {
         self.query_as(LIST_VERSIONS, vec![name.into()]).await
     }
+}
+
+/// The statements that write a tool and its new version.
+fn put_statements(
+    tool: &CustomToolRow,
+    saved: &CustomVersionRow,
+) -> Vec<(PortableStatement, Vec<CellValue>)> {
+    let name = || CellValue::from(tool.name.as_str());
+    let mut work = vec![(PUT, tool.values()), (DELETE_PARAMS, vec![name()])];
+    for param in &tool.params {
+        let mut values = param.values();
+        values.push(name());
+        work.push((PUT_PARAM, values));
+    }
+    let version = vec![
+        name(),
+        saved.version.into(),
+        saved.tool.as_str().into(),
+        saved.saved_by.as_str().into(),
+        saved.saved_dt.as_str().into(),
+    ];
+    work.push((INSERT_VERSION, version));
+    let oldest_kept = saved.version - MAX_KEPT_VERSIONS;
+    work.push((DELETE_OLD_VERSIONS, vec![name(), oldest_kept.into()]));
+    work
 }
 
 impl CustomToolRow {
@@ -274,6 +358,19 @@ impl TryFrom<ResultRow> for ToolParamJoinRow {
             }),
         };
         Ok(Self { tool, param })
+    }
+}
+
+impl TryFrom<ResultRow> for CustomDraftRow {
+    type Error = DatabaseError;
+
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            name: row.next_cell()?,
+            tool: row.next_cell()?,
+            saved_by: row.next_cell()?,
+            saved_dt: row.next_cell()?,
+        })
     }
 }
 

@@ -44,7 +44,7 @@ pub use agent_runs::AgentRunRow;
 pub use audit::{AuditFilter, AuditRow};
 pub use call_limits::CallLimitRow;
 pub use console::ConsoleSessionRow;
-pub use custom_tools::{CustomParamRow, CustomToolRow, CustomVersionRow};
+pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use seal::{SecretSealer, is_sealed};
 pub use servers::ServerRow;
 pub use tokens::TokenRow;

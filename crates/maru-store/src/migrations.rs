@@ -34,6 +34,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("010_audit_index"),
     migration!("011_audit_pending"),
     migration!("012_server_protocol"),
+    migration!("013_custom_tool_draft"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

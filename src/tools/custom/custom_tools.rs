@@ -1,16 +1,19 @@
-//! The custom tools: kept in the store, offered in the catalog.
+//! The custom tools: kept in the store, published in the catalog.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use maru_runtime::{clock, tasks::Tasks};
 use maru_sources::DataSource;
-use maru_store::{CustomToolRow, CustomVersionRow, Store};
+use maru_store::{CustomDraftRow, CustomToolRow, CustomVersionRow, Store};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 use tracing::warn;
 
 use super::{
-    CustomToolDefinition, SaveError, ValidationError, result::CustomToolResult,
+    CustomToolDefinition, SaveError, ValidationError,
+    draft::ToolDraft,
+    record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord},
+    result::CustomToolResult,
     runner::CustomToolRunner,
 };
 use crate::{
@@ -21,230 +24,340 @@ use crate::{
     },
 };
 
-/// Makes, changes and offers tools. One change is made at a time.
+/// Creates, changes, publishes and removes custom tools, one change at a time.
 #[derive(Debug)]
 pub struct CustomTools {
     store: Store,
     catalog: Arc<Catalog>,
-    sources: Arc<[DataSource]>,
     tasks: Tasks,
-    /// What maru offers by itself.
+    state: Mutex<ToolState>,
+}
+
+/// What the published tools are built from.
+#[derive(Debug)]
+struct ToolState {
+    /// maru's own tools, published beside the custom ones.
     builtin_entries: Vec<Arc<CatalogEntry>>,
-    tools: Mutex<BTreeMap<String, CustomTool>>,
+    sources: Arc<[DataSource]>,
+    tools: BTreeMap<String, ToolRecord>,
 }
 
-/// A tool that someone made.
-#[derive(Clone, Debug)]
-pub struct CustomTool {
-    /// What it is.
-    pub definition: CustomToolDefinition,
-    /// Counts the saves.
-    pub version: i64,
-    /// When it was made.
-    pub reg_dt: String,
-    /// When it was saved last.
-    pub upd_dt: String,
-    /// Who made it.
-    pub created_by: String,
-    /// Why it cannot run now.
-    pub fault: Option<String>,
-    entry: Arc<CatalogEntry>,
+/// What saving does with the draft of the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DraftHandling {
+    Keep,
+    Delete,
 }
 
-/// A saved state of a tool.
-#[derive(Clone, Debug)]
-pub struct SavedVersion {
-    /// Its number.
-    pub version: i64,
-    /// The tool as the API has it.
-    pub tool: Value,
-    /// Who saved it.
-    pub saved_by: String,
-    /// When.
-    pub saved_dt: String,
-}
-
-/// The most tools.
+/// The most custom tools, drafts included.
 const MAX_CUSTOM_TOOLS: usize = 5000;
-/// Words that stand in addresses where a name could.
+/// Words that stand in routes where a name could.
 const RESERVED_NAMES: &[&str] = &["test", "export", "import", "find_tools", "ask_agent"];
 
 impl CustomTools {
-    /// Offers what is stored beside `built_in`.
+    /// Loads the stored tools and publishes them beside `builtin_entries`.
     pub async fn open(
         store: Store,
         catalog: Arc<Catalog>,
-        built_in: Vec<Arc<CatalogEntry>>,
+        builtin_entries: Vec<Arc<CatalogEntry>>,
         sources: Arc<[DataSource]>,
         tasks: Tasks,
     ) -> Result<Self, SaveError> {
         let rows = store.custom_tools().await?;
-        let workshop = Self {
+        let drafts = store.custom_tool_drafts().await?;
+        let mut state = ToolState {
+            builtin_entries,
+            sources,
+            tools: BTreeMap::new(),
+        };
+        for row in &rows {
+            if let Some(tool) = state.load_row(row, &tasks) {
+                state.tools.entry(row.name.clone()).or_default().published = Some(tool);
+            }
+        }
+        for row in drafts {
+            let name = row.name.clone();
+            state.tools.entry(name).or_default().draft = Some(ToolDraft::from(row));
+        }
+        let custom_tools = Self {
             store,
             catalog,
-            sources,
             tasks,
-            builtin_entries: built_in,
-            tools: Mutex::default(),
+            state: Mutex::new(state),
         };
-        let loaded = rows
-            .iter()
-            .filter_map(|row| workshop.load_row(row))
-            .collect();
-        *workshop.tools.lock().await = loaded;
-        workshop.publish(&*workshop.tools.lock().await);
-        Ok(workshop)
+        custom_tools.publish_entries(&*custom_tools.state.lock().await, None);
+        Ok(custom_tools)
     }
 
-    /// Every tool, by name.
-    pub async fn list(&self) -> Vec<CustomTool> {
-        self.tools.lock().await.values().cloned().collect()
+    /// Replaces maru's own tools and the sources; every custom tool is compiled again.
+    pub async fn replace_sources(
+        &self,
+        builtin_entries: Vec<Arc<CatalogEntry>>,
+        sources: Arc<[DataSource]>,
+    ) {
+        let mut state = self.state.lock().await;
+        state.builtin_entries = builtin_entries;
+        state.sources = sources;
+        let ToolState { sources, tools, .. } = &mut *state;
+        for tool in tools.values_mut().filter_map(|it| it.published.as_mut()) {
+            let runner = CustomToolRunner::load(tool.definition.clone(), sources);
+            tool.set_runner(&Arc::new(runner), &self.tasks);
+        }
+        self.publish_entries(&state, None);
     }
 
-    /// One tool.
-    pub async fn get(&self, name: &str) -> Result<CustomTool, SaveError> {
-        let made = self.tools.lock().await;
-        made.get(name).cloned().ok_or_else(|| unknown_tool(name))
+    /// Every tool and draft, by name.
+    pub async fn list(&self) -> Vec<(String, ToolRecord)> {
+        let state = self.state.lock().await;
+        let tools = state.tools.iter();
+        tools.map(|(name, it)| (name.clone(), it.clone())).collect()
     }
 
-    /// Makes a tool.
-    pub async fn create(&self, json: &Value, by: &str) -> Result<CustomTool, SaveError> {
+    /// A tool with its draft, or a draft alone.
+    pub async fn get(&self, name: &str) -> Result<ToolRecord, SaveError> {
+        let state = self.state.lock().await;
+        let record = state.tools.get(name).cloned();
+        record.ok_or_else(|| unknown_tool(name))
+    }
+
+    /// Creates a tool.
+    pub async fn create(&self, json: &Value, user: &str) -> Result<SavedTool, SaveError> {
         let definition = CustomToolDefinition::from_json(json)?;
-        let mut made = self.tools.lock().await;
-        let name = definition.name.clone();
-        if made.contains_key(&name) || self.is_built_in(&name) {
-            return Err(SaveError::NameTaken(name));
-        }
-        if made.len() >= MAX_CUSTOM_TOOLS {
-            return Err(SaveError::TooManyTools(MAX_CUSTOM_TOOLS));
-        }
-        self.save(&mut made, definition, by).await
+        let mut state = self.state.lock().await;
+        state.check_new_name(&definition.name)?;
+        self.save(&mut state, definition, user, DraftHandling::Keep)
+            .await
     }
 
-    /// Changes a tool; what `json` does not name stays as it is.
+    /// Changes a tool; members that `json` does not name stay as they are.
     pub async fn update(
         &self,
         name: &str,
         json: &Value,
-        by: &str,
-    ) -> Result<CustomTool, SaveError> {
-        let mut made = self.tools.lock().await;
-        let now = made.get(name).ok_or_else(|| unknown_tool(name))?;
-        let definition = CustomToolDefinition::from_json(&merge_definition(&now.definition, json))?;
-        if definition.name != name {
-            let why = "the name stays; make a new tool and remove this one";
-            return Err(ValidationError::for_field("name", why).into());
-        }
-        self.save(&mut made, definition, by).await
+        user: &str,
+    ) -> Result<SavedTool, SaveError> {
+        let mut state = self.state.lock().await;
+        let definition = state.merge_definition(name, json)?;
+        self.save(&mut state, definition, user, DraftHandling::Keep)
+            .await
     }
 
-    /// Brings back what was saved, also of a tool that is gone.
+    /// Publishes `json`, or else the draft of the tool, as its new active version; the
+    /// draft ends with that.
+    pub async fn publish(
+        &self,
+        name: &str,
+        json: Option<&Value>,
+        user: &str,
+    ) -> Result<SavedTool, SaveError> {
+        let mut state = self.state.lock().await;
+        let draft = state.tools.get(name).and_then(|it| it.draft.as_ref());
+        let mut tool = match (json, draft) {
+            (Some(json), _) => json.clone(),
+            (None, Some(draft)) => draft.tool.clone(),
+            (None, None) => return Err(SaveError::NoDraft(short_name(name))),
+        };
+        tool["is_active"] = true.into();
+        let definition = CustomToolDefinition::from_json(&tool)?;
+        check_same_name(name, &definition.name)?;
+        if state.published(name).is_none() {
+            state.check_new_name(name)?;
+        }
+        self.save(&mut state, definition, user, DraftHandling::Delete)
+            .await
+    }
+
+    /// Keeps `json` as the draft of a tool. What clients see does not change, and the
+    /// draft need not be complete.
+    pub async fn save_draft(
+        &self,
+        name: &str,
+        json: &Value,
+        user: &str,
+    ) -> Result<ToolRecord, SaveError> {
+        let draft = ToolDraft::parse(name, json, user)?;
+        let mut state = self.state.lock().await;
+        if !state.tools.contains_key(name) {
+            state.check_new_name(name)?;
+        }
+        check_reserved(name)?;
+        let row = CustomDraftRow {
+            name: name.to_owned(),
+            tool: draft.tool.to_string(),
+            saved_by: draft.saved_by.clone(),
+            saved_dt: draft.saved_dt.clone(),
+        };
+        self.store.put_custom_tool_draft(&row).await?;
+        let record = state.tools.entry(name.to_owned()).or_default();
+        record.draft = Some(draft);
+        Ok(record.clone())
+    }
+
+    /// Deletes the draft of a tool; the published version stays.
+    pub async fn discard_draft(&self, name: &str) -> Result<(), SaveError> {
+        let mut state = self.state.lock().await;
+        if !self.store.delete_custom_tool_draft(name).await? {
+            return Err(SaveError::NoDraft(short_name(name)));
+        }
+        state.forget_draft(name);
+        Ok(())
+    }
+
+    /// Makes an earlier version the current one, also of a tool that was removed. A tool
+    /// that is switched off stays off.
     pub async fn restore(
         &self,
         name: &str,
         version: i64,
-        by: &str,
-    ) -> Result<CustomTool, SaveError> {
-        let saved = self.versions(name).await?;
-        let saved = saved.into_iter().find(|it| it.version == version);
-        let saved = saved.ok_or_else(|| SaveError::UnknownVersion(name.to_owned(), version))?;
-        let definition = CustomToolDefinition::from_json(&saved.tool)?;
-        let mut made = self.tools.lock().await;
-        self.save(&mut made, definition, by).await
-    }
-
-    /// Switches a tool on or off. That is no new version.
-    pub async fn set_active(&self, name: &str, active: bool) -> Result<CustomTool, SaveError> {
-        let mut made = self.tools.lock().await;
-        if !made.contains_key(name) {
-            return Err(unknown_tool(name));
+        user: &str,
+    ) -> Result<SavedTool, SaveError> {
+        let versions = self.versions(name).await?;
+        let saved = versions.into_iter().find(|it| it.version == version);
+        let saved = saved.ok_or_else(|| SaveError::UnknownVersion(short_name(name), version))?;
+        let mut definition = CustomToolDefinition::from_json(&saved.tool)?;
+        let mut state = self.state.lock().await;
+        if let Some(current) = state.published(name) {
+            definition.is_active = current.definition.is_active;
         }
-        self.store.set_custom_tool_active(name, active).await?;
-        let tool = made.get_mut(name).ok_or_else(|| unknown_tool(name))?;
-        tool.definition.is_active = active;
-        let tool = tool.clone();
-        self.publish(&made);
-        Ok(tool)
+        self.save(&mut state, definition, user, DraftHandling::Keep)
+            .await
     }
 
-    /// Removes a tool; what was saved of it stays.
+    /// Switches a published tool on or off. That is no new version.
+    pub async fn set_active(&self, name: &str, active: bool) -> Result<ToolRecord, SaveError> {
+        let mut state = self.state.lock().await;
+        state.published(name).ok_or_else(|| unknown_tool(name))?;
+        let tools = [(OWN_SERVER_NAME.to_owned(), name.to_owned())];
+        self.switch(&mut state, &tools, active).await?;
+        let record = state.tools.get(name).cloned();
+        record.ok_or_else(|| unknown_tool(name))
+    }
+
+    /// Switches tools of any server, each given by its server and its name there; all of
+    /// them or none. A custom tool has no other switch than its `is_active`.
+    pub async fn set_tools_enabled(
+        &self,
+        tools: &[(String, String)],
+        on: bool,
+    ) -> Result<(), maru_store::Error> {
+        let mut state = self.state.lock().await;
+        self.switch(&mut state, tools, on).await
+    }
+
+    /// Removes a tool and its draft; its versions are kept.
     pub async fn remove(&self, name: &str) -> Result<(), SaveError> {
-        let mut made = self.tools.lock().await;
-        if !made.contains_key(name) {
+        let mut state = self.state.lock().await;
+        if !state.tools.contains_key(name) {
             return Err(unknown_tool(name));
         }
         self.store.delete_custom_tool(name).await?;
-        made.remove(name);
-        self.publish(&made);
+        state.tools.remove(name);
+        self.publish_entries(&state, Some(name));
         Ok(())
     }
 
-    /// What was saved under this name, newest first.
+    /// The kept versions of the tool of this name, newest first.
     pub async fn versions(&self, name: &str) -> Result<Vec<SavedVersion>, SaveError> {
         let rows = self.store.custom_tool_versions(name).await?;
         if rows.is_empty() {
             self.get(name).await?;
         }
-        let saved = rows.into_iter().map(|row| SavedVersion {
-            version: row.version,
-            tool: serde_json::from_str(&row.tool).unwrap_or_default(),
-            saved_by: row.saved_by,
-            saved_dt: row.saved_dt,
-        });
-        Ok(saved.collect())
+        Ok(rows.into_iter().map(SavedVersion::from).collect())
     }
 
-    /// Runs a definition that need not be saved; also says how many milliseconds
-    /// that took.
+    /// Runs a definition that need not be saved; the time it took is in milliseconds.
     pub async fn run_unsaved(
         &self,
         json: &Value,
         arguments: &Value,
     ) -> Result<(CustomToolResult, f64), ValidationError> {
         let definition = CustomToolDefinition::from_json(json)?;
-        let runner = Arc::new(CustomToolRunner::compile(definition, &self.sources).await?);
-        let offer = runner.catalog_entry(&self.tasks);
-        let input = CallArguments::from(arguments.clone());
-        offer.validate_arguments(&input).map_err(|why| {
-            ValidationError::for_field("arguments", format!("wrong arguments: {why}"))
+        let sources = Arc::clone(&self.state.lock().await.sources);
+        let runner = Arc::new(CustomToolRunner::compile(definition, &sources).await?);
+        let entry = runner.catalog_entry(&self.tasks);
+        let arguments = CallArguments::from(arguments.clone());
+        entry.validate_arguments(&arguments).map_err(|message| {
+            ValidationError::for_field("arguments", format!("wrong arguments: {message}"))
         })?;
         let started = Instant::now();
-        let done = runner.run(&input, RequestId::next(), &self.tasks).await?;
-        Ok((done, started.elapsed().as_secs_f64() * 1000.0))
+        let result = runner
+            .run(&arguments, RequestId::next(), &self.tasks)
+            .await?;
+        Ok((result, started.elapsed().as_secs_f64() * 1000.0))
+    }
+
+    /// Says what saving a definition would change, or why it would be refused.
+    pub async fn check(&self, json: &Value) -> Result<ToolChange, SaveError> {
+        let state = self.state.lock().await;
+        let name = json["name"].as_str().unwrap_or_default();
+        let definition = match state.published(name) {
+            Some(_) => state.merge_definition(name, json)?,
+            None => CustomToolDefinition::from_json(json)?,
+        };
+        let before = state.published(&definition.name);
+        if before.is_none() {
+            state.check_new_name(&definition.name)?;
+        }
+        state.compile(&definition).await?;
+        Ok(ToolChange::between(before, &definition))
     }
 
     async fn save(
         &self,
-        made: &mut BTreeMap<String, CustomTool>,
+        state: &mut ToolState,
         definition: CustomToolDefinition,
-        by: &str,
-    ) -> Result<CustomTool, SaveError> {
-        if RESERVED_NAMES.contains(&definition.name.as_str()) {
-            let why = format!("the name {} is reserved", definition.name);
-            return Err(ValidationError::for_field("name", why).into());
-        }
-        let runner = CustomToolRunner::compile(definition.clone(), &self.sources).await?;
-        runner.check_parameters_used()?;
-        let saved = self.store.custom_tool_versions(&definition.name).await?;
-        let version = saved.first().map_or(0, |it| it.version) + 1;
+        user: &str,
+        draft: DraftHandling,
+    ) -> Result<SavedTool, SaveError> {
+        let name = definition.name.clone();
+        let runner = Arc::new(state.compile(&definition).await?);
+        let before = state.published(&name);
+        let change = ToolChange::between(before, &definition);
         let now = clock::format_rfc3339(clock::now_ms());
-        let before = made.get(&definition.name);
-        let tool = CustomTool {
-            version,
+        let mut tool = CustomTool {
+            version: before.map_or(0, |it| it.version),
             reg_dt: before.map_or_else(|| now.clone(), |it| it.reg_dt.clone()),
-            upd_dt: now,
-            created_by: before.map_or_else(|| by.to_owned(), |it| it.created_by.clone()),
+            upd_dt: before.map_or_else(|| now.clone(), |it| it.upd_dt.clone()),
+            created_by: before.map_or_else(|| user.to_owned(), |it| it.created_by.clone()),
             fault: None,
-            entry: Arc::new(runner).catalog_entry(&self.tasks),
+            entry: runner.catalog_entry(&self.tasks),
             definition,
         };
-        self.write_to_store(&tool, by).await?;
-        made.insert(tool.definition.name.clone(), tool.clone());
-        self.publish(made);
-        Ok(tool)
+        match change {
+            ToolChange::Created | ToolChange::Changed => {
+                let versions = self.store.custom_tool_versions(&name).await?;
+                tool.version = versions.first().map_or(0, |it| it.version) + 1;
+                tool.upd_dt = now;
+                self.write_version(&tool, user, draft).await?;
+            }
+            ToolChange::Switched => {
+                let active = tool.definition.is_active;
+                let store = &self.store;
+                store
+                    .set_tools_enabled(vec![name.clone()], Vec::new(), active)
+                    .await?;
+            }
+            ToolChange::Unchanged => (),
+        }
+        if draft == DraftHandling::Delete {
+            if !change.is_new_version() {
+                self.store.delete_custom_tool_draft(&name).await?;
+            }
+            state.forget_draft(&name);
+        }
+        let record = state.tools.entry(name).or_default();
+        record.published = Some(tool);
+        let record = record.clone();
+        self.publish_entries(state, None);
+        Ok(SavedTool { record, change })
     }
 
-    async fn write_to_store(&self, tool: &CustomTool, by: &str) -> Result<(), SaveError> {
+    async fn write_version(
+        &self,
+        tool: &CustomTool,
+        user: &str,
+        draft: DraftHandling,
+    ) -> Result<(), SaveError> {
         let row = CustomToolRow {
             reg_dt: tool.reg_dt.clone(),
             upd_dt: tool.upd_dt.clone(),
@@ -255,82 +368,171 @@ impl CustomTools {
         let saved = CustomVersionRow {
             version: tool.version,
             tool: tool.definition.to_json().to_string(),
-            saved_by: by.to_owned(),
+            saved_by: user.to_owned(),
             saved_dt: tool.upd_dt.clone(),
         };
-        Ok(self.store.put_custom_tool(&row, &saved).await?)
+        Ok(match draft {
+            DraftHandling::Keep => self.store.put_custom_tool(&row, &saved).await?,
+            DraftHandling::Delete => self.store.publish_custom_tool(&row, &saved).await?,
+        })
     }
 
-    fn load_row(&self, row: &CustomToolRow) -> Option<(String, CustomTool)> {
+    async fn switch(
+        &self,
+        state: &mut ToolState,
+        tools: &[(String, String)],
+        on: bool,
+    ) -> Result<(), maru_store::Error> {
+        let is_custom = |(server, name): &(String, String)| {
+            server == OWN_SERVER_NAME && state.published(name).is_some()
+        };
+        let (custom, others): (Vec<_>, Vec<_>) = tools.iter().cloned().partition(is_custom);
+        let custom: Vec<String> = custom.into_iter().map(|(_, name)| name).collect();
+        self.store
+            .set_tools_enabled(custom.clone(), others, on)
+            .await?;
+        for name in custom {
+            let record = state.tools.get_mut(&name);
+            if let Some(tool) = record.and_then(|it| it.published.as_mut()) {
+                tool.definition.is_active = on;
+            }
+        }
+        self.catalog.set_tools_enabled(tools, on);
+        Ok(())
+    }
+
+    /// Publishes the tools with their switches; `removed` has none any more.
+    fn publish_entries(&self, state: &ToolState, removed: Option<&str>) {
+        let published = || state.tools.values().filter_map(|it| it.published.as_ref());
+        let entries = state.builtin_entries.iter();
+        let entries = entries.chain(published().map(|it| &it.entry));
+        let entries: Vec<Arc<CatalogEntry>> = entries.cloned().collect();
+        let switches = published().map(|it| (it.definition.name.as_str(), it.definition.is_active));
+        let switches = switches.chain(removed.map(|name| (name, true)));
+        self.catalog
+            .publish_with_switches(OWN_SERVER_NAME, &entries, switches);
+    }
+}
+
+impl ToolState {
+    fn published(&self, name: &str) -> Option<&CustomTool> {
+        self.tools.get(name)?.published.as_ref()
+    }
+
+    fn forget_draft(&mut self, name: &str) {
+        if let Some(record) = self.tools.get_mut(name) {
+            record.draft = None;
+            if record.published.is_none() {
+                self.tools.remove(name);
+            }
+        }
+    }
+
+    /// Refuses a name that a published tool has, and one tool too many.
+    fn check_new_name(&self, name: &str) -> Result<(), SaveError> {
+        if self.published(name).is_some() || self.is_builtin(name) {
+            return Err(SaveError::NameTaken(name.to_owned()));
+        }
+        if !self.tools.contains_key(name) && self.tools.len() >= MAX_CUSTOM_TOOLS {
+            return Err(SaveError::TooManyTools(MAX_CUSTOM_TOOLS));
+        }
+        Ok(())
+    }
+
+    /// The published definition of a tool with the members of `json` put in.
+    fn merge_definition(
+        &self,
+        name: &str,
+        json: &Value,
+    ) -> Result<CustomToolDefinition, SaveError> {
+        let current = self.published(name).ok_or_else(|| unknown_tool(name))?;
+        let mut merged = current.definition.to_json();
+        match json.as_object() {
+            Some(members) => {
+                for (member, value) in members {
+                    merged[member] = value.clone();
+                }
+            }
+            None => merged = json.clone(),
+        }
+        let definition = CustomToolDefinition::from_json(&merged)?;
+        check_same_name(name, &definition.name)?;
+        Ok(definition)
+    }
+
+    /// Compiles a definition and checks it with its database, as saving it needs.
+    async fn compile(
+        &self,
+        definition: &CustomToolDefinition,
+    ) -> Result<CustomToolRunner, ValidationError> {
+        check_reserved(&definition.name)?;
+        let runner = CustomToolRunner::compile(definition.clone(), &self.sources).await?;
+        runner.check_parameters_used()?;
+        Ok(runner)
+    }
+
+    fn load_row(&self, row: &CustomToolRow, tasks: &Tasks) -> Option<CustomTool> {
+        let name = &row.name;
         let definition = match CustomToolDefinition::from_row(row) {
             Ok(definition) => definition,
-            Err(flaw) => {
-                let (name, why) = (&row.name, flaw.message);
-                warn!("the custom tool {name:?} is not used: {why}");
+            Err(error) => {
+                let reason = error.message;
+                warn!("the custom tool {name:?} is not used: {reason}");
                 return None;
             }
         };
-        if self.is_built_in(&row.name) {
-            warn!(
-                "the custom tool {:?} is not used: maru has a tool of that name",
-                row.name
-            );
+        if self.is_builtin(name) {
+            warn!("the custom tool {name:?} is not used: maru has a tool of that name");
             return None;
         }
-        let runner = Arc::new(CustomToolRunner::load(definition.clone(), &self.sources));
-        let tool = CustomTool {
+        let runner = CustomToolRunner::load(definition.clone(), &self.sources);
+        Some(CustomTool {
             version: row.version,
             reg_dt: row.reg_dt.clone(),
             upd_dt: row.upd_dt.clone(),
             created_by: row.created_by.clone(),
             fault: runner.compile_error().map(|it| it.message.clone()),
-            entry: runner.catalog_entry(&self.tasks),
+            entry: Arc::new(runner).catalog_entry(tasks),
             definition,
-        };
-        Some((row.name.clone(), tool))
+        })
     }
 
-    fn is_built_in(&self, name: &str) -> bool {
+    fn is_builtin(&self, name: &str) -> bool {
         self.builtin_entries.iter().any(|it| it.key() == name)
     }
-
-    fn publish(&self, made: &BTreeMap<String, CustomTool>) {
-        let active = made.values().filter(|it| it.definition.is_active);
-        let offers = self
-            .builtin_entries
-            .iter()
-            .chain(active.map(|it| &it.entry));
-        let offers: Vec<Arc<CatalogEntry>> = offers.cloned().collect();
-        self.catalog.publish(OWN_SERVER_NAME, &offers);
-    }
 }
 
-impl CustomTool {
-    /// As the API shows it.
-    pub fn to_json(&self) -> Value {
-        let mut shown = self.definition.to_json();
-        shown["version"] = self.version.into();
-        shown["reg_dt"] = self.reg_dt.as_str().into();
-        shown["upd_dt"] = self.upd_dt.as_str().into();
-        shown["created_by"] = self.created_by.as_str().into();
-        shown["fault"] = json!(self.fault);
-        shown
+fn check_reserved(name: &str) -> Result<(), ValidationError> {
+    if RESERVED_NAMES.contains(&name) {
+        let message = format!("the name {name} is reserved");
+        return Err(ValidationError::for_field("name", message));
     }
+    Ok(())
 }
 
-fn merge_definition(now: &CustomToolDefinition, json: &Value) -> Value {
-    let mut all = now.to_json();
-    match json.as_object() {
-        Some(given) => {
-            for (name, value) in given {
-                all[name] = value.clone();
-            }
-            all
-        }
-        None => json.clone(),
+fn check_same_name(current: &str, new: &str) -> Result<(), ValidationError> {
+    if current == new {
+        return Ok(());
     }
+    let message = "a tool keeps its name; create a new tool and remove this one";
+    Err(ValidationError::for_field("name", message))
 }
 
 fn unknown_tool(name: &str) -> SaveError {
-    SaveError::UnknownTool(name.chars().take(100).collect())
+    SaveError::UnknownTool(short_name(name))
+}
+
+fn short_name(name: &str) -> String {
+    name.chars().take(100).collect()
+}
+
+impl From<CustomVersionRow> for SavedVersion {
+    fn from(row: CustomVersionRow) -> Self {
+        Self {
+            version: row.version,
+            tool: serde_json::from_str(&row.tool).unwrap_or_else(|_| json!({})),
+            saved_by: row.saved_by,
+            saved_dt: row.saved_dt,
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What a custom tool is.
+//! The definition of a custom tool: read, checked, written.
 
 use std::collections::HashSet;
 
@@ -10,29 +10,28 @@ use super::{
     parameter::{ToolParameter, parse_flag},
 };
 
-/// A tool, read and well formed. Whether it can run is known when it is
-/// compiled.
+/// A well-formed definition of a tool. Whether it can run is known when it is compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomToolDefinition {
     /// Its name.
     pub name: String,
-    /// What it is for, told to models.
+    /// The description for models.
     pub description_agent: String,
-    /// The same, told to people.
+    /// The description for people.
     pub description_user: String,
-    /// What it does.
+    /// Statement or expression, and the source.
     pub logic: ToolLogic,
     /// The statement or expression.
     pub text: String,
     /// How the result is written.
     pub format: ResultFormat,
-    /// Whether it is offered.
+    /// Whether clients may list and call it.
     pub is_active: bool,
-    /// What it takes.
+    /// Its parameters, in order.
     pub params: Vec<ToolParameter>,
 }
 
-/// What a tool does.
+/// The kind of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolLogic {
     /// Runs a statement on the source of this name, or on the first.
@@ -65,7 +64,7 @@ const RESULT_FORMATS: &[(&str, ResultFormat)] = &[
 ];
 const MAX_DESCRIPTION_CHARS: usize = 4000;
 const MAX_PARAMS: usize = 50;
-/// What a definition has; the rest of what the API shows is not set by people.
+/// The members that people set.
 const EDITABLE_FIELDS: &[&str] = &[
     "name",
     "description_agent",
@@ -77,7 +76,16 @@ const EDITABLE_FIELDS: &[&str] = &[
     "is_active",
     "params",
 ];
-const READ_ONLY_FIELDS: &[&str] = &["id", "version", "reg_dt", "upd_dt", "created_by", "fault"];
+const READ_ONLY_FIELDS: &[&str] = &[
+    "id",
+    "version",
+    "reg_dt",
+    "upd_dt",
+    "created_by",
+    "fault",
+    "draft",
+    "change",
+];
 
 impl CustomToolDefinition {
     /// Reads one as the API has it.
@@ -107,6 +115,22 @@ impl CustomToolDefinition {
         };
         definition.validate()?;
         Ok(definition)
+    }
+
+    /// Checks what a draft must have: known members and a name that a tool may have.
+    pub(super) fn check_draft(members: &Map<String, Value>) -> Result<(), ValidationError> {
+        check_known_fields(members)?;
+        check_name(
+            members
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        )
+    }
+
+    /// Leaves out the members that only the hub sets.
+    pub(super) fn drop_read_only(members: &mut Map<String, Value>) {
+        members.retain(|name, _| EDITABLE_FIELDS.contains(&name.as_str()));
     }
 
     fn validate(&self) -> Result<(), ValidationError> {

@@ -1,4 +1,5 @@
-/** A tool while it is being made: what is wrong with it, and how the hub wants it. Pure. */
+/** A tool in the builder: what is wrong with it, and how the hub takes it. Pure. */
+import { undeclared } from './expression';
 import { templates, reads, usedParams } from './sql';
 import type { CustomParam, CustomTool } from './types';
 
@@ -25,8 +26,11 @@ export interface ToolDraft {
   params: DraftParam[];
 }
 
-export const NAME = /^[a-z][a-z0-9_]{0,63}$/;
-const PARAM = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+/** Names of tools that the hub takes. */
+export const NAME = /^(?!.*__)[A-Za-z][A-Za-z0-9_-]{0,63}$/;
+/** Names of parameters that the hub takes: letters of any script, 64 bytes. */
+const PARAM = /^\p{L}[\p{L}\p{N}_]*$/u;
+const MAX_PARAM_BYTES = 64;
 const reserved = new Set(['and', 'or', 'not', 'in', 'is', 'if', 'else', 'for', 'lambda', 'None', 'True', 'False', 'import', 'def', 'class', 'return', 'result']);
 
 export function emptyDraft(): ToolDraft {
@@ -42,9 +46,9 @@ export const code = (draft: ToolDraft) => (draft.mode === 'SQL' ? draft.sql : dr
 
 /** What is wrong with a parameter, as the key of a text. */
 export function paramFlaw(draft: ToolDraft, param: DraftParam): '' | 'p.bad.name' | 'p.bad.twice' | 'p.bad.reserved' | 'p.bad.choices' | 'p.bad.default' {
-  if (!PARAM.test(param.name)) return 'p.bad.name';
-  if (draft.params.some((it) => it !== param && it.name === param.name)) return 'p.bad.twice';
-  if (reserved.has(param.name)) return 'p.bad.reserved';
+  if (!PARAM.test(param.name) || new TextEncoder().encode(param.name).length > MAX_PARAM_BYTES) return 'p.bad.name';
+  if (draft.params.some((it) => it.id !== param.id && it.name === param.name)) return 'p.bad.twice';
+  if (draft.mode === 'PYTHON' && reserved.has(param.name)) return 'p.bad.reserved';
   if (param.type === 'ENUM' && !choices(param).length) return 'p.bad.choices';
   if (initial(param) === BAD) return 'p.bad.default';
   return '';
@@ -81,15 +85,23 @@ function initial(param: DraftParam): unknown {
   }
 }
 
-/** Which of the four steps are right as they are. */
+/** Names exactly the logic that a run proves; descriptions are no part of it. */
+export function logicMark(draft: ToolDraft): string {
+  const params = draft.params.map(({ name, type, required, initial, choices }) => [name, type, required, initial, choices]);
+  return JSON.stringify([draft.mode, code(draft), draft.mode === 'SQL' ? draft.source : '', draft.format, params]);
+}
+
+/** Which of the first three steps are right as they are. */
 export function steps(draft: ToolDraft, nameFree: boolean): [boolean, boolean, boolean] {
   const text = code(draft);
   const known = new Set(draft.params.map((it) => it.name));
-  const sqlRight = draft.mode !== 'SQL' || (usedParams(text).every((it) => known.has(it.name)) && !templates(text).length && reads(text));
+  const right = draft.mode === 'SQL'
+    ? usedParams(text).every((it) => known.has(it.name)) && !templates(text).length && reads(text)
+    : !undeclared(text, known).length;
   return [
     NAME.test(draft.name) && nameFree && draft.agent.trim().length > 0,
     draft.params.every((it) => !paramFlaw(draft, it)),
-    text.trim().length > 0 && sqlRight,
+    text.trim().length > 0 && right,
   ];
 }
 
@@ -119,21 +131,21 @@ export function toTool(draft: ToolDraft, active: boolean): CustomTool {
 }
 
 export function fromTool(tool: CustomTool): ToolDraft {
-  const isSql = tool.tool_type === 'SQL';
+  const isSql = tool.tool_type !== 'PYTHON';
   return {
     name: tool.name,
-    agent: tool.description_agent,
-    user: tool.description_user,
-    mode: tool.tool_type,
+    agent: tool.description_agent ?? '',
+    user: tool.description_user ?? '',
+    mode: isSql ? 'SQL' : 'PYTHON',
     source: tool.source ?? '',
-    sql: isSql ? tool.definition : '',
-    python: isSql ? '' : tool.definition,
+    sql: isSql ? tool.definition ?? '' : '',
+    python: isSql ? '' : tool.definition ?? '',
     format: tool.result_format ?? 'auto',
-    params: tool.params.map((it) => ({
+    params: (tool.params ?? []).map((it) => ({
       ...emptyParam(it.param_name),
       type: (it.enum?.length ? 'ENUM' : it.param_type.toUpperCase()) as DraftParam['type'],
-      required: it.is_required,
-      description: it.description,
+      required: it.is_required ?? true,
+      description: it.description ?? '',
       initial: it.default === undefined || it.default === null ? '' : typeof it.default === 'object' ? JSON.stringify(it.default) : String(it.default),
       choices: (it.enum ?? []).join(', '),
     })),
@@ -155,7 +167,7 @@ export function schemaOf(draft: ToolDraft): object {
   return { type: 'object', properties, required: draft.params.filter((it) => it.required).map((it) => it.name) };
 }
 
-/** What is typed for a test, as the value of its kind; `undefined` is not sent. */
+/** What is typed for a test, as the value of its kind; `undefined` leaves it out. */
 export function argument(param: DraftParam, typed: string | undefined): unknown {
   if (typed === undefined || (typed === '' && (!param.required || param.type !== 'STRING'))) return undefined;
   switch (param.type) {

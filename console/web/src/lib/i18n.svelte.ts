@@ -1,5 +1,6 @@
 /** Two languages, one table: what Korean lacks does not compile. */
 import { en, type Table } from './en';
+import { readMessage } from './messages';
 
 export type Lang = 'en' | 'ko';
 export type Key = keyof Table;
@@ -27,4 +28,10 @@ export const loadLang = () => setLang(initial(), false);
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text: string = (tables[i18n.lang] ?? en)[key];
   return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
+}
+
+/** A sentence of the hub in the language of the page. */
+export function hubText(sentence: string): string {
+  const found = readMessage(sentence);
+  return found ? t(found.key, found.values) : sentence;
 }

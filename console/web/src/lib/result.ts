@@ -60,6 +60,32 @@ export function rowsOf(value: unknown, depth = 0): Rows | null {
   return null;
 }
 
+/** The value of a run: rows of a result that was cut off, and whether it was. */
+export function runValue(result: unknown): { value: unknown; truncated: boolean } {
+  if (isRecord(result) && result.truncated === true && Array.isArray(result.rows)) return { value: result.rows, truncated: true };
+  return { value: isRecord(result) ? [result] : result, truncated: false };
+}
+
+export interface Bar {
+  label: string;
+  value: number;
+}
+
+const MOST_BARS = 12;
+const isKey = (column: string) => /(^|_)(id|uid|no|year)$/i.test(column);
+
+/** Bars for rows with a label and a number; `null` where there are none. */
+export function barsOf(rows: Rows | null): { label: string; number: string; bars: Bar[]; left: number } | null {
+  if (!rows || rows.rows.length < 2) return null;
+  const all = (column: string, kind: string) => rows.rows.every((it) => it[column] === null || typeof it[column] === kind) && rows.rows.some((it) => typeof it[column] === kind);
+  const label = rows.columns.find((it) => all(it, 'string')) ?? rows.columns.find((it) => all(it, 'number') && isKey(it));
+  const numbers = rows.columns.filter((it) => it !== label && all(it, 'number'));
+  const number = numbers.find((it) => !isKey(it)) ?? numbers[0];
+  if (!label || !number) return null;
+  const bars = rows.rows.slice(0, MOST_BARS).map((it) => ({ label: cell(it[label]), value: Number(it[number] ?? 0) }));
+  return { label, number, bars, left: rows.rows.length - bars.length };
+}
+
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

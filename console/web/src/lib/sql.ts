@@ -6,7 +6,7 @@ export interface Used {
   to: number;
 }
 
-const token = /'(?:[^']|'')*'?|"(?:[^"]|"")*"?|--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|\$(\w*)\$[\s\S]*?(?:\$\1\$|$)|::\s*\w+|:([A-Za-z_]\w*)/g;
+const token = /'(?:[^']|'')*'?|"(?:[^"]|"")*"?|--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|\$(\w*)\$[\s\S]*?(?:\$\1\$|$)|::\s*\w+|(?<![\p{L}\p{N}_\])]):([\p{L}_][\p{L}\p{N}_]*)/gu;
 
 /** Parameters, without those in strings, comments, quoted names, casts and dollar quotes. */
 export function usedParams(sql: string): Used[] {
@@ -19,7 +19,7 @@ export function usedParams(sql: string): Used[] {
 
 /** `{{name}}` of templates, which is never filled in; `:name` is. */
 export function templates(sql: string): Used[] {
-  return [...sql.matchAll(/\{\{\s*(\w+)\s*\}\}/g)].map((it) => ({ name: it[1], from: it.index, to: it.index + it[0].length }));
+  return [...sql.matchAll(/\{\{\s*([\p{L}\p{N}_]+)\s*\}\}/gu)].map((it) => ({ name: it[1], from: it.index, to: it.index + it[0].length }));
 }
 
 const reading = /^\s*(?:(?:--[^\n]*\n|\/\*[\s\S]*?\*\/)\s*)*(select|with|values|table)\b/i;

@@ -211,6 +211,12 @@ export interface Stats extends Figures {
 
 export interface Source {
   name: string;
+  kind?: 'postgresql' | 'sqlite';
+  origin?: 'settings' | 'console' | 'sample';
+  /** False while it is switched off. */
+  enabled?: boolean;
+  /** Why it cannot be used now. */
+  fault?: string | null;
   maxRows: number;
   maxBytes: number;
   timeoutMs: number;
@@ -256,4 +262,7 @@ export interface CustomTool {
   upd_dt?: string;
   created_by?: string;
   fault?: string | null;
+  /** Kept beside the published version; clients do not see it. */
+  draft?: { tool: CustomTool; saved_by: string; saved_dt: string } | null;
+  change?: 'created' | 'changed' | 'switched' | 'unchanged';
 }

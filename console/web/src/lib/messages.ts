@@ -1,0 +1,68 @@
+/** What the hub says about definitions, runs and sources, in the language of the page. Pure. */
+import type { Key } from './i18n.svelte';
+
+export interface MessageText {
+  key: Key;
+  values: Record<string, string>;
+}
+
+/** The sentences of the hub. A sentence that is not listed is shown as it came. */
+const sentences: [RegExp, Key][] = [
+  [/^wrong arguments: "(?<name>[^"]+)" is a required property; expected (?<signature>.+)$/s, 'msg.arg.missing'],
+  [/^wrong arguments: (?<name>[^\s:]+): (?<value>.+) is not of types? (?<type>.+?)(?: \(.*\))?; expected (?<signature>.+)$/s, 'msg.arg.type'],
+  [/^wrong arguments: (?<name>[^\s:]+): (?<value>.+) is not one of (?<choices>.+?)(?: \(.*\))?; expected (?<signature>.+)$/s, 'msg.arg.choice'],
+  [/^wrong arguments: (?<reason>.+)$/s, 'msg.arg.wrong'],
+  [/^(?<name>\S+) is not a (?<type>[A-Z]+)$/, 'msg.arg.bind'],
+  [/^the parameter :(?<name>\S+) is used and not declared$/, 'msg.undeclared'],
+  [/^the parameter (?<name>\S+) is declared and not used$/, 'msg.unused'],
+  [/^there are two parameters named (?<name>\S+)$/, 'msg.twice'],
+  [/^"(?<name>.*)" is no name of a parameter; .*$/s, 'msg.param.name'],
+  [/^(?<type>\S+) cannot be a parameter of a statement; use (?<types>.+)$/, 'msg.param.type'],
+  [/^the default of (?<name>\S+) is not a (?<type>\S+)$/, 'msg.default.type'],
+  [/^the default of (?<name>\S+) is not in its enum$/, 'msg.default.choice'],
+  [/^an enum is a list of 1 to (?<most>\d+) values of its type$/, 'msg.choices'],
+  [/^a tool has at most (?<most>\d+) parameters$/, 'msg.params.many'],
+  [/^a description has at most (?<most>\d+) characters and no control characters$/, 'msg.description.long'],
+  [/^say what the tool is for, so that a model knows when to call it$/, 'msg.description.missing'],
+  [/^there is nothing to run$/, 'msg.empty'],
+  [/^a name begins with a letter and has at most 64 .*$/, 'b.name.bad'],
+  [/^the name (?<name>\S+) is reserved$/, 'msg.reserved'],
+  [/^a tool keeps its name; .*$/, 'b.name.fixed'],
+  [/^a tool named "(?<name>.+)" exists already; .*$/, 'b.name.taken'],
+  [/^there is no custom tool named "(?<name>.*)"$/, 'msg.tool.none'],
+  [/^the tool "(?<name>.+)" has no draft$/, 'msg.draft.none'],
+  [/^the tool "(?<name>.+)" has no version (?<version>\d+)$/, 'msg.version.none'],
+  [/^there are (?<most>\d+) custom tools already, as many as may be$/, 'msg.tools.many'],
+  [/^the change was not saved$/, 'msg.store'],
+  [/^the store is down; try again later$/, 'msg.store.down'],
+  [/^there is no source; .*$/, 'msg.source.nothing'],
+  [/^there is no source "(?<name>.*)"; known are (?<known>.+)$/, 'msg.source.none'],
+  [/^\{\{(?<name>.+?)\}\} is not filled in: .*$/, 'lint.template'],
+  [/^the query took too long and was stopped$/, 'msg.timeout'],
+  [/^the database cannot be reached$/, 'msg.unreachable'],
+  [/^cannot open the database$/, 'msg.open'],
+  [/^the database says: (?<reason>.+)$/s, 'msg.database'],
+  [/^the statement is refused: (?<reason>.+)$/s, 'msg.refused'],
+  [/^the parameter :(?<name>\S+) has no value$/, 'msg.value.none'],
+  [/^NameError: name '(?<name>[^']+)' is not defined.*$/s, 'lint.unknown'],
+  [/^SyntaxError: (?<reason>.+)$/s, 'msg.syntax'],
+  [/^ZeroDivisionError: .*$/s, 'msg.zero'],
+  [/^LimitError: (?<reason>.+)$/s, 'msg.limit'],
+  [/^(?<kind>[A-Z]\w*Error): (?<reason>.+)$/s, 'msg.python'],
+  [/^a source named "(?<name>.+)" exists already$/, 'msg.source.taken'],
+  [/^the hub does not answer$/, 'msg.silent'],
+];
+
+export function readMessage(sentence: string): MessageText | null {
+  for (const [pattern, key] of sentences) {
+    const found = sentence.match(pattern);
+    if (found) return { key, values: { ...found.groups } };
+  }
+  return null;
+}
+
+/** The argument that a failed run complains of, if it names one. */
+export function wrongArgument(sentence: string): string {
+  const found = readMessage(sentence);
+  return found && found.key.startsWith('msg.arg.') ? found.values.name ?? '' : '';
+}
