@@ -37,9 +37,8 @@ use crate::{
     llm::{Gateway, ReloadableGateway},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
-        CallQuota, Catalog, DisabledTools, ResultLimits,
-        builtin::{self, DataContext},
-        custom::CustomTools,
+        CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions,
+        builtin::DataContext, custom::CustomTools,
     },
     upstream::{
         ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
@@ -82,6 +81,7 @@ pub struct HubCore {
     /// The same for what stands behind, which stops later.
     backend_tasks: Tasks,
     data: DataContext,
+    sources: Arc<SourceManager>,
     custom_tools: Arc<CustomTools>,
     quota: Arc<CallQuota>,
     audit: Arc<AuditLog>,
@@ -129,36 +129,57 @@ impl HubCore {
         let limits = &config.limits;
         let sizes = ResultLimits::from(&config);
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
-        let mut offers = Vec::new();
-        if config.sample_data {
-            offers.extend(builtin::sample_entries(&data::open_sample(&files, &tasks)?));
-        }
         let policy = address_policy(&config, own_port);
         let metrics = Arc::new(HubMetrics::default());
+        let sample_tools = if config.sample_data {
+            Some(data::open_sample(&files, &tasks)?)
+        } else {
+            None
+        };
         let mut data = data::open_data(&config, &files, &policy, &tasks).await?;
+        let disabled = store.disabled_tools().await?;
+        catalog.set_disabled_tools(DisabledTools::from_iter(disabled));
+        let (ask_agent, slot) = ask_agent();
         let observer = metrics.query_observer();
-        let sources = data.sources.iter().cloned();
-        data.sources = sources
-            .map(|it| it.with_observer(observer.clone()))
-            .collect();
-        offers.extend(builtin::data(&data));
-        let off = store.disabled_tools().await?;
-        catalog.set_disabled_tools(DisabledTools::from_iter(off));
-        let (ask, slot) = ask_agent();
-        if config.agent.ask_agent {
-            offers.push(ask);
-        }
+        let (sample, from_settings) =
+            data::split_sample(&mut data, sample_tools.as_ref(), &observer);
+        let sources = SourceManager::load(SourceOptions {
+            store: store.clone(),
+            tasks: tasks.clone(),
+            open: data::open_source,
+            observer,
+            from_settings,
+            sample,
+            other_entries: config
+                .agent
+                .ask_agent
+                .then_some(ask_agent)
+                .into_iter()
+                .collect(),
+            context: data,
+            address_policy: policy.clone(),
+            allows_files: config.is_loopback_only() || config.allow_stdio_over_http,
+            data_dir: config.data_dir.clone(),
+        });
+        let sources = Arc::new(sources.await?);
+        let data = sources.context();
         let custom_tools = CustomTools::open(
             store.clone(),
             Arc::clone(&catalog),
-            offers,
+            sources.builtin_entries().await,
             Arc::clone(&data.sources),
             tasks.clone(),
         );
         let custom_tools = Arc::new(custom_tools.await?);
+        sources.set_custom_tools(Arc::clone(&custom_tools));
         let quota =
             Arc::new(CallQuota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
+        if config.sample_data {
+            quota
+                .mirror_to_sample(files.path(data::SAMPLE_FILE))
+                .await?;
+        }
         let models = Gateway::open(
             &config.models,
             &config.ollama,
@@ -191,6 +212,7 @@ impl HubCore {
             client_tasks: tasks,
             backend_tasks: back,
             data,
+            sources,
             custom_tools,
             quota,
             audit,
@@ -338,6 +360,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
         data: core.data.clone(),
+        sources: Arc::clone(&core.sources),
         custom_tools: Arc::clone(&core.custom_tools),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),

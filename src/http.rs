@@ -45,7 +45,7 @@ use crate::{
     downstream::McpEngine,
     llm::ReloadableGateway,
     observability::{audit::AuditLog, metrics::HubMetrics},
-    tools::{CallQuota, builtin::DataContext, custom::CustomTools},
+    tools::{CallQuota, SourceManager, builtin::DataContext, custom::CustomTools},
     upstream::ServerManager,
 };
 
@@ -67,8 +67,10 @@ pub struct HubState {
     pub engine: Arc<McpEngine>,
     /// Manages the upstream servers.
     pub servers: Arc<ServerManager>,
-    /// Databases, embedder and index of the data tools.
+    /// Embedder and index of the data tools.
     pub data: DataContext,
+    /// Manages the databases that tools read.
+    pub sources: Arc<SourceManager>,
     /// Creates and runs custom tools.
     pub custom_tools: Arc<CustomTools>,
     /// Enforces call limits per day and minute.

@@ -13,6 +13,8 @@
     ("Connect.css", include_bytes!("assets/Connect.css")),
     ("Connect.js", include_bytes!("assets/Connect.js")),
     ("Copy.js", include_bytes!("assets/Copy.js")),
+    ("CustomTools.css", include_bytes!("assets/CustomTools.css")),
+    ("CustomTools.js", include_bytes!("assets/CustomTools.js")),
     ("Drawer.css", include_bytes!("assets/Drawer.css")),
     ("Drawer.js", include_bytes!("assets/Drawer.js")),
     ("FirstRun.css", include_bytes!("assets/FirstRun.css")),

@@ -1,18 +1,21 @@
 //! What the data tools work on: the embedder, the index, the sources.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use anyhow::{Context as _, Result};
 use maru_http::{AddressPolicy, ClientTls};
 use maru_postgres::{PostgresAddress, PostgresServer};
 use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, QueryLimits, SourceSettings, write_sample};
+use maru_sources::{DataSource, QueryLimits, QueryObserver, SourceSettings, write_sample};
 
 use super::data_directory::{self, DataFiles};
 use crate::{
     config::{Config, SourceDefinition},
-    tools::builtin::{DataContext, SAMPLE_LIMITS},
+    tools::{
+        SampleData,
+        builtin::{self, DataContext, SAMPLE_LIMITS},
+    },
 };
 
 pub(super) const INDEX_FILE: &str = "index.db";
@@ -34,6 +37,26 @@ pub(super) fn open_sample(files: &DataFiles, tasks: &Tasks) -> Result<DataSource
     write_sample(&path)
         .and_then(|()| DataSource::sqlite("sample", &path, settings, tasks))
         .with_context(unusable)
+}
+
+/// Takes the sample source out of `data` and joins it with the tools over
+/// `sample_tools`; the other sources are those of the settings.
+pub(super) fn split_sample(
+    data: &mut DataContext,
+    sample_tools: Option<&DataSource>,
+    observer: &QueryObserver,
+) -> (Option<SampleData>, Vec<DataSource>) {
+    let sources = mem::take(&mut data.sources);
+    let sources = sources.iter().cloned();
+    let sources = sources.map(|it| it.with_observer(observer.clone()));
+    let mut sources: Vec<DataSource> = sources.collect();
+    let sample = sample_tools.and_then(|it| {
+        let entries = builtin::sample_entries(it);
+        // The sample is opened last.
+        let source = sources.pop()?;
+        Some(SampleData { source, entries })
+    });
+    (sample, sources)
 }
 
 /// Opens what the data tools work on.
@@ -140,7 +163,7 @@ fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec
     Ok(sources)
 }
 
-fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSource> {
+pub(super) fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSource> {
     let settings = SourceSettings {
         relations: definition.relations.clone(),
         functions: definition.functions.clone(),

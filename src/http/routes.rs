@@ -76,6 +76,12 @@ fn route_table() -> Vec<RouteEntry> {
         reader(GET, "/api/stats", calls::stats),
         // Databases.
         reader(GET, "/api/sources", sources::list),
+        admin(POST, "/api/sources", sources::add),
+        admin(POST, "/api/sources/test", sources::test),
+        admin(GET, "/api/sources/{name}", sources::show),
+        admin(PUT, "/api/sources/{name}", sources::update),
+        admin(DELETE, "/api/sources/{name}", sources::remove),
+        admin(GET, "/api/source-settings", sources::settings_schema),
         reader(GET, "/api/sources/{name}/tables", sources::tables),
         reader(GET, "/api/sources/{name}/tables/{table}", sources::columns),
         // Custom tools.

@@ -3,14 +3,16 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
-        Mutex, PoisonError, RwLock,
+        Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use maru_runtime::clock;
+use maru_runtime::{clock, tasks::run_blocking};
+use maru_sources::EnforcedLimit;
 use maru_store::{CallLimitRow, Store};
 use tokio::time::Instant;
 
@@ -25,6 +27,8 @@ pub struct CallQuota {
     buckets: Mutex<HashMap<(QuotaTarget, String), TokenBucket>>,
     /// Calls a minute of users without a limit of their own.
     default_per_minute: AtomicI64,
+    /// The sample data, whose limits are those in force.
+    sample_file: OnceLock<PathBuf>,
 }
 
 /// How often; what is absent is not limited.
@@ -39,6 +43,9 @@ const UNLIMITED: i64 = -1;
 
 /// Callers and tools whose minute is remembered.
 const MAX_BUCKETS: usize = 10_000;
+
+/// Whether the limits of the sample data were taken over.
+const SAMPLE_LIMITS_SETTING: &str = "sample_limits";
 
 /// When a count that could not be written may be tried again.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -96,8 +103,56 @@ impl CallQuota {
             limits: RwLock::new(limits.collect()),
             buckets: Mutex::default(),
             default_per_minute: AtomicI64::new(usual.unwrap_or(UNLIMITED)),
+            sample_file: OnceLock::new(),
             store,
         })
+    }
+
+    /// Has `h_mcp_tool_limit` of the sample data say what is enforced. Limits that the
+    /// sample data had when it was made are enforced from the first time on.
+    pub async fn mirror_to_sample(&self, file: PathBuf) -> Result<(), maru_store::Error> {
+        let adopted = self.store.hub_setting(SAMPLE_LIMITS_SETTING).await?;
+        if adopted.is_none() {
+            let path = file.clone();
+            let read = run_blocking(move || maru_sources::sample_limits(&path)).await;
+            for limit in read.and_then(Result::ok).unwrap_or_default() {
+                let known = self.limit_of(QuotaTarget::User, &limit.target).per_day;
+                if known.is_none() {
+                    let most = (Some(limit.max_count), None);
+                    self.set_limit(QuotaTarget::User, &limit.target, most)
+                        .await?;
+                }
+            }
+            self.store
+                .put_hub_setting(SAMPLE_LIMITS_SETTING, "adopted")
+                .await?;
+        }
+        // Set once, when everything is built.
+        let _ = self.sample_file.set(file);
+        self.write_mirror().await;
+        Ok(())
+    }
+
+    /// Writes the limits in force to the sample data. They hold whether that works or not.
+    async fn write_mirror(&self) {
+        let Some(file) = self.sample_file.get().cloned() else {
+            return;
+        };
+        let limits: Vec<EnforcedLimit> = {
+            let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
+            let daily = limits.iter().filter_map(|((target, id), limit)| {
+                Some(EnforcedLimit {
+                    target_type: target.as_str().to_owned(),
+                    target: id.clone(),
+                    max_count: limit.per_day?,
+                })
+            });
+            daily.collect()
+        };
+        let written = run_blocking(move || maru_sources::write_limits(&file, &limits)).await;
+        if let Some(Err(error)) = written {
+            tracing::warn!("the sample data does not show the limits in force: {error}");
+        }
     }
 
     /// Changes how often a minute whoever has no limit of their own may call.
@@ -127,6 +182,7 @@ impl CallQuota {
             limit.per_day = per_day.or(limit.per_day);
             limit.per_minute = per_minute.or(limit.per_minute);
         });
+        self.write_mirror().await;
         Ok(())
     }
 
@@ -138,6 +194,7 @@ impl CallQuota {
     ) -> Result<bool, maru_store::Error> {
         let removed = self.store.delete_limits(target.as_str(), id).await?;
         self.update_limits(|limits| limits.remove(&(target, id.to_owned())));
+        self.write_mirror().await;
         Ok(removed)
     }
 

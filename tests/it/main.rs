@@ -52,6 +52,7 @@ mod servers;
 mod sessions;
 mod signals;
 mod source;
+mod source_registry;
 mod stateless;
 mod store;
 mod suite_fixture;

@@ -41,8 +41,8 @@ async fn call_beyond_the_minute_limit_is_refused_with_the_reset_time() {
         .json()
         .await;
     let expected =
-        json!([{"target_type": "TOOL", "target_id": "get_all_employees", "max_per_minute": 2}]);
-    assert_eq!(listed, expected);
+        json!({"target_type": "TOOL", "target_id": "get_all_employees", "max_per_minute": 2});
+    assert!(listed.as_array().unwrap().contains(&expected), "{listed}");
     let removed = hub
         .send_as_admin("DELETE", "/api/limits/TOOL/get_all_employees", json!(null))
         .await;

@@ -1,1 +1,1 @@
-import{Y as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};
+import{Z as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};

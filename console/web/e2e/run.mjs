@@ -1,5 +1,6 @@
 // The console in a real browser, on the real hub with real servers: node e2e/run.mjs [name …]
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { closeBrowser, everything, fixture, Hub, open, sleep } from './hub.mjs';
@@ -285,7 +286,7 @@ const tests = {
     await page.locator('[data-result=image] img').waitFor();
     await page.goto(`${hub.url}/tools/fixture/test_error_handling`);
     await page.getByRole('button', { name: /^Run/ }).click();
-    await page.locator('[data-verdict=failed]').getByText('Failed by the tool').waitFor();
+    await page.locator('[data-verdict=failed]').getByText('Tool error').waitFor();
     // Two thousand tools.
     const many = Array.from({ length: 2000 }, (_, n) => ({ name: `many__tool_${n}`, server: 'many', key: `tool_${n}`, title: null, description: `Does thing number ${n} for whoever asks`, parameters: 2, required: 1, annotations: null, enabled: true, calls: n }));
     await page.route('**/api/tools', (route) => route.fulfill({ json: many }));
@@ -326,7 +327,7 @@ const tests = {
     await page.keyboard.type('user_nm = :', { delay: 15 });
     await page.waitForTimeout(300);
     assert.deepEqual(await suggestions(page), ['user_name'], 'parameters after a colon');
-    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
     await page.keyboard.type(" AND l.target_type = 'USER'");
     assert.match(await editor(page).innerText(), /= :user_name AND/);
     await page.keyboard.press('Escape');
@@ -336,7 +337,9 @@ const tests = {
     assert.match(await page.locator('.dock [data-result]').innerText(), /hong\s+50/);
     await page.getByRole('radio', { name: 'What the model gets' }).click();
     assert.match(await page.locator('.dock pre').innerText(), /\{"user_nm":"hong","max_count":50\}/);
-    // Changed since: cannot be activated until it is run again.
+    // A tick is for steps that were seen.
+    for (const n of [1, 2, 3, 4]) assert.equal(await page.locator(`[data-step="${n}"]`).getAttribute('data-valid'), String(n < 4), `step ${n}`);
+    // Changed since: cannot be published until it is run again.
     await editor(page).click();
     await page.keyboard.press('Control+End');
     await page.keyboard.type(' ');
@@ -367,7 +370,7 @@ const tests = {
     await page.keyboard.press('Control+a');
     await page.keyboard.type('SELECT name FROM employees WHERE name = {{', { delay: 5 });
     await page.waitForTimeout(300);
-    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
     assert.match(await editor(page).innerText(), /= :name_of$/m, `braces become a bound parameter: ${await editor(page).innerText()}`);
     await page.keyboard.press('Control+a');
     await page.keyboard.type('SELECT * FROM employees WHERE na', { delay: 8 });
@@ -415,11 +418,248 @@ const tests = {
     await page.getByRole('button', { name: /Save and activate/ }).click();
     await page.locator('[data-saved]').waitFor();
     assert.match(await hub.mcp('tools/call', { name: 'multiply_numbers', arguments: { num1: 5, num2: 3 } }), /15/);
-    // Versions come back.
-    await page.goto(`${hub.url}/tools/multiply_numbers/edit`);
-    await page.getByRole('button', { name: 'Versions' }).click();
-    await page.getByRole('dialog').getByText('v1').waitFor();
     await context.close();
+  },
+
+  async 'what is typed in the editor is what it holds'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    const document = "SELECT u.user_nm, l.max_count \nFROM h_user u \nJOIN h_mcp_tool_limit l ON u.uid = l.target_id \nWHERE u.user_nm = :user_name AND l.target_type = 'USER'";
+    const held = () => page.evaluate(() => document.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? [...document.querySelectorAll('.cm-line')].map((it) => it.textContent).join('\n'));
+    await page.goto(`${hub.url}/tools/new?step=2`);
+    await page.getByRole('button', { name: 'Add parameter' }).click();
+    assert.ok(await page.evaluate(() => document.activeElement.matches('[data-param-name]')), 'the focus is in the field that was added');
+    await page.keyboard.type('user_name');
+    await page.locator('[data-next]').click();
+    await page.locator('[data-table=h_user]').waitFor();
+    for (const [text, delay] of [['SELECT 1 AS a\n', 120], ['SELECT n\nFROM employees e\n', 60], [document, 0], [document, 25], [document, 150]]) {
+      await editor(page).click();
+      await page.keyboard.press('Control+a');
+      await page.keyboard.press('Delete');
+      await page.keyboard.type(text, { delay });
+      assert.equal(await held(), text, `typed with ${delay} ms a key`);
+      await page.keyboard.press('Escape');
+    }
+    // Who moves in the list means it; Tab takes the first without moving.
+    await editor(page).click();
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type('SELECT * FROM emplo', { delay: 20 });
+    await suggestions(page);
+    await page.waitForTimeout(120);
+    await page.keyboard.press('Tab');
+    assert.match(await held(), /FROM employees$/);
+    await page.keyboard.type(' WHERE dep', { delay: 20 });
+    assert.equal((await suggestions(page))[0], 'department');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('Enter');
+    assert.match(await held(), /WHERE department$/);
+    // An expression: names that nobody declared are marked, and become parameters.
+    await page.getByRole('radio', { name: 'Expression' }).click();
+    await editor(page).click();
+    await page.keyboard.type('가격 * 수량', { delay: 20 });
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Backspace');
+    await page.locator('.cm-lintRange-error').nth(1).waitFor();
+    assert.deepEqual(await page.locator('.cm-lintRange-error').allInnerTexts(), ['가격', '수량']);
+    for (const name of ['가격', '수량']) {
+      await page.locator('.cm-lintRange-error').first().hover();
+      await page.getByRole('button', { name: `Add parameter “${name}”` }).click();
+      await page.locator('.cm-lintRange-error').getByText(name).waitFor({ state: 'detached' });
+      await page.mouse.move(0, 0);
+    }
+    await page.locator('[data-step="2"]').click();
+    for (const name of ['가격', '수량']) await page.locator(`fieldset[data-param="${name}"]`).getByLabel('Type').selectOption('NUMBER');
+    assert.equal(await page.locator('fieldset .err').count(), 0, 'Korean names of parameters are right');
+    await page.locator('fieldset').first().getByRole('button', { name: /Remove user_name/ }).click();
+    await page.locator('.dock [data-arg="가격"]').fill('1500');
+    await page.keyboard.press('Control+Enter');
+    // The message names the argument, and its field is marked.
+    await page.locator('[data-arg-fault="수량"]').waitFor();
+    assert.equal(await page.locator('.dock [data-arg="수량"]').getAttribute('aria-invalid'), 'true');
+    await page.locator('.dock [data-arg="수량"]').fill('3');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    assert.match(await page.locator('.dock [data-result]').innerText(), /4500/);
+    await page.evaluate(() => localStorage.clear());
+    await context.close();
+  },
+
+  async 'drafts, publishing and versions, in both languages'(hub) {
+    const words = {
+      'en-US': { draft: 'Save as draft', publish: 'Save and activate', versions: 'Versions', restore: 'Restore', name: 'Name', agent: 'Description for the model', user: 'Description for people', add: 'Add parameter', duplicate: /^Duplicate/, remove: /^Remove/, confirm: 'Remove', undo: 'Undo', discard: 'Discard the draft', yes: 'Discard', line: /line 1, column/ },
+      'ko-KR': { draft: '초안으로 저장', publish: '저장하고 활성화', versions: '버전', restore: '되돌리기', name: '이름', agent: '모델용 설명', user: '사용자용 설명', add: '파라미터 추가', duplicate: /복제$/, remove: /제거$/, confirm: '제거', undo: '되돌리기', discard: '초안 버리기', yes: '버리기', line: /1행 \d+열/ },
+    };
+    for (const [locale, word] of Object.entries(words)) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      const name = locale === 'en-US' ? 'headcount' : 'headcount_ko';
+      const calls = () => hub.mcp('tools/call', { name, arguments: {} });
+      const type = async (text) => {
+        await editor(page).click();
+        await page.keyboard.press('Control+a');
+        await page.keyboard.type(text);
+        await page.keyboard.press('Escape');
+      };
+      await page.goto(`${hub.url}/servers`);
+      await page.getByRole('link', { name: locale === 'en-US' ? 'Custom tools' : '사용자 정의 도구' }).click();
+      await page.waitForURL('**/custom-tools');
+      await page.keyboard.press('n');
+      await page.locator('.form').getByLabel(word.name).first().fill(name);
+      // A draft needs no more than a name, and clients see nothing of it.
+      await page.getByRole('button', { name: word.draft }).first().click();
+      await page.locator('[data-saved=draft]').waitFor();
+      assert.match(await calls(), /unknown tool/);
+      await page.getByLabel(word.agent).fill('Counts the people of each department.');
+      await page.getByLabel(word.user).fill('부서별 인원');
+      await page.locator('[data-next]').click();
+      await page.locator('[data-next]').click();
+      await page.locator('[data-table=employees]').waitFor();
+      await type('SELECT nope FROM employees');
+      await page.keyboard.press('Control+Enter');
+      await page.locator('.dock [role=alert]').getByText(word.line).waitFor();
+      await page.locator('.cm-lint-marker-error').waitFor();
+      await type('SELECT department, count(*) AS people FROM employees GROUP BY department');
+      await page.locator('.foot [data-next]').click();
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-run=ok]').waitFor();
+      // A label and a number: a chart.
+      await page.locator('[data-chart=people] rect').first().waitFor();
+      assert.equal(await page.locator('[data-chart=people] rect').count(), 4);
+      await page.locator('.dock').getByRole('button', { name: word.publish }).click();
+      await page.locator('[data-saved=published]').waitFor();
+      await page.locator('[data-live-version="1"]').waitFor();
+      assert.match(await calls(), /Engineering/);
+      // A draft of a live tool changes nothing for clients.
+      await page.locator('[data-step="3"]').click();
+      await page.locator('[data-table=employees]').waitFor();
+      await type('SELECT 42 AS answer');
+      await page.getByRole('button', { name: word.draft }).first().click();
+      await page.locator('[data-saved=draft]').waitFor();
+      assert.match(await calls(), /Engineering/, 'the published version stays');
+      await page.reload();
+      await page.locator('[data-has-draft]').waitFor();
+      assert.match(await editor(page).innerText(), /42/);
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-run=ok]').waitFor();
+      await page.getByRole('button', { name: word.publish }).first().click();
+      await page.locator('[data-live-version="2"]').waitFor();
+      assert.match(await calls(), /42/);
+      // A change of words needs no run, and publishing the same again makes no version.
+      await page.reload();
+      await page.locator('[data-step="1"]').click();
+      await page.getByLabel(word.user).fill('부서별 인원수');
+      await page.getByRole('button', { name: word.publish }).first().click();
+      await page.locator('[data-live-version="3"]').waitFor();
+      await page.getByRole('button', { name: word.publish }).first().click();
+      await page.locator('[data-saved=same]').waitFor();
+      // A draft that is discarded.
+      await page.locator('[data-step="3"]').click();
+      await type('SELECT 7 AS seven');
+      await page.getByRole('button', { name: word.draft }).first().click();
+      await page.locator('[data-saved=draft]').waitFor();
+      await page.goto(`${hub.url}/custom-tools`);
+      await page.locator(`[data-custom-tool=${name}] .tag.warn`).waitFor();
+      assert.equal(await page.locator(`[data-custom-tool=${name}] [data-description]`).innerText(), '부서별 인원수');
+      await page.locator(`[data-custom-tool=${name}] a.name`).click();
+      await page.getByRole('button', { name: word.discard }).click();
+      await page.getByRole('dialog').getByRole('button', { name: word.yes }).click();
+      await page.locator('[data-has-draft]').waitFor({ state: 'detached' });
+      assert.match(await editor(page).innerText(), /42/);
+      // Restoring asks, says what happens, and does it.
+      await page.getByRole('button', { name: word.versions }).click();
+      await page.locator('[data-version="1"]').getByRole('button', { name: word.restore }).click();
+      const dialog = page.locator('dialog[open]').last();
+      assert.match(await dialog.innerText(), /4/);
+      await dialog.getByRole('button', { name: word.restore }).click();
+      await page.locator('[data-saved=restored]').waitFor();
+      await page.locator('[data-live-version="4"]').waitFor();
+      assert.match(await calls(), /Engineering/);
+      // The list: filter, switch, duplicate, remove and undo.
+      await page.goto(`${hub.url}/custom-tools`);
+      await page.locator('[data-find]').fill(name);
+      const row = page.locator(`[data-custom-tool=${name}]`);
+      await row.getByRole('switch').click();
+      await page.locator(`[data-custom-tool=${name}].off`).waitFor();
+      await hub.api('GET', '/api/tools').then((all) => assert.equal(all.find((it) => it.name === name).enabled, false));
+      assert.match(await calls(), /unknown tool/);
+      await row.getByRole('switch').click();
+      await page.locator(`[data-custom-tool=${name}]:not(.off)`).waitFor();
+      await row.getByRole('link', { name: word.duplicate }).click();
+      await page.locator('.form').getByLabel(word.name).first().waitFor();
+      assert.equal(await page.locator('.form').getByLabel(word.name).first().inputValue(), `${name}_copy`);
+      page.once('dialog', (it) => it.accept());
+      await page.goto(`${hub.url}/custom-tools`);
+      await row.getByRole('button', { name: word.remove }).click();
+      await page.getByRole('dialog').getByRole('button', { name: word.confirm }).click();
+      await row.waitFor({ state: 'detached' });
+      await page.getByRole('button', { name: word.undo }).click();
+      await row.waitFor();
+      assert.match(await calls(), /Engineering/);
+      await hub.api('DELETE', `/api/custom-tools/${name}`);
+      await page.evaluate(() => localStorage.clear());
+      await context.close();
+    }
+  },
+
+  async 'a test run that is cut stays readable'(hub) {
+    const context = await signedIn(hub, { locale: 'ko-KR' });
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/tools/new?step=3`);
+    await page.locator('[data-table=employees]').waitFor();
+    await editor(page).click();
+    await page.keyboard.type('SELECT a.name, b.id FROM employees a, employees b, employees c, employees d');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-truncated]').getByText('처음 1000행').waitFor();
+    assert.equal(await page.locator('.dock [data-result=table] th').count(), 2);
+    await page.evaluate(() => localStorage.clear());
+    await context.close();
+  },
+
+  async 'sources are added, changed, tested and removed'() {
+    const hub = await Hub.start();
+    const file = `${hub.directory}/shop.db`;
+    execFileSync('python3', ['-c', "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('CREATE TABLE item (name TEXT, price INTEGER)'); db.execute(\"INSERT INTO item VALUES ('가방', 30000), ('book', 12000)\"); db.commit()", file]);
+    for (const [locale, word] of Object.entries({
+      'en-US': { add: 'Add source', name: 'Name', url: 'Address', rows: 'Rows at most', test: 'Test', save: 'Save', works: 'It works: 1 tables', edit: /^Edit/, remove: /^Remove/, yes: 'Remove', off: 'Off', auto: /^While/, own: 'The files of the hub itself' },
+      'ko-KR': { add: '데이터 소스 추가', name: '이름', url: '주소', rows: '최대 행', test: '테스트', save: '저장', works: '테이블 1개', edit: /수정$/, remove: /제거$/, yes: '제거', off: '끄기', auto: /^다른 소스/, own: '허브 자체의 파일' },
+    })) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      const tools = async () => (await hub.api('GET', '/api/tools')).map((it) => it.name);
+      await page.goto(`${hub.url}/settings?tab=sources`);
+      await page.locator('[data-source=sample]').waitFor();
+      await page.getByRole('button', { name: word.add }).click();
+      const form = page.getByRole('dialog');
+      await form.getByLabel(word.name).fill('shop');
+      await form.getByLabel(word.url).fill(`${hub.directory}/data/maru.db`);
+      await form.getByRole('button', { name: word.save }).click();
+      await form.getByText(word.own).waitFor();
+      await form.getByLabel(word.url).fill(file);
+      await form.getByRole('button', { name: word.test }).click();
+      await form.locator('[data-tested=ok]').getByText(word.works).waitFor();
+      await form.getByRole('button', { name: word.save }).click();
+      const row = page.locator('[data-source=shop]');
+      await row.waitFor();
+      assert.ok(!(await tools()).includes('search_docs'), 'the sample tools step back');
+      await row.getByRole('button', { name: word.edit }).click();
+      await form.getByLabel(word.rows).fill('2');
+      await form.getByRole('button', { name: word.save }).click();
+      await form.waitFor({ state: 'detached' });
+      assert.equal((await hub.api('GET', '/api/sources')).find((it) => it.name === 'shop').maxRows, 2);
+      await row.getByRole('button', { name: word.remove }).click();
+      await page.getByRole('dialog').getByRole('button', { name: word.yes }).click();
+      await row.waitFor({ state: 'detached' });
+      assert.ok((await tools()).includes('search_docs'), 'and come back');
+      await page.locator('[data-sample]').getByRole('radio', { name: word.off }).click();
+      await page.locator('[data-sample=off]').waitFor();
+      assert.ok(!(await tools()).includes('query_bga_database'), 'nothing is left to query');
+      await page.locator('[data-sample]').getByRole('radio', { name: word.auto }).click();
+      await page.locator('[data-sample=auto]').waitFor();
+      await context.close();
+    }
+    await hub.end();
   },
 
   async 'activity is live, filtered and masked'(hub) {
@@ -641,7 +881,7 @@ const tests = {
   },
 
   async 'axe, in both themes and at three widths'(hub) {
-    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
     await hub.api('POST', '/api/mcp/servers', { name: 'wrapped', transportType: 'STDIO', config: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] }, autoConnect: true, acceptWarnings: true });
     const found = [];
     for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {

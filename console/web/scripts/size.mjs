@@ -19,10 +19,12 @@ const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
 const first = [...closure('app.js')];
 const firstPage = first.reduce((sum, name) => sum + zipped(name), 0);
 const editor = zipped('editor.js');
+const builderPage = [...closure('Builder.js', new Set(first))].reduce((sum, name) => sum + zipped(name), 0) + readdirSync(new URL('assets/', dist)).filter((name) => name.endsWith('.css')).reduce((sum, name) => sum + zipped(name), 0);
 const all = readdirSync(new URL('assets/', dist)).reduce((sum, name) => sum + read(name).length, 0) + readFileSync(new URL('index.html', dist)).length;
 const budgets = [
   ['first page, JavaScript, gzip', firstPage, 60_000],
   ['editor, gzip', editor, 180_000],
+  ['builder with all styles, gzip', builderPage, 300_000],
   ['whole build', all, 1_500_000],
 ];
 let over = false;

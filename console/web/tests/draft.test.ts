@@ -10,7 +10,7 @@ it('a tool comes back from the hub as it went', () => {
 });
 
 it('says which step is not right', () => {
-  const draft = { ...emptyDraft(), name: 'Bad', agent: 'x', sql: 'SELECT :a' };
+  const draft = { ...emptyDraft(), name: 'Bad name', agent: 'x', sql: 'SELECT :a' };
   expect(steps(draft, true)).toEqual([false, true, false]);
   draft.name = 'good';
   draft.params = [emptyParam('a'), emptyParam('a')];

@@ -80,6 +80,13 @@ impl PostgresAddress {
         Ok(Self { config })
     }
 
+    /// Every host and host address that a connection may go to; a path is a socket.
+    pub fn hosts(&self) -> Vec<String> {
+        let addresses = self.config.get_hostaddrs().iter().map(|it| it.to_string());
+        let names = self.config.get_hosts().iter().map(host_name);
+        names.chain(addresses).collect()
+    }
+
     /// Host, port and database, for people.
     pub fn redacted_location(&self) -> String {
         let config = &self.config;

@@ -158,7 +158,7 @@ impl DataSource {
     }
 
     /// Its name in the OpenTelemetry conventions.
-    fn system_name(&self) -> &'static str {
+    pub fn system_name(&self) -> &'static str {
         match self.backend {
             DatabaseBackend::Postgres(_) => "postgresql",
             DatabaseBackend::Sqlite(_) => "sqlite",

@@ -27,7 +27,7 @@ pub use lexer::SqlDialect;
 pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
 pub use query_observer::{FinishedQuery, QueryObserver};
 pub use rows::QueryRows;
-pub use sample::write_sample;
+pub use sample::{EnforcedLimit, sample_limits, write_limits, write_sample};
 pub use schema::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
 pub use statement::check_query_syntax;
 

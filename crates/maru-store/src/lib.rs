@@ -26,6 +26,7 @@ mod migrations;
 mod postgres;
 mod seal;
 mod servers;
+mod sources;
 mod sqlite;
 mod statement;
 mod tokens;
@@ -47,6 +48,7 @@ pub use console::ConsoleSessionRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use seal::{SecretSealer, is_sealed};
 pub use servers::ServerRow;
+pub use sources::SourceRow;
 pub use tokens::TokenRow;
 pub use tool_pins::ToolPinRow;
 
@@ -175,6 +177,7 @@ impl Store {
     /// Encrypts secrets from now on, and those that are already stored.
     pub async fn with_sealer(mut self, sealer: SecretSealer) -> Result<Self, Error> {
         self.sealer = Some(Arc::new(sealer));
+        self.seal_sources().await?;
         self.seal_server_configs().await?;
         Ok(self)
     }
@@ -295,6 +298,7 @@ fn all_statements() -> Vec<PortableStatement> {
         tool_pins::STATEMENTS,
         agent_runs::STATEMENTS,
         servers::STATEMENTS,
+        sources::STATEMENTS,
         tokens::STATEMENTS,
     ];
     let mut all = files.concat();

@@ -35,6 +35,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("011_audit_pending"),
     migration!("012_server_protocol"),
     migration!("013_custom_tool_draft"),
+    migration!("014_source"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -97,6 +97,16 @@ impl CustomTools {
     ) {
         let mut state = self.state.lock().await;
         state.builtin_entries = builtin_entries;
+        // A sample tool that comes back does not replace a custom tool of its name.
+        let ToolState {
+            builtin_entries,
+            tools,
+            ..
+        } = &mut *state;
+        builtin_entries.retain(|it| {
+            let record = tools.get(it.key());
+            record.is_none_or(|it| it.published.is_none())
+        });
         state.sources = sources;
         let ToolState { sources, tools, .. } = &mut *state;
         for tool in tools.values_mut().filter_map(|it| it.published.as_mut()) {

@@ -1,11 +1,11 @@
-//! What a custom tool gives back.
+//! The result of a custom tool: a value as JSON and the text that a model gets.
 
 use maru_sources::QueryRows;
 use serde_json::Value;
 
 use super::definition::ResultFormat;
 
-/// A result: a value as JSON, and what those get who read text.
+/// A value as JSON and the text that a model gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomToolResult {
     /// The value.
@@ -165,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn truncated_result_says_so() {
         let cut = rows(r#"[{"a":1}]"#, 1, true);
-        let told: Value =
+        let shown: Value =
             serde_json::from_str(&CustomToolResult::from_rows(&cut, ResultFormat::Auto).json)
                 .unwrap();
-        assert_eq!(told["truncated"], true);
+        assert_eq!(shown["truncated"], true);
         let text = CustomToolResult::from_rows(&cut, ResultFormat::Lines).text;
         assert!(text.starts_with("a: 1\n[more rows"), "{text}");
         // Only the first row was asked for.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_not_quoted_for_readers_of_text() {
+    fn string_result_is_plain_text() {
         let done = CustomToolResult::from_value(r#""가\n""#.to_owned(), ResultFormat::Auto);
         assert_eq!(done.text, "가\n");
         assert_eq!(done.json, r#""가\n""#);

@@ -1,4 +1,4 @@
-//! Running a definition, saved or not.
+//! Compiles a definition, saved or not, and runs it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,10 +23,12 @@ use crate::{
     },
 };
 
-/// What an expression may take where it is asked for: well below a millisecond.
+/// Steps of an expression that is evaluated on the caller's thread: well below a
+/// millisecond.
 const INLINE_STEP_LIMIT: u64 = 2000;
 
-/// A definition that can run; or, if it was good once, says why it cannot.
+/// A compiled definition. One that was valid when it was saved and is not any more keeps
+/// the reason.
 #[derive(Debug)]
 pub(super) struct CustomToolRunner {
     definition: CustomToolDefinition,
@@ -40,14 +42,13 @@ enum ToolEngine {
 }
 
 impl CustomToolRunner {
-    /// Compiles what was saved earlier; what became wrong since is said when it
-    /// is called.
+    /// Compiles a saved definition; an error is reported when the tool is called.
     pub(super) fn load(definition: CustomToolDefinition, sources: &[DataSource]) -> Self {
         let engine = compile_engine(&definition, sources);
         Self { definition, engine }
     }
 
-    /// Compiles and checks, also with the database.
+    /// Compiles a definition and has its database check the statement.
     pub(super) async fn compile(
         definition: CustomToolDefinition,
         sources: &[DataSource],
@@ -62,7 +63,7 @@ impl CustomToolRunner {
         })
     }
 
-    /// What is wrong with it.
+    /// Why it cannot run.
     pub(super) fn compile_error(&self) -> Option<&ValidationError> {
         self.engine.as_ref().err()
     }
@@ -78,7 +79,7 @@ impl CustomToolRunner {
             Ok(ToolEngine::Python(program)) => {
                 program.used_parameters().map(str::to_owned).collect()
             }
-            Err(flaw) => return Err(flaw.clone()),
+            Err(error) => return Err(error.clone()),
         };
         let mut declared = self.definition.params.iter().enumerate();
         match declared.find(|(_, it)| !used.contains(&it.name)) {
@@ -90,7 +91,7 @@ impl CustomToolRunner {
         }
     }
 
-    /// Runs it with arguments that fit its schema.
+    /// Runs the definition with arguments that fit its schema.
     pub(super) async fn run(
         &self,
         arguments: &CallArguments,
@@ -100,7 +101,7 @@ impl CustomToolRunner {
         match &self.engine {
             Ok(ToolEngine::Sql(source)) => self.query(source, arguments, request).await,
             Ok(ToolEngine::Python(program)) => self.evaluate(program, arguments, tasks).await,
-            Err(flaw) => Err(flaw.clone()),
+            Err(error) => Err(error.clone()),
         }
     }
 
@@ -141,8 +142,8 @@ impl CustomToolRunner {
         Ok(CustomToolResult::from_rows(&rows, definition.format))
     }
 
-    /// What is small is done here and now; what is not gets a thread that may
-    /// block, from the beginning.
+    /// Evaluates a small expression on this thread; one that needs more steps starts again
+    /// on a thread that may block.
     async fn evaluate(
         &self,
         program: &CompiledExpression,
@@ -185,7 +186,7 @@ impl CustomToolRunner {
         Ok(CustomToolResult::from_value(json, self.definition.format))
     }
 
-    /// The tool that everyone sees.
+    /// The entry of the catalog.
     pub(super) fn catalog_entry(self: &Arc<Self>, tasks: &Tasks) -> Arc<CatalogEntry> {
         let described = json!({
             "description": self.definition.description_agent,
@@ -194,18 +195,18 @@ impl CustomToolRunner {
             "annotations": read_only_annotations(),
         });
         let (runner, tasks) = (Arc::clone(self), tasks.clone());
-        let handler: EntryHandler = Arc::new(move |ask| {
+        let handler: EntryHandler = Arc::new(move |request| {
             let (runner, tasks) = (Arc::clone(&runner), tasks.clone());
             async move {
-                let request = ask.context.request_id;
-                let EntryAction::CallTool(input) = ask.action else {
+                let request_id = request.context.request_id;
+                let EntryAction::CallTool(arguments) = request.action else {
                     return Err(RpcError::invalid_params("a tool is called"));
                 };
                 Ok(EntryResponse::Complete(
-                    match runner.run(&input, request, &tasks).await {
+                    match runner.run(&arguments, request_id, &tasks).await {
                         Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
-                        Err(flaw) => {
-                            EntryResult::failure_in(FailureFormat::TextOnly, &flaw.public_message())
+                        Err(error) => {
+                            EntryResult::failure_in(FailureFormat::TextOnly, &error.public_message())
                         }
                     },
                 ))
@@ -217,7 +218,7 @@ impl CustomToolRunner {
 }
 
 impl ValidationError {
-    /// In one line, for who calls the tool.
+    /// One line for the caller of the tool.
     fn public_message(&self) -> String {
         match self.position {
             Some((line, column)) => format!("{} (line {line}, column {column})", self.message),
@@ -287,14 +288,16 @@ fn find_source<'a>(
     };
     found.ok_or_else(|| {
         let known: Vec<&str> = sources.iter().map(DataSource::name).collect();
-        let why = match (name, known.as_slice()) {
-            (_, []) => "there is no source; name one under sources in maru.yaml".to_owned(),
+        let message = match (name, known.as_slice()) {
+            (_, []) => {
+                "there is no source; add one under Settings, Sources or in maru.yaml".to_owned()
+            }
             (name, known) => {
                 let (name, known) = (name.unwrap_or_default(), known.join(", "));
                 format!("there is no source {name:?}; known are {known}")
             }
         };
-        ValidationError::for_field("source", why)
+        ValidationError::for_field("source", message)
     })
 }
 
@@ -333,8 +336,8 @@ fn check_parameters_declared(
     }
 }
 
-/// Has the database read the statement. One that cannot be asked now is
-/// believed; it is asked at every call.
+/// Has the database check the statement. One that cannot be reached now is no reason to
+/// refuse; it is reached at every call.
 async fn check_with_database(
     source: &DataSource,
     definition: &CustomToolDefinition,
@@ -353,7 +356,7 @@ async fn check_with_database(
         .collect();
     match source.check(&definition.text, &samples).await {
         Ok(_) | Err(maru_sources::Error::Unreachable(_) | maru_sources::Error::TimedOut) => Ok(()),
-        // Said better by who looks for parameters that are not used.
+        // `check_parameters_used` says it better.
         Err(maru_sources::Error::UnknownParameter(_)) => Ok(()),
         Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
     }

@@ -596,7 +596,7 @@ export const en = {
   'src.edit': 'Edit {name}',
   'src.url': 'Address',
   'src.save': 'Save',
-  'src.saved': 'Saved. {n} tables can be read.',
+  'src.saved.tables': 'It works: {n} tables can be read.',
   'src.save.failed': 'The source was not saved.',
   'src.test.failed': 'The source does not answer.',
   'src.secret': 'The password shows as *** and stays as it is unless you type another address.',
@@ -657,6 +657,13 @@ export const en = {
   'msg.limit': 'Beyond a limit of expressions: {reason}',
   'msg.python': '{kind}: {reason}',
   'msg.silent': 'The hub does not answer.',
+  'msg.source.gone': 'There is no source named {name}.',
+  'msg.source.file': 'The source {name} is changed in maru.yaml.',
+  'msg.file.none': 'There is no such file.',
+  'msg.file.own': 'The files of the hub itself cannot be a source.',
+  'msg.file.remote': 'Other machines reach this hub, so files are added in maru.yaml.',
+  'msg.masked': 'Type the password; *** is none.',
+  'msg.host': 'The host {host} is refused: {reason}',
 } as const;
 
 export type Table = Record<keyof typeof en, string>;

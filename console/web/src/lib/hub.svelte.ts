@@ -31,6 +31,9 @@ export function may(role: Role): boolean {
   return !!own && ranks[own] >= ranks[role];
 }
 
+/** How many clients were seen in the last five minutes. */
+export const connectedClients = () => hub.clients.filter((it) => hub.now - it.lastSeen < 300_000).length;
+
 export async function readSession(): Promise<Session> {
   const session = await get<Session>('/api/session');
   hub.session = session;

@@ -50,6 +50,13 @@ const sentences: [RegExp, Key][] = [
   [/^LimitError: (?<reason>.+)$/s, 'msg.limit'],
   [/^(?<kind>[A-Z]\w*Error): (?<reason>.+)$/s, 'msg.python'],
   [/^a source named "(?<name>.+)" exists already$/, 'msg.source.taken'],
+  [/^there is no source named "(?<name>.*)"$/, 'msg.source.gone'],
+  [/^the source "(?<name>.+)" is not changed here; .*$/, 'msg.source.file'],
+  [/^there is no such file$/, 'msg.file.none'],
+  [/^the hub's own files are no source$/, 'msg.file.own'],
+  [/^files are added in maru\.yaml .*$/, 'msg.file.remote'],
+  [/^type the password: .*$/, 'msg.masked'],
+  [/^the host "(?<host>.+)" is refused: (?<reason>.+)$/s, 'msg.host'],
   [/^the hub does not answer$/, 'msg.silent'],
 ];
 

@@ -7,7 +7,7 @@ export const samples: CustomTool[] = [
     description_agent: '특정 사용자의 일일 제한량을 조회합니다. Returns how many tool calls a user may make in a day.',
     description_user: 'Sample: joins users and their limits.',
     tool_type: 'SQL',
-    source: null,
+    source: 'sample',
     definition: "SELECT u.user_nm, l.max_count\nFROM h_user u\nJOIN h_mcp_tool_limit l ON u.uid = l.target_id\nWHERE u.user_nm = :user_name AND l.target_type = 'USER'",
     is_active: true,
     params: [{ param_name: 'user_name', param_type: 'STRING', is_required: true, description: 'Name of the user, such as hong' }],

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { readMessage, wrongArgument } from '../src/lib/messages';
+import { barsOf, rowsOf, runValue } from '../src/lib/result';
+import { usedParams } from '../src/lib/sql';
+import { shortType } from '../src/lib/sqltype';
+
+describe('sentences of the hub', () => {
+  it('are known with what they name', () => {
+    expect(readMessage('the parameter :user_name is used and not declared')).toEqual({ key: 'msg.undeclared', values: { name: 'user_name' } });
+    expect(readMessage('there is no source "nope"; known are sample')?.values).toEqual({ name: 'nope', known: 'sample' });
+    expect(readMessage('something else')).toBeNull();
+  });
+  it('name the argument that is wrong', () => {
+    expect(wrongArgument('wrong arguments: "user_name" is a required property; expected get(user_name: string)')).toBe('user_name');
+    expect(wrongArgument('wrong arguments: num1: "x" is not of type "number" (First); expected multiply(num1: number)')).toBe('num1');
+    expect(wrongArgument('the database says: no such column')).toBe('');
+  });
+});
+
+describe('the test run', () => {
+  it('shows the rows of a result that was cut', () => {
+    expect(runValue({ rows: [{ a: 1 }], truncated: true, note: 'more' })).toEqual({ value: [{ a: 1 }], truncated: true });
+    expect(runValue({ a: 1 })).toEqual({ value: [{ a: 1 }], truncated: false });
+    expect(runValue(15)).toEqual({ value: 15, truncated: false });
+  });
+  it('is a chart where there is a label and a number', () => {
+    const rows = rowsOf([{ id: 1, name: 'a', n: 3 }, { id: 2, name: 'b', n: null }]);
+    expect(barsOf(rows)).toEqual({ label: 'name', number: 'n', bars: [{ label: 'a', value: 3 }, { label: 'b', value: 0 }], left: 0 });
+    expect(barsOf(rowsOf([{ name: 'a' }, { name: 'b' }]))).toBeNull();
+    expect(barsOf(rowsOf([{ name: 'a', n: 1 }]))).toBeNull();
+  });
+});
+
+describe('names and types of SQL', () => {
+  it('finds Korean parameters and leaves casts and slices alone', () => {
+    expect(usedParams('SELECT :부서, a::text, b[1:n] FROM t WHERE x = :limit_1').map((it) => it.name)).toEqual(['부서', 'limit_1']);
+  });
+  it('keeps types apart', () => {
+    expect(['timestamp without time zone', 'timestamp with time zone', 'character varying(20)', 'character varying(200)[]', 'double precision', 'INTEGER'].map(shortType)).toEqual(['timestamp', 'timestamptz', 'varchar(20)', 'varchar(200)[]', 'double', 'integer']);
+  });
+});

@@ -1,0 +1,138 @@
+//! Databases that were added while the hub runs, and the hub's own switches.
+
+use std::fmt;
+
+use super::{DatabaseError, Error, PortableStatement, ResultRow, Store, is_sealed};
+
+/// A database that tools may read, as stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SourceRow {
+    /// Unique name.
+    pub name: String,
+    /// Its settings as JSON; may hold a password.
+    pub definition: String,
+    /// When it was changed, in milliseconds since 1970.
+    pub updated_at: i64,
+}
+
+const LIST: PortableStatement = PortableStatement {
+    attempted: "list the sources",
+    sql: "SELECT name, definition, updated_at FROM data_source ORDER BY name",
+};
+const PUT: PortableStatement = PortableStatement {
+    attempted: "save the source",
+    sql: "INSERT INTO data_source (name, definition, updated_at) VALUES ($1, $2, $3)
+          ON CONFLICT (name) DO UPDATE SET definition = excluded.definition,
+            updated_at = excluded.updated_at
+          RETURNING name",
+};
+const DELETE: PortableStatement = PortableStatement {
+    attempted: "delete the source",
+    sql: "DELETE FROM data_source WHERE name = $1 RETURNING name",
+};
+const GET_SETTING: PortableStatement = PortableStatement {
+    attempted: "read a switch of the hub",
+    sql: "SELECT value FROM hub_setting WHERE name = $1",
+};
+const PUT_SETTING: PortableStatement = PortableStatement {
+    attempted: "save a switch of the hub",
+    sql: "INSERT INTO hub_setting (name, value) VALUES ($1, $2)
+          ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING name",
+};
+/// Every statement of this file that both back ends run.
+pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, DELETE, GET_SETTING, PUT_SETTING];
+
+/// What a sealed definition is bound to.
+fn associated_data(name: &str) -> String {
+    format!("data_source.definition of {name}")
+}
+
+impl Store {
+    /// Every stored source, by name. A definition that cannot be opened stays sealed.
+    pub async fn sources(&self) -> Result<Vec<SourceRow>, Error> {
+        let mut rows: Vec<SourceRow> = self.query_as(LIST, Vec::new()).await?;
+        for row in &mut rows {
+            let sealer = self.sealer.as_ref();
+            let opened =
+                sealer.and_then(|it| it.open(&associated_data(&row.name), &row.definition));
+            if let Some(definition) = opened {
+                row.definition = definition;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Adds or replaces a source.
+    pub async fn put_source(&self, row: &SourceRow) -> Result<(), Error> {
+        let definition = match &self.sealer {
+            Some(sealer) if !is_sealed(&row.definition) => {
+                sealer.seal(&associated_data(&row.name), &row.definition)
+            }
+            _ => row.definition.clone(),
+        };
+        let values = vec![
+            row.name.as_str().into(),
+            definition.as_str().into(),
+            row.updated_at.into(),
+        ];
+        self.execute(PUT, values).await.map(drop)
+    }
+
+    /// Deletes a source; false if there is none.
+    pub async fn delete_source(&self, name: &str) -> Result<bool, Error> {
+        self.execute(DELETE, vec![name.into()]).await
+    }
+
+    /// Seals the definitions that are written plainly.
+    pub(super) async fn seal_sources(&self) -> Result<(), Error> {
+        let rows: Vec<SourceRow> = self.query_as(LIST, Vec::new()).await?;
+        for row in rows.iter().filter(|it| !is_sealed(&it.definition)) {
+            self.put_source(row).await?;
+        }
+        Ok(())
+    }
+
+    /// The value of a switch of the hub, if it was ever set.
+    pub async fn hub_setting(&self, name: &str) -> Result<Option<String>, Error> {
+        let rows: Vec<SettingRow> = self.query_as(GET_SETTING, vec![name.into()]).await?;
+        Ok(rows.into_iter().next().map(|it| it.0))
+    }
+
+    /// Sets a switch of the hub.
+    pub async fn put_hub_setting(&self, name: &str, value: &str) -> Result<(), Error> {
+        let values = vec![name.into(), value.into()];
+        self.execute(PUT_SETTING, values).await.map(drop)
+    }
+}
+
+struct SettingRow(String);
+
+impl TryFrom<ResultRow> for SettingRow {
+    type Error = DatabaseError;
+
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self(row.next_cell()?))
+    }
+}
+
+impl TryFrom<ResultRow> for SourceRow {
+    type Error = DatabaseError;
+
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            name: row.next_cell()?,
+            definition: row.next_cell()?,
+            updated_at: row.next_cell()?,
+        })
+    }
+}
+
+/// Leaves the definition out: it may hold a password.
+impl fmt::Debug for SourceRow {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SourceRow")
+            .field("name", &self.name)
+            .field("updated_at", &self.updated_at)
+            .finish_non_exhaustive()
+    }
+}
