@@ -118,8 +118,8 @@ impl CallQuota {
             for limit in read.and_then(Result::ok).unwrap_or_default() {
                 let known = self.limit_of(QuotaTarget::User, &limit.target).per_day;
                 if known.is_none() {
-                    let most = (Some(limit.max_count), None);
-                    self.set_limit(QuotaTarget::User, &limit.target, most)
+                    let per_day = Some(limit.max_count);
+                    self.set_limit(QuotaTarget::User, &limit.target, per_day, None)
                         .await?;
                 }
             }

@@ -16,11 +16,25 @@ export const pages = {
   tool: async (page) => { await page.goto(`${hub.url}/tools/maru/query_bga_database`); await page.locator('[data-arg=generated_sql] textarea').fill('SELECT name, department, hire_date FROM employees LIMIT 6'); await page.keyboard.press('Control+Enter'); await page.locator('[data-verdict]').waitFor(); },
   builder: async (page) => {
     await page.goto(`${hub.url}/tools/new?step=3`);
-    await page.locator('[data-column]').first().waitFor();
+    await page.locator('[data-column]').first().waitFor({ state: 'attached' });
     await page.locator('[data-code]').click();
     await page.keyboard.type('SELECT u.user_nm, l.max_count\nFROM h_user u\nJOIN h_mcp_tool_limit l ON u.uid = l.target_id\nWHERE u.', { delay: 3 });
     await page.locator('.cm-tooltip-autocomplete').waitFor({ timeout: 3000 }).catch(() => undefined);
   },
+  custom: async (page) => { await custom(); await page.goto(`${hub.url}/custom-tools`); await page.locator('[data-custom-tool]').first().waitFor(); },
+  run: async (page) => {
+    await custom();
+    await page.goto(`${hub.url}/tools/headcount/edit?step=4`);
+    await page.locator('[data-table=employees]').waitFor({ state: 'attached' });
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    await page.locator('[data-chart]').scrollIntoViewIfNeeded();
+  },
+  draft: async (page) => { await custom(); await page.goto(`${hub.url}/tools/headcount/edit?step=3`); await page.locator('[data-has-draft]').waitFor(); },
+  restore: async (page) => { await custom(); await page.goto(`${hub.url}/tools/headcount/edit`); await page.getByRole('button', { name: /^(Versions|버전)$/ }).click(); await page.locator('[data-version="1"]').getByRole('button').click(); },
+  sources: async (page) => { await page.goto(`${hub.url}/settings?tab=sources`); await page.locator('[data-source]').first().waitFor(); },
+  source: async (page) => { await page.goto(`${hub.url}/settings?tab=sources`); await page.locator('[data-source]').first().waitFor(); await page.getByRole('button', { name: /Add source|데이터 소스 추가/ }).click(); await page.locator('[data-setting=url]').waitFor(); },
+  limits: async (page) => { await page.goto(`${hub.url}/settings?tab=limits`); await sleep(300); },
   params: async (page) => { await page.goto(`${hub.url}/tools/new?step=2`); await page.getByRole('button', { name: /Add parameter|파라미터 추가/ }).first().click(); },
   play: async (page) => {
     await page.goto(`${hub.url}/play`);
@@ -65,6 +79,19 @@ try {
 } finally {
   await closeBrowser();
   await hub.end();
+}
+
+/** Custom tools in every state. */
+async function custom() {
+  const count = { name: 'headcount', description_agent: 'Counts the people of each department.', description_user: '부서별 인원', tool_type: 'SQL', source: 'sample', definition: 'SELECT department, count(*) AS people\nFROM employees\nGROUP BY department', params: [] };
+  const known = await hub.api('GET', '/api/custom-tools');
+  if (known.length) return;
+  await hub.api('POST', '/api/custom-tools', { ...count, definition: 'SELECT count(*) AS people FROM employees' });
+  await hub.api('PUT', '/api/custom-tools/headcount', count);
+  await hub.api('PUT', '/api/custom-tools/headcount/draft', { ...count, definition: `${count.definition}\nORDER BY people DESC` });
+  await hub.api('POST', '/api/custom-tools', { name: 'multiply_numbers', description_agent: '두 숫자를 입력받아 곱한 결과를 반환합니다.', tool_type: 'PYTHON', definition: 'num1 * num2', params: [{ param_name: 'num1', param_type: 'NUMBER' }, { param_name: 'num2', param_type: 'NUMBER' }] });
+  await hub.api('POST', '/api/custom-tools/multiply_numbers/deactivate');
+  await hub.api('PUT', '/api/custom-tools/vacation_left/draft', { description_agent: 'How many days of vacation are left', definition: 'SELECT' });
 }
 
 async function cookie() {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { withParticles } from '../src/lib/korean';
 import { readMessage, wrongArgument } from '../src/lib/messages';
 import { barsOf, rowsOf, runValue } from '../src/lib/result';
 import { usedParams } from '../src/lib/sql';
@@ -38,4 +39,9 @@ describe('names and types of SQL', () => {
   it('keeps types apart', () => {
     expect(['timestamp without time zone', 'timestamp with time zone', 'character varying(20)', 'character varying(200)[]', 'double precision', 'INTEGER'].map(shortType)).toEqual(['timestamp', 'timestamptz', 'varchar(20)', 'varchar(200)[]', 'double', 'integer']);
   });
+});
+
+it('chooses Korean particles', () => {
+  const cases = [['버전 1이(가) 버전 3(으)로', '버전 1이 버전 3으로'], ['버전 2을(를)', '버전 2를'], ['버전 7(으)로', '버전 7로'], ['“도구”과(와)', '“도구”와'], ['sum을(를)', 'sum을(를)'], ['서울은(는)', '서울은']];
+  for (const [text, expected] of cases) expect(withParticles(text)).toBe(expected);
 });

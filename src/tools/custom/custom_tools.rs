@@ -381,10 +381,11 @@ impl CustomTools {
             saved_by: user.to_owned(),
             saved_dt: tool.upd_dt.clone(),
         };
-        Ok(match draft {
+        match draft {
             DraftHandling::Keep => self.store.put_custom_tool(&row, &saved).await?,
             DraftHandling::Delete => self.store.publish_custom_tool(&row, &saved).await?,
-        })
+        }
+        Ok(())
     }
 
     async fn switch(

@@ -1,5 +1,6 @@
 /** Two languages, one table: what Korean lacks does not compile. */
 import { en, type Table } from './en';
+import { withParticles } from './korean';
 import { readMessage } from './messages';
 
 export type Lang = 'en' | 'ko';
@@ -27,7 +28,8 @@ export const loadLang = () => setLang(initial(), false);
 /** The text of `key`, with `{name}` replaced. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text: string = (tables[i18n.lang] ?? en)[key];
-  return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
+  const filled = text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
+  return i18n.lang === 'ko' ? withParticles(filled) : filled;
 }
 
 /** A sentence of the hub in the language of the page. */
