@@ -19,7 +19,7 @@ use crate::{
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that do not use the store, or need a client or a page.
-const ROUTES_TESTED_ELSEWHERE: [&str; 12] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 13] = [
     "/mcp",
     "/mcp/s/{name}",
     "/sse",
@@ -27,6 +27,7 @@ const ROUTES_TESTED_ELSEWHERE: [&str; 12] = [
     "/",
     "/servers",
     "/tools",
+    "/custom-tools",
     "/play",
     "/activity",
     "/settings",
@@ -199,6 +200,14 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         .await;
     walk.request("POST", &format!("{made}/activate"), &["plus"], none())
         .await;
+    let draft = json!({"tool_type": "PYTHON", "definition": "n"});
+    walk.request("PUT", &format!("{made}/draft"), &["plus"], draft)
+        .await;
+    walk.request("DELETE", &format!("{made}/draft"), &["plus"], none())
+        .await;
+    let tool = json!({"tool": custom_tool_body("plus")});
+    walk.request("POST", &format!("{made}/publish"), &["plus"], tool)
+        .await;
     walk.request("GET", &format!("{made}/versions"), &["plus"], none())
         .await;
     walk.request(
@@ -209,6 +218,18 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     )
     .await;
     walk.request("DELETE", made, &["plus"], none()).await;
+
+    let source = json!({"name": "added", "url": "postgres://u:p@127.0.0.1:9/db"});
+    let added = "/api/sources/{name}";
+    walk.request("POST", "/api/sources", &[], source.clone())
+        .await;
+    walk.request("POST", "/api/sources/test", &[], json!({"name": "no"}))
+        .await;
+    walk.request("GET", "/api/source-settings", &[], none())
+        .await;
+    walk.request("GET", added, &["added"], none()).await;
+    walk.request("PUT", added, &["added"], source).await;
+    walk.request("DELETE", added, &["added"], none()).await;
 
     walk.request("GET", "/v1/models", &[], none()).await;
     walk.request("GET", "/v1/models/{*name}", &["none"], none())
