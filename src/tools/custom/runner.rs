@@ -205,9 +205,10 @@ impl CustomToolRunner {
                 Ok(EntryResponse::Complete(
                     match runner.run(&arguments, request_id, &tasks).await {
                         Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
-                        Err(error) => {
-                            EntryResult::failure_in(FailureFormat::TextOnly, &error.public_message())
-                        }
+                        Err(error) => EntryResult::failure_in(
+                            FailureFormat::TextOnly,
+                            &error.public_message(),
+                        ),
                     },
                 ))
             }
