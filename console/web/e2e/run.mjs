@@ -58,7 +58,7 @@ const tests = {
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await status(page, 'every-thing', 'CONNECTED');
     // 4: tries a tool.
-    await page.getByRole('link', { name: 'Tools' }).click();
+    await page.getByRole('link', { name: 'Tools', exact: true }).click();
     await page.locator('[data-tool=query_bga_database]').getByRole('link', { name: 'Try' }).click();
     await page.locator('[data-arg=generated_sql] textarea').fill('SELECT name, department FROM employees LIMIT 3');
     await page.keyboard.press('Control+Enter');
