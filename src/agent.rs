@@ -85,9 +85,11 @@ pub struct AgentRequest {
     pub messages: Vec<ChatMessage>,
     /// Members of the request that the backend understands.
     pub backend_options: Map<String, Value>,
-    /// The servers whose tools may be used. If none are named: all, and maru's own tools
-    /// if the settings say so.
+    /// The servers whose tools may be used; all if none are named.
     pub servers: Option<Vec<String>>,
+    /// Whether maru's own tools and the custom tools take part if no servers are named;
+    /// the settings decide if it is not said.
+    pub own_tools: Option<bool>,
     /// How often the model may be asked.
     pub max_rounds: Option<u32>,
     /// How long a call may take.

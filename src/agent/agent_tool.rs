@@ -96,6 +96,7 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Ent
         )],
         backend_options: Map::new(),
         servers,
+        own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,
         allows_approval: false,

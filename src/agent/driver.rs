@@ -220,7 +220,11 @@ impl<'a> RunDriver<'a> {
     fn may_offer(&self, tool: &AgentTool) -> bool {
         let takes_part = match &self.request.servers {
             Some(named) => named.iter().any(|name| **name == *tool.server),
-            None => *tool.server != *OWN_SERVER_NAME || self.agent.settings.own_tools,
+            None if *tool.server == *OWN_SERVER_NAME => {
+                let default = self.agent.settings.own_tools;
+                self.request.own_tools.unwrap_or(default)
+            }
+            None => true,
         };
         takes_part && tools::may_use(&self.request.principal, &tool.entry)
     }

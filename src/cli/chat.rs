@@ -107,7 +107,9 @@ impl<'a> ChatSession<'a> {
         if let Some(model) = &options.model {
             params["model"] = model.as_str().into();
         }
-        if !options.servers.is_empty() {
+        if options.servers.is_empty() {
+            params["own_tools"] = true.into();
+        } else {
             params["mcp_servers"] = json!(options.servers);
         }
         if let Some(rounds) = options.rounds {

@@ -38,7 +38,7 @@ pub struct AgentSettings {
     pub keep_days: u32,
     /// Tools, as `server.tool`, that need approval in addition to those that declare themselves destructive.
     pub destructive_tools: Vec<String>,
-    /// Whether maru's own tools and the custom tools take part in runs that name no servers. A request can always name them as the server `maru`.
+    /// Whether maru's own tools and the custom tools take part in requests to `/generate_with_mcp` that name no servers. A request can always name them as the server `maru`, or say `own_tools`. `maru chat` and `agent/…` models always use them.
     pub own_tools: bool,
     /// Whether the agent loop is available as the MCP tool `ask_agent`.
     pub ask_agent: bool,

@@ -133,6 +133,7 @@ fn agent_request(
         "temperature",
         "max_output_tokens",
         "mcp_servers",
+        "own_tools",
         "max_iterations",
         "tool_timeout",
         "approval",
@@ -158,6 +159,7 @@ fn agent_request(
         } else {
             Some(Vec::new())
         },
+        own_tools: bool_param(&params, "own_tools")?,
         max_rounds: integer_param(&params, "max_iterations", 1, 20)?
             .map(|it| u32::try_from(it).unwrap_or(20)),
         tool_timeout: number_param(&params, "tool_timeout", 0.1, 600.0)?
@@ -207,6 +209,16 @@ fn parse_server_names(given: Option<&Value>) -> Result<Option<Vec<String>>, RpcE
             names.collect::<Option<_>>().map(Some).ok_or_else(invalid)
         }
         Some(_) => Err(invalid()),
+    }
+}
+
+fn bool_param(params: &Map<String, Value>, name: &str) -> Result<Option<bool>, RpcError> {
+    match params.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(*value)),
+        Some(_) => Err(RpcError::invalid_params(format!(
+            "{name} must be true or false"
+        ))),
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) async fn handle(
         messages: completion.request.messages,
         backend_options: completion.request.other,
         servers: None,
+        own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,
         allows_approval: false,

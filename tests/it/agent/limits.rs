@@ -137,6 +137,7 @@ async fn without_servers_a_run_is_plain_generation_unless_maru_is_named() {
     let last = conversation_texts(&backend.seen().pop().unwrap());
     assert_eq!(last, ["user: EMP001은 누구인가요?"], "as /generate does");
     assert!(tools_offered(json!({"mcp_servers": ["maru"]})).await >= 10);
+    assert!(tools_offered(json!({"own_tools": true})).await >= 10);
     let hub = hub_with_model(&backend, |config| config.agent.own_tools = true).await;
     generate(&hub, &question_request(json!({}))).await;
     assert!(backend.seen().pop().unwrap().body.get("tools").is_some());
