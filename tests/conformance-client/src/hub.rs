@@ -57,6 +57,11 @@ impl Hub {
             ..AddressPolicy::default()
         };
         let store = Store::in_memory().await?;
+        let mcp = McpSettings {
+            // The suite runs forty scenarios at once; a slow connection is no failure.
+            connect_wait_ms: McpSettings::default().connect_timeout_ms,
+            ..McpSettings::default()
+        };
         let manager = ServerManager::start(ManagerOptions {
             store: store.clone(),
             rules: RegistrationRules {
@@ -64,7 +69,7 @@ impl Hub {
                 ..RegistrationRules::default()
             },
             settings: ConnectionSettings::new(
-                &McpSettings::default(),
+                &mcp,
                 Arc::clone(&catalog),
                 store.clone(),
                 tasks.clone(),
