@@ -38,7 +38,8 @@ use crate::{
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
         CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions,
-        builtin::DataContext, custom::CustomTools,
+        builtin::DataContext,
+        custom::{CustomTools, ToolResources},
     },
     upstream::{
         ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
@@ -167,7 +168,10 @@ impl HubCore {
             store.clone(),
             Arc::clone(&catalog),
             sources.builtin_entries().await,
-            Arc::clone(&data.sources),
+            ToolResources {
+                sources: Arc::clone(&data.sources),
+                embedder: data.index.embedder().clone(),
+            },
             tasks.clone(),
         );
         let custom_tools = Arc::new(custom_tools.await?);

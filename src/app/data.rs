@@ -2,16 +2,18 @@
 
 use std::{mem, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use maru_http::{AddressPolicy, ClientTls};
-use maru_postgres::{PostgresAddress, PostgresServer};
+use maru_postgres::{PostgresAddress, PostgresServer, RootCertificates, TlsMode, TlsOptions};
 use maru_retrieval::{ChromaEndpoint, DocumentIndex, Embedder, EmbeddingEndpoint, NewDocument};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, QueryLimits, QueryObserver, SourceSettings, write_sample};
+use maru_sources::{
+    DataSource, PoolSettings, QueryLimits, QueryObserver, SourceSettings, write_sample,
+};
 
 use super::data_directory::{self, DataFiles};
 use crate::{
-    config::{Config, SourceDefinition},
+    config::{Config, PostgresSettings, SourceDefinition},
     tools::{
         SampleData,
         builtin::{self, DataContext, SAMPLE_LIMITS},
@@ -130,21 +132,8 @@ fn open_embedder(config: &Config, policy: &AddressPolicy) -> Result<Embedder> {
 
 fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec<DataSource>> {
     let mut sources = Vec::new();
-    let postgresql = &config.postgresql;
-    if let Some(host) = &postgresql.host {
-        let server = PostgresServer {
-            host: host.clone(),
-            port: postgresql.port,
-            user: postgresql.user.clone(),
-            password: postgresql.password.clone(),
-            database: postgresql.database.clone(),
-        };
-        let opened = DataSource::postgres(
-            "bga",
-            &PostgresAddress::from(&server),
-            SourceSettings::default(),
-            tasks,
-        );
+    if let Some(host) = &config.postgresql.host {
+        let opened = open_postgresql(host, &config.postgresql, tasks);
         sources.push(opened.context("cannot use the database of the settings postgresql.*")?);
     }
     for (at, definition) in config.sources.iter().enumerate() {
@@ -163,8 +152,63 @@ fn open_sources(config: &Config, files: &DataFiles, tasks: &Tasks) -> Result<Vec
     Ok(sources)
 }
 
+/// The database of document 000.
+fn open_postgresql(host: &str, settings: &PostgresSettings, tasks: &Tasks) -> Result<DataSource> {
+    let parse_mode = |it: &String| TlsMode::parse(it).ok_or(maru_postgres::Error::UnknownTlsMode);
+    let server = PostgresServer {
+        host: host.to_owned(),
+        port: settings.port,
+        user: settings.user.clone(),
+        password: settings.password.clone(),
+        database: settings.database.clone(),
+        tls: TlsOptions {
+            mode: settings.sslmode.as_ref().map(parse_mode).transpose()?,
+            root_certificates: settings.sslrootcert.as_deref().map(RootCertificates::parse),
+            client_certificate: settings.sslcert.as_ref().map(Into::into),
+            client_key: settings.sslkey.as_ref().map(Into::into),
+        },
+    };
+    let bounds = SourceDefinition {
+        relations: settings.relations.clone(),
+        functions: settings.functions.clone(),
+        max_rows: settings.max_rows,
+        max_bytes: settings.max_bytes,
+        timeout_ms: settings.timeout_ms,
+        acquire_timeout_ms: settings.acquire_timeout_ms,
+        lock_timeout_ms: settings.lock_timeout_ms,
+        min_connections: settings.min_connections,
+        max_connections: settings.max_connections,
+        search_path: settings.search_path.clone(),
+        caller_settings: settings.caller_settings.clone(),
+        ..SourceDefinition::new("bga", String::new().into())
+    };
+    Ok(DataSource::postgres(
+        &bounds.name,
+        &PostgresAddress::from_server(&server)?,
+        source_settings(&bounds),
+        tasks,
+    )?)
+}
+
 pub(super) fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSource> {
-    let settings = SourceSettings {
+    let settings = source_settings(definition);
+    let (name, url) = (&definition.name, definition.url.reveal());
+    Ok(match url.split_once("://") {
+        Some(("postgres" | "postgresql", _)) => {
+            DataSource::postgres(name, &PostgresAddress::parse(url)?, settings, tasks)?
+        }
+        Some(("sqlite", path)) => DataSource::sqlite(name, path.as_ref(), settings, tasks)?,
+        None => DataSource::sqlite(name, url.as_ref(), settings, tasks)?,
+        // The rest of the URL may be a password.
+        Some((scheme, _)) => {
+            let scheme: String = scheme.chars().take(20).collect();
+            bail!("maru cannot read {scheme}://; use postgres://, or the path of an SQLite file")
+        }
+    })
+}
+
+fn source_settings(definition: &SourceDefinition) -> SourceSettings {
+    SourceSettings {
         relations: definition.relations.clone(),
         functions: definition.functions.clone(),
         limits: QueryLimits {
@@ -173,23 +217,13 @@ pub(super) fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Resul
             timeout: Duration::from_millis(definition.timeout_ms),
             request: None,
         },
-    };
-    let url = definition.url.reveal();
-    Ok(
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            DataSource::postgres(
-                &definition.name,
-                &PostgresAddress::parse(url)?,
-                settings,
-                tasks,
-            )?
-        } else {
-            DataSource::sqlite(
-                &definition.name,
-                url.trim_start_matches("sqlite://").as_ref(),
-                settings,
-                tasks,
-            )?
+        pool: PoolSettings {
+            min_connections: definition.min_connections.min(definition.max_connections),
+            max_connections: definition.max_connections,
+            acquire_timeout: Duration::from_millis(definition.acquire_timeout_ms),
         },
-    )
+        search_path: definition.search_path.clone(),
+        lock_timeout: Some(Duration::from_millis(definition.lock_timeout_ms)),
+        caller_settings: definition.caller_settings.clone().into_iter().collect(),
+    }
 }

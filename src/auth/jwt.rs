@@ -1,5 +1,7 @@
 //! Verifies JWT access tokens and their claims. Pure: the caller passes keys and time.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::{AlgorithmFamily, Header};
 use serde_json::Value;
@@ -13,6 +15,9 @@ use super::{
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 /// How far the clocks of issuer and hub may differ.
 const LEEWAY_SECONDS: i64 = 30;
+/// The most claims that tools are told, and the longest, in bytes.
+const MAX_CLAIMS: usize = 64;
+const MAX_CLAIM_BYTES: usize = 1024;
 
 /// The claims that a token must have.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +35,8 @@ pub(super) struct TokenClaims {
     pub(super) scopes: Vec<String>,
     /// Seconds since 1970.
     pub(super) expires: i64,
+    /// All claims that are one value.
+    pub(super) values: BTreeMap<String, String>,
 }
 
 /// Whether `text` has the form of a JWT.
@@ -110,7 +117,23 @@ fn validate_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<Toke
         subject: subject.to_owned(),
         scopes: scopes(claims),
         expires,
+        values: scalar_claims(claims),
     })
+}
+
+/// The claims that are a text, a number or a truth value, as texts.
+fn scalar_claims(claims: &Value) -> BTreeMap<String, String> {
+    let members = claims.as_object().into_iter().flatten();
+    let scalars = members.filter_map(|(name, value)| {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => return None,
+        };
+        let fits = name.len() <= 64 && text.len() <= MAX_CLAIM_BYTES;
+        fits.then(|| (name.clone(), text))
+    });
+    scalars.take(MAX_CLAIMS).collect()
 }
 
 /// Reads the claim `scope`, a space-separated text, or `scp`, which some issuers use

@@ -239,11 +239,10 @@ impl OAuthVerifier {
         let entry = self.scopes.iter().find(|(_, scopes)| has_any(scopes));
         let (role, _) = entry.ok_or(Error::RejectedToken("none of its scopes maps to a role"))?;
         // The colon keeps the name apart from maru's own tokens, whose names have none.
-        Ok(Principal::new(
-            &format!("oauth:{}", claims.subject),
-            *role,
-            None,
-        ))
+        Ok(
+            Principal::new(&format!("oauth:{}", claims.subject), *role, None)
+                .with_claims(claims.values.clone()),
+        )
     }
 
     fn cache_verified(&self, hash: [u8; 32], keys: &Arc<IssuerKeys>, token: VerifiedToken) {

@@ -1,6 +1,10 @@
 //! Principals: authenticated callers and their roles.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use super::Grants;
 
@@ -16,16 +20,33 @@ pub enum AccessRole {
 }
 
 /// An authenticated caller. There is no default, so that nobody is one by accident.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Principal {
     name: Arc<str>,
     role: AccessRole,
     /// The servers and tools that the principal is limited to; `None` means no limit.
     grants: Option<Arc<Grants>>,
+    /// Claims of a signed token, for tools that ask who calls.
+    claims: Option<Arc<BTreeMap<String, String>>>,
 }
 
 /// The principal of requests without a token. No token may have this name.
 const LOCAL_PRINCIPAL: &str = "local";
+
+/// Claims do not count: a refreshed token has others and is the same principal.
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.role, &self.grants) == (&other.name, other.role, &other.grants)
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.name, self.role, &self.grants).hash(state);
+    }
+}
 
 impl AccessRole {
     /// All roles, from the fewest to the most permissions.
@@ -53,6 +74,7 @@ impl Principal {
             name: LOCAL_PRINCIPAL.into(),
             role: AccessRole::Agent,
             grants: None,
+            claims: None,
         }
     }
 
@@ -70,7 +92,25 @@ impl Principal {
             name: name.into(),
             role,
             grants: grants.map(Arc::new),
+            claims: None,
         }
+    }
+
+    /// The principal of a signed token with these claims.
+    #[must_use]
+    pub(super) fn with_claims(mut self, claims: BTreeMap<String, String>) -> Self {
+        self.claims = Some(Arc::new(claims));
+        self
+    }
+
+    /// What a statement may know of the caller: `name`, `role` and the claims of a signed
+    /// token, which cannot replace the two.
+    pub fn caller_values(&self) -> Arc<BTreeMap<String, String>> {
+        let claims = self.claims.iter().flat_map(|it| it.iter());
+        let claims = claims.map(|(name, value)| (name.clone(), value.clone()));
+        let own = [("name", self.name()), ("role", self.role.as_str())];
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Arc::new(claims.chain(own).collect())
     }
 
     /// Whether this is a program on this machine that sent no token.

@@ -54,6 +54,44 @@ pub struct PostgresSettings {
     pub password: SecretString,
     /// Name of the database. Also `POSTGRESQL_DB_NAME`.
     pub database: String,
+    /// Whether the connection is encrypted and the server verified: `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Also `POSTGRESQL_DB_SSLMODE`.
+    #[schemars(regex(pattern = r"^(disable|allow|prefer|require|verify-ca|verify-full)$"))]
+    pub sslmode: Option<String>,
+    /// PEM file of the authorities that may issue the server's certificate, or `system`. Also `POSTGRESQL_DB_SSLROOTCERT`.
+    pub sslrootcert: Option<String>,
+    /// PEM file of the client certificate. Also `POSTGRESQL_DB_SSLCERT`.
+    pub sslcert: Option<String>,
+    /// PEM file of the key of the client certificate. Also `POSTGRESQL_DB_SSLKEY`.
+    pub sslkey: Option<String>,
+    /// Tables and views that may be read, as `name` or `schema.name`. Empty allows all relations of its own schemas.
+    pub relations: Vec<String>,
+    /// Functions that may be called in addition to the built-in ones without side effects.
+    pub functions: Vec<String>,
+    /// Maximum rows in a result.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_rows: usize,
+    /// Maximum bytes in a result.
+    #[schemars(range(min = 1024, max = 268_435_456))]
+    pub max_bytes: usize,
+    /// Milliseconds that one query may run, from when it has a connection.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub timeout_ms: u64,
+    /// Milliseconds that a query waits for a connection while others have them all.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub acquire_timeout_ms: u64,
+    /// Milliseconds that a query waits for a lock of somebody else (PostgreSQL's `lock_timeout`).
+    #[schemars(range(min = 1, max = 3_600_000))]
+    pub lock_timeout_ms: u64,
+    /// Connections that stay open when nobody uses them.
+    #[schemars(range(min = 0, max = 1000))]
+    pub min_connections: usize,
+    /// Connections, and so queries, at the same time.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_connections: usize,
+    /// PostgreSQL: schemas in which names without one are looked up. The default is the search path of the role.
+    pub search_path: Vec<String>,
+    /// PostgreSQL: settings such as `app.user` that a query's transaction has, for row-level security, and the value of the caller that each gets: `name`, `role`, or a claim of its token.
+    pub caller_settings: BTreeMap<String, String>,
 }
 
 /// A database that tools may read.
@@ -62,7 +100,7 @@ pub struct PostgresSettings {
 pub struct SourceDefinition {
     /// Name of the source in tools.
     pub name: String,
-    /// `postgres://user:password@host/database`, or the path of an SQLite file.
+    /// `postgres://user:password@host/database?sslmode=verify-full`, or the path of an SQLite file.
     pub url: SecretString,
     /// Tables and views that may be read, as `name` or `schema.name`. Empty allows all relations of its own schemas.
     #[serde(default)]
@@ -78,10 +116,61 @@ pub struct SourceDefinition {
     #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1024, max = 268_435_456))]
     pub max_bytes: usize,
-    /// Milliseconds that one query may take.
+    /// Milliseconds that one query may run, from when it has a connection.
     #[serde(default = "default_query_timeout_ms")]
     #[schemars(range(min = 10, max = 3_600_000))]
     pub timeout_ms: u64,
+    /// Milliseconds that a query waits for a connection while others have them all.
+    #[serde(default = "default_acquire_timeout_ms")]
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub acquire_timeout_ms: u64,
+    /// Milliseconds that a query waits for a lock of somebody else (PostgreSQL's `lock_timeout`).
+    #[serde(default = "default_lock_timeout_ms")]
+    #[schemars(range(min = 1, max = 3_600_000))]
+    pub lock_timeout_ms: u64,
+    /// Connections that stay open when nobody uses them.
+    #[serde(default = "default_min_connections")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub min_connections: usize,
+    /// Connections, and so queries, at the same time.
+    #[serde(default = "default_max_connections")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_connections: usize,
+    /// PostgreSQL: schemas in which names without one are looked up. The default is the search path of the role.
+    #[serde(default)]
+    pub search_path: Vec<String>,
+    /// PostgreSQL: settings such as `app.user` that a query's transaction has, for row-level security, and the value of the caller that each gets: `name`, `role`, or a claim of its token.
+    #[serde(default)]
+    pub caller_settings: BTreeMap<String, String>,
+}
+
+impl SourceDefinition {
+    /// A source with the default bounds.
+    pub fn new(name: &str, url: SecretString) -> Self {
+        Self {
+            name: name.to_owned(),
+            url,
+            relations: Vec::new(),
+            functions: Vec::new(),
+            max_rows: default_max_rows(),
+            max_bytes: default_max_bytes(),
+            timeout_ms: default_query_timeout_ms(),
+            acquire_timeout_ms: default_acquire_timeout_ms(),
+            lock_timeout_ms: default_lock_timeout_ms(),
+            min_connections: default_min_connections(),
+            max_connections: default_max_connections(),
+            search_path: Vec::new(),
+            caller_settings: BTreeMap::new(),
+        }
+    }
+}
+
+fn default_min_connections() -> usize {
+    5
+}
+
+fn default_max_connections() -> usize {
+    20
 }
 
 fn default_max_rows() -> usize {
@@ -92,8 +181,16 @@ fn default_max_bytes() -> usize {
     1 << 20
 }
 
+fn default_lock_timeout_ms() -> u64 {
+    2000
+}
+
 fn default_query_timeout_ms() -> u64 {
     5000
+}
+
+fn default_acquire_timeout_ms() -> u64 {
+    30_000
 }
 
 impl Default for ChromaDbSettings {
@@ -116,6 +213,21 @@ impl Default for PostgresSettings {
             user: "postgres".to_owned(),
             password: SecretString::from(String::new()),
             database: "postgres".to_owned(),
+            sslmode: None,
+            sslrootcert: None,
+            sslcert: None,
+            sslkey: None,
+            relations: Vec::new(),
+            functions: Vec::new(),
+            max_rows: default_max_rows(),
+            max_bytes: default_max_bytes(),
+            timeout_ms: default_query_timeout_ms(),
+            acquire_timeout_ms: default_acquire_timeout_ms(),
+            lock_timeout_ms: default_lock_timeout_ms(),
+            min_connections: default_min_connections(),
+            max_connections: default_max_connections(),
+            search_path: Vec::new(),
+            caller_settings: BTreeMap::new(),
         }
     }
 }

@@ -116,7 +116,7 @@ pub fn load(options: &LoadOptions) -> Result<LoadedConfig, Error> {
     if let Some(path) = &path {
         layers.add_file(path, &environment)?;
     }
-    for (name, pointer) in schema::LEGACY_VARIABLES {
+    for &(name, pointer) in schema::LEGACY_VARIABLES {
         let variable = environment.get(name).filter(|(value, _)| !value.is_empty());
         if let Some((value, origin)) = variable {
             layers.set_text(pointer, value, origin.clone());

@@ -67,8 +67,8 @@ pub(super) fn leaf_pointers() -> Vec<String> {
     leaves
 }
 
-/// Older names of environment variables, and the pointers of what they set.
-pub(super) const LEGACY_VARIABLES: [(&str, &str); 10] = [
+/// Variables of document 000, its `POSTGRESQL_DB_` for every key, and what they set.
+pub(super) const LEGACY_VARIABLES: &[(&str, &str)] = &[
     ("TEXT_EMBEDDING_MODEL_URL", "/embedding/url"),
     ("TEXT_EMBEDDING_MODEL_NAME", "/embedding/model"),
     ("CHROMADB_HOST", "/chromadb/host"),
@@ -79,6 +79,32 @@ pub(super) const LEGACY_VARIABLES: [(&str, &str); 10] = [
     ("POSTGRESQL_DB_NAME", "/postgresql/database"),
     ("POSTGRESQL_DB_HOST", "/postgresql/host"),
     ("POSTGRESQL_DB_PORT", "/postgresql/port"),
+    ("POSTGRESQL_DB_SSLMODE", "/postgresql/sslmode"),
+    ("POSTGRESQL_DB_SSLROOTCERT", "/postgresql/sslrootcert"),
+    ("POSTGRESQL_DB_SSLCERT", "/postgresql/sslcert"),
+    ("POSTGRESQL_DB_SSLKEY", "/postgresql/sslkey"),
+    ("POSTGRESQL_DB_RELATIONS", "/postgresql/relations"),
+    ("POSTGRESQL_DB_FUNCTIONS", "/postgresql/functions"),
+    ("POSTGRESQL_DB_MAX_ROWS", "/postgresql/max_rows"),
+    ("POSTGRESQL_DB_MAX_BYTES", "/postgresql/max_bytes"),
+    ("POSTGRESQL_DB_TIMEOUT_MS", "/postgresql/timeout_ms"),
+    (
+        "POSTGRESQL_DB_ACQUIRE_TIMEOUT_MS",
+        "/postgresql/acquire_timeout_ms",
+    ),
+    (
+        "POSTGRESQL_DB_LOCK_TIMEOUT_MS",
+        "/postgresql/lock_timeout_ms",
+    ),
+    (
+        "POSTGRESQL_DB_MIN_CONNECTIONS",
+        "/postgresql/min_connections",
+    ),
+    (
+        "POSTGRESQL_DB_MAX_CONNECTIONS",
+        "/postgresql/max_connections",
+    ),
+    ("POSTGRESQL_DB_SEARCH_PATH", "/postgresql/search_path"),
 ];
 
 /// The environment variable that sets the value at `pointer`.

@@ -183,16 +183,19 @@ async fn on_request(
         Err(refusal) => return refusal,
     };
     let (out, messages) = message_queue::channel();
+    // A request without a session cannot be resumed: when its caller leaves, it ends.
+    let resumable = arrival.headers.contains_key(&SESSION_ID_HEADER);
+    let resumable = resumable.then(|| Arc::clone(&session));
     let engine = Arc::clone(&arrival.engine);
-    let (answering, sender) = (Arc::clone(&session), out.clone());
+    let sender = out.clone();
     let work = async move {
-        let answer = engine.handle_request(&answering, &owned, &sender).await;
+        let answer = engine.handle_request(&session, &owned, &sender).await;
         answer.map(|text| (StatusCode::OK, text))
     };
     HttpExchange {
         engine: arrival.engine,
         accepts,
-        session: Some(session),
+        session: resumable,
         out,
         messages,
     }

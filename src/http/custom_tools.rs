@@ -129,7 +129,11 @@ pub(super) async fn restore(
 
 /// `POST /api/custom-tools/test`: runs a definition that need not be saved; with
 /// `"run": false` it is only checked, and the answer says what saving it would change.
-pub(super) async fn test(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
+pub(super) async fn test(
+    State(hub): State<Arc<HubState>>,
+    Extension(principal): Extension<Principal>,
+    JsonBody(body): JsonBody,
+) -> Response {
     if body["run"] == false {
         return match hub.custom_tools.check(&body["tool"]).await {
             Ok(change) => {
@@ -148,7 +152,7 @@ pub(super) async fn test(State(hub): State<Arc<HubState>>, JsonBody(body): JsonB
     };
     let tested = hub
         .custom_tools
-        .run_unsaved(&body["tool"], &arguments)
+        .run_unsaved(&body["tool"], &arguments, &principal)
         .await;
     let shown = match tested {
         Ok((done, ms)) => {

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use maru_runtime::clock;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::{sync::Notify, time};
 
 use super::HubState;
@@ -45,28 +45,56 @@ pub(super) async fn readiness(
     let scope = CatalogScope::All;
     let visible = snapshot.visible_to(&Caller::new(principal, scope));
     let tools = visible.map_or(0, |view| view.tools.keys().count());
-    let (status, state) = if hub.readiness.record_probe() {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if store_answers(&hub).await {
-        (StatusCode::OK, "ready")
+    let (status, state, reason) = if hub.readiness.record_probe() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining", None)
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "store unavailable")
+        match ping_store(&hub).await {
+            Ok(()) => (StatusCode::OK, "ready", None),
+            Err(reason) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store unavailable",
+                Some(reason),
+            ),
+        }
     };
-    let body = json!({"status": state, "tools": tools, "sessions": hub.engine.session_count()});
+    let mut body = json!({"status": state, "tools": tools, "sessions": hub.engine.session_count()});
+    if let Some(reason) = reason {
+        body["reason"] = reason.into();
+    }
+    let unreachable = unreachable_sources(&hub);
+    if !unreachable.is_empty() {
+        body["unreachable_sources"] = unreachable.into();
+    }
     reply::json(status, body.to_string())
 }
 
-async fn store_answers(hub: &HubState) -> bool {
+/// The sources that could not be reached when they were last tried, and why. The hub
+/// works without them.
+fn unreachable_sources(hub: &HubState) -> Map<String, Value> {
+    let data = hub.sources.context();
+    let failed = data
+        .sources
+        .iter()
+        .filter_map(|it| Some((it.name().to_owned(), it.connect_error()?.to_string().into())));
+    failed.collect()
+}
+
+/// Whether the store answers, or why not.
+async fn ping_store(hub: &HubState) -> Result<(), String> {
     match time::timeout(STORE_PING_TIMEOUT, hub.store.ping()).await {
-        Ok(Ok(())) => true,
-        Ok(Err(error)) if error.is_down() => false,
+        Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
-            tracing::warn!("not ready: {error}");
-            false
+            if !error.is_down() {
+                tracing::warn!("not ready: {error}");
+            }
+            Err(error
+                .connect_error()
+                .map_or_else(|| error.public_message(), ToString::to_string))
         }
         Err(_) => {
-            tracing::warn!("not ready: the store did not answer within {STORE_PING_TIMEOUT:?}");
-            false
+            let reason = format!("the store did not answer within {STORE_PING_TIMEOUT:?}");
+            tracing::warn!("not ready: {reason}");
+            Err(reason)
         }
     }
 }

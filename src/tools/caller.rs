@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use maru_protocol::{RpcError, code};
 
-use crate::auth::Principal;
+use crate::{auth::Principal, observability::journal::RequestId};
 
 /// Which part of the catalog a caller looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +25,23 @@ pub struct Caller {
     pub scope: CatalogScope,
     /// Their address; absent from this machine without one.
     pub remote_ip: Option<IpAddr>,
+}
+
+/// Who calls one of maru's own tools, and in which request.
+#[derive(Clone, Debug)]
+pub(super) struct ToolCaller {
+    /// Who calls.
+    pub(super) principal: Principal,
+    /// The request that the call is part of.
+    pub(super) request: RequestId,
+}
+
+impl ToolCaller {
+    /// A caller whose request begins here.
+    pub(super) fn new(principal: Principal) -> Self {
+        let request = RequestId::next();
+        Self { principal, request }
+    }
 }
 
 impl Caller {

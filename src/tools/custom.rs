@@ -16,6 +16,7 @@ pub use definition::CustomToolDefinition;
 pub use draft::ToolDraft;
 pub use parameter::ToolParameter;
 pub use record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord};
+pub use runner::ToolResources;
 
 /// A fault of a definition or of a run of it, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
+use maru_postgres::PostgresConnectError;
 use maru_runtime::{clock, mask_secrets};
 use maru_sources::DataSource;
 use maru_store::SourceRow;
@@ -322,12 +323,14 @@ fn invalid(field: &'static str, message: String) -> SourceError {
 
 fn source_json(source: &DataSource, origin: &str) -> Value {
     let limits = source.limits();
+    let error = source.connect_error();
     json!({
         "name": source.name(),
         "kind": source.system_name(),
         "origin": origin,
         "enabled": true,
-        "fault": null,
+        "fault": error.as_ref().map(ToString::to_string),
+        "faultCode": error.as_ref().map(PostgresConnectError::code),
         "maxRows": limits.rows,
         "maxBytes": limits.max_bytes,
         "timeoutMs": limits.timeout.as_millis(),

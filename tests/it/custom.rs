@@ -276,13 +276,13 @@ async fn invalid_definition_is_refused_with_line_and_column() {
             "letter",
         ),
         (
-            json!({"params": [param("user_name", "DATE")]}),
+            json!({"params": [param("user_name", "DAY")]}),
             "params.0.param_type",
             None,
             "STRING",
         ),
         (
-            json!({"params": [param("user_name", "LIST")]}),
+            json!({"params": [param("user_name", "OBJECT")]}),
             "params.0.param_type",
             None,
             "statement",

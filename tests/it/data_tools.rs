@@ -221,13 +221,8 @@ async fn postgresql_of_the_settings_is_queried() {
         config.postgresql.password = SecretString::from(PASSWORD.to_owned());
         config.postgresql.database.clone_from(&database);
         config.sources = vec![SourceDefinition {
-            name: "few".to_owned(),
-            url: SecretString::from(cluster.url(&database)),
-            relations: Vec::new(),
-            functions: Vec::new(),
             max_rows: 2,
-            max_bytes: 1 << 20,
-            timeout_ms: 5000,
+            ..SourceDefinition::new("few", SecretString::from(cluster.url(&database)))
         }];
     })
     .await;

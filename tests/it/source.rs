@@ -2,5 +2,9 @@
 
 mod databases;
 mod hostile;
+mod parameters;
+mod pgvector;
 mod postgres;
+mod postgres_load;
+mod postgres_tls;
 mod sqlite;

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use maru_postgres::PostgresAddress;
+use maru_postgres::{PostgresAddress, PostgresConnectError};
 use maru_runtime::tasks::Tasks;
 use tracing::Instrument as _;
 
@@ -13,6 +13,7 @@ use super::{
     query_observer::{QueryObserver, QueryRecorder},
     sqlite::SqliteSource,
     statement::SqlStatement,
+    validate_statement::check_order,
 };
 
 /// A handle to a database that is read and never written; clones share its
@@ -41,12 +42,12 @@ impl DataSource {
         tasks: &Tasks,
     ) -> Result<Self, Error> {
         let limits = settings.limits;
-        let back_end =
+        let backend =
             DatabaseBackend::Postgres(PostgresSource::open(name, address, settings, tasks)?);
         Ok(Self {
             name: name.into(),
             limits,
-            backend: back_end,
+            backend,
             observer: None,
         })
     }
@@ -59,11 +60,11 @@ impl DataSource {
         tasks: &Tasks,
     ) -> Result<Self, Error> {
         let limits = settings.limits;
-        let back_end = DatabaseBackend::Sqlite(SqliteSource::open(path, settings, tasks)?);
+        let backend = DatabaseBackend::Sqlite(SqliteSource::open(path, settings, tasks)?);
         Ok(Self {
             name: name.into(),
             limits,
-            backend: back_end,
+            backend,
             observer: None,
         })
     }
@@ -83,6 +84,14 @@ impl DataSource {
     /// How far a query may go.
     pub fn limits(&self) -> QueryLimits {
         self.limits
+    }
+
+    /// Why the database could not be reached when it was last tried; none if it could.
+    pub fn connect_error(&self) -> Option<PostgresConnectError> {
+        match &self.backend {
+            DatabaseBackend::Postgres(postgres) => postgres.connect_error(),
+            DatabaseBackend::Sqlite(_) => None,
+        }
     }
 
     /// The names of the parameters of a statement, in the order of their first
@@ -117,7 +126,13 @@ impl DataSource {
         limits: QueryLimits,
     ) -> Result<QueryRows, Error> {
         let limits = limits.capped_by(self.limits);
-        let statement = SqlStatement::parse(sql, self.dialect())?;
+        let mut statement = SqlStatement::parse(sql, self.dialect())?;
+        parameters.check_names(&statement.parameter_names())?;
+        if parameters.has_identifiers() {
+            statement = statement.with_identifiers(parameters)?;
+        }
+        check_order(&statement)?;
+        statement.check_lists(parameters)?;
         match &self.backend {
             DatabaseBackend::Postgres(postgres) => {
                 postgres.query(&statement, parameters, limits).await

@@ -325,6 +325,10 @@ impl SqlLexer<'_> {
                 SqlTokenKind::Operator
             }
             byte if starts_name(byte) && !glued => {
+                let rest = self.bytes.get(self.at..).unwrap_or_default();
+                if rest.starts_with(b"caller.") && rest.get(7).is_some_and(|it| starts_name(*it)) {
+                    self.at += b"caller.".len();
+                }
                 self.skip_name();
                 SqlTokenKind::Parameter
             }
@@ -407,6 +411,10 @@ mod tests {
             ),
             ("SELECT x=:a,(:b)", &[":a", ":b"]),
             ("SELECT 'a\\' , :a", &[":a"]),
+            (
+                "SELECT :caller.name, :caller, :a.b",
+                &[":caller.name", ":caller", ":a"],
+            ),
         ];
         for (sql, expected) in cases {
             assert_eq!(

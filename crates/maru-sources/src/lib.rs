@@ -24,7 +24,9 @@ use thiserror::Error;
 
 pub use data_source::DataSource;
 pub use lexer::SqlDialect;
-pub use parameters::{QueryParameterKind, QueryParameters, QueryValue};
+pub use parameters::{
+    CALLER_PREFIX, CallerValues, QueryParameterKind, QueryParameters, QueryValue, SqlIdentifier,
+};
 pub use query_observer::{FinishedQuery, QueryObserver};
 pub use rows::QueryRows;
 pub use sample::{EnforcedLimit, sample_limits, write_limits, write_sample};
@@ -36,7 +38,7 @@ pub const MAX_STATEMENT_BYTES: usize = 32 * 1024;
 /// The most operators in one chain.
 pub const MAX_OPERATOR_CHAIN: usize = 1000;
 
-/// What a source offers.
+/// What may be read in a source, and how it is connected to.
 #[derive(Clone, Debug, Default)]
 pub struct SourceSettings {
     /// The tables and views that may be read, as `name` or `schema.name`. None
@@ -47,6 +49,39 @@ pub struct SourceSettings {
     pub functions: Vec<String>,
     /// How far a query may go that asks for no less.
     pub limits: QueryLimits,
+    /// How many queries run at the same time, and how long one waits for its turn.
+    pub pool: PoolSettings,
+    /// PostgreSQL: the schemas in which names without one are looked up, instead of
+    /// those of the role.
+    pub search_path: Vec<String>,
+    /// PostgreSQL: how long a query waits for a lock of somebody else.
+    pub lock_timeout: Option<Duration>,
+    /// PostgreSQL: settings such as `app.user` that a transaction has while a query
+    /// runs, and the value of the caller that each gets, for row-level security.
+    pub caller_settings: Vec<(String, String)>,
+}
+
+/// How many connections a source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Connections that stay open when nobody uses them.
+    pub min_connections: usize,
+    /// Connections, and so queries, at the same time.
+    pub max_connections: usize,
+    /// How long a query waits until one of them is free. The time of the query itself
+    /// begins after that.
+    pub acquire_timeout: Duration,
+}
+
+impl Default for PoolSettings {
+    /// As the pool of psycopg has it in document 000.
+    fn default() -> Self {
+        Self {
+            min_connections: 5,
+            max_connections: 20,
+            acquire_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 /// How far a query may go, and whose it is.
@@ -56,7 +91,7 @@ pub struct QueryLimits {
     pub rows: usize,
     /// Bytes of an answer's JSON.
     pub max_bytes: usize,
-    /// Time from the question to the answer.
+    /// Time that the query may run, from when it has a connection.
     pub timeout: Duration,
     /// The request that it is part of, as the database is told: two halves.
     pub request: Option<[u64; 2]>,
@@ -96,6 +131,11 @@ pub enum Error {
     /// The query ran into its deadline.
     #[error("the query took too long and was stopped")]
     TimedOut,
+    /// Other queries had all connections for as long as one may wait.
+    #[error(
+        "no connection to the database became free within {} ms; it runs as many queries as it may", .0.as_millis()
+    )]
+    NoFreeConnection(Duration),
     /// The query failed.
     #[error("the query failed")]
     Query(#[source] rusqlite::Error),
@@ -128,13 +168,13 @@ pub enum Error {
     /// The settings of the source cannot be used.
     #[error("cannot use the source: {0}")]
     InvalidSettings(String),
-    /// The database cannot be reached. Its cause is for the log only.
-    #[error("the database cannot be reached")]
-    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database cannot be reached.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(maru_postgres::PostgresConnectError),
     /// The process ends before the work was done.
     #[error("the hub is stopping")]
     ShuttingDown,
-    /// The same, with the character of the statement where it is wrong.
+    /// An error that has a place in the statement.
     #[error("{error}")]
     AtPosition {
         /// How many characters stand before it.
@@ -145,18 +185,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// How many characters of the statement stand before the fault, if it has a
+    /// How many characters of the statement stand before the error, if it has a
     /// place.
     pub fn position(&self) -> Option<usize> {
         match self {
-            Self::AtPosition {
-                position: place, ..
-            } => Some(*place),
+            Self::AtPosition { position, .. } => Some(*position),
             _ => None,
         }
     }
 
-    /// Gives the fault a place: the byte `at` of `text`.
+    /// Gives the error a place: the byte `at` of `text`.
     fn at_byte(self, text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);
         Self::AtPosition {

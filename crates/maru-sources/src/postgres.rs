@@ -5,10 +5,12 @@
 //! sub-query that makes each row one JSON text. The transaction never commits.
 //! When it runs again, that it locks nothing else shows that it still means the same.
 
+mod amplifiers;
 mod error;
 mod guard;
 mod query_request;
 mod read_transaction;
+mod role;
 mod row_json;
 mod safe_functions;
 mod schema;
@@ -21,29 +23,36 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use maru_postgres::PostgresAddress;
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
+};
+use maru_postgres::{PostgresAddress, PostgresConnectError, PostgresTls};
 use maru_runtime::tasks::Tasks;
 use tokio::time::{self, Instant};
-use tokio_postgres::{Config, NoTls, types::Type};
+use tokio_postgres::{Config, types::Type};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
-    Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, statement::SqlStatement,
+    ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
+    statement::SqlStatement,
 };
 
 use query_request::{QueryRequest, StatementShape};
-use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, timeout_settings};
+use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, SessionTimeouts};
 use row_json::RowJsonWriter;
 use system_catalog::{Oid, SystemCatalog};
 
-/// Connections that are kept open.
-const MIN_OPEN_CONNECTIONS: usize = 5;
-const MAX_CONNECTIONS: usize = 20;
-/// How old the picture of the catalogue may be, and how long a connection above
-/// [`MIN_OPEN_CONNECTIONS`] may be idle.
+/// How old the snapshot of the system catalog may be, and how long a connection that
+/// need not stay open may be idle.
 const CATALOG_MAX_AGE: Duration = Duration::from_secs(60);
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much longer than the server's own deadline an answer may take: the server's
+/// leaves the connection usable.
+const ANSWER_GRACE: Duration = Duration::from_millis(250);
+/// How many statements are remembered.
+const MAX_CACHED_STATEMENTS: usize = 256;
 
 /// A pool of connections to one database.
 #[derive(Clone, Debug)]
@@ -52,16 +61,17 @@ pub(super) struct PostgresSource(Arc<PostgresSourceInner>);
 #[derive(Debug)]
 struct PostgresSourceInner {
     name: String,
+    address: PostgresAddress,
+    tls: PostgresTls,
     pool: Pool,
     settings: SourceSettings,
     tasks: Tasks,
     system_catalog: Mutex<Option<(Instant, Arc<SystemCatalog>)>>,
     /// Statements that ran.
     statement_cache: Mutex<HashMap<String, Arc<CachedStatement>>>,
+    /// Why the last attempt to connect failed; none if it did not.
+    connect_error: Mutex<Option<PostgresConnectError>>,
 }
-
-/// How many statements are remembered.
-const MAX_CACHED_STATEMENTS: usize = 256;
 
 /// A statement that ran. As long as it locks nothing else when it runs again, it
 /// means what it meant, and the server need not be asked beforehand.
@@ -82,13 +92,28 @@ impl PostgresSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
+        if let Some((name, _)) = settings
+            .caller_settings
+            .iter()
+            .find(|it| !is_custom_setting(&it.0))
+        {
+            return Err(Error::InvalidSettings(format!(
+                "{name:?} is no setting of your own; caller_settings have names such as app.user"
+            )));
+        }
+        let tls = address
+            .tls_connector()
+            .map_err(|error| Error::InvalidSettings(error.to_string()))?;
         let inner = Arc::new(PostgresSourceInner {
             name: name.to_owned(),
-            pool: build_pool(address, settings.limits.timeout)?,
+            pool: build_pool(address, &tls, &settings)?,
+            address: address.clone(),
+            tls,
             settings,
             tasks: tasks.clone(),
             system_catalog: Mutex::default(),
             statement_cache: Mutex::default(),
+            connect_error: Mutex::default(),
         });
         tasks.spawn(maintain_connections(
             Arc::downgrade(&inner),
@@ -97,93 +122,134 @@ impl PostgresSource {
         Ok(Self(inner))
     }
 
+    /// Why the database could not be reached when it was last tried.
+    pub(super) fn connect_error(&self) -> Option<PostgresConnectError> {
+        self.0.lock_connect_error().clone()
+    }
+
     pub(super) async fn query(
         &self,
         statement: &SqlStatement,
         parameters: &QueryParameters,
         limits: QueryLimits,
     ) -> Result<QueryRows, Error> {
-        let done = time::timeout(
-            limits.timeout,
-            self.run_query(statement, parameters, limits),
-        )
-        .await;
-        done.unwrap_or(Err(Error::TimedOut))
-    }
-
-    async fn run_query(
-        &self,
-        statement: &SqlStatement,
-        parameters: &QueryParameters,
-        limits: QueryLimits,
-    ) -> Result<QueryRows, Error> {
-        let bound = statement.bind_parameters();
+        let bound = statement.bind_parameters(parameters);
         let values = parameters.values_in_order(&statement.parameter_names())?;
         let values = bound
             .parameter_indexes
             .iter()
-            .filter_map(|it| values.get(*it).copied());
+            .filter_map(|it| values.get(*it));
         let values: Vec<_> = values.collect();
-
-        let client = self.client().await?;
-        let catalogue = self.system_catalog(&client).await?;
-        guard::check_names(statement, &catalogue)?;
-        let mut session = ReadTransaction::new(client, &self.0.tasks);
-        let asked = QueryRequest {
+        let settings = self.0.settings.caller_settings.iter();
+        let caller_settings = settings.map(|(setting, value)| {
+            let value = parameters.caller_value(value).unwrap_or_default();
+            (setting.as_str(), value)
+        });
+        let request = QueryRequest {
             sql: &bound.sql,
             values: &values,
             limits,
-            connection_timeout: self.0.settings.limits.timeout,
+            session_timeouts: SessionTimeouts::new(&self.0.settings),
+            caller_settings: caller_settings.collect(),
         };
-        if let Some(known) = self.0.cached_statement(&asked, &catalogue) {
-            match session.read_cached(&asked, &known).await {
-                Ok(Some(rows)) => {
-                    session.return_unchanged();
-                    return Ok(rows);
-                }
-                Err(Error::TimedOut) => return Err(Error::TimedOut),
-                // Tables have changed since: what it means is asked again.
-                Ok(None) | Err(_) => self.0.evict_statement(asked.sql),
-            }
-            session.return_after_cleanup();
-            session = ReadTransaction::new(self.client().await?, &self.0.tasks);
-        }
-        let read = self
-            .analyze_and_read(&session, statement, &asked, catalogue)
-            .await;
-        let rows = session.finish(read);
+        let client = self.client().await?;
+        let catalog = self.system_catalog(&client).await?;
+        guard::check_names(statement, &catalog)?;
+        amplifiers::check_amplifiers(statement)?;
+        let running = self.run_query(client, statement, &request, catalog);
+        let rows = within(limits.timeout, running).await;
         rows.map_err(|error| statement.locate_error(error, &bound))
     }
 
-    /// Runs a statement once the server has said what it means.
+    async fn run_query(
+        &self,
+        client: Object,
+        statement: &SqlStatement,
+        request: &QueryRequest<'_>,
+        catalog: Arc<SystemCatalog>,
+    ) -> Result<QueryRows, Error> {
+        let mut transaction = ReadTransaction::new(client, &self.0.tls, &self.0.tasks);
+        if let Some(cached) = self.0.cached_statement(request, &catalog) {
+            match transaction.read_cached(request, &cached).await {
+                Ok(Some(rows)) => {
+                    transaction.return_unchanged();
+                    return Ok(rows);
+                }
+                Err(Error::TimedOut) => return transaction.finish(Err(Error::TimedOut)),
+                // Tables have changed since: the server says again what it means.
+                Ok(None) | Err(_) => self.0.evict_statement(request.sql),
+            }
+            transaction = transaction.restart().await?;
+        }
+        let read = self
+            .analyze_and_read(&transaction, statement, request, catalog)
+            .await;
+        transaction.finish(read)
+    }
+
+    /// Runs a statement once the server has said what it means. The flag says whether
+    /// the server sent all that it had to.
     async fn analyze_and_read(
         &self,
-        session: &ReadTransaction,
+        transaction: &ReadTransaction,
         statement: &SqlStatement,
-        asked: &QueryRequest<'_>,
-        mut catalogue: Arc<SystemCatalog>,
+        request: &QueryRequest<'_>,
+        mut catalog: Arc<SystemCatalog>,
     ) -> Result<(QueryRows, bool), Error> {
-        let begun = session.begin_sql(asked).await?;
-        if guard::is_catalog_outdated(&catalogue, &begun.locked_relations) {
-            catalogue = self.load_catalog(session.client()).await?;
+        let analysis = transaction.begin_sql(request).await?;
+        if guard::is_catalog_outdated(&catalog, &analysis.locked_relations) {
+            catalog = self.load_catalog(transaction.client()).await?;
         }
-        guard::check_relations(statement, &catalogue, &begun.locked_relations)?;
-        let read = session.read_rows(asked, &begun.shape).await?;
-        if read.1 && asked.limits.rows > 0 && !begun.shape.has_renamed_columns {
-            let locked = session.locked_relations(SELECT_ALL_LOCKS).await?;
+        guard::check_relations(statement, &catalog, &analysis.locked_relations)?;
+        let (rows, is_complete) = transaction.read_rows(request, &analysis.shape).await?;
+        if is_complete && request.limits.rows > 0 && !analysis.shape.has_renamed_columns {
+            let locked = transaction.locked_relations(SELECT_ALL_LOCKS).await?;
             if !locked.contains(&ADVISORY_LOCK) {
                 self.0
-                    .cache_statement(asked, begun.shape, catalogue, locked);
+                    .cache_statement(request, analysis.shape, catalog, locked);
             }
         }
-        Ok(read)
+        Ok((rows, is_complete))
     }
 
+    /// The relations that may be read, by schema and name.
+    pub(super) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
+        let client = self.client().await?;
+        let catalog = self.system_catalog(&client).await?;
+        let listing = schema::list_tables(&client, &catalog);
+        within(self.0.settings.limits.timeout, listing).await
+    }
+
+    /// The columns of a relation that may be read.
+    pub(super) async fn describe(&self, name: &str) -> Result<Vec<ColumnInfo>, Error> {
+        let client = self.client().await?;
+        let catalog = self.system_catalog(&client).await?;
+        let relation = catalog
+            .find_relation(name)
+            .ok_or_else(|| Error::TableNotFound(name.to_owned()))?;
+        let listing = schema::list_columns(&client, &catalog, relation);
+        within(self.0.settings.limits.timeout, listing).await
+    }
+
+    /// A connection, once one is free.
     async fn client(&self) -> Result<Object, Error> {
-        self.0.pool.get().await.map_err(error::from_pool)
+        match self.0.pool.get().await {
+            Ok(client) => {
+                self.0.record_connected();
+                Ok(client)
+            }
+            Err(PoolError::Timeout(TimeoutType::Wait)) => Err(Error::NoFreeConnection(
+                self.0.settings.pool.acquire_timeout,
+            )),
+            Err(error) => {
+                let reason = error::from_pool(&error);
+                self.0.record_connect_error(&reason, &error);
+                Err(Error::Unreachable(reason))
+            }
+        }
     }
 
-    /// A picture of the catalogue that is fresh enough.
+    /// A snapshot of the system catalog that is fresh enough.
     async fn system_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
         match self.0.fresh_catalog() {
             Some(fresh) => Ok(fresh),
@@ -192,55 +258,56 @@ impl PostgresSource {
     }
 
     async fn load_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
-        let loaded = SystemCatalog::load(client, &self.0.settings)
-            .await
-            .map_err(error::from_internal_query)?;
-        let loaded = Arc::new(loaded);
-        let mut kept = self
+        let loading = async {
+            let loaded = SystemCatalog::load(client, &self.0.settings).await;
+            loaded.map_err(|error| error::from_internal_query(&error))
+        };
+        let catalog = Arc::new(within(self.0.settings.limits.timeout, loading).await?);
+        let mut latest = self
             .0
             .system_catalog
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *kept = Some((Instant::now(), Arc::clone(&loaded)));
-        Ok(loaded)
+        *latest = Some((Instant::now(), Arc::clone(&catalog)));
+        Ok(catalog)
     }
 }
 
 impl PostgresSourceInner {
-    /// What is known of a statement that ran since the catalogue was last read.
+    /// A statement that ran since the catalog was last loaded.
     fn cached_statement(
         &self,
-        asked: &QueryRequest<'_>,
-        catalogue: &Arc<SystemCatalog>,
+        request: &QueryRequest<'_>,
+        catalog: &Arc<SystemCatalog>,
     ) -> Option<Arc<CachedStatement>> {
-        let known = self.lock_statement_cache().get(asked.sql).cloned();
-        // One that is only looked at is asked about every time.
-        known.filter(|it| {
-            let same = Arc::ptr_eq(&it.system_catalog, catalogue)
-                && it.declared_types == asked.declared_types();
-            same && asked.limits.rows > 0
+        let cached = self.lock_statement_cache().get(request.sql).cloned();
+        // A check without rows asks the server every time.
+        cached.filter(|it| {
+            let is_same = Arc::ptr_eq(&it.system_catalog, catalog)
+                && it.declared_types == request.declared_types();
+            is_same && request.limits.rows > 0
         })
     }
 
     fn cache_statement(
         &self,
-        asked: &QueryRequest<'_>,
+        request: &QueryRequest<'_>,
         shape: StatementShape,
-        catalogue: Arc<SystemCatalog>,
-        locked: Vec<Oid>,
+        catalog: Arc<SystemCatalog>,
+        locked_relations: Vec<Oid>,
     ) {
-        let known = CachedStatement {
-            row_writer: RowJsonWriter::for_shape(&shape, catalogue.is_utc),
+        let statement = CachedStatement {
+            row_writer: RowJsonWriter::for_shape(&shape, catalog.is_utc),
             shape,
-            declared_types: asked.declared_types(),
-            system_catalog: catalogue,
-            locked_relations: locked,
+            declared_types: request.declared_types(),
+            system_catalog: catalog,
+            locked_relations,
         };
         let mut statements = self.lock_statement_cache();
         if statements.len() >= MAX_CACHED_STATEMENTS {
             statements.clear();
         }
-        statements.insert(asked.sql.to_owned(), Arc::new(known));
+        statements.insert(request.sql.to_owned(), Arc::new(statement));
     }
 
     fn evict_statement(&self, sql: &str) {
@@ -254,43 +321,81 @@ impl PostgresSourceInner {
     }
 
     fn fresh_catalog(&self) -> Option<Arc<SystemCatalog>> {
-        let kept = self
+        let latest = self
             .system_catalog
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let fresh = kept
+        let fresh = latest
             .as_ref()
             .filter(|(since, _)| since.elapsed() < CATALOG_MAX_AGE);
-        fresh.map(|(_, catalogue)| Arc::clone(catalogue))
+        fresh.map(|(_, catalog)| Arc::clone(catalog))
     }
 
-    /// Closes connections that are idle, down to those that are kept.
+    /// Closes connections that are idle, down to those that stay open.
     fn close_idle_connections(&self) {
         let mut kept = 0;
         self.pool.retain(|_, metrics| {
             kept += 1;
-            kept <= MIN_OPEN_CONNECTIONS || metrics.last_used() < CATALOG_MAX_AGE
+            kept <= self.settings.pool.min_connections || metrics.last_used() < CATALOG_MAX_AGE
         });
+    }
+
+    fn lock_connect_error(&self) -> MutexGuard<'_, Option<PostgresConnectError>> {
+        self.connect_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record_connected(&self) {
+        if self.lock_connect_error().take().is_some() {
+            let name = &self.name;
+            info!(source.name = %name, "source {name} can be reached again");
+        }
+    }
+
+    /// Logs an error when it is not the one of the attempt before.
+    fn record_connect_error(&self, reason: &PostgresConnectError, error: &PoolError) {
+        let before = self.lock_connect_error().replace(reason.clone());
+        if before.as_ref() != Some(reason) {
+            let (name, place) = (&self.name, self.address.redacted_location());
+            let cause = std::error::Error::source(error).map(ToString::to_string);
+            warn!(source.name = %name, reason = reason.code(), ?cause,
+                "source {name}, {place}, cannot be reached: {reason}; tried again when it is used");
+        }
     }
 }
 
-fn build_pool(address: &PostgresAddress, timeout: Duration) -> Result<Pool, Error> {
+/// The answer of a server that has `timeout` to end by itself.
+async fn within<T>(
+    timeout: Duration,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let answer = time::timeout(timeout + ANSWER_GRACE, answer).await;
+    answer.unwrap_or(Err(Error::TimedOut))
+}
+
+fn build_pool(
+    address: &PostgresAddress,
+    tls: &PostgresTls,
+    settings: &SourceSettings,
+) -> Result<Pool, Error> {
     let recycling_method = RecyclingMethod::Fast;
-    let config = session_config(address, timeout);
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method });
+    let config = session_config(address, settings);
+    let manager = Manager::from_config(config, tls.clone(), ManagerConfig { recycling_method });
     Pool::builder(manager)
-        .max_size(MAX_CONNECTIONS)
+        .max_size(settings.pool.max_connections.max(1))
         .runtime(Runtime::Tokio1)
-        .create_timeout(Some(Duration::from_secs(5)))
-        .wait_timeout(Some(Duration::from_secs(5)))
+        .create_timeout(Some(CONNECT_TIMEOUT))
+        .wait_timeout(Some(settings.pool.acquire_timeout))
         .build()
         .map_err(|error| Error::InvalidSettings(error.to_string()))
 }
 
-/// For sessions that only read. No query can change these settings, and each use ends
-/// by going back to them.
-fn session_config(address: &PostgresAddress, timeout: Duration) -> Config {
-    let timeouts = timeout_settings(timeout).map(|(name, value)| (name, value.to_string()));
+/// The driver's settings for sessions that only read. No query can change these
+/// settings, and each use ends by going back to them.
+fn session_config(address: &PostgresAddress, settings: &SourceSettings) -> Config {
+    let timeouts = SessionTimeouts::new(settings).settings(settings.limits.timeout);
+    let timeouts = timeouts.map(|(name, value)| (name, value.to_string()));
     let fixed = [
         ("default_transaction_read_only", "on"),
         ("standard_conforming_strings", "on"),
@@ -301,56 +406,74 @@ fn session_config(address: &PostgresAddress, timeout: Duration) -> Config {
         ("jit", "off"),
     ];
     let timeouts = timeouts.iter().map(|(name, value)| (*name, value.as_str()));
-    let settings: Vec<(&str, &str)> = fixed.into_iter().chain(timeouts).collect();
+    let search_path = search_path(settings);
+    let search_path = search_path.iter().map(|it| ("search_path", it.as_str()));
+    let settings: Vec<(&str, &str)> = fixed
+        .into_iter()
+        .chain(timeouts)
+        .chain(search_path)
+        .collect();
     let mut config = address.config_with_overrides(&settings);
     config.application_name("maru");
     config
 }
 
-/// Opens the connections that are kept, then closes those that are too many,
-/// until the source is gone.
+/// Whether a setting is one that the server does not know: it has a dot.
+fn is_custom_setting(name: &str) -> bool {
+    let is_part = |it: &str| {
+        it.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_')
+            && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
+    };
+    let parts = name.split_once('.');
+    parts.is_some_and(|(prefix, name)| is_part(prefix) && is_part(name))
+}
+
+fn search_path(settings: &SourceSettings) -> Option<String> {
+    let schemas = settings.search_path.iter();
+    let schemas: Vec<String> = schemas
+        .map(|it| query_request::quote_identifier(it))
+        .collect();
+    (!schemas.is_empty()).then(|| schemas.join(", "))
+}
+
+/// Opens the connections that stay open, then closes those that are too many,
+/// until the source is gone. A source that could not be reached is tried again.
 async fn maintain_connections(source: Weak<PostgresSourceInner>, stop: CancellationToken) {
-    if let Some(inner) = source.upgrade().map(PostgresSource) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = open_initial_connections(&inner) => (),
-        }
-    }
+    let mut is_open = false;
     loop {
+        let Some(inner) = source.upgrade() else {
+            return;
+        };
+        if is_open {
+            inner.close_idle_connections();
+        } else {
+            let source = PostgresSource(inner);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                opened = open_initial_connections(&source) => is_open = opened.is_ok(),
+            }
+        }
         tokio::select! {
             () = stop.cancelled() => return,
             () = time::sleep(CATALOG_MAX_AGE) => (),
         }
-        match source.upgrade() {
-            Some(inner) => inner.close_idle_connections(),
-            None => return,
-        }
     }
 }
 
-async fn open_initial_connections(source: &PostgresSource) {
-    let name = &source.0.name;
-    let mut clients = Vec::new();
-    for _ in 0..MIN_OPEN_CONNECTIONS {
-        match source.client().await {
-            Ok(client) => clients.push(client),
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                warn!(source.name = %name, ?cause, "source {name}: {error}; tried again when asked");
-                return;
-            }
-        }
+async fn open_initial_connections(source: &PostgresSource) -> Result<(), Error> {
+    let first = source.client().await?;
+    let catalog = source.system_catalog(&first).await?;
+    role::warn_about_role(
+        &source.0.name,
+        &source.0.address,
+        &source.0.settings,
+        &catalog,
+    );
+    let mut clients = vec![first];
+    while clients.len() < source.0.settings.pool.min_connections {
+        clients.push(source.client().await?);
     }
-    let Some(client) = clients.first() else {
-        return;
-    };
-    let Ok(catalogue) = source.system_catalog(client).await else {
-        return;
-    };
-    if !catalogue.write_privileges.is_empty() {
-        let powers = catalogue.write_privileges.join(", ");
-        warn!(source.name = %name, powers, "the role of source {name} {powers}; give it one that may only read");
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -361,9 +484,14 @@ mod tests {
     fn sessions_are_read_only_whatever_the_address_says() {
         let url = "postgres://a/m?options=-c%20default_transaction_read_only=off";
         let address = PostgresAddress::parse(url).unwrap();
-        let config = session_config(&address, Duration::from_secs(5));
+        let settings = SourceSettings {
+            search_path: vec!["a".to_owned(), "b c".to_owned()],
+            ..SourceSettings::default()
+        };
+        let config = session_config(&address, &settings);
         let options = config.get_options().unwrap();
         assert!(options.contains("off -c default_transaction_read_only=on"));
-        assert!(options.contains(" -c statement_timeout=5000"));
+        assert!(options.contains(" -c statement_timeout=5000 -c lock_timeout=2000"));
+        assert!(options.ends_with(r#" -c search_path="a",\ "b\ c""#));
     }
 }

@@ -12,7 +12,7 @@ use super::{Error, QueryRows};
 pub struct FinishedQuery<'a> {
     /// The name of its source.
     pub source: &'a Arc<str>,
-    /// How it ended: `ok`, `refused`, `timed_out`, `unreachable`, `failed` or `cancelled`.
+    /// How it ended: `ok`, `refused`, `timed_out`, `no_connection`, `unreachable`, `failed` or `cancelled`.
     pub outcome: &'static str,
     /// How long it took.
     pub duration: Duration,
@@ -124,6 +124,7 @@ fn outcome_of(error: &Error) -> &'static str {
         | Error::NulInParameter(_)
         | Error::TableNotFound(_) => "refused",
         Error::TimedOut => "timed_out",
+        Error::NoFreeConnection(_) => "no_connection",
         Error::Unreachable(_) | Error::Open(_) | Error::ShuttingDown => "unreachable",
         Error::Query(_)
         | Error::Database(_)

@@ -7,7 +7,7 @@ use maru_protocol::object_members;
 use super::QueryLimits;
 
 /// The rows of a query.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryRows {
     /// The names of the columns; each is there once.
     pub columns: Vec<String>,
@@ -17,9 +17,26 @@ pub struct QueryRows {
     pub count: usize,
     /// Whether the database had more than the limits let through.
     pub truncated: bool,
+    /// Whether the next row alone was larger than an answer may be.
+    pub has_oversized_row: bool,
 }
 
 impl QueryRows {
+    /// What to tell whoever reads an answer that is not whole.
+    pub fn truncation_note(&self) -> Option<&'static str> {
+        if self.has_oversized_row {
+            Some(
+                "a row is larger than an answer may be; select fewer columns, or parts of long ones",
+            )
+        } else if self.truncated {
+            Some(
+                "more rows were found than may be returned; ask for fewer, or count and group them",
+            )
+        } else {
+            None
+        }
+    }
+
     /// Whether the first row has the columns, all of them, in their order.
     pub(super) fn first_row_matches_columns(&self) -> bool {
         let row = object_members(self.json.trim_start_matches('['));
@@ -41,8 +58,7 @@ impl RowCollector {
         let rows = QueryRows {
             columns,
             json,
-            count: 0,
-            truncated: false,
+            ..QueryRows::default()
         };
         Self { rows, limits }
     }
@@ -54,6 +70,7 @@ impl RowCollector {
         let length = rows.json.len() + row.len() + 2;
         if self.limits.rows <= rows.count || self.limits.max_bytes < length {
             rows.truncated = true;
+            rows.has_oversized_row = self.limits.max_bytes < row.len() + 3;
             return false;
         }
         if 0 < rows.count {
@@ -64,9 +81,10 @@ impl RowCollector {
         true
     }
 
-    /// Says that a row was larger than all the room there is.
-    pub(super) fn mark_truncated(&mut self) {
+    /// Ends the rows at one that is larger than an answer may be.
+    pub(super) fn end_at_oversized_row(&mut self) {
         self.rows.truncated = true;
+        self.rows.has_oversized_row = true;
     }
 
     pub(super) fn finish(mut self) -> QueryRows {
@@ -131,6 +149,12 @@ mod tests {
         assert!(rows.truncated);
         let mut rows = RowCollector::new(Vec::new(), limits);
         assert!(!rows.try_push(&"x".repeat(20)));
-        assert_eq!(rows.finish().json, "[]");
+        let rows = rows.finish();
+        assert_eq!(rows.json, "[]");
+        assert!(
+            rows.truncation_note()
+                .unwrap()
+                .starts_with("a row is larger")
+        );
     }
 }

@@ -32,16 +32,17 @@ use tokio::{
 };
 
 use super::{
-    Error, QueryLimits, QueryParameters, QueryRows, QueryValue, SourceSettings,
+    ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, QueryValue, SourceSettings,
+    TableInfo,
     rows::RowCollector,
     statement::{BoundStatement, SqlStatement},
 };
 
 use connection::GuardedConnection;
 
-const MAX_IDLE_CONNECTIONS: usize = 5;
-/// Queries that run at the same time.
-const MAX_CONCURRENT_QUERIES: usize = 20;
+/// How much later than its deadline a query may be seen to end: SQLite looks at the
+/// clock every thousand instructions.
+const CLOCK_GRACE: Duration = Duration::from_millis(100);
 /// How long a query may hold up whoever else is served by its thread.
 const INLINE_QUERY_TIMEOUT: Duration = Duration::from_millis(1);
 /// How many quick queries are remembered.
@@ -68,7 +69,6 @@ struct QueryJob {
     bound: BoundStatement,
     values: Vec<QueryValue>,
     limits: QueryLimits,
-    deadline: Instant,
     is_cancelled: Arc<AtomicBool>,
 }
 
@@ -90,10 +90,10 @@ impl SqliteSource {
         let first = GuardedConnection::open(path, &settings).map_err(Error::Open)?;
         Ok(Self(Arc::new(SqliteSourceInner {
             path: path.to_owned(),
+            query_permits: Arc::new(Semaphore::new(settings.pool.max_connections.max(1))),
             settings,
             tasks: tasks.clone(),
             idle_connections: Mutex::new(vec![first]),
-            query_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_QUERIES)),
             fast_queries: Mutex::default(),
         })))
     }
@@ -105,49 +105,83 @@ impl SqliteSource {
         limits: QueryLimits,
     ) -> Result<QueryRows, Error> {
         let values = parameters.values_in_order(&statement.parameter_names())?;
-        let values = values.into_iter().cloned().collect();
-        let stop = Arc::new(AtomicBool::new(false));
+        let is_cancelled = Arc::new(AtomicBool::new(false));
         let job = QueryJob {
-            bound: statement.bind_parameters(),
+            bound: statement.bind_parameters(parameters),
             statement,
-            values,
+            values: expand_lists(values),
             limits,
-            deadline: Instant::now() + limits.timeout,
-            is_cancelled: Arc::clone(&stop),
+            is_cancelled: Arc::clone(&is_cancelled),
         };
-        let _stop = CancelQueryOnDrop(stop);
+        let _cancel_on_drop = CancelQueryOnDrop(is_cancelled);
         if let Some(rows) = self.0.try_run_inline(&job) {
             return Ok(rows);
         }
         let inner = Arc::clone(&self.0);
-        let work = move |reader: &mut GuardedConnection| {
+        self.run_blocking(limits.timeout, move |reader| {
             let began = Instant::now();
-            let done = run_job(reader, &job, job.deadline);
-            let quick = done.is_ok() && began.elapsed() < INLINE_QUERY_TIMEOUT / 4;
-            inner.record_speed(&job.bound.sql, quick);
-            done
-        };
-        let done = time::timeout(limits.timeout, self.run_blocking(work));
-        done.await.unwrap_or(Err(Error::TimedOut))
+            let rows = run_job(reader, &job, began + job.limits.timeout);
+            let is_quick = rows.is_ok() && began.elapsed() < INLINE_QUERY_TIMEOUT / 4;
+            inner.record_speed(&job.bound.sql, is_quick);
+            rows
+        })
+        .await
     }
 
-    /// Does some work with a connection on a thread that may block.
+    /// The relations that may be read, by name.
+    pub(super) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
+        self.run_internal(schema::list_tables).await
+    }
+
+    /// The columns of a relation that may be read.
+    pub(super) async fn describe(&self, name: &str) -> Result<Vec<ColumnInfo>, Error> {
+        let relation = name.to_owned();
+        let columns = self.run_internal(move |reader| schema::list_columns(reader, &relation));
+        let not_found = || Error::TableNotFound(name.to_owned());
+        columns.await?.ok_or_else(not_found)
+    }
+
+    /// Does some work with statements of our own.
+    async fn run_internal<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&GuardedConnection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_blocking(self.0.settings.limits.timeout, move |reader| {
+            let done = reader.refresh_rules().and_then(|()| {
+                let authorizer = Arc::clone(&reader.authorizer);
+                authorizer.allow_all_during(|| work(reader))
+            });
+            done.map_err(|error| connection::execution_error(&error))
+        })
+        .await
+    }
+
+    /// Does some work with a connection on a thread that may block. Its time begins
+    /// when it has a permit.
     async fn run_blocking<T: Send + 'static>(
         &self,
+        timeout: Duration,
         work: impl FnOnce(&mut GuardedConnection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let turn = Arc::clone(&self.0.query_permits).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::ShuttingDown)?;
+        let acquire_timeout = self.0.settings.pool.acquire_timeout;
+        let permit = Arc::clone(&self.0.query_permits).acquire_owned();
+        let permit = time::timeout(acquire_timeout, permit)
+            .await
+            .map_err(|_| Error::NoFreeConnection(acquire_timeout))?;
+        let permit = permit.map_err(|_| Error::ShuttingDown)?;
         let inner = Arc::clone(&self.0);
         let done = self.0.tasks.spawn_blocking(move || {
-            // The turn ends with the work, not with the wait for it.
-            let _turn = turn;
+            // The permit ends with the work, not with the wait for it.
+            let _permit = permit;
             let mut reader = inner.take_connection()?;
             let done = work(&mut reader);
             inner.return_connection(reader);
             done
         });
-        done.await.unwrap_or(Err(Error::ShuttingDown))
+        match time::timeout(timeout + CLOCK_GRACE, done).await {
+            Ok(done) => done.unwrap_or(Err(Error::ShuttingDown)),
+            Err(_) => Err(Error::TimedOut),
+        }
     }
 }
 
@@ -157,7 +191,7 @@ impl SqliteSourceInner {
         if !self.lock_fast_queries().contains(&job.bound.sql) {
             return None;
         }
-        let _turn = self.query_permits.try_acquire().ok()?;
+        let _permit = self.query_permits.try_acquire().ok()?;
         let mut reader = self.lock_idle_connections().pop()?;
         let done = reader
             .without_busy_timeout(|it| run_job(it, job, Instant::now() + INLINE_QUERY_TIMEOUT));
@@ -199,10 +233,21 @@ impl SqliteSourceInner {
 
     fn return_connection(&self, reader: GuardedConnection) {
         let mut idle = self.lock_idle_connections();
-        if idle.len() < MAX_IDLE_CONNECTIONS {
+        if idle.len() < self.settings.pool.min_connections.max(1) {
             idle.push(reader);
         }
     }
+}
+
+/// The values of all parameters, then those of the lists one by one, as they are bound.
+fn expand_lists(mut values: Vec<QueryValue>) -> Vec<QueryValue> {
+    let lists = values.iter().filter_map(|it| match it {
+        QueryValue::List(values) => Some(values.clone()),
+        _ => None,
+    });
+    let of_lists: Vec<QueryValue> = lists.flatten().collect();
+    values.extend(of_lists);
+    values
 }
 
 fn run_job(

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::{
-    Error, MAX_STATEMENT_BYTES,
+    Error, MAX_STATEMENT_BYTES, QueryParameters, QueryValue,
     lexer::{SqlDialect, SqlToken, SqlTokenKind, tokenize},
+    validate_statement::validate,
 };
 
 /// The longest name that PostgreSQL keeps; it cuts the rest off.
@@ -23,11 +24,18 @@ pub(super) struct SqlStatement {
     dialect: SqlDialect,
 }
 
+/// How the comparison with a list is written.
+struct ListComparison {
+    /// Where the one that was written begins.
+    start: usize,
+    sql: &'static str,
+}
+
 /// A statement as the database gets it, and the parameters behind its numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BoundStatement {
     pub(super) sql: String,
-    /// For each number the name's place in [`Statement::parameters`].
+    /// For each number the name's place in [`SqlStatement::parameter_names`].
     pub(super) parameter_indexes: Vec<usize>,
     /// Where a number ends here, and where the name that it replaced ends.
     offset_map: Vec<(usize, usize)>,
@@ -70,7 +78,7 @@ impl SqlStatement {
             tokens,
             dialect,
         };
-        statement.validate()?;
+        validate(&statement)?;
         Ok(statement)
     }
 
@@ -126,11 +134,8 @@ impl SqlStatement {
     /// database got.
     pub(super) fn locate_error(&self, error: Error, bound: &BoundStatement) -> Error {
         match error {
-            Error::AtPosition {
-                position: place,
-                error,
-            } => {
-                let here = bound.sql.char_indices().nth(place);
+            Error::AtPosition { position, error } => {
+                let here = bound.sql.char_indices().nth(position);
                 let here = here.map_or(bound.sql.len(), |(at, _)| at);
                 error.at_byte(&self.text, bound.original_offset(here))
             }
@@ -176,40 +181,127 @@ impl SqlStatement {
         names
     }
 
+    /// The statement with the identifiers of `parameters` in the place of their names.
+    pub(super) fn with_identifiers(&self, parameters: &QueryParameters) -> Result<Self, Error> {
+        let mut sql = String::with_capacity(self.text.len());
+        let mut from = 0;
+        for token in &self.tokens {
+            let name = self.parameter_name(token);
+            let value = name.and_then(|it| parameters.get(it));
+            if let Some(QueryValue::Identifier(identifier)) = value {
+                sql.push_str(self.text.get(from..token.start).unwrap_or_default());
+                sql.push_str(&identifier.to_sql());
+                from = token.end;
+            }
+        }
+        sql.push_str(self.sql().get(from..).unwrap_or_default());
+        Self::parse(&sql, self.dialect)
+    }
+
     /// The statement with a number for each `:name`, the same for the same name.
     ///
     /// `:name IS NULL` gets a number of its own in PostgreSQL, which finds the
-    /// type of a parameter by its use, and there it has no type.
-    pub(super) fn bind_parameters(&self) -> BoundStatement {
+    /// type of a parameter by its use, and there it has no type. A list is one array in
+    /// PostgreSQL and as many numbers as it has values in SQLite.
+    pub(super) fn bind_parameters(&self, parameters: &QueryParameters) -> BoundStatement {
         let names = self.parameter_names();
         let mut slots: Vec<usize> = (0..names.len()).collect();
-        let mut moved = Vec::new();
+        // Where the numbers of each list begin, behind those of the names.
+        let mut list_bases: Vec<Option<usize>> = vec![None; names.len()];
+        let mut offset_map = Vec::new();
         let mut sql = String::with_capacity(self.text.len());
         let mut from = 0;
         for (at, token) in self.tokens.iter().enumerate() {
-            if token.kind != SqlTokenKind::Parameter {
+            let Some(name) = self.parameter_name(token) else {
                 continue;
-            }
-            let name = self.token_text(token).trim_start_matches(':');
+            };
             let slot = names.iter().position(|it| *it == name).unwrap_or_default();
-            sql.push_str(self.text.get(from..token.start).unwrap_or_default());
+            let list = match parameters.get(name) {
+                Some(QueryValue::List(values)) => Some(values.len()),
+                _ => None,
+            };
+            let is_rewritten = list.is_some() || self.dialect == SqlDialect::Sqlite;
+            let comparison = self.list_comparison(at).filter(|_| is_rewritten);
+            let start = comparison.as_ref().map_or(token.start, |it| it.start);
+            sql.push_str(self.text.get(from..start).unwrap_or_default());
+            if let Some(comparison) = &comparison {
+                sql.push_str(comparison.sql);
+            }
             from = token.end;
-            let _ = match self.dialect {
-                SqlDialect::Sqlite => write!(sql, "?{} ", slot + 1),
-                SqlDialect::Postgres if self.is_null_test(at) => {
+            let _ = match (self.dialect, list) {
+                (SqlDialect::Sqlite, Some(count)) => {
+                    let base = *list_bases[slot].get_or_insert_with(|| {
+                        let base = slots.len();
+                        slots.extend(std::iter::repeat_n(slot, count));
+                        base
+                    });
+                    let numbers = base + 1..=base + count;
+                    let numbers: Vec<String> = numbers.map(|it| format!("?{it}")).collect();
+                    write!(sql, "{} ", numbers.join(","))
+                }
+                (SqlDialect::Sqlite, None) => write!(sql, "?{} ", slot + 1),
+                (SqlDialect::Postgres, _) if self.is_null_test(at) => {
                     slots.push(slot);
                     write!(sql, "${}::pg_catalog.text ", slots.len())
                 }
-                SqlDialect::Postgres => write!(sql, "${} ", slot + 1),
+                (SqlDialect::Postgres, _) => write!(sql, "${} ", slot + 1),
             };
-            moved.push((sql.len(), from));
+            offset_map.push((sql.len(), from));
         }
         sql.push_str(self.sql().get(from..).unwrap_or_default());
         BoundStatement {
             sql,
             parameter_indexes: slots,
-            offset_map: moved,
+            offset_map,
         }
+    }
+
+    /// Refuses a list where SQLite, which has none, could not compare with each value.
+    pub(super) fn check_lists(&self, parameters: &QueryParameters) -> Result<(), Error> {
+        for (at, token) in self.tokens.iter().enumerate() {
+            let value = self.parameter_name(token).and_then(|it| parameters.get(it));
+            let is_list = matches!(value, Some(QueryValue::List(_)));
+            let is_in = at.checked_sub(2).is_some_and(|it| self.is_word(it, "IN"));
+            let fits = self.list_comparison(at).is_some() || is_in;
+            if self.dialect == SqlDialect::Sqlite && is_list && !fits {
+                let refused = refuse("a list is compared as = ANY(:name) or IN (:name)");
+                return refused.map_err(|error| self.error_at_token(error, at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a token that is a parameter.
+    fn parameter_name(&self, token: &SqlToken) -> Option<&str> {
+        let is_parameter = token.kind == SqlTokenKind::Parameter;
+        is_parameter.then(|| self.token_text(token).trim_start_matches(':'))
+    }
+
+    /// The comparison before a list, where the dialect writes it otherwise: SQLite has no
+    /// `= ANY (…)`, and PostgreSQL takes no array in `IN (…)`.
+    fn list_comparison(&self, at: usize) -> Option<ListComparison> {
+        if self.token_kind(at.checked_sub(1)?) != Some(SqlTokenKind::OpenParenthesis)
+            || self.token_kind(at + 1) != Some(SqlTokenKind::CloseParenthesis)
+        {
+            return None;
+        }
+        let word = at.checked_sub(2)?;
+        let before = at.checked_sub(3)?;
+        let operator = self.tokens.get(before).map(|it| self.token_text(it));
+        let is_not = self.is_word(before, "NOT");
+        let (first, sql) = match self.dialect {
+            SqlDialect::Sqlite if self.is_word(word, "ANY") && operator == Some("=") => {
+                (before, "IN (")
+            }
+            SqlDialect::Sqlite if self.is_word(word, "ALL") && operator == Some("<>") => {
+                (before, "NOT IN (")
+            }
+            SqlDialect::Postgres if self.is_word(word, "IN") && is_not => (before, "<> ALL ("),
+            SqlDialect::Postgres if self.is_word(word, "IN") => (word, "= ANY ("),
+            _ => return None,
+        };
+        let start = self.tokens.get(first)?.start;
+        Some(ListComparison { start, sql })
     }
 
     fn is_null_test(&self, at: usize) -> bool {
@@ -227,8 +319,8 @@ impl SqlStatement {
     }
 }
 
-pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Refused(why.into()))
+pub(super) fn refuse<T>(reason: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Refused(reason.into()))
 }
 
 /// A name without its quotes.
@@ -254,7 +346,16 @@ mod tests {
     use super::*;
 
     fn bound(sql: &str, dialect: SqlDialect) -> (String, Vec<usize>) {
-        let bound = SqlStatement::parse(sql, dialect).unwrap().bind_parameters();
+        bound_with(sql, dialect, &QueryParameters::default())
+    }
+
+    fn bound_with(
+        sql: &str,
+        dialect: SqlDialect,
+        parameters: &QueryParameters,
+    ) -> (String, Vec<usize>) {
+        let statement = SqlStatement::parse(sql, dialect).unwrap();
+        let bound = statement.bind_parameters(parameters);
         (bound.sql, bound.parameter_indexes)
     }
 
@@ -282,7 +383,7 @@ mod tests {
         let sql = "SELECT '가', :a, :b\u{a0}FROM nothing";
         for dialect in [SqlDialect::Postgres, SqlDialect::Sqlite] {
             let statement = SqlStatement::parse(sql, dialect).unwrap();
-            let bound = statement.bind_parameters();
+            let bound = statement.bind_parameters(&QueryParameters::default());
             let at = bound.sql.find("nothing").unwrap();
             let error = Error::Database("no such table".into()).at_byte(&bound.sql, at);
             assert_eq!(statement.locate_error(error, &bound).position(), Some(24));
@@ -290,6 +391,42 @@ mod tests {
         }
         let unended = SqlStatement::parse("SELECT '가',\n 'x", SqlDialect::Postgres);
         assert_eq!(unended.unwrap_err().position(), Some(11));
+    }
+
+    #[test]
+    fn lists_and_identifiers_are_written_as_the_dialect_needs() {
+        let list = QueryValue::List(vec![QueryValue::Integer(1), QueryValue::Integer(2)]);
+        let parameters: QueryParameters = [("a", list)].into_iter().collect();
+        let cases = [
+            (
+                "SELECT 1 WHERE x = ANY(:a) AND y=:b",
+                "SELECT 1 WHERE x = ANY($1 ) AND y=$2 ",
+                "SELECT 1 WHERE x IN (?3,?4 ) AND y=?2 ",
+            ),
+            (
+                "SELECT 1 WHERE x IN (:a)",
+                "SELECT 1 WHERE x = ANY ($1 )",
+                "SELECT 1 WHERE x IN (?2,?3 )",
+            ),
+            (
+                "SELECT 1 WHERE x NOT IN (:a)",
+                "SELECT 1 WHERE x <> ALL ($1 )",
+                "SELECT 1 WHERE x NOT IN (?2,?3 )",
+            ),
+        ];
+        for (sql, postgres, sqlite) in cases {
+            assert_eq!(
+                bound_with(sql, SqlDialect::Postgres, &parameters).0,
+                postgres
+            );
+            assert_eq!(bound_with(sql, SqlDialect::Sqlite, &parameters).0, sqlite);
+        }
+        let name = crate::SqlIdentifier::parse("b desc").unwrap();
+        let column = [("a", QueryValue::Identifier(name))];
+        let parameters: QueryParameters = column.into_iter().collect();
+        let statement = SqlStatement::parse("SELECT :b ORDER BY :a", SqlDialect::Sqlite).unwrap();
+        let ordered = statement.with_identifiers(&parameters).unwrap();
+        assert_eq!(ordered.sql(), "SELECT :b ORDER BY \"b\" DESC");
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub enum Error {
         /// The host, port and database; never a password.
         location: String,
         /// Why the connection failed.
-        reason: String,
+        reason: maru_postgres::PostgresConnectError,
     },
     /// A statement failed.
     #[error("the store did not {attempted}")]
@@ -97,7 +97,7 @@ pub enum DatabaseError {
     Postgres(String),
     /// The connection to PostgreSQL failed.
     #[error("{0}")]
-    Unreachable(String),
+    Unreachable(maru_postgres::PostgresConnectError),
     /// The database did not answer in time.
     #[error("there was no answer within {0:?}")]
     Timeout(Duration),
@@ -121,6 +121,14 @@ impl Error {
     /// Whether the database is unreachable. The outage is already logged.
     pub fn is_down(&self) -> bool {
         matches!(self, Self::Down { .. })
+    }
+
+    /// Returns why the database is unreachable; the reason does not reveal where it is.
+    pub fn connect_error(&self) -> Option<&maru_postgres::PostgresConnectError> {
+        match self {
+            Self::Down { reason, .. } => Some(reason),
+            _ => None,
+        }
     }
 
     /// Returns a message that does not reveal where the database is.
@@ -166,7 +174,7 @@ impl Store {
     }
 
     /// Connects to the PostgreSQL database at `postgres://…` and migrates it; fails after
-    /// 10 s. TLS is not supported yet.
+    /// 10 s.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let address = maru_postgres::PostgresAddress::parse(url)?;
         let location = address.redacted_location();

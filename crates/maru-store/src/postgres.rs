@@ -2,14 +2,14 @@
 
 mod cell;
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use deadpool_postgres::{
     GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use maru_postgres::PostgresAddress;
+use maru_postgres::{PostgresAddress, PostgresConnectError};
 use tokio::time;
-use tokio_postgres::{NoTls, types::ToSql};
+use tokio_postgres::types::ToSql;
 
 use super::{CellValue, DatabaseError, ResultRow, migrations};
 
@@ -21,7 +21,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the server may work on a statement before it ends it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long its answer may take.
+/// How long the answer of a statement may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 const MAX_CONNECTIONS: usize = 4;
 
@@ -54,7 +54,7 @@ impl PostgresBackend {
         answer.unwrap_or_else(|_| discard_timed_out(client))
     }
 
-    /// Runs all of them, or none.
+    /// Runs all statements, or none.
     pub(super) async fn execute_in_transaction(
         &self,
         work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
@@ -93,13 +93,14 @@ impl PostgresBackend {
 
     async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
         let client = time::timeout(ACQUIRE_TIMEOUT, self.pool.get()).await;
-        let client = client.map_err(|_| DatabaseError::Timeout(ACQUIRE_TIMEOUT));
-        let client = client.and_then(|it| it.map_err(DatabaseError::from));
-        client.map_err(|why| DatabaseError::Unreachable(why.to_string()))
+        match client {
+            Ok(client) => Ok(client?),
+            Err(_) => Err(DatabaseError::Unreachable(PostgresConnectError::NoAnswer)),
+        }
     }
 }
 
-/// Nobody knows what the connection is at; the next one gets a new one.
+/// Closes a connection whose state is unknown; the pool opens another.
 fn discard_timed_out<T>(client: Object) -> Result<T, DatabaseError> {
     drop(Object::take(client));
     Err(DatabaseError::Timeout(RESPONSE_TIMEOUT))
@@ -114,7 +115,10 @@ fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
             &STATEMENT_TIMEOUT.as_millis().to_string(),
         ),
     ]);
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method });
+    let tls = address
+        .tls_connector()
+        .map_err(|error| DatabaseError::Postgres(error.to_string()))?;
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method });
     Pool::builder(manager)
         .max_size(MAX_CONNECTIONS)
         .runtime(Runtime::Tokio1)
@@ -140,25 +144,26 @@ fn read_row(row: &tokio_postgres::Row) -> Result<ResultRow, DatabaseError> {
     Ok(ResultRow::new(cells.collect::<Result<_, _>>()?))
 }
 
+/// No connection could be had.
 impl From<PoolError> for DatabaseError {
     fn from(error: PoolError) -> Self {
-        match error {
-            PoolError::Backend(error) => error.into(),
-            other => Self::Postgres(other.to_string()),
-        }
+        Self::Unreachable(match error {
+            PoolError::Backend(error) => PostgresConnectError::from(&error),
+            PoolError::Timeout(_) => PostgresConnectError::NoAnswer,
+            _ => PostgresConnectError::ConnectionLost,
+        })
     }
 }
 
 /// Keeps what happened; the details that a server adds may quote a whole row.
 impl From<tokio_postgres::Error> for DatabaseError {
     fn from(error: tokio_postgres::Error) -> Self {
-        if let Some(told) = error.as_db_error() {
-            let (message, code) = (told.message(), told.code().code());
-            return Self::Postgres(format!("the server says: {message} ({code})"));
+        match error.as_db_error() {
+            Some(refusal) => {
+                let (message, code) = (refusal.message(), refusal.code().code());
+                Self::Postgres(format!("the server says: {message} ({code})"))
+            }
+            None => Self::Unreachable(PostgresConnectError::from(&error)),
         }
-        Self::Unreachable(match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        })
     }
 }

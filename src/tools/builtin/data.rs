@@ -9,15 +9,13 @@ use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows};
 use serde_json::{Value, json};
 
 use super::{object_of_anything, read_only_annotations, wrapped_output_schema};
-use crate::{
-    observability::journal::RequestId,
-    tools::{
-        entry::{
-            CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
-            EntryResponse,
-        },
-        result::{EntryResult, FailureFormat},
+use crate::tools::{
+    caller::ToolCaller,
+    entry::{
+        CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
+        EntryResponse,
     },
+    result::{EntryResult, FailureFormat},
 };
 
 /// What the tools work on.
@@ -33,8 +31,6 @@ pub struct DataContext {
     pub flag_sql_errors: bool,
 }
 
-/// Ends a result whose rows were cut off.
-const TRUNCATED_NOTE: &str = ",\"truncated\":true,\"note\":\"more rows were found than may be returned; ask for fewer, or count and group them\"";
 /// The most texts in one call.
 const MAX_TEXTS_PER_CALL: usize = 2048;
 /// Documents for each query where the caller does not say how many.
@@ -123,17 +119,17 @@ fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
         required: &["generated_sql"],
         output: DataOutput::StatusObject,
     }
-    .into_entry(data, |data, input, request| async move {
+    .into_entry(data, |data, input, caller| async move {
         let sql = replace_nbsp(input["generated_sql"].as_str().unwrap_or_default());
         let rows = match data.find_source(input["source"].as_str()) {
             Ok(source) => {
                 let limits = QueryLimits {
-                    request: Some(request.as_halves()),
+                    request: Some(caller.request.as_halves()),
                     ..source.limits()
                 };
-                let rows = source
-                    .query(&sql, &QueryParameters::default(), limits)
-                    .await;
+                let caller_values = caller.principal.caller_values();
+                let parameters = QueryParameters::default().with_caller(caller_values);
+                let rows = source.query(&sql, &parameters, limits).await;
                 rows.map_err(|error| error.driver_message(&sql))
             }
             Err(message) => Err(message),
@@ -271,13 +267,17 @@ impl DataTool<'_> {
     /// The tool over the data, from a function of its arguments.
     fn into_entry<F, Fut>(self, data: &DataContext, answer: F) -> Arc<CatalogEntry>
     where
-        F: Fn(DataContext, Arc<CallArguments>, RequestId) -> Fut + Send + Sync + 'static,
+        F: Fn(DataContext, Arc<CallArguments>, ToolCaller) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
     {
         let data = data.clone();
         let handler: EntryHandler = Arc::new(move |request: EntryRequest| match request.action {
             EntryAction::CallTool(input) => {
-                answer(data.clone(), input, request.context.request_id).boxed()
+                let caller = ToolCaller {
+                    principal: request.principal,
+                    request: request.context.request_id,
+                };
+                answer(data.clone(), input, caller).boxed()
             }
             _ => std::future::ready(Err(RpcError::invalid_params("a tool is called"))).boxed(),
         });
@@ -335,7 +335,9 @@ fn to_response(result: Result<Value, impl ToString>) -> Result<EntryResponse, Rp
 }
 
 fn query_result(sql: &str, rows: &QueryRows) -> EntryResult {
-    let note = if rows.truncated { TRUNCATED_NOTE } else { "" };
+    let note = rows.truncation_note().map_or_else(String::new, |note| {
+        format!(",\"truncated\":true,\"note\":{}", Value::from(note))
+    });
     let text = format!(
         "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"csv_table\",\"content\":{{\"sql\":{},\"records\":{}{note}}}}}}}",
         Value::from(sql),

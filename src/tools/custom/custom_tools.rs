@@ -14,11 +14,12 @@ use super::{
     draft::ToolDraft,
     record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord},
     result::CustomToolResult,
-    runner::CustomToolRunner,
+    runner::{CustomToolRunner, ToolResources},
 };
 use crate::{
-    observability::journal::RequestId,
+    auth::Principal,
     tools::{
+        caller::ToolCaller,
         catalog::Catalog,
         entry::{CallArguments, CatalogEntry, OWN_SERVER_NAME},
     },
@@ -38,7 +39,7 @@ pub struct CustomTools {
 struct ToolState {
     /// maru's own tools, published beside the custom ones.
     builtin_entries: Vec<Arc<CatalogEntry>>,
-    sources: Arc<[DataSource]>,
+    resources: ToolResources,
     tools: BTreeMap<String, ToolRecord>,
 }
 
@@ -60,14 +61,14 @@ impl CustomTools {
         store: Store,
         catalog: Arc<Catalog>,
         builtin_entries: Vec<Arc<CatalogEntry>>,
-        sources: Arc<[DataSource]>,
+        resources: ToolResources,
         tasks: Tasks,
     ) -> Result<Self, SaveError> {
         let rows = store.custom_tools().await?;
         let drafts = store.custom_tool_drafts().await?;
         let mut state = ToolState {
             builtin_entries,
-            sources,
+            resources,
             tools: BTreeMap::new(),
         };
         for row in &rows {
@@ -96,21 +97,18 @@ impl CustomTools {
         sources: Arc<[DataSource]>,
     ) {
         let mut state = self.state.lock().await;
-        state.builtin_entries = builtin_entries;
         // A sample tool that comes back does not replace a custom tool of its name.
-        let ToolState {
-            builtin_entries,
-            tools,
-            ..
-        } = &mut *state;
-        builtin_entries.retain(|it| {
-            let record = tools.get(it.key());
-            record.is_none_or(|it| it.published.is_none())
-        });
-        state.sources = sources;
-        let ToolState { sources, tools, .. } = &mut *state;
-        for tool in tools.values_mut().filter_map(|it| it.published.as_mut()) {
-            let runner = CustomToolRunner::load(tool.definition.clone(), sources);
+        let mut entries = builtin_entries;
+        entries.retain(|it| state.published(it.key()).is_none());
+        state.builtin_entries = entries;
+        state.resources.sources = sources;
+        let resources = state.resources.clone();
+        for tool in state
+            .tools
+            .values_mut()
+            .filter_map(|it| it.published.as_mut())
+        {
+            let runner = CustomToolRunner::load(tool.definition.clone(), &resources);
             tool.set_runner(&Arc::new(runner), &self.tasks);
         }
         self.publish_entries(&state, None);
@@ -280,19 +278,19 @@ impl CustomTools {
         &self,
         json: &Value,
         arguments: &Value,
+        principal: &Principal,
     ) -> Result<(CustomToolResult, f64), ValidationError> {
         let definition = CustomToolDefinition::from_json(json)?;
-        let sources = Arc::clone(&self.state.lock().await.sources);
-        let runner = Arc::new(CustomToolRunner::compile(definition, &sources).await?);
+        let resources = self.state.lock().await.resources.clone();
+        let runner = Arc::new(CustomToolRunner::compile(definition, &resources).await?);
         let entry = runner.catalog_entry(&self.tasks);
         let arguments = CallArguments::from(arguments.clone());
         entry.validate_arguments(&arguments).map_err(|message| {
             ValidationError::for_field("arguments", format!("wrong arguments: {message}"))
         })?;
         let started = Instant::now();
-        let result = runner
-            .run(&arguments, RequestId::next(), &self.tasks)
-            .await?;
+        let caller = ToolCaller::new(principal.clone());
+        let result = runner.run(&arguments, &caller, &self.tasks).await?;
         Ok((result, started.elapsed().as_secs_f64() * 1000.0))
     }
 
@@ -477,7 +475,7 @@ impl ToolState {
         definition: &CustomToolDefinition,
     ) -> Result<CustomToolRunner, ValidationError> {
         check_reserved(&definition.name)?;
-        let runner = CustomToolRunner::compile(definition.clone(), &self.sources).await?;
+        let runner = CustomToolRunner::compile(definition.clone(), &self.resources).await?;
         runner.check_parameters_used()?;
         Ok(runner)
     }
@@ -496,7 +494,7 @@ impl ToolState {
             warn!("the custom tool {name:?} is not used: maru has a tool of that name");
             return None;
         }
-        let runner = CustomToolRunner::load(definition.clone(), &self.sources);
+        let runner = CustomToolRunner::load(definition.clone(), &self.resources);
         Some(CustomTool {
             version: row.version,
             reg_dt: row.reg_dt.clone(),

@@ -49,8 +49,10 @@ pub enum ResultFormat {
     Row,
     /// A list of rows.
     Rows,
-    /// A table of text.
+    /// A Markdown table.
     Table,
+    /// Comma-separated values (RFC 4180), the names of the columns first.
+    Csv,
     /// A line of text for every row.
     Lines,
 }
@@ -60,7 +62,10 @@ const RESULT_FORMATS: &[(&str, ResultFormat)] = &[
     ("row", ResultFormat::Row),
     ("rows", ResultFormat::Rows),
     ("table", ResultFormat::Table),
+    ("csv", ResultFormat::Csv),
     ("lines", ResultFormat::Lines),
+    // Another name of the table.
+    ("markdown", ResultFormat::Table),
 ];
 const MAX_DESCRIPTION_CHARS: usize = 4000;
 const MAX_PARAMS: usize = 50;
@@ -335,7 +340,7 @@ fn parse_format(members: &Map<String, Value>) -> Result<ResultFormat, Validation
     };
     let found = RESULT_FORMATS.iter().find(|(name, _)| *name == given);
     found.map(|(_, format)| *format).ok_or_else(|| {
-        ValidationError::for_field("result_format", "use auto, row, rows, table or lines")
+        ValidationError::for_field("result_format", "use auto, row, rows, table, csv or lines")
     })
 }
 
@@ -368,6 +373,20 @@ fn parse_params(given: Option<&Value>) -> Result<Vec<ToolParameter>, ValidationE
 }
 
 impl CustomToolDefinition {
+    /// Refuses parameters that only a statement can use.
+    pub(super) fn check_computable(&self) -> Result<(), ValidationError> {
+        match self.params.iter().position(|it| it.kind.is_sql_only()) {
+            None => Ok(()),
+            Some(at) => Err(ValidationError::for_field(
+                &format!("params.{at}.param_type"),
+                format!(
+                    "{} is for statements; use STRING in an expression",
+                    self.params[at].kind.parse_name()
+                ),
+            )),
+        }
+    }
+
     /// Whether a statement can bind all its parameters.
     pub(super) fn check_bindable(&self) -> Result<(), ValidationError> {
         let unbound = self
@@ -379,7 +398,7 @@ impl CustomToolDefinition {
             Some(at) => Err(ValidationError::for_field(
                 &format!("params.{at}.param_type"),
                 format!(
-                    "{} cannot be a parameter of a statement; use STRING, NUMBER, INTEGER or BOOLEAN",
+                    "{} cannot be a parameter of a statement; bind the members that it needs one by one",
                     self.params[at].kind.parse_name()
                 ),
             )),

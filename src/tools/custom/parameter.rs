@@ -1,5 +1,6 @@
 //! What a custom tool takes.
 
+use maru_sources::{QueryParameterKind, QueryValue};
 use serde_json::{Map, Value, json};
 
 use super::ValidationError;
@@ -32,10 +33,18 @@ pub enum ParameterType {
     Integer,
     /// True or false.
     Boolean,
-    /// A list of anything; expressions only.
+    /// A day: `2026-11-18`.
+    Date,
+    /// A moment: `2026-11-18T15:04:05Z`, or without a zone.
+    Timestamp,
+    /// A list; in a statement all of one type, for `= ANY(:ids)`.
     List,
     /// Values by name; expressions only.
     Object,
+    /// A column out of `enum`, for `ORDER BY :column`; statements only.
+    Identifier,
+    /// Text that is bound as its vector, for `ORDER BY v <=> :question`; statements only.
+    Embedding,
 }
 
 const TYPE_NAMES: &[(&str, ParameterType)] = &[
@@ -43,9 +52,13 @@ const TYPE_NAMES: &[(&str, ParameterType)] = &[
     ("NUMBER", ParameterType::Number),
     ("INTEGER", ParameterType::Integer),
     ("BOOLEAN", ParameterType::Boolean),
+    ("DATE", ParameterType::Date),
+    ("TIMESTAMP", ParameterType::Timestamp),
     ("LIST", ParameterType::List),
     ("OBJECT", ParameterType::Object),
-    // The same under other names.
+    ("IDENTIFIER", ParameterType::Identifier),
+    ("EMBEDDING", ParameterType::Embedding),
+    // Other names of these.
     ("ARRAY", ParameterType::List),
     ("DICT", ParameterType::Object),
     ("ENUM", ParameterType::String),
@@ -68,20 +81,31 @@ impl ParameterType {
         found.map_or("STRING", |(name, _)| *name)
     }
 
-    /// What a statement binds it as; lists and objects are not bound.
-    pub(super) fn sql_kind(self) -> Option<maru_sources::QueryParameterKind> {
+    /// What a statement binds it as; objects are not bound.
+    pub(super) fn sql_kind(self) -> Option<QueryParameterKind> {
         Some(match self {
-            Self::String => maru_sources::QueryParameterKind::Text,
-            Self::Number => maru_sources::QueryParameterKind::Number,
-            Self::Integer => maru_sources::QueryParameterKind::Integer,
-            Self::Boolean => maru_sources::QueryParameterKind::Boolean,
-            Self::List | Self::Object => return None,
+            Self::String | Self::Embedding => QueryParameterKind::Text,
+            Self::Number => QueryParameterKind::Number,
+            Self::Integer => QueryParameterKind::Integer,
+            Self::Boolean => QueryParameterKind::Boolean,
+            Self::Date => QueryParameterKind::Date,
+            Self::Timestamp => QueryParameterKind::Timestamp,
+            Self::List => QueryParameterKind::List,
+            Self::Identifier => QueryParameterKind::Identifier,
+            Self::Object => return None,
         })
+    }
+
+    /// Whether only a statement can use it.
+    pub(super) fn is_sql_only(self) -> bool {
+        matches!(self, Self::Identifier | Self::Embedding)
     }
 
     fn schema_type(self) -> &'static str {
         match self {
-            Self::String => "string",
+            Self::String | Self::Date | Self::Timestamp | Self::Identifier | Self::Embedding => {
+                "string"
+            }
             Self::Number => "number",
             Self::Integer => "integer",
             Self::Boolean => "boolean",
@@ -92,7 +116,14 @@ impl ParameterType {
 
     fn accepts(self, value: &Value) -> bool {
         match self {
-            Self::String => value.is_string(),
+            Self::String | Self::Embedding => value.is_string(),
+            Self::Date => QueryValue::from_json(QueryParameterKind::Date, value).is_some(),
+            Self::Timestamp => {
+                QueryValue::from_json(QueryParameterKind::Timestamp, value).is_some()
+            }
+            Self::Identifier => {
+                QueryValue::from_json(QueryParameterKind::Identifier, value).is_some()
+            }
             Self::Number => value.is_number(),
             Self::Integer => value.as_f64().is_some_and(|it| it.fract() == 0.0),
             Self::Boolean => value.is_boolean(),
@@ -172,6 +203,11 @@ impl ToolParameter {
     /// Its part of the schema that clients see.
     pub(super) fn schema(&self) -> Value {
         let mut schema = json!({"type": self.kind.schema_type()});
+        match self.kind {
+            ParameterType::Date => schema["format"] = "date".into(),
+            ParameterType::Timestamp => schema["format"] = "date-time".into(),
+            _ => (),
+        }
         if !self.description.is_empty() {
             schema["description"] = self.description.as_str().into();
         }
@@ -241,7 +277,7 @@ fn parse_type(members: &Map<String, Value>, field: &str) -> Result<ParameterType
         ValidationError::for_field(
             &format!("{field}.param_type"),
             format!(
-                "{given:?} is no type; use STRING, NUMBER, INTEGER, BOOLEAN, ENUM, LIST or OBJECT"
+                "{given:?} is no type; use STRING, NUMBER, INTEGER, BOOLEAN, DATE, TIMESTAMP, ENUM, IDENTIFIER, LIST, OBJECT or EMBEDDING"
             ),
         )
     })
@@ -254,12 +290,13 @@ fn parse_choices(
 ) -> Result<Vec<Value>, ValidationError> {
     let field = format!("{field}.enum");
     let given = members.get("param_type").and_then(Value::as_str);
-    let is_enum = given.is_some_and(|it| it.eq_ignore_ascii_case("ENUM"));
+    let is_enum = given.is_some_and(|it| it.eq_ignore_ascii_case("ENUM"))
+        || kind == ParameterType::Identifier;
     let choices = match members.get("enum") {
         None | Some(Value::Null) if is_enum => {
             return Err(ValidationError::for_field(
                 &field,
-                "an ENUM needs its values: \"enum\": [\"a\", \"b\"]",
+                "an ENUM or IDENTIFIER needs its values: \"enum\": [\"a\", \"b\"]",
             ));
         }
         None | Some(Value::Null) => return Ok(Vec::new()),

@@ -14,12 +14,10 @@ pub struct CustomToolResult {
     pub text: String,
 }
 
-const TRUNCATION_NOTE: &str =
-    "more rows were found than may be returned; ask for fewer, or count and group them";
-
 impl CustomToolResult {
     /// The rows of a query.
     pub(super) fn from_rows(rows: &QueryRows, format: ResultFormat) -> Self {
+        let note = rows.truncation_note().unwrap_or_default();
         let inside = rows.json.trim_start_matches('[').trim_end_matches(']');
         let json = match (format, rows.count) {
             (ResultFormat::Row, 0) => "null".to_owned(),
@@ -27,15 +25,20 @@ impl CustomToolResult {
             (ResultFormat::Auto, 1) if !rows.truncated => inside.to_owned(),
             _ if rows.truncated && matches!(format, ResultFormat::Auto | ResultFormat::Rows) => {
                 format!(
-                    "{{\"rows\":{},\"truncated\":true,\"note\":\"{TRUNCATION_NOTE}\"}}",
+                    "{{\"rows\":{},\"truncated\":true,\"note\":\"{note}\"}}",
                     rows.json
                 )
             }
             _ => rows.json.clone(),
         };
         let mut done = Self::from_value(json, format);
-        if rows.truncated && matches!(format, ResultFormat::Table | ResultFormat::Lines) {
-            done.text.push_str(&format!("\n[{TRUNCATION_NOTE}]"));
+        if rows.truncated
+            && matches!(
+                format,
+                ResultFormat::Table | ResultFormat::Csv | ResultFormat::Lines
+            )
+        {
+            done.text.push_str(&format!("\n[{note}]"));
         }
         done
     }
@@ -44,6 +47,7 @@ impl CustomToolResult {
     pub(super) fn from_value(json: String, format: ResultFormat) -> Self {
         let text = match format {
             ResultFormat::Table => parse_records(&json).map(|it| format_table(&it)),
+            ResultFormat::Csv => parse_records(&json).map(|it| format_csv(&it)),
             ResultFormat::Lines => parse_records(&json).map(|it| format_lines(&it)),
             ResultFormat::Auto | ResultFormat::Row | ResultFormat::Rows => None,
         };
@@ -79,24 +83,49 @@ fn parse_records(json: &str) -> Option<TableRecords> {
         let new: Vec<String> = new.cloned().collect();
         columns.extend(new);
     }
-    let cells = |row: &Value| columns.iter().map(|it| format_cell(&row[it])).collect();
+    let cells = |row: &Value| columns.iter().map(|it| cell_text(&row[it])).collect();
     let rows = list.iter().map(cells).collect();
     Some(TableRecords { columns, rows })
 }
 
-/// A value on one line.
-fn format_cell(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.replace(['\n', '\r', '\t'], " "),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// A text without line breaks.
+fn on_one_line(text: &str) -> String {
+    text.replace(['\n', '\r', '\t'], " ")
+}
+
+/// As RFC 4180 has it, with quotes where they are needed.
+fn format_csv(records: &TableRecords) -> String {
+    let field = |text: &String| {
+        if text.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.clone()
+        }
+    };
+    let line = |cells: &Vec<String>| {
+        let fields: Vec<String> = cells.iter().map(field).collect();
+        fields.join(",")
+    };
+    let lines = std::iter::once(&records.columns).chain(&records.rows);
+    let lines: Vec<String> = lines.map(line).collect();
+    lines.join("\r\n")
 }
 
 /// As Markdown, which models and people read alike.
 fn format_table(records: &TableRecords) -> String {
     let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|it| it.replace('|', "\\|")).collect();
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|it| on_one_line(it).replace('|', "\\|"))
+            .collect();
         format!("| {} |", cells.join(" | "))
     };
     let rule: Vec<String> = records.columns.iter().map(|_| "---".to_owned()).collect();
@@ -110,7 +139,7 @@ fn format_lines(records: &TableRecords) -> String {
     let line = |cells: &Vec<String>| {
         let named = records.columns.iter().zip(cells);
         let named: Vec<String> = named
-            .map(|(name, cell)| format!("{name}: {cell}"))
+            .map(|(name, cell)| format!("{name}: {}", on_one_line(cell)))
             .collect();
         named.join(", ")
     };
@@ -128,6 +157,7 @@ mod tests {
             json: json.to_owned(),
             count,
             truncated,
+            has_oversized_row: false,
         }
     }
 
@@ -152,6 +182,7 @@ mod tests {
                 ResultFormat::Table,
                 "| a | b |\n| --- | --- |\n| 1 | x\\|y |",
             ),
+            (&two, ResultFormat::Csv, "a,b\r\n1,\r\n[2],\"z\nz\""),
             (&two, ResultFormat::Lines, "a: 1, b: \na: [2], b: z z"),
             (&none, ResultFormat::Lines, ""),
         ];

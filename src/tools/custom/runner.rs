@@ -5,33 +5,45 @@ use std::{collections::HashMap, sync::Arc};
 use futures_util::FutureExt as _;
 use maru_expression::{CompiledExpression, LocalTimestamp};
 use maru_protocol::{RpcError, object_members};
+use maru_retrieval::Embedder;
 use maru_runtime::{clock, tasks::Tasks};
-use maru_sources::{DataSource, QueryLimits, QueryParameters};
+use maru_sources::{
+    CALLER_PREFIX, DataSource, QueryLimits, QueryParameterKind, QueryParameters, QueryValue,
+};
 use serde_json::{Map, Value, json};
 
 use super::{
     ValidationError,
     definition::{CustomToolDefinition, ResultFormat, ToolLogic},
+    parameter::{ParameterType, ToolParameter},
     result::CustomToolResult,
 };
-use crate::{
-    observability::journal::RequestId,
-    tools::{
-        builtin::{read_only_annotations, wrapped_output_schema},
-        entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
-        result::{EntryResult, FailureFormat},
-    },
+use crate::tools::{
+    builtin::{read_only_annotations, wrapped_output_schema},
+    caller::ToolCaller,
+    entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
+    result::{EntryResult, FailureFormat},
 };
 
 /// Steps of an expression that is evaluated on the caller's thread: well below a
 /// millisecond.
 const INLINE_STEP_LIMIT: u64 = 2000;
 
+/// What custom tools work with.
+#[derive(Clone, Debug)]
+pub struct ToolResources {
+    /// The sources; the first is used where none is named.
+    pub sources: Arc<[DataSource]>,
+    /// Makes the vectors of EMBEDDING parameters.
+    pub embedder: Embedder,
+}
+
 /// A compiled definition. One that was valid when it was saved and is not any more keeps
 /// the reason.
 #[derive(Debug)]
 pub(super) struct CustomToolRunner {
     definition: CustomToolDefinition,
+    embedder: Embedder,
     engine: Result<ToolEngine, ValidationError>,
 }
 
@@ -43,22 +55,26 @@ enum ToolEngine {
 
 impl CustomToolRunner {
     /// Compiles a saved definition; an error is reported when the tool is called.
-    pub(super) fn load(definition: CustomToolDefinition, sources: &[DataSource]) -> Self {
-        let engine = compile_engine(&definition, sources);
-        Self { definition, engine }
+    pub(super) fn load(definition: CustomToolDefinition, resources: &ToolResources) -> Self {
+        Self {
+            engine: compile_engine(&definition, &resources.sources),
+            embedder: resources.embedder.clone(),
+            definition,
+        }
     }
 
     /// Compiles a definition and has its database check the statement.
     pub(super) async fn compile(
         definition: CustomToolDefinition,
-        sources: &[DataSource],
+        resources: &ToolResources,
     ) -> Result<Self, ValidationError> {
-        let engine = compile_engine(&definition, sources)?;
+        let engine = compile_engine(&definition, &resources.sources)?;
         if let ToolEngine::Sql(source) = &engine {
             check_with_database(source, &definition).await?;
         }
         Ok(Self {
             definition,
+            embedder: resources.embedder.clone(),
             engine: Ok(engine),
         })
     }
@@ -95,11 +111,11 @@ impl CustomToolRunner {
     pub(super) async fn run(
         &self,
         arguments: &CallArguments,
-        request: RequestId,
+        caller: &ToolCaller,
         tasks: &Tasks,
     ) -> Result<CustomToolResult, ValidationError> {
         match &self.engine {
-            Ok(ToolEngine::Sql(source)) => self.query(source, arguments, request).await,
+            Ok(ToolEngine::Sql(source)) => self.query(source, arguments, caller).await,
             Ok(ToolEngine::Python(program)) => self.evaluate(program, arguments, tasks).await,
             Err(error) => Err(error.clone()),
         }
@@ -109,23 +125,19 @@ impl CustomToolRunner {
         &self,
         source: &DataSource,
         arguments: &Value,
-        request: RequestId,
+        caller: &ToolCaller,
     ) -> Result<CustomToolResult, ValidationError> {
         let definition = &self.definition;
-        let parameters = definition.params.iter().map(|it| {
-            let value = argument_or_default(arguments, &it.name, it.default.as_ref());
-            let bound = it
-                .kind
-                .sql_kind()
-                .and_then(|kind| maru_sources::QueryValue::from_json(kind, value));
-            bound.map(|bound| (it.name.as_str(), bound)).ok_or_else(|| {
-                ValidationError::for_field(
-                    "arguments",
-                    format!("{} is not a {}", it.name, it.kind.parse_name()),
-                )
-            })
-        });
-        let parameters: QueryParameters = parameters.collect::<Result<_, _>>()?;
+        let mut parameters = QueryParameters::default();
+        for declared in &definition.params {
+            let value = argument_or_default(arguments, &declared.name, declared.default.as_ref());
+            let value = match declared.kind {
+                ParameterType::Embedding => self.embed(value).await?,
+                kind => bind_argument(&declared.name, kind, value)?,
+            };
+            parameters.set(&declared.name, value);
+        }
+        let parameters = parameters.with_caller(caller.principal.caller_values());
         let most = source.limits();
         let limits = QueryLimits {
             rows: if definition.format == ResultFormat::Row {
@@ -133,13 +145,26 @@ impl CustomToolRunner {
             } else {
                 most.rows
             },
-            request: Some(request.as_halves()),
+            request: Some(caller.request.as_halves()),
             ..most
         };
         let rows = source.query(&definition.text, &parameters, limits).await;
         let rows =
             rows.map_err(|error| ValidationError::from_source_error(&definition.text, &error))?;
         Ok(CustomToolResult::from_rows(&rows, definition.format))
+    }
+
+    /// The vector of a text, as pgvector reads it.
+    async fn embed(&self, value: &Value) -> Result<QueryValue, ValidationError> {
+        let Some(text) = value.as_str() else {
+            return Ok(QueryValue::Null);
+        };
+        let vectors = self.embedder.embed(&[text.to_owned()]).await;
+        let vectors =
+            vectors.map_err(|error| ValidationError::for_field("arguments", error.to_string()))?;
+        let numbers = vectors.first().into_iter().flatten();
+        let numbers: Vec<String> = numbers.map(ToString::to_string).collect();
+        Ok(QueryValue::Text(format!("[{}]", numbers.join(","))))
     }
 
     /// Evaluates a small expression on this thread; one that needs more steps starts again
@@ -198,12 +223,15 @@ impl CustomToolRunner {
         let handler: EntryHandler = Arc::new(move |request| {
             let (runner, tasks) = (Arc::clone(&runner), tasks.clone());
             async move {
-                let request_id = request.context.request_id;
+                let caller = ToolCaller {
+                    principal: request.principal,
+                    request: request.context.request_id,
+                };
                 let EntryAction::CallTool(arguments) = request.action else {
                     return Err(RpcError::invalid_params("a tool is called"));
                 };
                 Ok(EntryResponse::Complete(
-                    match runner.run(&arguments, request_id, &tasks).await {
+                    match runner.run(&arguments, &caller, &tasks).await {
                         Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
                         Err(error) => EntryResult::failure_in(
                             FailureFormat::TextOnly,
@@ -226,6 +254,25 @@ impl ValidationError {
             None => self.message.clone(),
         }
     }
+}
+
+fn bind_argument(
+    name: &str,
+    kind: ParameterType,
+    value: &Value,
+) -> Result<QueryValue, ValidationError> {
+    let bound = kind
+        .sql_kind()
+        .and_then(|kind| QueryValue::from_json(kind, value));
+    bound.ok_or_else(|| {
+        let expected = match kind {
+            ParameterType::Date => "DATE, such as 2026-11-18",
+            ParameterType::Timestamp => "TIMESTAMP, such as 2026-11-18T15:04:05Z",
+            ParameterType::List => "LIST of texts, numbers or truth values, all of one type",
+            kind => kind.parse_name(),
+        };
+        ValidationError::for_field("arguments", format!("{name} is not a {expected}"))
+    })
 }
 
 fn argument_or_default<'a>(
@@ -262,6 +309,7 @@ fn compile_engine(
 ) -> Result<ToolEngine, ValidationError> {
     match &definition.logic {
         ToolLogic::Python => {
+            definition.check_computable()?;
             let names = definition.params.iter().map(|it| it.name.as_str());
             let names: Vec<&str> = names.collect();
             Ok(ToolEngine::Python(maru_expression::compile(
@@ -326,7 +374,9 @@ fn check_parameters_declared(
     let used = source
         .parameters(text)
         .map_err(|error| ValidationError::from_source_error(text, &error))?;
-    let declared = |name: &str| definition.params.iter().any(|it| it.name == name);
+    let declared = |name: &str| {
+        name.starts_with(CALLER_PREFIX) || definition.params.iter().any(|it| it.name == name)
+    };
     match used.iter().find(|(name, _)| !declared(name)) {
         None => Ok(()),
         Some((name, place)) => Err(ValidationError::at_character(
@@ -343,22 +393,36 @@ async fn check_with_database(
     source: &DataSource,
     definition: &CustomToolDefinition,
 ) -> Result<(), ValidationError> {
-    let sample = |kind: maru_sources::QueryParameterKind| match kind {
-        maru_sources::QueryParameterKind::Text => maru_sources::QueryValue::Text(String::new()),
-        maru_sources::QueryParameterKind::Number | maru_sources::QueryParameterKind::Integer => {
-            maru_sources::QueryValue::Integer(1)
-        }
-        maru_sources::QueryParameterKind::Boolean => maru_sources::QueryValue::Boolean(true),
-    };
     let declared = definition.params.iter();
     let samples: QueryParameters = declared
-        .filter_map(|it| Some((it.name.as_str(), sample(it.kind.sql_kind()?))))
+        .filter_map(|it| Some((it.name.as_str(), sample_value(it)?)))
         .filter(|(name, _)| definition.text.contains(name))
         .collect();
+    let samples = samples.with_caller(Arc::default());
     match source.check(&definition.text, &samples).await {
-        Ok(_) | Err(maru_sources::Error::Unreachable(_) | maru_sources::Error::TimedOut) => Ok(()),
+        Ok(_)
+        | Err(
+            maru_sources::Error::Unreachable(_)
+            | maru_sources::Error::TimedOut
+            | maru_sources::Error::NoFreeConnection(_),
+        ) => Ok(()),
         // `check_parameters_used` says it better.
         Err(maru_sources::Error::UnknownParameter(_)) => Ok(()),
         Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
     }
+}
+
+/// A value of the parameter's type, for a statement that is prepared and not run.
+fn sample_value(parameter: &ToolParameter) -> Option<QueryValue> {
+    Some(match parameter.kind.sql_kind()? {
+        QueryParameterKind::Text => QueryValue::Text(String::new()),
+        QueryParameterKind::Number | QueryParameterKind::Integer => QueryValue::Integer(1),
+        QueryParameterKind::Boolean => QueryValue::Boolean(true),
+        QueryParameterKind::Date => QueryValue::Date("2000-01-01".to_owned()),
+        QueryParameterKind::Timestamp => QueryValue::Timestamp("2000-01-01T00:00:00".to_owned()),
+        QueryParameterKind::List => QueryValue::List(Vec::new()),
+        kind @ QueryParameterKind::Identifier => {
+            QueryValue::from_json(kind, parameter.choices.first()?)?
+        }
+    })
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use maru_postgres::{PostgresAddress, PostgresServer};
+use maru_postgres::{PostgresAddress, PostgresServer, TlsOptions};
 use maru_runtime::tasks::Tasks;
 use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows, SourceSettings};
 
@@ -50,13 +50,15 @@ pub(super) fn url_as_role(
     settings: SourceSettings,
     tasks: &Tasks,
 ) -> DataSource {
-    let address = PostgresAddress::from(&PostgresServer {
+    let address = PostgresAddress::from_server(&PostgresServer {
         host: "127.0.0.1".into(),
         port: cluster.port,
         user: user.into(),
         password: "x".to_owned().into(),
         database: database.into(),
-    });
+        tls: TlsOptions::default(),
+    })
+    .unwrap();
     DataSource::postgres(user, &address, settings, tasks).unwrap()
 }
 

@@ -147,7 +147,7 @@ async fn wrong_password_is_named_and_not_shown(cluster: &PostgresCluster) {
         "127.0.0.1",
         &port,
         "database postgres",
-        "password authentication failed",
+        "the password of the role is wrong",
     ] {
         assert!(why.contains(part), "{why}");
     }

@@ -1,29 +1,30 @@
 //! The server's errors, as far as they are for the author of a query.
 
 use deadpool_postgres::PoolError;
+use maru_postgres::PostgresConnectError;
 use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 
 use crate::Error;
 
-/// While a statement is prepared nothing is read, so the server's words can
+/// An error of preparing a statement. Nothing is read then, so the server's words can
 /// quote no data.
-pub(super) fn from_prepare(error: tokio_postgres::Error) -> Error {
+pub(super) fn from_prepare(error: &tokio_postgres::Error) -> Error {
     match error.as_db_error() {
-        Some(told) if is_canceled(told) => Error::TimedOut,
-        Some(told) => with_position(
-            told,
+        Some(refusal) if is_canceled(refusal) => Error::TimedOut,
+        Some(refusal) => with_position(
+            refusal,
             Error::Rejected {
-                message: told.message().to_owned(),
-                hint: told.hint().map(str::to_owned),
+                message: refusal.message().to_owned(),
+                hint: refusal.hint().map(str::to_owned),
             },
         ),
-        None => Error::Unreachable(Box::new(error)),
+        None => from_internal_query(error),
     }
 }
 
 /// The server counts characters, from 1.
-fn with_position(told: &DbError, error: Error) -> Error {
-    match told.position() {
+fn with_position(refusal: &DbError, error: Error) -> Error {
+    match refusal.position() {
         Some(ErrorPosition::Original(from_one)) => Error::AtPosition {
             position: usize::try_from(from_one.saturating_sub(1)).unwrap_or(usize::MAX),
             error: Box::new(error),
@@ -32,16 +33,16 @@ fn with_position(told: &DbError, error: Error) -> Error {
     }
 }
 
-/// While it runs, a message may quote what was read; only its kind is told.
-pub(super) fn from_execution(error: tokio_postgres::Error) -> Error {
-    let Some(told) = error.as_db_error() else {
-        // Some mistakes in parameters are found on this side.
-        return Error::Unreachable(Box::new(error));
+/// An error while a query runs. The server's message may quote what was read, so only
+/// its kind is passed on.
+pub(super) fn from_execution(error: &tokio_postgres::Error) -> Error {
+    let Some(refusal) = error.as_db_error() else {
+        return from_internal_query(error);
     };
-    if is_canceled(told) {
+    if is_canceled(refusal) {
         return Error::TimedOut;
     }
-    let code = told.code();
+    let code = refusal.code();
     let known = match *code {
         SqlState::INVALID_TEXT_REPRESENTATION | SqlState::INVALID_DATETIME_FORMAT => {
             "a value does not have the form that its type needs"
@@ -56,7 +57,7 @@ pub(super) fn from_execution(error: tokio_postgres::Error) -> Error {
         }
         SqlState::INSUFFICIENT_PRIVILEGE => "the role may not read this",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the statement would write",
-        SqlState::LOCK_NOT_AVAILABLE => "a table is locked",
+        SqlState::LOCK_NOT_AVAILABLE => "a table was locked for longer than a query waits",
         _ => describe_class(code.code()),
     };
     Error::Database(format!("{known} (SQLSTATE {})", code.code()))
@@ -71,21 +72,25 @@ fn describe_class(code: &str) -> &'static str {
     }
 }
 
-fn is_canceled(told: &DbError) -> bool {
-    *told.code() == SqlState::QUERY_CANCELED
+fn is_canceled(refusal: &DbError) -> bool {
+    *refusal.code() == SqlState::QUERY_CANCELED
 }
 
-/// No connection could be had.
-pub(super) fn from_pool(error: PoolError) -> Error {
+/// An error of getting a connection, other than that none was free.
+pub(super) fn from_pool(error: &PoolError) -> PostgresConnectError {
     match error {
-        PoolError::Timeout(_) => Error::TimedOut,
-        other => Error::Unreachable(Box::new(other)),
+        PoolError::Timeout(_) => PostgresConnectError::NoAnswer,
+        PoolError::Backend(error) => PostgresConnectError::from(error),
+        _ => PostgresConnectError::ConnectionLost,
     }
 }
 
-/// Something failed that nobody wrote SQL for.
-pub(super) fn from_internal_query(error: tokio_postgres::Error) -> Error {
-    Error::Unreachable(Box::new(error))
+/// An error of a statement of our own.
+pub(super) fn from_internal_query(error: &tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(refusal) if is_canceled(refusal) => Error::TimedOut,
+        _ => Error::Unreachable(PostgresConnectError::from(error)),
+    }
 }
 
 /// The server sent a value in a form that it should not have.

@@ -2,7 +2,7 @@
 //!
 //! A name is looked at wherever it stands, quoted or not, because functions can
 //! be called as `value.function` and no parser of ours would know every form.
-//! Which relations a statement means is then asked of the server, in [`means`].
+//! Which relations a statement means is then said by the server, see [`check_relations`].
 
 use std::collections::HashSet;
 
@@ -21,20 +21,17 @@ const SESSION_KEYWORDS: &[&str] = &[
 ];
 
 /// Refuses a statement that names what it may not use.
-pub(super) fn check_names(
-    statement: &SqlStatement,
-    catalogue: &SystemCatalog,
-) -> Result<(), Error> {
-    let hidden = view_only_names(statement, catalogue);
+pub(super) fn check_names(statement: &SqlStatement, catalog: &SystemCatalog) -> Result<(), Error> {
+    let hidden = view_only_names(statement, catalog);
     let local = locally_defined_names(statement);
     for (at, token) in statement.tokens().iter().enumerate() {
         let place = TokenPosition { statement, at };
         let refused = match statement.identifier_at(at) {
-            Some(name) => place.check_name(&name, catalogue, &local, &hidden),
+            Some(name) => place.check_name(&name, catalog, &local, &hidden),
             None => {
                 let text = statement.token_text(token);
                 let is_bad = token.kind == SqlTokenKind::Operator
-                    && catalogue.forbidden_operators.contains(text);
+                    && catalog.forbidden_operators.contains(text);
                 is_bad.then(|| refusal("the operator", text, "may not be used"))
             }
         };
@@ -45,9 +42,9 @@ pub(super) fn check_names(
     Ok(())
 }
 
-/// Whether the server knows relations that the catalogue does not: they are new.
-pub(super) fn is_catalog_outdated(catalogue: &SystemCatalog, locked: &[Oid]) -> bool {
-    let known = |it: &Oid| catalogue.relations.contains_key(it);
+/// Whether the server knows relations that the catalog does not: they are new.
+pub(super) fn is_catalog_outdated(catalog: &SystemCatalog, locked: &[Oid]) -> bool {
+    let known = |it: &Oid| catalog.relations.contains_key(it);
     !locked.iter().all(known)
 }
 
@@ -55,12 +52,12 @@ pub(super) fn is_catalog_outdated(catalogue: &SystemCatalog, locked: &[Oid]) -> 
 /// locked for it: all that it means, and what is behind views.
 pub(super) fn check_relations(
     statement: &SqlStatement,
-    catalogue: &SystemCatalog,
+    catalog: &SystemCatalog,
     locked: &[Oid],
 ) -> Result<(), Error> {
-    let behind = relations_behind_views(statement, catalogue);
+    let behind = relations_behind_views(statement, catalog);
     for oid in locked {
-        let known = catalogue.relations.get(oid);
+        let known = catalog.relations.get(oid);
         let fine = known.is_some_and(|it| it.is_system || it.is_allowed) || behind.contains(oid);
         if !fine {
             let name = known.map_or("?", |it| it.name.as_str());
@@ -79,17 +76,17 @@ fn refusal(what: &str, name: &str, why: &str) -> Error {
 }
 
 /// What the allowed relations that the statement names read on their own.
-fn relations_behind_views(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<Oid> {
+fn relations_behind_views(statement: &SqlStatement, catalog: &SystemCatalog) -> HashSet<Oid> {
     let names = (0..statement.tokens().len()).filter_map(|at| statement.identifier_at(at));
-    let named = names.flat_map(|it| catalogue.by_name.get(&it).cloned().unwrap_or_default());
-    let read = named.filter_map(|it| catalogue.dependencies.get(&it));
+    let named = names.flat_map(|it| catalog.by_name.get(&it).cloned().unwrap_or_default());
+    let read = named.filter_map(|it| catalog.dependencies.get(&it));
     read.flatten().copied().collect()
 }
 
 /// The names of those that may be read through a view only.
-fn view_only_names(statement: &SqlStatement, catalogue: &SystemCatalog) -> HashSet<String> {
-    let behind = relations_behind_views(statement, catalogue);
-    let behind = behind.iter().filter_map(|it| catalogue.relations.get(it));
+fn view_only_names(statement: &SqlStatement, catalog: &SystemCatalog) -> HashSet<String> {
+    let behind = relations_behind_views(statement, catalog);
+    let behind = behind.iter().filter_map(|it| catalog.relations.get(it));
     behind
         .filter(|it| !it.is_allowed)
         .map(|it| it.name.clone())
@@ -116,28 +113,6 @@ fn locally_defined_names(statement: &SqlStatement) -> HashSet<String> {
         .collect()
 }
 
-impl SystemCatalog {
-    /// Whether a name can only mean a relation that may not be read. Names that
-    /// also mean something else are left to [`means`].
-    fn is_forbidden_relation(
-        &self,
-        name: &str,
-        local: &HashSet<String>,
-        hidden: &HashSet<String>,
-    ) -> bool {
-        let Some(oids) = self.by_name.get(name) else {
-            return false;
-        };
-        let relations = || oids.iter().filter_map(|it| self.relations.get(it));
-        if relations().any(|it| it.is_system) || hidden.contains(name) {
-            return true;
-        }
-        let in_reach = |it: &super::system_catalog::Relation| it.schema != "information_schema";
-        let other = self.columns.contains(name) || local.contains(name);
-        relations().any(in_reach) && !other && !relations().any(|it| it.is_allowed)
-    }
-}
-
 struct TokenPosition<'a> {
     statement: &'a SqlStatement,
     at: usize,
@@ -148,17 +123,17 @@ impl TokenPosition<'_> {
     fn check_name(
         &self,
         name: &str,
-        catalogue: &SystemCatalog,
+        catalog: &SystemCatalog,
         local: &HashSet<String>,
         hidden: &HashSet<String>,
     ) -> Option<Error> {
         let (what, why) = if self.reveals_session(name) || self.is_internal_schema(name) {
             ("the name", "tells about the server")
-        } else if self.calls_forbidden_function(name, catalogue) {
+        } else if self.calls_forbidden_function(name, catalog) {
             ("the function", "may not be called")
-        } else if catalogue.is_forbidden_relation(name, local, hidden) {
+        } else if catalog.is_forbidden_relation(name, local, hidden) {
             ("the relation", "is not one that this source offers")
-        } else if self.is_type_position() && catalogue.forbidden_types.contains(name) {
+        } else if self.is_type_position() && catalog.forbidden_types.contains(name) {
             ("the type", "may not be used")
         } else {
             return None;
@@ -195,8 +170,8 @@ impl TokenPosition<'_> {
         foreign && self.kind_after() == Some(SqlTokenKind::Dot)
     }
 
-    fn calls_forbidden_function(&self, name: &str, catalogue: &SystemCatalog) -> bool {
-        let Some(single) = catalogue.forbidden_functions.get(name) else {
+    fn calls_forbidden_function(&self, name: &str, catalog: &SystemCatalog) -> bool {
+        let Some(single) = catalog.forbidden_functions.get(name) else {
             return false;
         };
         let called =

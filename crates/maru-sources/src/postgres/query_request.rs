@@ -1,10 +1,11 @@
-//! What is asked of the server, and how it is put.
-
-use std::time::Duration;
+//! A query as the server gets it.
 
 use tokio_postgres::{Statement, types::Type};
 
-use super::value::{TextParameter, declared_type};
+use super::{
+    read_transaction::SessionTimeouts,
+    value::{TextParameter, declared_type},
+};
 use crate::{QueryLimits, QueryValue, rows::unique_column_names, statement::MAX_IDENTIFIER_BYTES};
 
 /// A statement with its values, to be run within limits.
@@ -13,8 +14,10 @@ pub(super) struct QueryRequest<'a> {
     pub(super) sql: &'a str,
     pub(super) values: &'a [&'a QueryValue],
     pub(super) limits: QueryLimits,
-    /// How long a query of its connection may take if nobody says otherwise.
-    pub(super) connection_timeout: Duration,
+    /// The deadlines that the session has unless the transaction sets others.
+    pub(super) session_timeouts: SessionTimeouts,
+    /// Settings of the transaction that tell the server who asks.
+    pub(super) caller_settings: Vec<(&'a str, &'a str)>,
 }
 
 /// What goes into a statement and comes out of it.
@@ -55,10 +58,10 @@ impl StatementShape {
         }
     }
 
-    /// A statement of this shape as a sub-query whose rows are JSON texts; only a query can
-    /// stand there. A row that is longer than the whole answer may be is left
-    /// out by the server.
-    pub(super) fn json_rows_query(&self, asked: &QueryRequest<'_>) -> String {
+    /// A statement of this shape as a sub-query whose rows are JSON texts; only a query
+    /// can stand there. A row that is longer than the whole answer may be is left out by
+    /// the server.
+    pub(super) fn json_rows_query(&self, request: &QueryRequest<'_>) -> String {
         let query = self.subquery_alias();
         let names = if self.has_renamed_columns {
             let names: Vec<String> = self.columns.iter().map(|it| quote_identifier(it)).collect();
@@ -66,12 +69,44 @@ impl StatementShape {
         } else {
             String::new()
         };
-        let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.max_bytes);
+        let (sql, most, bytes) = (
+            request.sql,
+            request.limits.rows + 1,
+            request.limits.max_bytes,
+        );
+        let lengths = self.length_terms(&query);
+        let fits = format!("{lengths} OPERATOR(pg_catalog.<=) {bytes}");
+        // LIMIT keeps the inner query apart, so that each value is made once. A value is
+        // measured before JSON is made of it, which takes several times its length.
         format!(
             "SELECT CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
-             THEN j END FROM (SELECT pg_catalog.row_to_json({query})::pg_catalog.text AS j \
-             FROM (\n{sql}\n) AS {query}{names} LIMIT {most}) AS _r"
+             THEN j END FROM (SELECT CASE WHEN {fits} THEN \
+             pg_catalog.row_to_json({query})::pg_catalog.text END AS j \
+             FROM (SELECT * FROM (\n{sql}\n) AS {query}{names} LIMIT {most}) AS {query} \
+             OFFSET 0) AS _r"
         )
+    }
+
+    /// The sum of the lengths of a row's values, as far as they have any length.
+    pub(super) fn length_terms(&self, query: &str) -> String {
+        let both = self.columns.iter().zip(&self.types);
+        let terms = both
+            .filter(|(_, kind)| !has_fixed_length(kind))
+            .map(|(name, kind)| {
+                let length = match *kind {
+                    Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::BYTEA => "octet_length",
+                    // The length as it is stored; its text is seldom much longer.
+                    _ => "pg_column_size",
+                };
+                let column = quote_identifier(name);
+                format!("COALESCE(pg_catalog.{length}({query}.{column}), 0)::pg_catalog.int8")
+            });
+        let terms: Vec<String> = terms.collect();
+        if terms.is_empty() {
+            "0".to_owned()
+        } else {
+            terms.join(" OPERATOR(pg_catalog.+) ")
+        }
     }
 
     /// A name for the sub-query that no column has.
@@ -87,4 +122,23 @@ impl StatementShape {
 /// A name as SQL has it.
 pub(super) fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn has_fixed_length(kind: &Type) -> bool {
+    let fixed = [
+        Type::BOOL,
+        Type::INT2,
+        Type::INT4,
+        Type::INT8,
+        Type::FLOAT4,
+        Type::FLOAT8,
+        Type::UUID,
+        Type::DATE,
+        Type::TIME,
+        Type::TIMESTAMP,
+        Type::TIMESTAMPTZ,
+        Type::NAME,
+        Type::OID,
+    ];
+    fixed.contains(kind)
 }

@@ -2,11 +2,12 @@
 
 use std::pin::pin;
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{ClientWrapper, Object};
 use futures_util::TryStreamExt;
+use maru_postgres::PostgresTls;
 use maru_runtime::tasks::Tasks;
 use tokio::time::{self, Duration};
-use tokio_postgres::{CancelToken, NoTls, RowStream, Statement, error::SqlState, types::Type};
+use tokio_postgres::{RowStream, Statement, error::SqlState, types::Type};
 
 use super::{
     CachedStatement, error,
@@ -15,7 +16,7 @@ use super::{
     system_catalog::Oid,
     value::inferred_type,
 };
-use crate::{Error, QueryRows, rows::RowCollector};
+use crate::{Error, QueryRows, SourceSettings, rows::RowCollector};
 
 const ROLLBACK_SQL: &str = "ROLLBACK";
 /// What the transaction may have left behind, though it was rolled back. Settings,
@@ -26,72 +27,95 @@ const SELECT_LOCKED_RELATIONS: &str = "SELECT DISTINCT l.relation FROM pg_catalo
     JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind NOT IN ('i', 'I', 'c') \
     WHERE l.pid = pg_catalog.pg_backend_pid()";
 /// All that is locked once a statement has run: partitions and indexes too, and
-/// [`OUTLIVES`] for a lock that would outlive the transaction.
+/// [`ADVISORY_LOCK`] for a lock that would outlive the transaction.
 pub(super) const SELECT_ALL_LOCKS: &str = "SELECT COALESCE(l.relation, 0) \
     FROM pg_catalog.pg_lock_status() l WHERE l.pid = pg_catalog.pg_backend_pid() \
     AND (l.relation IS NOT NULL OR l.locktype OPERATOR(pg_catalog.=) 'advisory')";
 pub(super) const ADVISORY_LOCK: Oid = 0;
 /// How many statements a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
-/// How long a server may take to clean up or to hear that a query is to end.
+/// How long a server may take to clean up after a query.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a query waits for a lock if nothing else is set.
+const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait for the effect of a cancel request before the next one. The first
+/// may come between two statements of a transaction and end neither.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(150);
+const MAX_CANCEL_REQUESTS: usize = 10;
 
-/// A connection in use. One that is dropped without `close` is closed, and what
-/// it did is cancelled.
+/// A connection in use. One that is dropped without being returned to the pool is
+/// closed, and what the server still does for it is cancelled.
 #[derive(Debug)]
 pub(super) struct ReadTransaction {
     client: Option<Object>,
+    tls: PostgresTls,
     tasks: Tasks,
 }
 
-/// What came of beginning: the shape of the statement, and the relations it means.
+/// The server's own deadlines in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SessionTimeouts {
+    statement: Duration,
+    lock: Duration,
+}
+
+/// What the server says of a statement: its shape, and the relations it means.
 pub(super) struct StatementAnalysis {
     pub(super) shape: StatementShape,
     pub(super) locked_relations: Vec<Oid>,
 }
 
 impl ReadTransaction {
-    pub(super) fn new(client: Object, tasks: &Tasks) -> Self {
-        let tasks = tasks.clone();
+    pub(super) fn new(client: Object, tls: &PostgresTls, tasks: &Tasks) -> Self {
         Self {
             client: Some(client),
-            tasks,
+            tls: tls.clone(),
+            tasks: tasks.clone(),
         }
     }
 
     pub(super) fn client(&self) -> &Object {
         self.client
             .as_ref()
-            .expect("only closing or dropping takes it away")
+            .expect("only returning or dropping takes it away")
     }
 
-    /// Begins the transaction and has the server read the statement; says which
-    /// relations it means.
+    /// Ends what was begun, so that the connection can begin anew.
+    pub(super) async fn restart(self) -> Result<Self, Error> {
+        let cleaned = self.client().batch_execute(CLEANUP_SQL).await;
+        cleaned.map_err(|error| error::from_internal_query(&error))?;
+        Ok(self)
+    }
+
+    /// Begins the transaction and has the server analyze the statement.
     pub(super) async fn begin_sql(
         &self,
-        asked: &QueryRequest<'_>,
+        request: &QueryRequest<'_>,
     ) -> Result<StatementAnalysis, Error> {
-        let begin = begin(asked);
-        let types = asked.declared_types();
+        let begin = begin(request);
+        let types = request.declared_types();
         let client = self.client();
-        let look = client
+        let locks_query = client
             .prepare_cached(SELECT_LOCKED_RELATIONS)
             .await
-            .map_err(error::from_internal_query)?;
+            .map_err(|error| error::from_internal_query(&error))?;
         // All go out at once; the server takes them in this order.
         let (begun, prepared, locked) = tokio::join!(
             biased;
             client.batch_execute(&begin),
-            client.prepare_typed(asked.sql, &types),
-            self.query_locks(&look),
+            client.prepare_typed(request.sql, &types),
+            self.query_locks(&locks_query),
         );
-        begun.map_err(error::from_internal_query)?;
+        begun.map_err(|error| error::from_internal_query(&error))?;
         let (statement, locked) = match prepared {
             Err(error) if !types.is_empty() && is_missing_type_error(&error) => {
-                let statement = self.prepare_with_inferred_types(asked, &begin).await?;
-                (statement, self.query_locks(&look).await?)
+                let statement = self.prepare_with_inferred_types(request, &begin).await?;
+                (statement, self.query_locks(&locks_query).await?)
             }
-            prepared => (prepared.map_err(error::from_prepare)?, locked?),
+            prepared => (
+                prepared.map_err(|error| error::from_prepare(&error))?,
+                locked?,
+            ),
         };
         let shape = StatementShape::from_prepared(&statement);
         Ok(StatementAnalysis {
@@ -100,118 +124,127 @@ impl ReadTransaction {
         })
     }
 
-    /// Begins the transaction, reads a statement that is known, and ends it, in one
-    /// breath; no rows if it locks anything that it did not lock, or has other columns.
+    /// Begins the transaction, reads a cached statement, and ends it, in one round trip;
+    /// no rows if it locks anything that it did not lock before, or has other columns.
     pub(super) async fn read_cached(
         &self,
-        asked: &QueryRequest<'_>,
-        known: &CachedStatement,
+        request: &QueryRequest<'_>,
+        cached: &CachedStatement,
     ) -> Result<Option<QueryRows>, Error> {
         let cache = &self.client().statement_cache;
         if cache.size() > MAX_PREPARED_STATEMENTS {
             cache.clear();
         }
-        let look = self.client().prepare_cached(SELECT_ALL_LOCKS);
-        let look = look.await.map_err(error::from_internal_query)?;
-        let plain = known.row_writer.as_ref();
-        let sql = match plain {
-            Some(_) => row_json::length_checked_query(&known.shape, asked),
-            None => known.shape.json_rows_query(asked),
+        let locks_query = self.client().prepare_cached(SELECT_ALL_LOCKS);
+        let locks_query = locks_query
+            .await
+            .map_err(|error| error::from_internal_query(&error))?;
+        let row_writer = cached.row_writer.as_ref();
+        let sql = match row_writer {
+            Some(_) => row_json::length_checked_query(&cached.shape, request),
+            None => cached.shape.json_rows_query(request),
         };
         let statement = self
             .client()
-            .prepare_typed_cached(&sql, &known.shape.parameters)
+            .prepare_typed_cached(&sql, &cached.shape.parameters)
             .await
-            .map_err(error::from_prepare)?;
-        if plain.is_some() && !row_json::matches_shape(&known.shape, statement.columns()) {
+            .map_err(|error| error::from_prepare(&error))?;
+        if row_writer.is_some() && !row_json::matches_shape(&cached.shape, statement.columns()) {
             return Ok(None);
         }
-        let begin = begin(asked);
+        let begin = begin(request);
         let (begun, rows, locked, ended) = tokio::join!(
             biased;
             self.client().batch_execute(&begin),
             async {
-                let rows = self.client().query_raw(&statement, asked.text_parameters()).await;
-                collect_rows(asked, &known.shape, plain, rows).await
+                let rows = self.client().query_raw(&statement, request.text_parameters()).await;
+                collect_rows(request, &cached.shape, row_writer, rows).await
             },
-            self.query_locks(&look),
+            self.query_locks(&locks_query),
             self.client().batch_execute(ROLLBACK_SQL),
         );
-        begun.and(ended).map_err(error::from_internal_query)?;
+        begun
+            .and(ended)
+            .map_err(|error| error::from_internal_query(&error))?;
         let (rows, _) = rows?;
-        let same = locked?.iter().all(|it| known.locked_relations.contains(it))
+        let same = locked?
+            .iter()
+            .all(|it| cached.locked_relations.contains(it))
             && rows.first_row_matches_columns();
         Ok(same.then_some(rows))
     }
 
-    /// The same with the types that the values have by themselves.
+    /// Prepares the statement with the types that the values have by themselves.
     async fn prepare_with_inferred_types(
         &self,
-        asked: &QueryRequest<'_>,
+        request: &QueryRequest<'_>,
         begin: &str,
     ) -> Result<Statement, Error> {
-        let types: Vec<Type> = asked.values.iter().map(|it| inferred_type(it)).collect();
+        let types: Vec<Type> = request.values.iter().map(|it| inferred_type(it)).collect();
         let again = format!("ROLLBACK; {begin}");
         self.client()
             .batch_execute(&again)
             .await
-            .map_err(error::from_internal_query)?;
+            .map_err(|error| error::from_internal_query(&error))?;
         self.client()
-            .prepare_typed(asked.sql, &types)
+            .prepare_typed(request.sql, &types)
             .await
-            .map_err(error::from_prepare)
+            .map_err(|error| error::from_prepare(&error))
     }
 
     /// The relations that the server locked so far.
     pub(super) async fn locked_relations(&self, sql: &str) -> Result<Vec<Oid>, Error> {
-        let look = self.client().prepare_cached(sql).await;
-        self.query_locks(&look.map_err(error::from_internal_query)?)
+        let locks_query = self.client().prepare_cached(sql).await;
+        self.query_locks(&locks_query.map_err(|error| error::from_internal_query(&error))?)
             .await
     }
 
-    async fn query_locks(&self, look: &Statement) -> Result<Vec<Oid>, Error> {
-        let rows = self.client().query(look, &[]).await;
-        let rows = rows.map_err(error::from_internal_query)?;
+    async fn query_locks(&self, locks_query: &Statement) -> Result<Vec<Oid>, Error> {
+        let rows = self.client().query(locks_query, &[]).await;
+        let rows = rows.map_err(|error| error::from_internal_query(&error))?;
         rows.iter()
-            .map(|it| it.try_get(0).map_err(error::from_internal_query))
+            .map(|it| {
+                it.try_get(0)
+                    .map_err(|error| error::from_internal_query(&error))
+            })
             .collect()
     }
 
     /// The rows, and whether the server sent all that it had to.
     pub(super) async fn read_rows(
         &self,
-        asked: &QueryRequest<'_>,
+        request: &QueryRequest<'_>,
         shape: &StatementShape,
     ) -> Result<(QueryRows, bool), Error> {
-        if asked.limits.rows == 0 {
-            let none = RowCollector::new(shape.columns.clone(), asked.limits);
-            return Ok((none.finish(), true));
+        if request.limits.rows == 0 {
+            let empty = RowCollector::new(shape.columns.clone(), request.limits);
+            return Ok((empty.finish(), true));
         }
-        let values = asked
+        let values = request
             .text_parameters()
             .zip(shape.parameters.iter().cloned());
-        let sql = shape.json_rows_query(asked);
+        let sql = shape.json_rows_query(request);
         let rows = self.client().query_typed_raw(&sql, values).await;
-        collect_rows(asked, shape, None, rows).await
+        collect_rows(request, shape, None, rows).await
     }
 
-    /// The end of its use. A statement that was stopped half-way takes the
-    /// connection with it.
+    /// Ends the use of the connection. One whose statement was stopped half-way is
+    /// closed; one whose statement the server ended itself goes on.
     pub(super) fn finish<T>(self, read: Result<(T, bool), Error>) -> Result<T, Error> {
-        if !matches!(&read, Ok((_, false)) | Err(Error::TimedOut)) {
+        if !matches!(&read, Ok((_, false))) {
             self.return_after_cleanup();
         }
         read.map(|(rows, _)| rows)
     }
 
-    /// Hands the connection back, which is as it was.
+    /// Returns a connection to the pool whose transaction has ended.
     pub(super) fn return_unchanged(mut self) {
         drop(self.client.take());
     }
 
-    /// Hands the connection back as it was, once the server has cleaned up;
-    /// nobody waits for that. If it cannot be done, the connection is closed.
-    pub(super) fn return_after_cleanup(mut self) {
+    /// Returns the connection to the pool once the server has cleaned up; nobody waits
+    /// for that. If it cannot be done, the connection is closed.
+    fn return_after_cleanup(mut self) {
         let tasks = self.tasks.clone();
         tasks.spawn(async move {
             let cleaned =
@@ -225,45 +258,61 @@ impl ReadTransaction {
 
 impl Drop for ReadTransaction {
     fn drop(&mut self) {
-        let Some(client) = self.client.take() else {
-            return;
-        };
-        let token = client.cancel_token();
-        let client = Object::take(client);
-        self.tasks.spawn(async move {
-            cancel_query(token).await;
-            drop(client);
-        });
+        if let Some(client) = self.client.take() {
+            let client = Object::take(client);
+            self.tasks.spawn(cancel_and_close(client, self.tls.clone()));
+        }
     }
 }
 
-/// Takes rows as they come, JSON texts or `plain` ones, as far as the limits let them.
+/// Cancels what the server does until it answers again, then closes the connection. It
+/// is not used again: a cancel request that is late would end the next query.
+async fn cancel_and_close(client: ClientWrapper, tls: PostgresTls) {
+    let token = client.cancel_token();
+    let mut idle = pin!(client.batch_execute(ROLLBACK_SQL));
+    for _ in 0..MAX_CANCEL_REQUESTS {
+        // If no request gets through, the server's own deadline ends the query.
+        let _ = time::timeout(CLEANUP_TIMEOUT, token.cancel_query(tls.clone())).await;
+        if time::timeout(CANCEL_INTERVAL, &mut idle).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Takes rows as they come, as JSON texts or to be written by `row_writer`, up to the
+/// limits. The flag says whether the server sent all that it had to.
 async fn collect_rows(
-    asked: &QueryRequest<'_>,
+    request: &QueryRequest<'_>,
     shape: &StatementShape,
-    plain: Option<&RowJsonWriter>,
+    row_writer: Option<&RowJsonWriter>,
     rows: Result<RowStream, tokio_postgres::Error>,
 ) -> Result<(QueryRows, bool), Error> {
-    let mut collector = RowCollector::new(shape.columns.clone(), asked.limits);
-    let mut rows = pin!(rows.map_err(error::from_execution)?);
-    let mut made = Vec::new();
-    while let Some(row) = rows.try_next().await.map_err(error::from_execution)? {
-        let text = match plain {
-            Some(plain) => Some(
-                plain
-                    .write_row(&row, &mut made)
+    let mut collector = RowCollector::new(shape.columns.clone(), request.limits);
+    let mut rows = pin!(rows.map_err(|error| error::from_execution(&error))?);
+    let mut buffer = Vec::new();
+    while let Some(row) = rows
+        .try_next()
+        .await
+        .map_err(|error| error::from_execution(&error))?
+    {
+        let text = match row_writer {
+            Some(writer) => Some(
+                writer
+                    .write_row(&row, &mut buffer)
                     .ok_or_else(error::unexpected_value)?,
             ),
-            None => row.try_get(0).map_err(error::from_internal_query)?,
+            None => row
+                .try_get(0)
+                .map_err(|error| error::from_internal_query(&error))?,
         };
         if text.is_none() {
-            collector.mark_truncated();
+            collector.end_at_oversized_row();
         }
         if !text.is_some_and(|it| collector.try_push(it)) {
             let done = rows
                 .try_next()
                 .await
-                .map_err(error::from_execution)?
+                .map_err(|error| error::from_execution(&error))?
                 .is_none();
             return Ok((collector.finish(), done));
         }
@@ -271,22 +320,24 @@ async fn collect_rows(
     Ok((collector.finish(), true))
 }
 
-async fn cancel_query(token: CancelToken) {
-    // If the server does not hear it, its own deadline ends the query.
-    let _ = time::timeout(CLEANUP_TIMEOUT, token.cancel_query(NoTls)).await;
-}
-
-/// A transaction that only reads, with the deadlines of this use, if they are not those
-/// that the connection has, and its request.
-fn begin(asked: &QueryRequest<'_>) -> String {
+/// Begins a transaction that only reads, with the name of its request, and with its
+/// deadline if that is not the one of the session.
+fn begin(request: &QueryRequest<'_>) -> String {
     let mut begin = String::from("BEGIN READ ONLY");
-    if asked.limits.timeout != asked.connection_timeout {
-        for (name, milliseconds) in timeout_settings(asked.limits.timeout) {
+    let session = request.session_timeouts;
+    if request.limits.timeout != session.statement {
+        for (name, milliseconds) in session.settings(request.limits.timeout) {
             begin.push_str(&format!("; SET LOCAL {name} = {milliseconds}"));
         }
     }
+    for (name, value) in &request.caller_settings {
+        let value = value.replace('\'', "''").replace('\0', "");
+        // Quoted, because parts such as `user` are keywords.
+        let name = name.replace('.', "\".\"");
+        begin.push_str(&format!("; SET LOCAL \"{name}\" = '{value}'"));
+    }
     // Who looks at the server's activity or log finds the call in the audit.
-    if let Some([high, low]) = asked.limits.request {
+    if let Some([high, low]) = request.limits.request {
         begin.push_str(&format!(
             "; SET LOCAL application_name = 'maru {high:016x}{low:016x}'"
         ));
@@ -294,15 +345,26 @@ fn begin(asked: &QueryRequest<'_>) -> String {
     begin
 }
 
-/// The server's own deadlines for a query that may take so long.
-pub(super) fn timeout_settings(timeout: Duration) -> [(&'static str, u128); 3] {
-    let timeout = timeout.as_millis().clamp(1, 2_000_000_000); // as far as the server counts
-    let patience = CLEANUP_TIMEOUT.as_millis();
-    [
-        ("statement_timeout", timeout),
-        ("lock_timeout", timeout.min(patience)),
-        ("idle_in_transaction_session_timeout", timeout + patience),
-    ]
+impl SessionTimeouts {
+    pub(super) fn new(settings: &SourceSettings) -> Self {
+        Self {
+            statement: settings.limits.timeout,
+            lock: settings.lock_timeout.unwrap_or(DEFAULT_LOCK_TIMEOUT),
+        }
+    }
+
+    /// The server's settings for a query that may take `timeout`, in milliseconds.
+    pub(super) fn settings(self, timeout: Duration) -> [(&'static str, u128); 3] {
+        let timeout = timeout.as_millis().clamp(1, 2_000_000_000); // as far as the server counts
+        [
+            ("statement_timeout", timeout),
+            ("lock_timeout", timeout.min(self.lock.as_millis().max(1))),
+            (
+                "idle_in_transaction_session_timeout",
+                timeout + CLEANUP_TIMEOUT.as_millis(),
+            ),
+        ]
+    }
 }
 
 /// Whether the server could not find the type of a parameter by its use.

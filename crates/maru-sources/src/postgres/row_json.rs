@@ -13,7 +13,7 @@ use tokio_postgres::{
     types::{FromSql, Type},
 };
 
-use super::query_request::{QueryRequest, StatementShape, quote_identifier};
+use super::query_request::{QueryRequest, StatementShape};
 
 /// How a value becomes JSON.
 type ColumnWriter = fn(&[u8], &mut Vec<u8>) -> Option<()>;
@@ -42,39 +42,40 @@ impl RowJsonWriter {
         })
     }
 
-    /// A row as a JSON object, `made` there; none if the server sent what it should not.
-    pub(super) fn write_row<'a>(&self, row: &Row, made: &'a mut Vec<u8>) -> Option<&'a str> {
-        made.clear();
+    /// A row as a JSON object in `buffer`; none if the server sent what it should not.
+    pub(super) fn write_row<'a>(&self, row: &Row, buffer: &'a mut Vec<u8>) -> Option<&'a str> {
+        buffer.clear();
         for (at, (key, write)) in self.keys.iter().zip(&self.writers).enumerate() {
-            made.extend_from_slice(key);
+            buffer.extend_from_slice(key);
             match row.try_get(at).ok()? {
-                Some(RawColumn(bytes)) => write(bytes, made)?,
-                None => made.extend_from_slice(b"null"),
+                Some(RawColumn(bytes)) => write(bytes, buffer)?,
+                None => buffer.extend_from_slice(b"null"),
             }
         }
-        made.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
-        str::from_utf8(made).ok()
+        buffer.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
+        str::from_utf8(buffer).ok()
     }
 }
 
-/// The query of this shape with what looks at the length of its rows.
-pub(super) fn length_checked_query(shape: &StatementShape, asked: &QueryRequest<'_>) -> String {
-    let (sql, most, bytes) = (asked.sql, asked.limits.rows + 1, asked.limits.max_bytes);
+/// The query of this shape with a column that fails for a row which is too long.
+pub(super) fn length_checked_query(shape: &StatementShape, request: &QueryRequest<'_>) -> String {
+    let (sql, most, bytes) = (
+        request.sql,
+        request.limits.rows + 1,
+        request.limits.max_bytes,
+    );
     let name = shape.subquery_alias();
-    let length =
-        |it: String| format!("COALESCE(pg_catalog.octet_length({name}.{it}), 0)::pg_catalog.int8");
-    let lengths: Vec<String> = variable_length_columns(shape).map(length).collect();
-    let length = lengths.join(" OPERATOR(pg_catalog.+) ");
-    let fits = if lengths.is_empty() {
-        String::new()
-    } else {
-        // No query of common sense fails in this way.
-        format!(
-            ", CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
-             pg_catalog.width_bucket({length}, 0, 0, 0) END AS {LENGTH_CHECK_COLUMN}"
-        )
-    };
-    format!("SELECT {name}.*{fits} FROM (\n{sql}\n) AS {name} LIMIT {most}")
+    if !has_variable_length(shape) {
+        return format!("SELECT {name}.* FROM (\n{sql}\n) AS {name} LIMIT {most}");
+    }
+    let length = shape.length_terms(&name);
+    // LIMIT within keeps the query apart, so that each value is made once. No query of
+    // common sense fails as `width_bucket` does here.
+    format!(
+        "SELECT {name}.*, CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
+         pg_catalog.width_bucket({length}, 0, 0, 0) END AS {LENGTH_CHECK_COLUMN} \
+         FROM (SELECT * FROM (\n{sql}\n) AS {name} LIMIT {most}) AS {name}"
+    )
 }
 
 /// Whether a statement that was prepared from [`length_checked_query`] has the columns that the query
@@ -84,22 +85,15 @@ pub(super) fn matches_shape(shape: &StatementShape, columns: &[Column]) -> bool 
         return false;
     };
     let expected = shape.columns.iter().map(String::as_str).zip(&shape.types);
-    let fits = variable_length_columns(shape)
-        .next()
-        .map(|_| LENGTH_CHECK_COLUMN);
+    let fits = has_variable_length(shape).then_some(LENGTH_CHECK_COLUMN);
     own.iter().map(|it| (it.name(), it.type_())).eq(expected)
         && added.iter().map(Column::name).eq(fits)
 }
 
-/// The columns whose values may be of any length, as something that has one.
-fn variable_length_columns(shape: &StatementShape) -> impl Iterator<Item = String> {
-    let both = shape.columns.iter().zip(&shape.types);
-    both.filter_map(|(name, kind)| match *kind {
-        // As a text, one of fixed length would lose the spaces at its end.
-        Type::TEXT | Type::VARCHAR | Type::BPCHAR => Some(quote_identifier(name)),
-        Type::JSON => Some(format!("{}::pg_catalog.text", quote_identifier(name))),
-        _ => None,
-    })
+/// Whether a column may be of any length.
+fn has_variable_length(shape: &StatementShape) -> bool {
+    let variable = [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::JSON];
+    shape.types.iter().any(|it| variable.contains(it))
 }
 
 /// A value as it was sent.

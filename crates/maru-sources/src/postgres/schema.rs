@@ -1,9 +1,9 @@
 //! What a PostgreSQL source has to read.
 
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row};
 
 use super::{
-    PostgresSource, error,
+    error,
     system_catalog::{Oid, SystemCatalog},
 };
 use crate::{ColumnInfo, Error, ForeignKeyTarget, TableInfo, TableKind};
@@ -12,44 +12,43 @@ const SELECT_TABLES: &str = include_str!("schema/tables.sql");
 const SELECT_COLUMNS: &str = include_str!("schema/columns.sql");
 const SELECT_FOREIGN_KEYS: &str = include_str!("schema/keys.sql");
 
-impl PostgresSource {
-    pub(crate) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
-        let client = self.client().await?;
-        let allowed: Vec<Oid> = self
-            .system_catalog(&client)
-            .await?
-            .allowed_relations()
-            .collect();
-        let rows = client
-            .query(SELECT_TABLES, &[&allowed])
-            .await
-            .map_err(error::from_internal_query)?;
-        rows.iter()
-            .map(|it| read_table(it).map_err(error::from_internal_query))
-            .collect()
-    }
+/// The relations that may be read, by schema and name.
+pub(super) async fn list_tables(
+    client: &Client,
+    catalog: &SystemCatalog,
+) -> Result<Vec<TableInfo>, Error> {
+    let allowed: Vec<Oid> = catalog.allowed_relations().collect();
+    let rows = query(client, SELECT_TABLES, &allowed).await?;
+    let tables = rows.iter().map(read_table).collect::<Result<_, _>>();
+    tables.map_err(|error| error::from_internal_query(&error))
+}
 
-    pub(crate) async fn describe(&self, name: &str) -> Result<Vec<ColumnInfo>, Error> {
-        let client = self.client().await?;
-        let catalogue = self.system_catalog(&client).await?;
-        let oid = catalogue
-            .find_relation(name)
-            .ok_or_else(|| Error::TableNotFound(name.to_owned()))?;
-        let rows = client
-            .query(SELECT_COLUMNS, &[&oid])
-            .await
-            .map_err(error::from_internal_query)?;
-        let columns = rows.iter().map(read_column).collect::<Result<Vec<_>, _>>();
-        let mut columns = columns.map_err(error::from_internal_query)?;
-        for row in client
-            .query(SELECT_FOREIGN_KEYS, &[&oid])
-            .await
-            .map_err(error::from_internal_query)?
-        {
-            add_reference(&mut columns, &row, &catalogue).map_err(error::from_internal_query)?;
+/// The columns of a relation that may be read.
+pub(super) async fn list_columns(
+    client: &Client,
+    catalog: &SystemCatalog,
+    relation: Oid,
+) -> Result<Vec<ColumnInfo>, Error> {
+    let rows = query(client, SELECT_COLUMNS, &relation).await?;
+    let keys = query(client, SELECT_FOREIGN_KEYS, &relation).await?;
+    let columns = || -> Result<Vec<ColumnInfo>, tokio_postgres::Error> {
+        let mut columns: Vec<ColumnInfo> =
+            rows.iter().map(read_column).collect::<Result<_, _>>()?;
+        for key in &keys {
+            add_reference(&mut columns, key, catalog)?;
         }
         Ok(columns)
-    }
+    };
+    columns().map_err(|error| error::from_internal_query(&error))
+}
+
+async fn query(
+    client: &Client,
+    sql: &str,
+    parameter: &(dyn tokio_postgres::types::ToSql + Sync),
+) -> Result<Vec<Row>, Error> {
+    let rows = client.query(sql, &[parameter]).await;
+    rows.map_err(|error| error::from_internal_query(&error))
 }
 
 fn read_table(row: &Row) -> Result<TableInfo, tokio_postgres::Error> {
@@ -86,14 +85,14 @@ fn read_column(row: &Row) -> Result<ColumnInfo, tokio_postgres::Error> {
     })
 }
 
-/// Adds where a column points to, if that may be read.
+/// Adds the target of a foreign key to its column, if the target may be read.
 fn add_reference(
     columns: &mut [ColumnInfo],
     row: &Row,
-    catalogue: &SystemCatalog,
+    catalog: &SystemCatalog,
 ) -> Result<(), tokio_postgres::Error> {
     let (from, to): (&str, Oid) = (row.try_get("from")?, row.try_get("to")?);
-    let target = catalogue.relations.get(&to).filter(|it| it.is_allowed);
+    let target = catalog.relations.get(&to).filter(|it| it.is_allowed);
     let column = columns.iter_mut().find(|it| it.name == from);
     if let (Some(target), Some(column)) = (target, column) {
         column.references.push(ForeignKeyTarget {

@@ -18,7 +18,7 @@ const SELECT_TIME_ZONE: &str = "SELECT pg_catalog.current_setting('TimeZone')";
 
 pub(super) type Oid = u32;
 
-/// A picture of the server's catalogue.
+/// A snapshot of the server's system catalog.
 #[derive(Debug, Default)]
 pub(super) struct SystemCatalog {
     pub(super) relations: HashMap<Oid, Relation>,
@@ -54,29 +54,29 @@ impl SystemCatalog {
         client: &Client,
         settings: &SourceSettings,
     ) -> Result<Self, tokio_postgres::Error> {
-        let mut catalogue = Self::default();
+        let mut catalog = Self::default();
         for row in client.query(SELECT_RELATIONS, &[]).await? {
-            catalogue.add_relation(&row, settings)?;
+            catalog.add_relation(&row, settings)?;
         }
-        let allowed: Vec<Oid> = catalogue.allowed_relations().collect();
+        let allowed: Vec<Oid> = catalog.allowed_relations().collect();
         for row in client.query(SELECT_DEPENDENCIES, &[&allowed]).await? {
-            let reads = catalogue.dependencies.entry(row.try_get(0)?).or_default();
+            let reads = catalog.dependencies.entry(row.try_get(0)?).or_default();
             reads.push(row.try_get(1)?);
         }
-        catalogue.columns = query_names(client, SELECT_COLUMNS, &allowed).await?;
+        catalog.columns = query_names(client, SELECT_COLUMNS, &allowed).await?;
         for row in client.query(SELECT_FUNCTIONS, &[]).await? {
-            catalogue.add_function(&row, settings)?;
+            catalog.add_function(&row, settings)?;
         }
-        catalogue.forbidden_operators = collect_names(&client.query(SELECT_OPERATORS, &[]).await?)?;
-        catalogue.forbidden_types = collect_names(&client.query(SELECT_TYPES, &[]).await?)?;
+        catalog.forbidden_operators = collect_names(&client.query(SELECT_OPERATORS, &[]).await?)?;
+        catalog.forbidden_types = collect_names(&client.query(SELECT_TYPES, &[]).await?)?;
         let zone = client.query_one(SELECT_TIME_ZONE, &[]).await?;
-        catalogue.is_utc = ["UTC", "Etc/UTC"].contains(&zone.try_get(0)?);
+        catalog.is_utc = ["UTC", "Etc/UTC"].contains(&zone.try_get(0)?);
         let powers = client.query(SELECT_ROLE_PRIVILEGES, &[]).await?;
-        catalogue.write_privileges = powers
+        catalog.write_privileges = powers
             .iter()
             .map(|it| it.try_get(0))
             .collect::<Result<_, _>>()?;
-        Ok(catalogue)
+        Ok(catalog)
     }
 
     /// The relations that may be read.
@@ -93,6 +93,26 @@ impl SystemCatalog {
             .iter()
             .filter(|(_, it)| it.is_allowed && it.matches_name(table));
         found.next().map(|(oid, _)| *oid)
+    }
+
+    /// Whether a name can only mean a relation that may not be read. Names that
+    /// also mean something else are left to the server to tell apart.
+    pub(super) fn is_forbidden_relation(
+        &self,
+        name: &str,
+        local: &HashSet<String>,
+        hidden: &HashSet<String>,
+    ) -> bool {
+        let Some(oids) = self.by_name.get(name) else {
+            return false;
+        };
+        let relations = || oids.iter().filter_map(|it| self.relations.get(it));
+        if relations().any(|it| it.is_system) || hidden.contains(name) {
+            return true;
+        }
+        let in_reach = |it: &Relation| it.schema != "information_schema";
+        let other = self.columns.contains(name) || local.contains(name);
+        relations().any(in_reach) && !other && !relations().any(|it| it.is_allowed)
     }
 
     fn add_relation(

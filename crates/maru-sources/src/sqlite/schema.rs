@@ -2,10 +2,7 @@
 
 use rusqlite::{Connection, Row};
 
-use super::{
-    Error, SqliteSource,
-    connection::{GuardedConnection, execution_error},
-};
+use super::{access_rules::SqliteAccessRules, connection::GuardedConnection};
 use crate::{ColumnInfo, ForeignKeyTarget, TableInfo, TableKind};
 
 const SELECT_TABLES: &str = "SELECT name, type, coalesce(sql, '') LIKE 'CREATE VIRTUAL%'
@@ -17,76 +14,52 @@ const SELECT_FOREIGN_KEYS: &str =
 const SELECT_ROW_ESTIMATE: &str =
     "SELECT max(CAST(stat AS INTEGER)) FROM main.sqlite_stat1 WHERE tbl = ?1";
 
-impl SqliteSource {
-    pub(crate) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
-        self.run_internal(|reader| {
-            let all = query_all(&reader.connection, SELECT_TABLES, None, read_table)?;
-            let allowed = |it: &TableInfo| {
-                reader
-                    .authorizer
-                    .with_rules(|rules| rules.find_relation(&it.name).is_some())
-            };
-            let mut tables: Vec<TableInfo> = all.into_iter().filter(allowed).collect();
-            for table in &mut tables {
-                table.estimated_rows = estimate_rows(&reader.connection, &table.name);
-            }
-            Ok(tables)
-        })
-        .await
+/// The relations that may be read.
+pub(super) fn list_tables(reader: &GuardedConnection) -> rusqlite::Result<Vec<TableInfo>> {
+    let all = query_all(&reader.connection, SELECT_TABLES, None, read_table)?;
+    let allowed = |it: &TableInfo| readable_name(reader, &it.name).is_some();
+    let mut tables: Vec<TableInfo> = all.into_iter().filter(allowed).collect();
+    for table in &mut tables {
+        table.estimated_rows = estimate_rows(&reader.connection, &table.name);
     }
+    Ok(tables)
+}
 
-    pub(crate) async fn describe(&self, name: &str) -> Result<Vec<ColumnInfo>, Error> {
-        let wanted = name.to_owned();
-        let columns = self.run_internal(move |reader| {
-            let name = reader
-                .authorizer
-                .with_rules(|rules| rules.find_relation(&wanted).map(str::to_owned));
-            let Some(name) = name else { return Ok(None) };
-            let mut columns =
-                query_all(&reader.connection, SELECT_COLUMNS, Some(&name), read_column)?;
-            for (from, table, to) in query_all(
-                &reader.connection,
-                SELECT_FOREIGN_KEYS,
-                Some(&name),
-                read_foreign_key,
-            )? {
-                let target = reader
-                    .authorizer
-                    .with_rules(|rules| rules.find_relation(&table).map(str::to_owned));
-                let column = columns
-                    .iter_mut()
-                    .find(|it| it.name.eq_ignore_ascii_case(&from));
-                if let (Some(table), Some(column)) = (target, column) {
-                    let schema = "main".to_owned();
-                    let to = to.unwrap_or_else(|| "rowid".to_owned());
-                    column.references.push(ForeignKeyTarget {
-                        schema,
-                        table,
-                        column: to,
-                    });
-                }
-            }
-            Ok(Some(columns))
-        });
-        columns
-            .await?
-            .ok_or_else(|| Error::TableNotFound(name.to_owned()))
-    }
-
-    /// Does some work with maru's own statements.
-    async fn run_internal<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&GuardedConnection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.run_blocking(move |reader| {
-            let done = reader.refresh_rules().and_then(|()| {
-                let gate = std::sync::Arc::clone(&reader.authorizer);
-                gate.allow_all_during(|| work(reader))
+/// The columns of a relation; none if it may not be read.
+pub(super) fn list_columns(
+    reader: &GuardedConnection,
+    relation: &str,
+) -> rusqlite::Result<Option<Vec<ColumnInfo>>> {
+    let Some(name) = readable_name(reader, relation) else {
+        return Ok(None);
+    };
+    let connection = &reader.connection;
+    let mut columns = query_all(connection, SELECT_COLUMNS, Some(&name), read_column)?;
+    let keys = query_all(
+        connection,
+        SELECT_FOREIGN_KEYS,
+        Some(&name),
+        read_foreign_key,
+    )?;
+    for (from, table, to) in keys {
+        let column = columns
+            .iter_mut()
+            .find(|it| it.name.eq_ignore_ascii_case(&from));
+        if let (Some(table), Some(column)) = (readable_name(reader, &table), column) {
+            column.references.push(ForeignKeyTarget {
+                schema: "main".to_owned(),
+                table,
+                column: to.unwrap_or_else(|| "rowid".to_owned()),
             });
-            done.map_err(|error| execution_error(&error))
-        })
-        .await
+        }
     }
+    Ok(Some(columns))
+}
+
+/// The relation as it is written, if it may be read.
+fn readable_name(reader: &GuardedConnection, name: &str) -> Option<String> {
+    let find = |rules: &SqliteAccessRules| rules.find_relation(name).map(str::to_owned);
+    reader.authorizer.with_rules(find)
 }
 
 fn query_all<T>(

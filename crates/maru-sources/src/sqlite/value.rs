@@ -14,7 +14,14 @@ pub(super) fn to_sql_output(value: &QueryValue) -> ToSqlOutput<'_> {
         QueryValue::Boolean(truth) => ToSqlOutput::Owned(Stored::Integer((*truth).into())),
         QueryValue::Integer(number) => ToSqlOutput::Owned(Stored::Integer(*number)),
         QueryValue::Number(number) => ToSqlOutput::Owned(Stored::Real(*number)),
-        QueryValue::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        QueryValue::Text(text)
+        | QueryValue::Date(text)
+        | QueryValue::Timestamp(text)
+        | QueryValue::TimestampWithZone(text) => {
+            ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
+        }
+        // They are part of the statement, or bound one by one.
+        QueryValue::Identifier(_) | QueryValue::List(_) => ToSqlOutput::Owned(Stored::Null),
     }
 }
 

@@ -1,12 +1,12 @@
 -- pure: every built-in of this name calculates from its arguments alone.
 -- foreign: there is one that the server did not come with, and that is neither
--- the constructor of an extension's type nor a harmless namesake of a
--- built-in.
+-- the constructor of an extension's type, nor a harmless namesake of a
+-- built-in, nor one of pgvector's, which calculate with vectors.
 -- single: one of this name can be called with one value.
 SELECT f.proname::text AS name,
        bool_and(f.provolatile = 'i' OR NOT f.builtin) AS pure,
        bool_or(f.builtin) AS builtin,
-       bool_or(NOT f.builtin AND NOT f.constructor AND NOT f.namesake) AS foreign,
+       bool_or(NOT f.builtin AND NOT f.constructor AND NOT f.namesake AND NOT f.vector) AS foreign,
        bool_or(f.pronargs >= 1 AND f.pronargs - f.pronargdefaults <= 1) AS single
 FROM (
   SELECT p.proname, p.provolatile, p.pronargs, p.pronargdefaults,
@@ -17,6 +17,9 @@ FROM (
             AND te.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
             AND te.refobjid = e.refobjid
            WHERE t.typname = p.proname) AS constructor,
+         p.provolatile = 'i' AND EXISTS (
+           SELECT FROM pg_catalog.pg_extension x
+           WHERE x.oid = e.refobjid AND x.extname = 'vector') AS vector,
          EXISTS (SELECT FROM pg_catalog.pg_proc b
                  WHERE b.proname = p.proname AND b.oid < 16384
                    AND b.pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
