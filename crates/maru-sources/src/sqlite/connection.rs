@@ -29,8 +29,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const PROGRESS_CHECK_INSTRUCTIONS: i32 = 1000;
 /// No query can be this text: it begins with another word.
 const SELECT_SCHEMA_VERSION: &str = "PRAGMA schema_version";
-/// Statements that a connection keeps prepared. Preparing a look-up anew took a third of
-/// the 50 µs of CPU of its call.
+/// Statements that a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
 /// The longest text or blob that SQLite may make or read.
 const MAX_SQLITE_VALUE_LENGTH: i32 = 4 * 1024 * 1024;
