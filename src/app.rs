@@ -52,6 +52,7 @@ use data_directory::{DataDirCleanup, DataFiles};
 pub(crate) use hub_file::DataDirLock;
 pub use hub_file::running_hub;
 pub use local_socket::{HTTP_SOCKET, join_hub};
+use reload::ReloadReport;
 pub use span_export::start_span_export;
 
 const STORE_FILE: &str = "maru.db";
@@ -126,7 +127,7 @@ impl HubCore {
         prepare_data_dir(&config.data_dir)?;
         let files = DataFiles::from_config(&config)?;
         let store = open_store(&config).await?;
-        let (tasks, back) = (Tasks::default(), Tasks::default());
+        let (tasks, backend_tasks) = (Tasks::default(), Tasks::default());
         let limits = &config.limits;
         let sizes = ResultLimits::from(&config);
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
@@ -194,8 +195,8 @@ impl HubCore {
         let models = Arc::new(ReloadableGateway::new(models));
         let journal = catalog.journal();
         metrics.count_calls_of(journal);
-        let audit = AuditLog::start(store.clone(), &config.audit, journal, &back);
-        let servers = open_servers(&config, &store, policy, &catalog, &back).await?;
+        let audit = AuditLog::start(store.clone(), &config.audit, journal, &backend_tasks);
+        let servers = open_servers(&config, &store, policy, &catalog, &backend_tasks).await?;
         let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
@@ -214,7 +215,7 @@ impl HubCore {
             models,
             agent,
             client_tasks: tasks,
-            backend_tasks: back,
+            backend_tasks,
             data,
             sources,
             custom_tools,
@@ -342,7 +343,7 @@ pub async fn start(config: Config) -> Result<RunningHub> {
 pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let loaded = Arc::new(loaded);
     let config = loaded.config.clone();
-    let traceless = config
+    let cleanup = config
         .is_ephemeral()
         .then(|| DataDirCleanup::record_missing(&config.data_dir));
     prepare_data_dir(&config.data_dir)?;
@@ -393,7 +394,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let key_refresh = spawn_key_refresh(&hub.access, &core.client_tasks);
     let guarded = GuardedRouter::new(Arc::clone(&hub));
     local_socket::listen_http(directory, guarded.clone(), &core.client_tasks);
-    let lanes = Arc::new(WorkerPool::start(&core.client_tasks).context("cannot start threads")?);
+    let workers = Arc::new(WorkerPool::start(&core.client_tasks).context("cannot start threads")?);
     // Behind a proxy every client has its address.
     let admission =
         ConnectionAdmission::new(config.limits.max_connections, !config.behind_tls_proxy);
@@ -403,7 +404,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
             service: guarded,
             certificates: Arc::clone(&certificates),
             admission: Arc::clone(&admission),
-            workers: Arc::clone(&lanes),
+            workers: Arc::clone(&workers),
             tasks: core.client_tasks.clone(),
         },
     ));
@@ -425,9 +426,9 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         key_refresh: Mutex::new(key_refresh),
         current_settings: tokio::sync::Mutex::new(Arc::clone(&loaded)),
         startup_settings: loaded,
-        _workers: lanes,
+        _workers: workers,
         _data_dir_lock: data_dir_lock,
-        _cleanup: traceless,
+        _cleanup: cleanup,
     })
 }
 
@@ -501,6 +502,12 @@ impl RunningHub {
     /// The servers whose tools are offered too.
     pub fn servers(&self) -> &Arc<ServerManager> {
         &self.core.servers
+    }
+
+    /// Applies changed settings while the hub runs, and rereads certificates, tokens and
+    /// the issuer's keys. An error leaves everything as it was.
+    pub async fn reload(&self, new: &LoadedConfig) -> Result<ReloadReport> {
+        reload::reload_settings(self, new).await
     }
 
     /// Tells probes of `/readyz`, then stops accepting, lets requests finish and closes

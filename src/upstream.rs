@@ -1,8 +1,8 @@
-//! maru as an MCP client: many servers, each kept connected by a task of its
-//! own, their offers in the catalog.
+//! maru as an MCP client: one task per server keeps its connection open and publishes its
+//! tools in the catalog.
 //!
-//! `stdio`, `sse` and `http` open links; behind `link` nobody knows which it
-//! is. What differs between protocol versions is in `handshake` and
+//! `stdio`, `sse` and `http` open links; code behind `link` does not depend on the
+//! transport. Differences between protocol versions are handled in `handshake` and
 //! `forward`.
 
 mod cgroup;
@@ -64,66 +64,67 @@ pub use settings::ConnectionSettings;
 pub use transport::{ProgramSpec, RemoteEndpoint, Transport};
 pub use trust::TrustPolicy;
 
-/// Why a server did not answer. The text is for people and holds nothing that
-/// the server itself wrote.
+/// Why a request to a server failed. The text is for people and contains nothing that the
+/// server wrote.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Error {
-    /// It cannot be reached, and nothing was asked; that may pass.
+    /// The server cannot be reached; no request was sent, so it is safe to retry.
     #[error("{0}")]
     Unreachable(String),
-    /// It went away; what was asked may have been done.
+    /// The connection was lost; the server may have processed the request.
     #[error("{0}")]
     Lost(String),
-    /// The program ended; what it said last is for its owner only.
+    /// The program exited. Its last output is shown to the server's owner only.
     #[error("{how}")]
     ProgramExited {
-        /// How it ended.
+        /// How the program exited.
         how: String,
-        /// Its last words.
-        said: Option<String>,
+        /// The last line that the program wrote to stderr, without secrets.
+        stderr: Option<String>,
     },
-    /// It will not have us, and trying again does not change that.
+    /// The server refused the connection; retrying does not help.
     #[error("{0}")]
     Refused(String),
-    /// It answered the handshake with an error; what it said is for its owner only.
+    /// The server answered the handshake with an error. Its message is shown to the
+    /// server's owner only.
     #[error("the server refused the handshake in protocol version {version} with error {code}")]
     HandshakeRefused {
-        /// The version that was asked for.
+        /// The protocol version that maru requested.
         version: ProtocolVersion,
-        /// The code of its error.
+        /// The JSON-RPC error code.
         code: i64,
-        /// Its message: short, one line, without secrets.
-        said: String,
+        /// The server's message, shortened to one line, without secrets.
+        message: String,
     },
-    /// It has forgotten our session; a new one is needed.
+    /// The server no longer knows the session; a new one is needed.
     #[error("the server ended the session")]
     SessionExpired,
-    /// It answered with an HTTP status that means nothing here.
+    /// The server answered with an unexpected HTTP status.
     #[error("the server answered with status {0}")]
     HttpStatus(u16),
-    /// It has too much to do.
+    /// The server, or the queue to it, is overloaded.
     #[error("{0}")]
     Busy(String),
-    /// What it said makes no sense.
+    /// The server sent an invalid message.
     #[error("{0}")]
     InvalidMessage(String),
 }
 
 impl Error {
-    /// Whether trying again changes nothing.
+    /// Whether a retry cannot succeed without a change of the configuration.
     fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::HandshakeRefused { .. })
     }
 
-    /// The text for who registered the server: with what it said itself.
+    /// The error text for the server's owner, including what the server wrote.
     fn owner_message(&self) -> String {
         match self {
             Self::ProgramExited {
                 how,
-                said: Some(said),
-            } => format!("{how}: {said}"),
-            Self::HandshakeRefused { said, .. } => format!(
-                "{self}: {said}; if it fails in this version, hold it to another one with protocol-version"
+                stderr: Some(line),
+            } => format!("{how}: {line}"),
+            Self::HandshakeRefused { message, .. } => format!(
+                "{self}: {message}; if it fails in this version, hold it to another one with protocol-version"
             ),
             other => other.to_string(),
         }
@@ -131,8 +132,8 @@ impl Error {
 }
 
 impl From<maru_protocol::EventTooLarge> for Error {
-    fn from(why: maru_protocol::EventTooLarge) -> Self {
-        Self::InvalidMessage(format!("the server sent {why}"))
+    fn from(error: maru_protocol::EventTooLarge) -> Self {
+        Self::InvalidMessage(format!("the server sent {error}"))
     }
 }
 

@@ -56,14 +56,14 @@ pub(super) fn listen_stdio(data_dir: &Path, engine: &Arc<McpEngine>, tasks: &Tas
 
 async fn accept(listener: UnixListener, engine: Arc<McpEngine>, tasks: Tasks) {
     let stop = tasks.stop_token();
-    let room = Arc::new(Semaphore::new(MAX_STDIO_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_STDIO_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        match (accepted, Arc::clone(&room).try_acquire_owned()) {
+        match (accepted, Arc::clone(&permits).try_acquire_owned()) {
             (Ok((stream, _)), Ok(turn)) => {
                 let engine = Arc::clone(&engine);
                 tasks.spawn(async move {

@@ -330,7 +330,7 @@ fn detail(view: &ServerView) -> Value {
     shown["tools"] = tools.iter().map(String::as_str).collect();
     shown["withheld"] = withheld
         .iter()
-        .map(|it| json!({"name": it.name, "why": it.why, "differences": it.differences}))
+        .map(|it| json!({"name": it.name, "why": it.reason, "differences": it.differences}))
         .collect();
     shown["protocolVersion"] = version.map(|it| it.as_str()).into();
     shown["serverInfo"] = info.clone();

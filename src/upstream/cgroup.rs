@@ -1,5 +1,5 @@
-//! A control group for each program, where the system lets us make some (cgroup
-//! v2). The kernel then holds the bounds, and ends everything in a group at once.
+//! A control group (cgroup v2) for each program, where the system delegates one to maru.
+//! The kernel enforces the limits and kills a whole group at once.
 
 use std::{
     fs, io,
@@ -12,28 +12,28 @@ use tokio::time;
 
 use super::programs::{ProgramLimits, TASKS_PER_PROCESS};
 
-/// How often a group that has been killed is looked at until it is empty.
+/// How often removing a killed group is attempted until its processes are gone.
 const MAX_REMOVE_ATTEMPTS: usize = 200;
 const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Programs get less processor time than the hub, whose weight is 100.
+/// CPU weight of programs; the hub has the default of 100.
 const CPU_WEIGHT: &str = "30";
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// The group in which the groups of programs are made.
+/// The cgroup below which the cgroups of programs are created.
 #[derive(Debug)]
 pub(super) struct CgroupParent {
     directory: PathBuf,
     created_count: AtomicU64,
 }
 
-/// The group of one program.
+/// The cgroup of one program.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     directory: PathBuf,
 }
 
 impl CgroupParent {
-    /// The configured group, or our own if it was delegated to us.
+    /// Returns the configured cgroup, or maru's own if it was delegated.
     pub(super) fn find(configured: Option<&Path>) -> Option<Self> {
         let directory = match configured {
             Some(directory) => directory.to_owned(),
@@ -42,7 +42,7 @@ impl CgroupParent {
         if !directory.join("cgroup.procs").exists() {
             return None;
         }
-        // Without it the groups exist, and can be killed, but hold no bounds.
+        // Without controllers the groups can be killed but enforce no limits.
         for controller in ["+memory", "+pids", "+cpu"] {
             let _ = write_kernel_file(&directory.join("cgroup.subtree_control"), controller);
         }
@@ -54,7 +54,7 @@ impl CgroupParent {
         Some(parent)
     }
 
-    /// Makes the group of a program.
+    /// Creates a cgroup with these limits for a program.
     pub(super) fn create(&self, limits: &ProgramLimits) -> io::Result<Cgroup> {
         let number = self.created_count.fetch_add(1, Relaxed);
         let name = format!("maru-{}-{number}", std::process::id());
@@ -67,7 +67,8 @@ impl CgroupParent {
         Ok(Cgroup { directory })
     }
 
-    /// Groups of a hub that was killed. The kernel refuses if one is in use.
+    /// Removes cgroups left by a hub that was killed. The kernel refuses to remove one
+    /// that is in use.
     fn remove_stale_cgroups(&self) {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         for entry in entries.flatten() {
@@ -83,28 +84,28 @@ impl Cgroup {
         &self.directory
     }
 
-    /// Whether the kernel bounds the memory.
+    /// Whether the kernel limits memory.
     pub(super) fn bounds_memory(&self) -> bool {
         self.directory.join("memory.max").exists()
     }
 
-    /// Whether the kernel bounds the processor time.
+    /// Whether the kernel limits CPU time.
     pub(super) fn bounds_cpu(&self) -> bool {
         self.directory.join("cpu.max").exists()
     }
 
-    /// Whether the kernel has ended a program for want of memory.
+    /// Whether the kernel killed a process of the group because it ran out of memory.
     pub(super) fn was_oom_killed(&self) -> bool {
         let text = fs::read_to_string(self.directory.join("memory.events")).unwrap_or_default();
         let count = text.lines().find_map(|it| it.strip_prefix("oom_kill "));
         count.is_some_and(|it| it.trim() != "0")
     }
 
-    /// Ends everything in the group, and the group.
+    /// Kills every process in the group and removes the group.
     pub(super) async fn remove(&self) {
         let _ = write_kernel_file(&self.directory.join("cgroup.kill"), "1");
         for _ in 0..MAX_REMOVE_ATTEMPTS {
-            // Refused while a process of it is still ending.
+            // The kernel refuses while a process of the group is still exiting.
             match fs::remove_dir(&self.directory) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     time::sleep(REMOVE_RETRY_DELAY).await;
@@ -115,7 +116,7 @@ impl Cgroup {
     }
 }
 
-/// Moves this process into a group.
+/// Moves this process into a cgroup.
 pub(super) fn enter(directory: &Path) -> io::Result<()> {
     write_kernel_file(&directory.join("cgroup.procs"), "0")
 }
@@ -140,13 +141,13 @@ fn limit_files(limits: &ProgramLimits) -> Vec<(&'static str, String)> {
     values
 }
 
-/// Our own group, once it can have groups below it: the kernel gives controllers
-/// to groups below only while no process is in the group itself.
+/// Prepares maru's own cgroup to have children: the kernel enables controllers for child
+/// groups only while no process is in the parent itself.
 fn prepare_own_cgroup() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own_directory(&mounts, &groups)?;
-    // Started by a service manager that made a group below for us, the one above is ours.
+    // A service manager may have started maru in a child of the delegated group.
     for directory in [Some(own.as_path()), own.parent()].into_iter().flatten() {
         if !is_delegated(directory) || !has_controllers(directory) {
             continue;
@@ -158,15 +159,15 @@ fn prepare_own_cgroup() -> Option<PathBuf> {
         }
         if members == [std::process::id().to_string()] {
             let hub = directory.join("hub");
-            let made = fs::create_dir(&hub);
-            let exists = made.is_ok() || hub.is_dir();
+            let created = fs::create_dir(&hub);
+            let exists = created.is_ok() || hub.is_dir();
             return (exists && enter(&hub).is_ok()).then(|| directory.to_owned());
         }
     }
     None
 }
 
-/// Where our group is mounted.
+/// Returns the directory where maru's own cgroup is mounted.
 fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|it| it.strip_prefix("0::"))?;
     let mount = mounts.lines().find(|it| it.contains(" - cgroup2 "))?;
@@ -176,12 +177,12 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     Some(Path::new(mounted).join(below))
 }
 
-/// Whether the group was handed to us. Being root, and so able to write
-/// everywhere, is no sign of that; a group of our own namespace, a group that
-/// belongs to our user and the mark of systemd are.
+/// Whether the cgroup was delegated to maru. Write access is no evidence, since root has
+/// it everywhere; a cgroup namespace of our own, a group owned by our user and systemd's
+/// delegation attribute are.
 fn is_delegated(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    // The root of the whole machine has no type.
+    // The root cgroup of the machine has no type file.
     if !directory.join("cgroup.type").exists() {
         return false;
     }
@@ -202,7 +203,7 @@ fn has_controllers(directory: &Path) -> bool {
     has("memory") && has("pids")
 }
 
-/// Writes to a file that the kernel has made; a new one would mean nothing.
+/// Writes to an existing kernel file; creating one would have no effect.
 fn write_kernel_file(file: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let mut file = fs::File::options().write(true).open(file)?;

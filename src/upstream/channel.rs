@@ -1,4 +1,4 @@
-//! A link on which messages of all calls come mixed: stdio and HTTP+SSE.
+//! A link that multiplexes the messages of all calls: stdio and HTTP+SSE.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -31,10 +31,10 @@ use super::{
 };
 use crate::tools::ClientConnection;
 
-/// Answers to the server's own requests that wait until it reads.
+/// The most replies to the server's own requests that may be queued until it reads them.
 const MAX_PENDING_REPLIES: usize = 256;
 
-/// The calls on one link, and the way out.
+/// The pending calls of one link and its outgoing queue.
 #[derive(Debug)]
 pub(super) struct MessageChannel {
     outgoing: message_queue::MessageSender,
@@ -42,29 +42,30 @@ pub(super) struct MessageChannel {
     notification_sink: Arc<NotificationSink>,
     in_flight: Arc<InFlightCalls>,
     budget: TrafficBudget,
-    /// One permit for each answer that waits until the server reads.
+    /// One permit for each queued reply that the server has not read yet.
     reply_permits: Arc<Semaphore>,
     log: Arc<ServerLog>,
     pending_responses: Mutex<AHashMap<i64, oneshot::Sender<RawResponse>>>,
     next_id: AtomicI64,
     cause: Mutex<Option<Error>>,
-    /// The other side is gone.
+    /// Cancelled when the connection is lost.
     pub(super) lost: CancellationToken,
-    /// Nobody needs the link any more.
+    /// Cancelled when the link should be closed.
     pub(super) closing: CancellationToken,
-    /// Everything that belonged to the link has ended.
+    /// Cancelled when everything that belonged to the link has ended.
     pub(super) closed: CancellationToken,
 }
 
-/// A result, or an error as it was sent.
+/// The raw JSON of a result, or of the error that the server sent.
 type RawResponse = Result<String, String>;
 
-/// A request in progress; dropping it cancels it.
+/// A request in progress on a [`MessageChannel`]; dropping it cancels the request.
 #[derive(Debug)]
 pub(super) struct ChannelCall {
     channel: Arc<MessageChannel>,
     id: i64,
-    /// Present if a client is behind the call, who may be told and asked.
+    /// Present if the call was made for a client, which receives its notifications and
+    /// requests.
     pub(super) guard: Option<CallGuard>,
     response: oneshot::Receiver<RawResponse>,
     done: bool,
@@ -73,16 +74,16 @@ pub(super) struct ChannelCall {
 impl MessageChannel {
     pub(super) fn new(
         out: message_queue::MessageSender,
-        news: Arc<NotificationSink>,
-        means: &ConnectContext,
+        sink: Arc<NotificationSink>,
+        context: &ConnectContext,
     ) -> Arc<Self> {
         Arc::new(Self {
             outgoing: out,
-            tasks: means.tasks.clone(),
-            log: Arc::clone(&means.log),
-            notification_sink: news,
+            tasks: context.tasks.clone(),
+            log: Arc::clone(&context.log),
+            notification_sink: sink,
             in_flight: Arc::default(),
-            budget: TrafficBudget::new(means.traffic_rate),
+            budget: TrafficBudget::new(context.traffic_rate),
             reply_permits: Arc::new(Semaphore::new(MAX_PENDING_REPLIES)),
             pending_responses: Mutex::default(),
             next_id: AtomicI64::new(1),
@@ -93,7 +94,8 @@ impl MessageChannel {
         })
     }
 
-    /// Sends a request; `client` is the connection behind it, which may be told and asked.
+    /// Sends a request. `client` is the connection it is made for, which receives the
+    /// notifications and requests that belong to the call.
     pub(super) async fn start_call(
         self: &Arc<Self>,
         method: &str,
@@ -101,35 +103,36 @@ impl MessageChannel {
         client: Option<ClientConnection>,
     ) -> Result<ChannelCall, Error> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let (answer, answer_of_call) = oneshot::channel();
+        let (sender, response) = oneshot::channel();
         let call = ChannelCall {
             channel: Arc::clone(self),
             id,
             guard: client.map(|it| self.in_flight.register(id, it)),
-            response: answer_of_call,
+            response,
             done: false,
         };
-        lock(&self.pending_responses).insert(id, answer);
-        // Checked after it is on the list: `lose` empties the list.
+        lock(&self.pending_responses).insert(id, sender);
+        // Checked after the insertion, because `mark_lost` clears the map.
         if self.lost.is_cancelled() {
             return Err(match self.close_reason() {
-                // Nothing was asked, so it can be asked again.
-                why @ (Error::Lost(_) | Error::ProgramExited { .. }) => {
-                    Error::Unreachable(why.to_string())
+                // The request was not sent, so it is safe to retry.
+                error @ (Error::Lost(_) | Error::ProgramExited { .. }) => {
+                    Error::Unreachable(error.to_string())
                 }
-                why => why,
+                error => error,
             });
         }
         let text = write_raw_request(&RpcId::Number(id), method, &params(id));
-        if let Err(why) = self.send(text).await {
-            // It was never sent, so the server cannot ask on behalf of it.
+        if let Err(error) = self.send(text).await {
+            // The request was never sent, so the server cannot send requests on its
+            // behalf.
             call.guard.iter().for_each(CallGuard::end);
-            return Err(why);
+            return Err(error);
         }
         Ok(call)
     }
 
-    /// Sends a message that wants no answer.
+    /// Sends a message that expects no response.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
         self.log.record_sent(&text);
         let busy = || Error::Busy("the server takes nothing in".to_owned());
@@ -142,22 +145,22 @@ impl MessageChannel {
         })
     }
 
-    /// The other side is gone: whoever waits learns so.
-    pub(super) fn mark_lost(&self, why: Error) {
-        lock(&self.cause).get_or_insert(why);
+    /// Marks the connection as lost and fails all pending calls.
+    pub(super) fn mark_lost(&self, error: Error) {
+        lock(&self.cause).get_or_insert(error);
         self.lost.cancel();
         lock(&self.pending_responses).clear();
         self.in_flight.clear();
     }
 
-    /// Why the other side is gone.
+    /// Returns why the connection was lost.
     pub(super) fn close_reason(&self) -> Error {
         let cause = lock(&self.cause).clone();
         cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
     }
 
-    /// Takes one message from the other side. An error says that the server sends
-    /// too much and must be disconnected.
+    /// Handles one message or batch from the server. An error means that the server
+    /// exceeds its budget and must be disconnected.
     pub(super) fn handle_bytes(&self, bytes: &[u8]) -> Result<(), Error> {
         let Ok((text, message)) = RpcMessage::parse_bytes(bytes) else {
             self.log.record_received_bytes(bytes);
@@ -172,7 +175,7 @@ impl MessageChannel {
         self.handle_message(text, message)
     }
 
-    /// Counts what the server sends beside messages, such as comments.
+    /// Counts lines that are not messages, such as comments, against the server's budget.
     pub(super) fn count_ignored(&self, ignored: IgnoredLines) -> Result<(), Error> {
         self.budget.spend(ignored.lines, ignored.bytes)
     }
@@ -208,26 +211,26 @@ impl MessageChannel {
         self.budget.spend_message(text.len())
     }
 
-    /// Ends the call `id`; false if it waits for no answer.
+    /// Completes the call `id`; returns false if no call waits under that id.
     fn complete_call(&self, id: i64, outcome: impl FnOnce() -> RawResponse) -> bool {
-        let waiting = lock(&self.pending_responses).remove(&id);
+        let caller = lock(&self.pending_responses).remove(&id);
         self.in_flight.end(id);
-        match waiting {
-            Some(waiting) => {
-                let _caller_has_gone = waiting.send(outcome());
+        match caller {
+            Some(caller) => {
+                let _caller_has_gone = caller.send(outcome());
                 true
             }
-            // An answer to nobody is late, or nonsense.
+            // A response without a call is late or invalid.
             None => false,
         }
     }
 
-    /// Programs write all kinds of lines; one that was meant as an answer ends
-    /// its call, so that nobody waits for a better one.
+    /// Handles a line that is not valid JSON-RPC. One that looks like a response fails
+    /// its call, so that the caller does not wait until the timeout.
     fn handle_unreadable(&self, bytes: &[u8]) -> Result<(), Error> {
         let failed = || {
-            let why = RpcError::new(code::INTERNAL_ERROR, UNREADABLE_RESPONSE);
-            Err(json!(why).to_string())
+            let error = RpcError::new(code::INTERNAL_ERROR, UNREADABLE_RESPONSE);
+            Err(json!(error).to_string())
         };
         match malformed_response_id(bytes) {
             Some(id) if self.complete_call(id, failed) => Ok(()),
@@ -235,8 +238,8 @@ impl MessageChannel {
         }
     }
 
-    /// Answers a request of the server. A server that asks and does not read the
-    /// answers is an error: they would be kept without end.
+    /// Queues the reply to a server's request. A server that does not read its replies is
+    /// an error, because the queue would grow without bound.
     fn send_reply(&self, text: String) -> Result<(), Error> {
         let flood = || {
             Error::Lost(format!(
@@ -250,7 +253,7 @@ impl MessageChannel {
         }
     }
 
-    /// Sends a message that nobody waits for; false if too many wait already.
+    /// Sends a message in the background; returns false if too many are queued.
     fn send_detached(&self, text: String) -> bool {
         self.log.record_sent(&text);
         let text = match self.outgoing.try_send(text) {
@@ -263,7 +266,7 @@ impl MessageChannel {
         let (out, lost) = (self.outgoing.clone(), self.lost.clone());
         self.tasks.spawn(async move {
             tokio::select! {
-                // Gone, then there is nobody to answer.
+                // An error means that the server is gone.
                 _ = out.send(text) => (),
                 () = lost.cancelled() => (),
             }
@@ -275,7 +278,7 @@ impl MessageChannel {
 
 pub(super) const UNREADABLE_RESPONSE: &str = "the server sent something that is no answer";
 
-/// The id of what looks like a message but cannot be read.
+/// Extracts the id of a malformed response.
 fn malformed_response_id(bytes: &[u8]) -> Option<i64> {
     let head = String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes));
     let after = head
@@ -289,7 +292,7 @@ fn malformed_response_id(bytes: &[u8]) -> Option<i64> {
 }
 
 impl ChannelCall {
-    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    /// Returns the next message of the call; the response comes last. Cancel-safe.
     pub(super) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         let side = async {
             match &mut self.guard {
@@ -307,7 +310,7 @@ impl ChannelCall {
         }
     }
 
-    /// Answers a question of the server.
+    /// Replies to a request of the server.
     pub(super) async fn respond(&self, text: String) -> Result<(), Error> {
         self.channel.send(text).await
     }
@@ -320,7 +323,8 @@ impl Drop for ChannelCall {
             .is_some();
         if waited && !self.done && !self.channel.lost.is_cancelled() {
             let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
-            // A server that reads nothing finds out by itself.
+            // If the queue is full, the server does not read, and the cancellation would
+            // not reach it either.
             let _sent = self
                 .channel
                 .send_detached(write_notification("notifications/cancelled", &params));

@@ -1,29 +1,29 @@
-//! What is left of connections: a program that is still ending, a goodbye that
-//! is still on its way.
+//! Tracks the cleanup of closed connections: a program that is still exiting, a session
+//! that is still being ended.
 
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-/// Everything that is left of connections to one server.
+/// Tracks the unfinished cleanup of all connections to one server.
 #[derive(Clone, Debug)]
 pub(super) struct CleanupTracker(TaskTracker);
 
-/// Something that is left, until it is dropped.
+/// One unfinished cleanup, until it is dropped.
 pub(super) type CleanupToken = TaskTrackerToken;
 
 impl CleanupTracker {
     pub(super) fn new() -> Self {
         let tracker = TaskTracker::new();
-        // Closed, it can be waited for, and still takes more.
+        // `wait` resolves only on a closed tracker, which still hands out tokens.
         tracker.close();
         Self(tracker)
     }
 
-    /// Notes one more thing.
+    /// Registers one more cleanup task.
     pub(super) fn token(&self) -> CleanupToken {
         self.0.token()
     }
 
-    /// Resolves when nothing is left.
+    /// Resolves when all cleanup has finished.
     pub(super) async fn wait(&self) {
         self.0.wait().await;
     }

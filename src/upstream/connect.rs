@@ -1,4 +1,4 @@
-//! Opening a connection to a server, in whatever version it speaks.
+//! Opens a connection to a server and negotiates the protocol version.
 
 use std::{
     collections::HashMap,
@@ -35,124 +35,125 @@ use super::{
     transport::{ProgramSpec, RemoteEndpoint, Transport},
 };
 
-/// How long a server may take to open the stream on which it asks.
+/// How long to wait until the server has opened its event stream.
 const LISTEN_OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that can be used.
+/// An open connection after the handshake.
 #[derive(Debug)]
 pub(super) struct ActiveConnection {
     pub(super) link: UpstreamLink,
     pub(super) session: NegotiatedSession,
     pub(super) pending_input: PendingInput,
     pub(super) notification_sink: Arc<NotificationSink>,
-    /// The least severe message that the server was asked to log.
+    /// The log level that was requested from the server.
     log_level: Mutex<Option<LoggingLevel>>,
     pub(super) subscriptions: ResourceSubscriptions,
-    /// How many watch each resource.
+    /// The number of subscribers of each resource.
     watcher_counts: Mutex<HashMap<String, usize>>,
     tasks: Tasks,
 }
 
-/// What opening needs besides the server itself.
+/// Shared resources that opening a connection needs.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectContext {
     pub(super) policy: AddressPolicy,
     pub(super) tls: ClientTls,
     pub(super) environment: stdio::InheritedEnvironment,
-    /// What starts programs, if not we.
+    /// The executable that starts programs under a warden, if they do not run directly
+    /// below the hub.
     pub(super) warden: Option<PathBuf>,
-    /// All programs that run.
+    /// Monitors all running programs.
     pub(super) programs: Arc<ProgramMonitor>,
-    /// The server's own.
+    /// The running program of this server.
     pub(super) program_slot: ProgramSlot,
     pub(super) tasks: Tasks,
-    /// Tells when nothing of earlier connections to the server is left.
+    /// Tracks the cleanup of earlier connections to the server.
     pub(super) cleanup: CleanupTracker,
-    /// Keeps what the server says.
+    /// Receives the server's stderr, events and messages.
     pub(super) log: Arc<ServerLog>,
-    /// What a server may send without being asked.
+    /// The budget for messages that maru did not request.
     pub(super) traffic_rate: TrafficRate,
 }
 
-/// Connects and shakes hands.
+/// Connects to a server and performs the handshake.
 pub(super) async fn open_connection(
     server: &RegisteredServer,
-    means: &ConnectContext,
-    news: Arc<NotificationSink>,
+    context: &ConnectContext,
+    sink: Arc<NotificationSink>,
 ) -> Result<Arc<ActiveConnection>, Error> {
     let required = server.required_version;
     let (link, session) = match &server.transport {
-        Transport::Stdio(program) => open_stdio(program, required, means, &news).await?,
-        Transport::Sse(remote) => open_sse(remote, required, means, &news).await?,
-        Transport::Http(remote) => match open_http(remote, required, means, &news).await {
-            // It may be a server of the old kind.
-            Err(first @ Error::HttpStatus(400 | 404 | 405)) => {
-                open_sse(remote, required, means, &news)
+        Transport::Stdio(program) => open_stdio(program, required, context, &sink).await?,
+        Transport::Sse(remote) => open_sse(remote, required, context, &sink).await?,
+        Transport::Http(remote) => match open_http(remote, required, context, &sink).await {
+            // The server may only support HTTP+SSE of 2024-11-05.
+            Err(error @ Error::HttpStatus(400 | 404 | 405)) => {
+                open_sse(remote, required, context, &sink)
                     .await
-                    .map_err(|_| first)?
+                    .map_err(|_| error)?
             }
             done => done?,
         },
     };
     if let (false, UpstreamLink::Http(link)) = (session.version.is_modern(), &link) {
-        open_listen_stream(link, &means.tasks).await;
+        open_listen_stream(link, &context.tasks).await;
     }
     Ok(Arc::new(ActiveConnection {
         link,
         session,
         pending_input: PendingInput::default(),
-        notification_sink: news,
+        notification_sink: sink,
         log_level: Mutex::default(),
         subscriptions: ResourceSubscriptions::default(),
         watcher_counts: Mutex::default(),
-        tasks: means.tasks.clone(),
+        tasks: context.tasks.clone(),
     }))
 }
 
-/// Listens from now on. Older servers ask on that stream, and what they ask
-/// before it is open gets lost.
+/// Opens the event stream. Older servers send their requests on it and drop those that
+/// they send before it is open.
 async fn open_listen_stream(link: &Arc<http::HttpLink>, tasks: &Tasks) {
     let opened = CancellationToken::new();
-    let opening = opened.clone().drop_guard();
-    tasks.spawn(http::listen_for_events(Arc::clone(link), opening));
-    // Some say nothing on it, not even that it is open, until there is news.
+    let opened_guard = opened.clone().drop_guard();
+    tasks.spawn(http::listen_for_events(Arc::clone(link), opened_guard));
+    // Some servers send no headers on the stream until the first event.
     let _may_be_open = time::timeout(LISTEN_OPEN_TIMEOUT, opened.cancelled()).await;
 }
 
 async fn open_stdio(
     program: &ProgramSpec,
     required: Option<ProtocolVersion>,
-    means: &ConnectContext,
-    news: &Arc<NotificationSink>,
+    context: &ConnectContext,
+    sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let start = || stdio::open(program, means, Arc::clone(news)).map(UpstreamLink::Channel);
+    let start = || stdio::open(program, context, Arc::clone(sink)).map(UpstreamLink::Channel);
     let link = start()?;
     match probe(&link, required).await {
         Ok(Some(session)) => Ok((link, session)),
         Ok(None) => initialize(&link, required)
             .await
             .map(|session| (link, session)),
-        // Some die of a question that they do not know.
+        // Some servers exit on a method that they do not know.
         Err(Error::Lost(_) | Error::ProgramExited { .. }) => {
             drop(link);
-            means.cleanup.wait().await;
+            context.cleanup.wait().await;
             let link = start()?;
             initialize(&link, required)
                 .await
                 .map(|session| (link, session))
         }
-        Err(why) => Err(why),
+        Err(error) => Err(error),
     }
 }
 
 async fn open_sse(
     remote: &RemoteEndpoint,
     required: Option<ProtocolVersion>,
-    means: &ConnectContext,
-    news: &Arc<NotificationSink>,
+    context: &ConnectContext,
+    sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let (client, headers) = build_client(remote, means)?;
-    let link = UpstreamLink::Channel(sse::open(client, headers, Arc::clone(news), means).await?);
+    let (client, headers) = build_client(remote, context)?;
+    let link = UpstreamLink::Channel(sse::open(client, headers, Arc::clone(sink), context).await?);
     initialize(&link, required)
         .await
         .map(|session| (link, session))
@@ -161,15 +162,15 @@ async fn open_sse(
 async fn open_http(
     remote: &RemoteEndpoint,
     required: Option<ProtocolVersion>,
-    means: &ConnectContext,
-    news: &Arc<NotificationSink>,
+    context: &ConnectContext,
+    sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let (client, headers) = build_client(remote, means)?;
+    let (client, headers) = build_client(remote, context)?;
     let link = UpstreamLink::Http(http::HttpLink::new(
         client,
         &headers,
-        Arc::clone(news),
-        means,
+        Arc::clone(sink),
+        context,
     )?);
     match probe(&link, required).await? {
         Some(session) => Ok((link, session)),
@@ -181,9 +182,9 @@ async fn open_http(
 
 fn build_client(
     remote: &RemoteEndpoint,
-    means: &ConnectContext,
+    context: &ConnectContext,
 ) -> Result<(Arc<HttpClient>, HeaderMap), Error> {
-    let target = means.policy.authorize(&remote.url)?;
+    let target = context.policy.authorize(&remote.url)?;
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
         let name = HeaderName::try_from(name);
@@ -192,66 +193,62 @@ fn build_client(
             headers.insert(name, value);
         }
     }
-    Ok((HttpClient::new(target, means.tls.clone()), headers))
+    Ok((HttpClient::new(target, context.tls.clone()), headers))
 }
 
 impl ActiveConnection {
-    /// Runs `task` beside the connection.
+    /// Spawns a background task of the connection.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
-    /// Sees to it that the server logs as much as a client wants to hear.
+    /// Lowers the server's log level to what a client requested.
     pub(super) async fn ensure_log_level(&self, level: LoggingLevel) -> Result<(), Error> {
         if self.session.version.is_modern() || self.session.capabilities.get("logging").is_none() {
             return Ok(());
         }
         {
-            let mut now = self
+            let mut current = self
                 .log_level
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            if now.is_some_and(|it| it <= level) {
+            if current.is_some_and(|it| it <= level) {
                 return Ok(());
             }
-            *now = Some(level);
+            *current = Some(level);
         }
         handshake::set_log_level(&self.link, level).await
     }
 
-    /// Counts one more who watches `uri`.
+    /// Adds a subscriber of `uri`; the first one subscribes at the server.
     pub(super) fn add_watcher(self: &Arc<Self>, uri: &str) {
-        let mut watched = self
+        let mut counts = self
             .watcher_counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let count = watched.entry(uri.to_owned()).or_default();
+        let count = counts.entry(uri.to_owned()).or_default();
         *count += 1;
         if *count == 1 {
-            self.update_subscription(
-                uri,
-                "resources/subscribe",
-                watched.keys().cloned().collect(),
-            );
+            self.update_subscription(uri, "resources/subscribe", counts.keys().cloned().collect());
         }
     }
 
-    /// Counts one less.
+    /// Removes a subscriber of `uri`; the last one unsubscribes at the server.
     pub(super) fn remove_watcher(self: &Arc<Self>, uri: &str) {
-        let mut watched = self
+        let mut counts = self
             .watcher_counts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = watched.get_mut(uri) else {
+        let Some(count) = counts.get_mut(uri) else {
             return;
         };
         *count -= 1;
         if *count == 0 {
-            watched.remove(uri);
+            counts.remove(uri);
             self.update_subscription(
                 uri,
                 "resources/unsubscribe",
-                watched.keys().cloned().collect(),
+                counts.keys().cloned().collect(),
             );
         }
     }
@@ -263,10 +260,10 @@ impl ActiveConnection {
         if self.session.capabilities["resources"]["subscribe"] != true {
             return;
         }
-        let (live, params) = (Arc::clone(self), json!({"uri": uri}));
+        let (connection, params) = (Arc::clone(self), json!({"uri": uri}));
         self.tasks.spawn(async move {
-            // A server that refuses tells of nothing.
-            let _ = handshake::call_method(&live.link, method, &params).await;
+            // If the server refuses, it sends no updates.
+            let _ = handshake::call_method(&connection.link, method, &params).await;
         });
     }
 }

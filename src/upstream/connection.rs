@@ -1,4 +1,5 @@
-//! One task per server. It owns the connection; everyone else holds a [`Handle`].
+//! The task that owns the connection to one server; everyone else holds a
+//! [`ServerHandle`].
 
 use std::{future::pending, mem, pin::Pin, sync::Arc, time::Duration};
 
@@ -26,9 +27,9 @@ use super::{
     subscriptions::listen_for_notifications,
 };
 const COMMAND_QUEUE_CAPACITY: usize = 64;
-/// A server may change its lists many times at once; they are read once.
+/// Several `list_changed` notifications within this time cause one refresh.
 const REFRESH_DEBOUNCE: Duration = Duration::from_millis(100);
-/// The lists of one server are read again this often at most.
+/// The shortest time between two refreshes of one server's lists.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 struct ConnectionTask {
@@ -37,11 +38,11 @@ struct ConnectionTask {
     shared: Arc<SharedConnection>,
     commands: mpsc::Receiver<ConnectionCommand>,
     connection_state: ConnectionState,
-    /// Those who wait for the attempt in progress.
+    /// Callers that wait for the connection attempt in progress.
     connect_waiters: Vec<oneshot::Sender<()>>,
 }
 
-/// What the task waits for besides commands.
+/// The connection state, and with it the event that the task waits for.
 enum ConnectionState {
     Disconnected,
     Connecting(BoxFuture<'static, Result<(Arc<ActiveConnection>, Refreshed), Error>>),
@@ -51,13 +52,13 @@ enum ConnectionState {
 
 struct ConnectedState {
     active: Arc<ActiveConnection>,
-    /// What it listed last.
+    /// The entries that the server listed last.
     listing: Refreshed,
-    /// When the lists were last asked for.
+    /// When the last refresh started or will start.
     refreshed_at: Instant,
-    /// The lists, being read again.
+    /// The refresh in progress.
     refreshing: Option<BoxFuture<'static, Result<Refreshed, Error>>>,
-    /// The lists have changed while they were being read.
+    /// The lists have changed since the refresh in progress began.
     is_outdated: bool,
 }
 
@@ -122,7 +123,7 @@ impl ConnectionTask {
                     Some(ConnectionCommand::Shutdown) | None => break,
                     Some(command) => self.on_command(command),
                 },
-                heard = self.connection_state.next_event() => self.on_event(heard),
+                event = self.connection_state.next_event() => self.on_event(event),
             }
         }
         self.disconnect(ConnectionState::Disconnected);
@@ -133,7 +134,7 @@ impl ConnectionTask {
 
     fn on_command(&mut self, command: ConnectionCommand) {
         match command {
-            // A session that was lost with its server is being made anew already.
+            // An attempt in progress still counts; otherwise lost servers stay lost.
             ConnectionCommand::ConnectOnDemand(_reply)
                 if !self.settings.reconnect_policy.reconnects_on_demand()
                     && !matches!(self.server_state(), ServerState::Connecting { .. }) => {}
@@ -153,41 +154,41 @@ impl ConnectionTask {
             }
             ConnectionCommand::Enable => self.advance(LifecycleEvent::Enable, None),
             ConnectionCommand::Republish(_reply) => self.publish(),
-            ConnectionCommand::ReportLost(live, why) => {
-                // Late news of an old connection does not touch the new one.
-                if matches!(&self.connection_state, ConnectionState::Connected(up) if Arc::ptr_eq(&up.active, &live))
+            ConnectionCommand::ReportLost(connection, error) => {
+                // A late report about an old connection does not affect the new one.
+                if matches!(&self.connection_state, ConnectionState::Connected(connected) if Arc::ptr_eq(&connected.active, &connection))
                 {
-                    self.on_event(ConnectionEvent::Lost(why));
+                    self.on_event(ConnectionEvent::Lost(error));
                 }
             }
             ConnectionCommand::Shutdown => (),
         }
     }
 
-    fn on_event(&mut self, heard: ConnectionEvent) {
-        match heard {
-            ConnectionEvent::Opened(live, listed) => {
-                info!(server.name = %self.server.name, version = %live.session.version, "connected");
+    fn on_event(&mut self, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::Opened(connection, listed) => {
+                info!(server.name = %self.server.name, version = %connection.session.version, "connected");
                 self.connection_state = ConnectionState::Connected(ConnectedState {
-                    active: Arc::clone(&live),
+                    active: Arc::clone(&connection),
                     listing: listed,
                     refreshed_at: Instant::now(),
                     refreshing: None,
                     is_outdated: false,
                 });
-                if live.session.version.is_modern() {
-                    live.spawn(listen_for_notifications(Arc::clone(&live)));
+                if connection.session.version.is_modern() {
+                    connection.spawn(listen_for_notifications(Arc::clone(&connection)));
                 }
-                self.shared.active.send_replace(Some(live));
+                self.shared.active.send_replace(Some(connection));
                 self.publish();
                 self.advance(LifecycleEvent::Opened, None);
             }
             ConnectionEvent::Listed(listed) => {
                 let mut is_outdated = false;
-                if let ConnectionState::Connected(up) = &mut self.connection_state {
-                    up.refreshing = None;
-                    up.listing = listed;
-                    is_outdated = mem::take(&mut up.is_outdated);
+                if let ConnectionState::Connected(connected) = &mut self.connection_state {
+                    connected.refreshing = None;
+                    connected.listing = listed;
+                    is_outdated = mem::take(&mut connected.is_outdated);
                 }
                 self.publish();
                 if is_outdated {
@@ -195,21 +196,23 @@ impl ConnectionTask {
                 }
             }
             ConnectionEvent::ListChanged => match &mut self.connection_state {
-                // Started anew at every change, it would never end.
-                ConnectionState::Connected(up) if up.refreshing.is_some() => up.is_outdated = true,
+                // A refresh that restarted on every change might never finish.
+                ConnectionState::Connected(connected) if connected.refreshing.is_some() => {
+                    connected.is_outdated = true;
+                }
                 _ => self.refresh(),
             },
-            ConnectionEvent::Lost(why) => {
-                self.log_lost(&why);
-                let event = if why.is_final() {
+            ConnectionEvent::Lost(error) => {
+                self.log_lost(&error);
+                let lifecycle_event = if error.is_final() {
                     LifecycleEvent::Refused
                 } else {
                     LifecycleEvent::Lost
                 };
-                // A session that the server forgot is opened anew at once.
-                let over = why == Error::SessionExpired;
-                self.advance(event, Some(&why));
-                if over {
+                // An expired session is reopened without a delay.
+                let is_expired = error == Error::SessionExpired;
+                self.advance(lifecycle_event, Some(&error));
+                if is_expired {
                     self.advance(LifecycleEvent::Connect, None);
                 }
             }
@@ -217,43 +220,45 @@ impl ConnectionTask {
         }
     }
 
-    /// Reads the lists again, once things have settled.
+    /// Schedules a refresh of the server's lists after the debounce time.
     fn refresh(&mut self) {
         let shared = Arc::clone(&self.shared);
         let limit = self.settings.connect_timeout;
         let (pins, trust) = (Arc::clone(&self.settings.pins), self.server.trust);
         let hub_id = Arc::clone(self.settings.hub_id());
-        if let ConnectionState::Connected(up) = &mut self.connection_state {
-            let live = Arc::clone(&up.active);
-            // Reading and publishing long lists takes time from everybody.
-            let earliest = up.refreshed_at + MIN_REFRESH_INTERVAL;
-            up.refreshed_at = earliest.max(Instant::now() + REFRESH_DEBOUNCE);
-            let start = up.refreshed_at;
+        if let ConnectionState::Connected(connected) = &mut self.connection_state {
+            let connection = Arc::clone(&connected.active);
+            // Reading and publishing long lists costs time for all clients, so refreshes
+            // are rate-limited.
+            let earliest = connected.refreshed_at + MIN_REFRESH_INTERVAL;
+            connected.refreshed_at = earliest.max(Instant::now() + REFRESH_DEBOUNCE);
+            let start = connected.refreshed_at;
             let work = async move {
                 time::sleep_until(start).await;
                 let late = |_| Error::Lost("the server did not list its tools in time".to_owned());
-                let listed = time::timeout(limit, fetch_listing(&shared, &live, &hub_id)).await;
+                let listed =
+                    time::timeout(limit, fetch_listing(&shared, &connection, &hub_id)).await;
                 let listed = listed.map_err(late)??;
                 pins.accept_new(shared.name.as_str(), trust, &listed).await;
                 Ok(listed)
             };
-            up.refreshing = Some(work.boxed());
+            connected.refreshing = Some(work.boxed());
         }
     }
 
-    /// Offers what was listed, as far as it was accepted.
+    /// Publishes the listed entries whose definitions are accepted.
     fn publish(&self) {
-        let ConnectionState::Connected(up) = &self.connection_state else {
+        let ConnectionState::Connected(connected) = &self.connection_state else {
             return;
         };
         let name = self.server.name.as_str();
-        let (offers, withheld) = self.settings.pins.partition(name, &up.listing);
+        let (offers, withheld) = self.settings.pins.partition(name, &connected.listing);
         let (tools, withheld) = (tool_names(&offers).into(), withheld.into());
         self.settings.catalog.publish(name, &offers);
-        let live = self.shared.active_connection();
+        let connection = self.shared.active_connection();
         self.shared.status.send_modify(|status| {
-            status.version = live.as_ref().map(|it| it.session.version);
-            status.info = live.map_or(Value::Null, |it| it.session.info.clone());
+            status.version = connection.as_ref().map(|it| it.session.version);
+            status.info = connection.map_or(Value::Null, |it| it.session.info.clone());
             status.tools = tools;
             status.withheld = withheld;
         });
@@ -291,9 +296,9 @@ impl ConnectionTask {
             }
             status.state = state;
             match (cause, state) {
-                (Some(why), _) => {
-                    status.cause = Some(why.owner_message());
-                    status.public_error = Some(why.to_string());
+                (Some(error), _) => {
+                    status.cause = Some(error.owner_message());
+                    status.public_error = Some(error.to_string());
                 }
                 (
                     None,
@@ -310,23 +315,23 @@ impl ConnectionTask {
             }
         });
         self.settings.changes.send_replace(());
-        // They read the status when they are told, so it comes first.
+        // Waiters read the status when they wake up, so it is updated first.
         if !matches!(state, ServerState::Connecting { .. }) {
             self.connect_waiters.clear();
         }
     }
 
-    /// Leaves a line in the server's log, and one in ours of what is done about a
-    /// server that is lost.
+    /// Records a state change in the server's log, and in the hub's log how a lost server
+    /// is handled.
     fn log_transition(&self, state: ServerState, wait: Option<Duration>, cause: Option<&Error>) {
         let log = &self.shared.log;
-        if let Some(why) = cause {
-            log.record_event(&why.owner_message());
+        if let Some(error) = cause {
+            log.record_event(&error.owner_message());
         }
         if self.server_state() == state {
             return;
         }
-        let (name, most) = (
+        let (name, max_attempts) = (
             &self.server.name,
             self.settings.reconnect_policy.max_attempts(),
         );
@@ -334,13 +339,13 @@ impl ConnectionTask {
             ServerState::Pending => "registered".to_owned(),
             ServerState::Connecting { attempt: 0 } => "connecting".to_owned(),
             ServerState::Connecting { attempt } => {
-                format!("connecting: attempt {attempt} of {most}")
+                format!("connecting: attempt {attempt} of {max_attempts}")
             }
             ServerState::Connected => "connected".to_owned(),
             ServerState::Waiting { attempt } => {
                 let wait = wait.unwrap_or_default().as_secs_f64();
-                warn!(server.name = %name, attempt, "server {name}: attempt {attempt} of {most} follows in {wait:.1} s");
-                format!("attempt {attempt} of {most} follows in {wait:.1} s")
+                warn!(server.name = %name, attempt, "server {name}: attempt {attempt} of {max_attempts} follows in {wait:.1} s");
+                format!("attempt {attempt} of {max_attempts} follows in {wait:.1} s")
             }
             ServerState::Failed => self.log_failed(cause),
             ServerState::Disconnected => "disconnected".to_owned(),
@@ -349,17 +354,17 @@ impl ConnectionTask {
         log.record_event(&text);
     }
 
-    fn log_lost(&self, why: &Error) {
+    fn log_lost(&self, error: &Error) {
         let name = &self.server.name;
-        let why = self.server.transport.redact(&why.owner_message());
+        let error = self.server.transport.redact(&error.owner_message());
         if let ServerState::Connecting { .. } = self.server_state() {
-            warn!(server.name = %name, "server {name} could not be connected: {why}");
+            warn!(server.name = %name, "server {name} could not be connected: {error}");
         } else {
-            warn!(server.name = %name, "server {name} is lost: {why}");
+            warn!(server.name = %name, "server {name} is lost: {error}");
         }
     }
 
-    /// Says why no attempt follows.
+    /// Logs why no further attempt is made, and returns the text.
     fn log_failed(&self, cause: Option<&Error>) -> String {
         let (name, made) = (&self.server.name, self.shared.status.borrow().attempts);
         let again = format!("connect it with: maru servers connect {name}");
@@ -383,22 +388,22 @@ impl ConnectionTask {
         let shared = Arc::clone(&self.shared);
         let limit = settings.connect_timeout;
         let work = async move {
-            // Never two connections to one server.
+            // There must never be two connections to one server.
             settings.context.cleanup.wait().await;
             let allowed = settings.rules.check_start(&server);
-            allowed.map_err(|why| Error::Refused(format!("not allowed to start: {why}")))?;
-            let _room = settings.connect_permits.acquire().await;
+            allowed.map_err(|error| Error::Refused(format!("not allowed to start: {error}")))?;
+            let _permit = settings.connect_permits.acquire().await;
             let opening = async {
-                let live = open_connection(
+                let connection = open_connection(
                     &server,
                     &settings.context,
                     NotificationSink::new(Arc::clone(&settings.catalog)),
                 )
                 .await?;
-                let listed = fetch_listing(&shared, &live, settings.hub_id()).await?;
+                let listed = fetch_listing(&shared, &connection, settings.hub_id()).await?;
                 let name = server.name.as_str();
                 settings.pins.accept_new(name, server.trust, &listed).await;
-                Ok((live, listed))
+                Ok((connection, listed))
             };
             let late =
                 |_| Error::Unreachable(format!("the server did not connect within {limit:?}"));
@@ -407,25 +412,27 @@ impl ConnectionTask {
         self.connection_state = ConnectionState::Connecting(work.boxed());
     }
 
-    /// Leaves the line.
-    fn disconnect(&mut self, line: ConnectionState) {
-        if let ConnectionState::Connected(up) = mem::replace(&mut self.connection_state, line) {
-            up.active.link.close();
+    /// Closes the connection and moves to `state`.
+    fn disconnect(&mut self, state: ConnectionState) {
+        if let ConnectionState::Connected(connected) =
+            mem::replace(&mut self.connection_state, state)
+        {
+            connected.active.link.close();
         }
         self.shared.active.send_replace(None);
     }
 }
 
 impl ConnectionState {
-    /// Cancel-safe: dropping the future loses nothing.
+    /// Waits for the next event. Cancel-safe: dropping the future loses nothing.
     async fn next_event(&mut self) -> ConnectionEvent {
         match self {
             Self::Disconnected => pending().await,
             Self::Connecting(opening) => match opening.await {
-                Ok((live, listed)) => ConnectionEvent::Opened(live, listed),
-                Err(why) => ConnectionEvent::Lost(why),
+                Ok((connection, listed)) => ConnectionEvent::Opened(connection, listed),
+                Err(error) => ConnectionEvent::Lost(error),
             },
-            Self::Connected(up) => up.next_event().await,
+            Self::Connected(connected) => connected.next_event().await,
             Self::Backoff(sleep) => {
                 sleep.await;
                 ConnectionEvent::RetryDue
@@ -446,7 +453,7 @@ impl ConnectedState {
             () = self.active.link.lost().cancelled() => ConnectionEvent::Lost(self.active.link.close_reason()),
             listed = refreshing => match listed {
                 Ok(listed) => ConnectionEvent::Listed(listed),
-                Err(why) => ConnectionEvent::Lost(why),
+                Err(error) => ConnectionEvent::Lost(error),
             },
             () = self.active.notification_sink.list_changed() => ConnectionEvent::ListChanged,
         }
@@ -455,7 +462,7 @@ impl ConnectedState {
 
 fn random_u32() -> u32 {
     let mut bytes = [0; 4];
-    // Without chance all wait equally long, which is no harm.
+    // Without randomness all servers wait equally long, which does no harm.
     let _ = getrandom::fill(&mut bytes);
     u32::from_le_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! A trial connection to a server that is not registered.
+//! Tests the connection to a server without registering it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,21 +12,21 @@ use super::{
 };
 use crate::tools::{Catalog, ResultLimits};
 
-/// How a trial connection went.
+/// The result of a connection test.
 #[derive(Debug)]
 pub struct ConnectionTest {
-    /// The state of the server at the end.
+    /// The server's state at the end of the test.
     pub status: ServerStatus,
-    /// What the server wrote and what happened.
+    /// The server's stderr and connection events.
     pub log: Vec<ServerLogEntry>,
-    /// How it was reached.
+    /// The transport that was tested.
     pub transport: Transport,
 }
 
 impl ConnectionTest {
     /// Connects to the server that `draft` describes, lists its tools, and disconnects.
-    /// Nobody else sees its tools. If a server of its name is registered, `***` stands
-    /// for the secrets of that one.
+    /// The tools are not published. If a server of that name is registered, `***` stands
+    /// for its secrets.
     pub async fn run(
         servers: &ServerManager,
         draft: &ServerDraft,
@@ -46,7 +46,7 @@ impl ConnectionTest {
             auto_connect: false,
             enabled: true,
             origin: ServerOrigin::Api,
-            // A trial accepts no definition.
+            // Nothing is pinned for a server that is not registered.
             trust: TrustPolicy::Follow,
             required_version: draft.parse_required_version()?,
             created_at: 0,

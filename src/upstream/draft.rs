@@ -1,6 +1,5 @@
-//! Descriptions of servers as people and programs write them, brought into one
-//! form: a request to the API, an entry of `maru.yaml` or `mcp.json`, and the
-//! `mcpServers` of desktop clients.
+//! Parses descriptions of servers into one form: requests to the API, entries of
+//! `maru.yaml` and `mcp.json`, and the `mcpServers` of desktop clients.
 
 use maru_protocol::ProtocolVersion;
 use serde_json::{Map, Value, json};
@@ -12,33 +11,34 @@ use super::{
 };
 use crate::config::McpServerDefinition;
 
-/// A server to be registered, not yet checked.
+/// The unchecked description of a server to register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerDraft {
-    /// Its name.
+    /// The server's name.
     pub name: String,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
     /// `STDIO`, `SSE` or `HTTP`.
     pub kind: String,
-    /// What depends on that.
+    /// The transport's configuration.
     pub config: Value,
-    /// Its own version.
+    /// The server's own version.
     pub version: Option<String>,
-    /// Whether it is connected at start.
+    /// Whether to connect the server when the hub starts.
     pub auto_connect: bool,
-    /// Whether it may change its tools; as it was, if nothing is said.
+    /// Whether the server may change its tools; `None` keeps the current policy.
     pub trust: Option<TrustPolicy>,
-    /// Whether what it warns of is meant: a shell, code on the command line.
+    /// Whether the user accepts warnings, such as about a shell or code on the command
+    /// line.
     pub accept_warnings: bool,
-    /// The only protocol version that is to be spoken with it.
+    /// The only protocol version to accept from the server.
     pub required_version: Option<String>,
-    /// Whether it is switched on; as it was, if nothing is said.
+    /// Whether the server is enabled; `None` keeps the current state.
     pub enabled: Option<bool>,
 }
 
 impl ServerDraft {
-    /// An address, as documents of old give it.
+    /// Describes a server by its URL alone.
     pub fn from_url(name: &str, url: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -54,7 +54,7 @@ impl ServerDraft {
         }
     }
 
-    /// The body of a request to the API.
+    /// Parses the body of an API request.
     pub fn from_api(body: &Value) -> Result<Self, InvalidField> {
         let known = [
             "name",
@@ -84,16 +84,16 @@ impl ServerDraft {
         })
     }
 
-    /// An entry of `mcp.json`.
+    /// Parses an entry of `mcp.json`.
     pub fn from_list_entry(entry: &Value) -> Result<Self, InvalidField> {
         let entry = known_members(entry, &[&["name", "autoConnect"], ENTRY_MEMBERS].concat())?;
         let name = required_text(entry, "name")?;
         Self::from_entry(&name, entry)
     }
 
-    /// A member of `mcpServers`. Its name is made to fit.
+    /// Parses a member of `mcpServers` and normalizes its name.
     pub fn from_client_entry(name: &str, entry: &Value) -> Result<Self, InvalidField> {
-        let about_its_client = [
+        let client_only = [
             "disabled",
             "autoApprove",
             "alwaysAllow",
@@ -104,7 +104,7 @@ impl ServerDraft {
             "tools",
             "note",
         ];
-        let entry = known_members(entry, &[&about_its_client, ENTRY_MEMBERS].concat())?;
+        let entry = known_members(entry, &[&client_only, ENTRY_MEMBERS].concat())?;
         let mut draft = Self::from_entry(&normalize_name(name), entry)?;
         draft.auto_connect = optional_bool(entry, "disabled")? != Some(true);
         Ok(draft)
@@ -163,7 +163,7 @@ impl ServerDraft {
 }
 
 impl ServerDraft {
-    /// Whether it describes `server` otherwise than it is registered.
+    /// Whether the draft differs from the registered `server`.
     pub(super) fn differs_from(&self, server: &RegisteredServer) -> bool {
         let transport = Transport::parse(&self.kind, &self.config, None);
         transport.as_ref() != Ok(&server.transport)
@@ -172,7 +172,7 @@ impl ServerDraft {
             || self.version != server.version
     }
 
-    /// The only protocol version that is to be spoken with the server.
+    /// Parses the only protocol version to accept from the server.
     pub(super) fn parse_required_version(&self) -> Result<Option<ProtocolVersion>, InvalidField> {
         let version = self.required_version.as_deref();
         version.map(parse_required_version).transpose()
@@ -223,7 +223,7 @@ impl From<&McpServerDefinition> for ServerDraft {
             version: server.version.clone(),
             auto_connect: server.auto_connect,
             trust: server.trust.as_deref().and_then(TrustPolicy::parse),
-            // Who may write the settings may run anything already.
+            // Whoever may edit the settings can run any program already.
             accept_warnings: true,
             required_version: server.protocol_version.clone(),
             enabled: None,
@@ -231,11 +231,11 @@ impl From<&McpServerDefinition> for ServerDraft {
     }
 }
 
-/// A name as someone wrote it, and what it stands for.
+/// An entry's name as written, and the draft parsed from it.
 pub type NamedDraft = (String, Result<ServerDraft, InvalidField>);
 
-/// The servers of a file of a desktop client. Where two entries have one name, neither
-/// is used.
+/// Parses the servers in a desktop client's file. Entries that share a name are all
+/// rejected.
 pub fn drafts_from_import(file: &Value) -> Result<Vec<NamedDraft>, InvalidField> {
     let mut all = drafts_from_client_file(file)?;
     let name_of = |it: &NamedDraft| it.1.as_ref().ok().map(|draft| draft.name.clone());
@@ -246,16 +246,16 @@ pub fn drafts_from_import(file: &Value) -> Result<Vec<NamedDraft>, InvalidField>
         let other = (0..names.len()).find(is_same);
         if let (Some(name), Some(other)) = (&names[at], other) {
             let (first, second) = (&keys[at.min(other)], &keys[at.max(other)]);
-            let why = format!(
+            let reason = format!(
                 "the entries {first:?} and {second:?} are both named {name:?}; rename or remove one"
             );
-            *draft = Err(invalid_field("name", why));
+            *draft = Err(invalid_field("name", reason));
         }
     }
     Ok(all)
 }
 
-/// The servers of a file of a desktop client: `mcpServers`, or `servers` in VS Code.
+/// Parses a desktop client's file: `mcpServers`, or `servers` in VS Code.
 pub(super) fn drafts_from_client_file(file: &Value) -> Result<Vec<NamedDraft>, InvalidField> {
     if let Some(list) = file.as_array() {
         let name = |entry: &Value| entry["name"].as_str().unwrap_or("?").to_owned();
@@ -264,26 +264,26 @@ pub(super) fn drafts_from_client_file(file: &Value) -> Result<Vec<NamedDraft>, I
             .map(|entry| (name(entry), ServerDraft::from_list_entry(entry)))
             .collect());
     }
-    let places = [
+    let pointers = [
         "/mcpServers",
         "/servers",
         "/mcp/servers",
         "/mcp/mcpServers",
         "/context_servers",
     ];
-    let found = places
+    let servers = pointers
         .iter()
         .find_map(|it| file.pointer(it))
         .and_then(Value::as_object);
-    let found = found
+    let servers = servers
         .ok_or_else(|| invalid_field("mcpServers", "is missing: this is no list of MCP servers"))?;
-    Ok(found
+    Ok(servers
         .iter()
         .map(|(name, entry)| (name.clone(), ServerDraft::from_client_entry(name, entry)))
         .collect())
 }
 
-/// The old kind of server says so in its address.
+/// Guesses the transport: a path that ends in `/sse` means HTTP+SSE.
 fn transport_kind_of_url(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     if path.trim_end_matches('/').ends_with("/sse") {
@@ -320,7 +320,7 @@ fn find_placeholder(config: &Value) -> Option<String> {
         .map(|(group, name, _)| format!("{group}.{name}"))
 }
 
-/// `My Server` → `my-server`.
+/// Turns a display name into a server name: `My Server` becomes `my-server`.
 pub(super) fn normalize_name(name: &str) -> String {
     let mut fit = String::new();
     for c in name.to_lowercase().chars() {
@@ -401,7 +401,7 @@ mod tests {
             .map(|(_, it)| {
                 it.as_ref()
                     .map(|it| (it.name.as_str(), it.kind.as_str(), it.auto_connect))
-                    .map_err(|why| why.field.as_str())
+                    .map_err(|reason| reason.field.as_str())
             })
             .collect();
         let expected = [

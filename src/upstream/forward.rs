@@ -1,5 +1,5 @@
-//! Passing a question on to a server, and everything back, between any two
-//! versions.
+//! Forwards a client's request to a server and relays its messages back, translating
+//! between protocol versions.
 
 use std::{
     borrow::Cow,
@@ -30,18 +30,18 @@ use crate::{
     },
 };
 
-/// A question to be passed on.
+/// A client's request to forward to a server.
 pub(super) struct ForwardedRequest<'a> {
     pub(super) method: &'static str,
-    /// Name or address, on the server itself.
+    /// The tool or prompt name, or the resource URI, as the server knows it.
     pub(super) key: &'a str,
-    /// Members of the parameters, as JSON.
+    /// The members of the parameters as JSON, without the enclosing braces.
     pub(super) params: String,
-    /// Parameters that are mirrored in headers.
+    /// Parameters that are repeated in HTTP headers.
     pub(super) mirrors: Vec<(String, String)>,
 }
 
-/// What of a call's messages the client wants.
+/// Which notifications of a call the client wants relayed.
 #[derive(Clone, Debug)]
 pub(super) struct CallRelay {
     method: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct CallRelay {
     log_level: Option<LoggingLevel>,
 }
 
-/// What only concerns one hop.
+/// Members of `_meta` that concern a single hop and are not forwarded.
 const HOP_META_KEYS: [&str; 6] = [
     key::PROTOCOL_VERSION,
     key::CLIENT_CAPABILITIES,
@@ -59,85 +59,84 @@ const HOP_META_KEYS: [&str; 6] = [
     "progressToken",
 ];
 
-/// Asks; the outer error says that the server could not be asked.
+/// Forwards a request and relays messages until the response. The outer error means that
+/// the server could not be reached.
 pub(super) async fn forward_request(
-    live: &Arc<ActiveConnection>,
-    question: &ForwardedRequest<'_>,
-    peer: &RequestContext,
+    connection: &Arc<ActiveConnection>,
+    request: &ForwardedRequest<'_>,
+    context: &RequestContext,
 ) -> Result<Result<EntryResponse, RpcError>, Error> {
-    let is_modern = live.session.version.is_modern();
-    if let (false, Some(name)) = (is_modern, &peer.inputs.state) {
-        // On its own, as all that is rare: it would make the future of every call larger.
-        return Box::pin(resume_with_input(live, name, peer)).await;
+    let is_modern = connection.session.version.is_modern();
+    if let (false, Some(name)) = (is_modern, &context.inputs.state) {
+        // Boxed, because this rare case would enlarge the future of every call.
+        return Box::pin(resume_with_input(connection, name, context)).await;
     }
-    if let Some(why) = &peer.inputs.failure {
-        return Ok(Err(RpcError::new(code::INTERNAL_ERROR, why.clone())));
+    if let Some(message) = &context.inputs.failure {
+        return Ok(Err(RpcError::new(code::INTERNAL_ERROR, message.clone())));
     }
-    if let Some(level) = peer.log_level {
-        Box::pin(live.ensure_log_level(level)).await?;
+    if let Some(level) = context.log_level {
+        Box::pin(connection.ensure_log_level(level)).await?;
     }
-    let turn = CallRelay {
-        method: question.method,
-        progress_token: peer.progress_token.clone(),
-        log_level: peer.log_level,
+    let relay = CallRelay {
+        method: request.method,
+        progress_token: context.progress_token.clone(),
+        log_level: context.log_level,
     };
     let params = |id: i64| {
         if is_modern {
-            modern_params(question, peer, id)
+            modern_params(request, context, id)
         } else {
-            legacy_params(question, peer, id)
+            legacy_params(request, context, id)
         }
     };
-    let call = live
+    let call = connection
         .link
         .start_call(&OutgoingRequest {
-            method: question.method,
-            target_name: Some(question.key),
-            mirrored_params: &question.mirrors,
+            method: request.method,
+            target_name: Some(request.key),
+            mirrored_params: &request.mirrors,
             params: &params,
-            client: Some(peer.connection),
+            client: Some(context.connection),
         })
         .await?;
-    relay_until_answer(live, call, turn, peer).await
+    relay_until_answer(connection, call, relay, context).await
 }
 
-/// Brings the client's answer to the server, and waits on.
+/// Sends the client's input to the server and continues to relay the call.
 async fn resume_with_input(
-    live: &Arc<ActiveConnection>,
+    connection: &Arc<ActiveConnection>,
     name: &str,
-    peer: &RequestContext,
+    context: &RequestContext,
 ) -> Result<Result<EntryResponse, RpcError>, Error> {
-    let Some(waiting) = live.pending_input.take(name) else {
-        let why = "the server no longer waits for this answer; start again";
-        return Ok(Err(RpcError::invalid_params(why)));
+    let Some(waiting) = connection.pending_input.take(name) else {
+        let message = "the server no longer waits for this answer; start again";
+        return Ok(Err(RpcError::invalid_params(message)));
     };
     let answer = match (
-        &peer.inputs.failure,
-        peer.inputs.responses.get(INPUT_REQUEST_KEY),
+        &context.inputs.failure,
+        context.inputs.responses.get(INPUT_REQUEST_KEY),
     ) {
         (None, Some(answer)) => write_result(&waiting.request_id, &answer.to_string()),
-        (why, _) => {
-            let why = why.as_deref().unwrap_or("the client did not answer");
-            let why = RpcError::new(code::INTERNAL_ERROR, why.to_owned());
-            write_error(Some(&waiting.request_id), &why)
+        (failure, _) => {
+            let message = failure.as_deref().unwrap_or("the client did not answer");
+            let error = RpcError::new(code::INTERNAL_ERROR, message.to_owned());
+            write_error(Some(&waiting.request_id), &error)
         }
     };
     waiting.call.respond(answer).await?;
-    let PendingInputCall {
-        call, relay: turn, ..
-    } = waiting;
-    relay_until_answer(live, call, turn, peer).await
+    let PendingInputCall { call, relay, .. } = waiting;
+    relay_until_answer(connection, call, relay, context).await
 }
 
-/// The key of the one question that is asked at a time.
+/// The key of the single input request that is pending at a time.
 const INPUT_REQUEST_KEY: &str = "question";
 
-/// Passes messages on until the answer, or a question, comes.
+/// Relays messages until the server responds or requests input.
 async fn relay_until_answer(
-    live: &Arc<ActiveConnection>,
+    connection: &Arc<ActiveConnection>,
     mut call: UpstreamCall,
-    turn: CallRelay,
-    peer: &RequestContext,
+    relay: CallRelay,
+    context: &RequestContext,
 ) -> Result<Result<EntryResponse, RpcError>, Error> {
     let mut missing_capability = None;
     loop {
@@ -145,22 +144,26 @@ async fn relay_until_answer(
             CallEvent::Message(text) => text,
             CallEvent::Answer(answer) => {
                 let answer = match answer {
-                    Ok(raw) => parse_result(live.session.version, turn.method, raw),
-                    Err(raw) => map_rpc_error(&turn, parse_rpc_error(&raw), peer),
+                    Ok(raw) => parse_result(connection.session.version, relay.method, raw),
+                    Err(raw) => map_rpc_error(&relay, parse_rpc_error(&raw), context),
                 };
-                return Ok(report_missing_capability(answer, missing_capability, peer));
+                return Ok(report_missing_capability(
+                    answer,
+                    missing_capability,
+                    context,
+                ));
             }
         };
         match RpcMessage::parse(&text)
             .map_err(|_| Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned()))?
         {
-            // Its answer does not come in this way.
+            // The call's own response arrives as `CallEvent::Answer`.
             RpcMessage::Response(_) => (),
             RpcMessage::Notification { method, params } => {
-                Box::pin(turn.relay_notification(&method, params, &text, peer)).await;
+                Box::pin(relay.relay_notification(&method, params, &text, context)).await;
             }
             RpcMessage::Request(request) => {
-                let needed = match input_requests(&request, peer) {
+                let needed = match input_requests(&request, context) {
                     Ok(needed) => needed,
                     Err(refusal) => {
                         missing_capability = missing_capability.or(refusal.missing_capability);
@@ -171,10 +174,10 @@ async fn relay_until_answer(
                 let waiting = PendingInputCall {
                     call,
                     request_id: request.id,
-                    relay: turn,
+                    relay,
                 };
                 let busy = || Error::Busy("too many calls wait for answers of clients".to_owned());
-                let state = PendingInput::insert(live, waiting).ok_or_else(busy)?;
+                let state = PendingInput::insert(connection, waiting).ok_or_else(busy)?;
                 return Ok(Ok(EntryResponse::InputRequired(InputRequired {
                     requests: needed,
                     state: Some(state),
@@ -184,10 +187,10 @@ async fn relay_until_answer(
     }
 }
 
-/// What the server is told instead of the client's answer.
+/// The reply to a server whose input request does not reach the client.
 struct InputRefusal {
     reply: String,
-    /// What the client would have to declare.
+    /// The capability that the client would have to declare.
     missing_capability: Option<&'static str>,
 }
 
@@ -200,10 +203,11 @@ impl From<String> for InputRefusal {
     }
 }
 
-/// What to ask the client; or what to tell the server when it cannot be asked.
+/// Returns the input requests for the client, or the reply for the server if the client
+/// lacks the capability.
 fn input_requests(
     request: &RpcRequest<'_>,
-    peer: &RequestContext,
+    context: &RequestContext,
 ) -> Result<BTreeMap<String, Value>, InputRefusal> {
     let needs = match &*request.method {
         "ping" => return Err(write_result(&request.id, "{}").into()),
@@ -215,16 +219,16 @@ fn input_requests(
             return Err(write_error(Some(&request.id), &unknown).into());
         }
     };
-    if peer.capabilities.get(needs).is_none() {
-        // The hub says that it has roots, whoever is behind it: servers ask for them
-        // when they are connected, and a client without folders must not pay for that.
+    if context.capabilities.get(needs).is_none() {
+        // The hub declares `roots` for all its clients. Servers ask for roots on connect,
+        // so a client without them answers with an empty list instead of an error.
         if needs == "roots" {
             return Err(write_result(&request.id, EMPTY_ROOTS_RESULT).into());
         }
-        let why = format!("the client that made this request cannot do {needs}");
-        let why = RpcError::new(code::METHOD_NOT_FOUND, why);
+        let message = format!("the client that made this request cannot do {needs}");
+        let error = RpcError::new(code::METHOD_NOT_FOUND, message);
         return Err(InputRefusal {
-            reply: write_error(Some(&request.id), &why),
+            reply: write_error(Some(&request.id), &error),
             missing_capability: Some(needs),
         });
     }
@@ -232,18 +236,21 @@ fn input_requests(
         .params
         .and_then(|raw| serde_json::from_str(raw).ok())
         .unwrap_or_else(|| json!({}));
-    let asked = json!({"method": &*request.method, "params": params});
-    Ok(BTreeMap::from([(INPUT_REQUEST_KEY.to_owned(), asked)]))
+    let input_request = json!({"method": &*request.method, "params": params});
+    Ok(BTreeMap::from([(
+        INPUT_REQUEST_KEY.to_owned(),
+        input_request,
+    )]))
 }
 
-/// A client of 2026-07-28 is told which capability it lacks, where the server could
-/// not do without.
+/// Replaces a failed response by the error that names the missing capability, for clients
+/// of 2026-07-28.
 fn report_missing_capability(
     answer: Result<EntryResponse, RpcError>,
     missing: Option<&'static str>,
-    peer: &RequestContext,
+    context: &RequestContext,
 ) -> Result<EntryResponse, RpcError> {
-    let Some(missing) = missing.filter(|_| peer.version.is_modern()) else {
+    let Some(missing) = missing.filter(|_| context.version.is_modern()) else {
         return answer;
     };
     match answer {
@@ -260,9 +267,9 @@ fn parse_result(
     method: &str,
     raw: String,
 ) -> Result<EntryResponse, RpcError> {
-    let garbage = |why: &'static str| Err(RpcError::new(code::INTERNAL_ERROR, why));
+    let invalid = |message: &'static str| Err(RpcError::new(code::INTERNAL_ERROR, message));
     let Some(all) = collect_members(&raw) else {
-        return garbage("the server's result is not an object");
+        return invalid("the server's result is not an object");
     };
     let value = |name: &str| all.iter().find(|it| it.name == name).map(|it| it.value);
     let kind = value("resultType").and_then(parse_json_string);
@@ -285,21 +292,21 @@ fn parse_result(
             Ok(EntryResponse::Complete(result))
         }
         Some("input_required") => {
-            let asked: Value = serde_json::from_str(&raw).unwrap_or_default();
-            let requests = asked["inputRequests"]
+            let body: Value = serde_json::from_str(&raw).unwrap_or_default();
+            let requests = body["inputRequests"]
                 .as_object()
                 .cloned()
                 .unwrap_or_default();
             Ok(EntryResponse::InputRequired(InputRequired {
                 requests: requests.into_iter().collect(),
-                state: asked["requestState"].as_str().map(str::to_owned),
+                state: body["requestState"].as_str().map(str::to_owned),
             }))
         }
-        Some(_) => garbage("the server answered with a kind of result that maru does not know"),
+        Some(_) => invalid("the server answered with a kind of result that maru does not know"),
     }
 }
 
-/// Clients refuse a result of a tool without content.
+/// Adds an empty `content`, because clients reject a tool result without it.
 fn ensure_content(result: &str) -> String {
     let rest = remove_members(result, &["content"]);
     match rest.trim_start().strip_prefix('{').map(str::trim_start) {
@@ -308,50 +315,50 @@ fn ensure_content(result: &str) -> String {
     }
 }
 
-/// Errors mean the same in every version, but are not always called the same.
+/// Maps error codes that differ between protocol versions.
 fn map_rpc_error(
-    turn: &CallRelay,
-    mut why: RpcError,
-    peer: &RequestContext,
+    relay: &CallRelay,
+    mut error: RpcError,
+    context: &RequestContext,
 ) -> Result<EntryResponse, RpcError> {
     const URL_ELICITATION_REQUIRED: i64 = -32042;
-    let data = why.data.as_ref();
-    let missing = turn.method == "resources/read" && data.is_some_and(|it| it["uri"].is_string());
-    if missing && why.code == code::INVALID_PARAMS {
-        why.code = code::RESOURCE_NOT_FOUND;
+    let data = error.data.as_ref();
+    let missing = relay.method == "resources/read" && data.is_some_and(|it| it["uri"].is_string());
+    if missing && error.code == code::INVALID_PARAMS {
+        error.code = code::RESOURCE_NOT_FOUND;
     }
     let pages = data.and_then(|it| it["elicitations"].as_array());
-    let can_open = !peer.capabilities["elicitation"]["url"].is_null();
-    match (why.code, pages) {
+    let can_open = !context.capabilities["elicitation"]["url"].is_null();
+    match (error.code, pages) {
         (URL_ELICITATION_REQUIRED, Some(pages)) if can_open => {
-            let asked = pages.iter().enumerate().map(|(at, page)| {
+            let requests = pages.iter().enumerate().map(|(at, page)| {
                 (
                     format!("{INPUT_REQUEST_KEY}{at}"),
                     json!({"method": "elicitation/create", "params": page}),
                 )
             });
             Ok(EntryResponse::InputRequired(InputRequired {
-                requests: asked.collect(),
+                requests: requests.collect(),
                 state: None,
             }))
         }
-        _ => Err(why),
+        _ => Err(error),
     }
 }
 
 impl CallRelay {
-    /// Passes a notification on, if the client wants it.
+    /// Relays a notification if the client wants it.
     async fn relay_notification(
         &self,
         method: &str,
         params: Option<RawJson<'_>>,
         text: &str,
-        peer: &RequestContext,
+        context: &RequestContext,
     ) {
         match method {
             "notifications/progress" => {
                 if let (Some(token), Some(params)) = (&self.progress_token, params) {
-                    peer.send(rewrite_progress_token(token, params)).await;
+                    context.send(rewrite_progress_token(token, params)).await;
                 }
             }
             "notifications/message" => {
@@ -360,7 +367,7 @@ impl CallRelay {
                     .and_then(|it| it.level)
                     .and_then(|raw| LoggingLevel::parse(raw).ok());
                 if level.is_some_and(|level| self.log_level.is_some_and(|least| level >= least)) {
-                    peer.send(text.to_owned()).await;
+                    context.send(text.to_owned()).await;
                 }
             }
             _ => (),
@@ -382,40 +389,40 @@ fn rewrite_progress_token(token: &RpcId, params: RawJson<'_>) -> String {
     )
 }
 
-fn legacy_params(question: &ForwardedRequest<'_>, peer: &RequestContext, id: i64) -> String {
-    let mut meta = forwarded_meta(peer);
-    if peer.progress_token.is_some() {
+fn legacy_params(request: &ForwardedRequest<'_>, context: &RequestContext, id: i64) -> String {
+    let mut meta = forwarded_meta(context);
+    if context.progress_token.is_some() {
         meta.push(format!("\"progressToken\":{id}"));
     }
     if meta.is_empty() {
-        format!("{{{}}}", question.params)
+        format!("{{{}}}", request.params)
     } else {
-        format!("{{{},\"_meta\":{{{}}}}}", question.params, meta.join(","))
+        format!("{{{},\"_meta\":{{{}}}}}", request.params, meta.join(","))
     }
 }
 
-fn modern_params(question: &ForwardedRequest<'_>, peer: &RequestContext, id: i64) -> String {
-    let mut text = String::with_capacity(question.params.len() + 512);
-    for part in ["{", &question.params, ",\"_meta\":{", own_meta_prefix()] {
+fn modern_params(request: &ForwardedRequest<'_>, context: &RequestContext, id: i64) -> String {
+    let mut text = String::with_capacity(request.params.len() + 512);
+    for part in ["{", &request.params, ",\"_meta\":{", own_meta_prefix()] {
         text.push_str(part);
     }
-    text.push_str(&forwarded_capabilities(&peer.capabilities));
-    for passed in forwarded_meta(peer) {
+    text.push_str(&forwarded_capabilities(&context.capabilities));
+    for forwarded in forwarded_meta(context) {
         text.push(',');
-        text.push_str(&passed);
+        text.push_str(&forwarded);
     }
-    if let Some(level) = peer.log_level {
+    if let Some(level) = context.log_level {
         text.push_str(&format!(",\"{}\":{}", key::LOG_LEVEL, json!(level)));
     }
-    if peer.progress_token.is_some() {
+    if context.progress_token.is_some() {
         text.push_str(&format!(",\"progressToken\":{id}"));
     }
     text.push('}');
-    if !peer.inputs.responses.is_empty() {
-        let responses = Value::Object(peer.inputs.responses.clone());
+    if !context.inputs.responses.is_empty() {
+        let responses = Value::Object(context.inputs.responses.clone());
         text.push_str(&format!(",\"inputResponses\":{responses}"));
     }
-    if let Some(state) = &peer.inputs.state {
+    if let Some(state) = &context.inputs.state {
         text.push_str(&format!(
             ",\"requestState\":{}",
             Value::from(state.as_str())
@@ -425,7 +432,7 @@ fn modern_params(question: &ForwardedRequest<'_>, peer: &RequestContext, id: i64
     text
 }
 
-/// What every request of 2026-07-28 says, up to the capabilities.
+/// Returns the `_meta` members of every request of 2026-07-28, up to the capabilities.
 fn own_meta_prefix() -> &'static str {
     static META_PREFIX: LazyLock<String> = LazyLock::new(|| {
         let (version, info) = (ProtocolVersion::V2026_07_28, client_info());
@@ -439,36 +446,40 @@ fn own_meta_prefix() -> &'static str {
     &META_PREFIX
 }
 
-/// What the client says about its request and does not concern this hop only. Where spans
-/// are exported, the span of this hop takes the place of the client's.
-fn forwarded_meta(peer: &RequestContext) -> Vec<String> {
+/// Returns the client's `_meta` members that are forwarded. If spans are exported, the
+/// span of this hop replaces the client's trace context.
+fn forwarded_meta(context: &RequestContext) -> Vec<String> {
     let trace = OutgoingTrace::current();
     let is_replaced = |name: &str| trace.is_some() && [TRACEPARENT, TRACESTATE].contains(&name);
-    let all = peer.meta.as_deref().and_then(object_members);
-    let passed = all
+    let all = context.meta.as_deref().and_then(object_members);
+    let forwarded = all
         .into_iter()
         .flatten()
         .filter(|(name, _)| !HOP_META_KEYS.contains(&&**name) && !is_replaced(name))
         .map(|(name, raw)| format!("{}:{raw}", Value::from(&*name)));
     let own = trace.iter().flat_map(OutgoingTrace::members);
-    passed
+    forwarded
         .chain(own.map(|(name, value)| format!("\"{name}\":{}", Value::from(value))))
         .collect()
 }
 
-/// What the client can be asked for; results that come later it cannot take.
+/// Returns the client's capabilities that are forwarded. Tasks are left out, because the
+/// hub does not relay deferred results.
 fn forwarded_capabilities(declared: &Value) -> Cow<'static, str> {
     if declared.as_object().is_none_or(Map::is_empty) {
         return Cow::Borrowed("{}");
     }
-    let mut passed = Map::new();
+    let mut forwarded = Map::new();
     for name in ["elicitation", "sampling", "roots", "extensions"] {
         if let Some(value) = declared.get(name) {
-            passed.insert(name.to_owned(), value.clone());
+            forwarded.insert(name.to_owned(), value.clone());
         }
     }
-    if let Some(extensions) = passed.get_mut("extensions").and_then(Value::as_object_mut) {
+    if let Some(extensions) = forwarded
+        .get_mut("extensions")
+        .and_then(Value::as_object_mut)
+    {
         extensions.shift_remove("io.modelcontextprotocol/tasks");
     }
-    Cow::Owned(Value::Object(passed).to_string())
+    Cow::Owned(Value::Object(forwarded).to_string())
 }

@@ -1,4 +1,4 @@
-//! What everyone else holds of a connection: its state, and the way to ask.
+//! The handle to a server's connection task: its status, commands and forwarded requests.
 
 use std::sync::{Arc, PoisonError};
 
@@ -22,39 +22,39 @@ use crate::{
     tools::{EntryResponse, EntryResult, RequestContext},
 };
 
-/// Cheap-to-clone way to one server.
+/// A cheap-to-clone handle to one server.
 #[derive(Clone, Debug)]
 pub struct ServerHandle {
     pub(super) shared: Arc<SharedConnection>,
     pub(super) ended: CancellationToken,
 }
 
-/// What everyone may know of a server.
+/// The public status of a server.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
-    /// Where its connection stands.
+    /// The state of its connection.
     pub state: ServerState,
-    /// Why it is not connected, for its owner.
+    /// Why it is not connected, in the words for the server's owner.
     pub cause: Option<String>,
-    /// The same for callers.
+    /// Why it is not connected, in the words for callers, without the server's own text.
     pub(super) public_error: Option<String>,
-    /// The protocol version spoken with it.
+    /// The negotiated protocol version.
     pub version: Option<ProtocolVersion>,
-    /// What it says about itself.
+    /// The `serverInfo` that it reported.
     pub info: Value,
-    /// Names of its tools, sorted.
+    /// The sorted names of its tools.
     pub tools: Arc<[String]>,
-    /// What it lists and maru does not offer.
+    /// Entries that it lists and maru does not publish.
     pub withheld: Arc<[WithheldEntry]>,
-    /// When its state last changed, in milliseconds since 1970.
+    /// When its state last changed, in Unix milliseconds.
     pub changed_at: u64,
-    /// Attempts of our own to connect it again since it was lost.
+    /// Automatic reconnection attempts since the connection was lost.
     pub attempts: u32,
-    /// When it is tried again, if it is.
+    /// When the next automatic attempt starts, in Unix milliseconds.
     pub next_attempt_at: Option<u64>,
 }
 
-/// The part of a connection that callers see.
+/// The part of a connection that its task shares with callers.
 #[derive(Debug)]
 pub(super) struct SharedConnection {
     pub(super) name: ServerName,
@@ -63,61 +63,63 @@ pub(super) struct SharedConnection {
     pub(super) commands: mpsc::Sender<ConnectionCommand>,
     pub(super) log: Arc<ServerLog>,
     pub(super) program_slot: ProgramSlot,
-    /// Whether a call connects the server when it is lost.
+    /// Whether a call reconnects a lost server.
     pub(super) reconnects_on_demand: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum ConnectionCommand {
-    /// Connect; tells how it went.
+    /// Connect; the sender is dropped when the attempt has ended.
     Connect(oneshot::Sender<()>),
-    /// The same because of a call, unless lost servers stay lost.
+    /// Connect because of a call, unless `mcp.reconnection.enabled` is false.
     ConnectOnDemand(oneshot::Sender<()>),
     Disconnect(oneshot::Sender<()>),
     Enable,
     Disable(oneshot::Sender<()>),
-    /// What may be offered has changed; tells when it is.
+    /// Publish the entries again because the accepted definitions have changed.
     Republish(oneshot::Sender<()>),
-    /// Someone found this connection dead.
+    /// A caller found this connection to be lost.
     ReportLost(Arc<ActiveConnection>, Error),
-    /// The server is removed.
+    /// End the task because the server is removed.
     Shutdown,
 }
 
 impl ServerHandle {
-    /// What is known of the server now.
+    /// Returns the current status.
     pub fn status(&self) -> ServerStatus {
         self.shared.status.borrow().clone()
     }
 
-    /// What the server said and what happened, oldest first.
+    /// Returns the server's stderr and connection events, oldest first.
     pub fn log(&self) -> Vec<ServerLogEntry> {
         self.shared.log.lines()
     }
 
-    /// Leaves a line in the server's log.
+    /// Adds an event to the server's log.
     pub(super) fn log_event(&self, text: &str) {
         self.shared.log.record_event(text);
     }
 
-    /// The program that runs for the server, if one does.
+    /// Returns the program that runs for the server, if any.
     pub fn program(&self) -> Option<ProgramView> {
         let slot = self.shared.program_slot.lock();
         let slot = slot.unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().map(|it| it.view())
     }
 
-    /// Messages to and from it, oldest first.
+    /// Returns the recent messages to and from the server, oldest first.
     pub fn messages(&self) -> Vec<ServerLogEntry> {
         self.shared.log.messages()
     }
 
-    /// Connects, unless it is connected; waits for how that goes.
+    /// Connects unless connected, waits for the attempt, and returns whether it
+    /// succeeded.
     pub async fn connect(&self) -> bool {
         self.shared.connect().await
     }
 
-    /// Connects a server that is closed or has failed, unless lost servers stay lost.
+    /// Makes one attempt to connect a server that is disconnected or failed, unless
+    /// `mcp.reconnection.enabled` is false.
     pub(super) async fn reconnect_if_down(&self) {
         use ServerState::{Disconnected, Failed, Waiting};
         let state = self.shared.status.borrow().state;
@@ -126,18 +128,18 @@ impl ServerHandle {
         }
     }
 
-    /// Why the server cannot be called, for those who call; `None` unless it failed.
+    /// Returns why the server cannot be called; `None` unless it has failed.
     pub(super) fn failure(&self) -> Option<String> {
         let status = self.status();
         let has_failed = status.state.as_str() == ServerState::Failed.as_str();
         has_failed.then(|| {
-            let why = status.public_error.unwrap_or_default();
+            let reason = status.public_error.unwrap_or_default();
             let (name, advice) = (&self.shared.name, self.shared.reconnect_advice());
-            format!("server {name} is FAILED: {why}{advice}")
+            format!("server {name} is FAILED: {reason}{advice}")
         })
     }
 
-    /// Switches the server on or off.
+    /// Enables or disables the server.
     pub(super) async fn set_enabled(&self, enabled: bool) {
         if enabled {
             self.enable().await;
@@ -146,40 +148,40 @@ impl ServerHandle {
         }
     }
 
-    /// Asks for a connection without waiting for it.
+    /// Requests a connection without waiting for it.
     pub fn request_connect(&self) {
         let (reply, _nobody_waits) = oneshot::channel();
-        // Full, then much is going on there already.
+        // If the queue is full, the task is busy with earlier commands.
         let _ = self
             .shared
             .commands
             .try_send(ConnectionCommand::Connect(reply));
     }
 
-    /// Closes the connection and stops trying.
+    /// Closes the connection and stops reconnecting.
     pub async fn disconnect(&self) {
         self.shared
             .send_command(ConnectionCommand::Disconnect)
             .await;
     }
 
-    /// Switches the server on; it is not connected by that.
+    /// Enables the server without connecting it.
     pub async fn enable(&self) {
         // The task lives as long as the server is registered.
         let _ = self.shared.commands.send(ConnectionCommand::Enable).await;
     }
 
-    /// Switches the server off.
+    /// Disables the server and closes its connection.
     pub async fn disable(&self) {
         self.shared.send_command(ConnectionCommand::Disable).await;
     }
 
-    /// Offers what the server listed anew, as far as it is accepted now.
+    /// Publishes the listed entries again with the definitions accepted now.
     pub(super) async fn republish(&self) {
         self.shared.send_command(ConnectionCommand::Republish).await;
     }
 
-    /// Ends the connection and its task; waits until nothing is left of it.
+    /// Ends the connection and its task, and waits for their cleanup.
     pub async fn shutdown(&self) {
         let _ = self.shared.commands.send(ConnectionCommand::Shutdown).await;
         self.ended.cancelled().await;
@@ -222,23 +224,23 @@ impl SharedConnection {
     }
 
     async fn send_command(&self, command: impl FnOnce(oneshot::Sender<()>) -> ConnectionCommand) {
-        let (reply, answer) = oneshot::channel();
+        let (reply, done) = oneshot::channel();
         if self.commands.send(command(reply)).await.is_ok() {
-            // Dropped unanswered, it is as much over as when answered.
-            let _ = answer.await;
+            // The task drops the sender when the command is done.
+            let _ = done.await;
         }
     }
 
-    /// Asks the server, connecting first if it is down. A server that cannot be
-    /// asked is a failed tool, not a wrong request.
+    /// Forwards a request, connecting first if the server is down. An unreachable server
+    /// is reported as a failed tool result, not as a protocol error.
     pub(super) async fn forward(
         &self,
-        question: ForwardedRequest<'_>,
-        peer: &RequestContext,
+        request: ForwardedRequest<'_>,
+        context: &RequestContext,
     ) -> Result<EntryResponse, RpcError> {
-        let is_call = question.method == "tools/call";
-        let span = spans::upstream_request(question.method, question.key, self.name.as_str());
-        let forwarded = self.forward_with_retry(&question, peer);
+        let is_call = request.method == "tools/call";
+        let span = spans::upstream_request(request.method, request.key, self.name.as_str());
+        let forwarded = self.forward_with_retry(&request, context);
         match forwarded.instrument(span.clone()).await {
             Ok(answer) => {
                 if answer.is_err() {
@@ -246,16 +248,16 @@ impl SharedConnection {
                 }
                 answer
             }
-            Err(why) => {
+            Err(error) => {
                 spans::record_error(&span, "unavailable");
-                let (name, why) = (self.name.as_str(), why.to_string());
+                let (name, reason) = (self.name.as_str(), error.to_string());
                 if is_call {
                     Ok(EntryResponse::Complete(EntryResult::server_unavailable(
-                        name, &why,
+                        name, &reason,
                     )))
                 } else {
-                    let why = format!("server {name} did not answer: {why}");
-                    Err(RpcError::new(code::INTERNAL_ERROR, why))
+                    let message = format!("server {name} did not answer: {reason}");
+                    Err(RpcError::new(code::INTERNAL_ERROR, message))
                 }
             }
         }
@@ -263,46 +265,48 @@ impl SharedConnection {
 
     async fn forward_with_retry(
         &self,
-        question: &ForwardedRequest<'_>,
-        peer: &RequestContext,
+        request: &ForwardedRequest<'_>,
+        context: &RequestContext,
     ) -> Result<Result<EntryResponse, RpcError>, Error> {
-        let live = match self.active_connection() {
-            Some(live) => live,
+        let connection = match self.active_connection() {
+            Some(connection) => connection,
             None => Box::pin(self.ensure_connected(None)).await?,
         };
-        match forward::forward_request(&live, question, peer).await {
-            // Nothing was done, so it can be done again.
-            Err(why @ (Error::SessionExpired | Error::Unreachable(_))) => {
-                // On its own: it would make the future of every call larger.
-                Box::pin(self.retry_after_reconnect(&live, why, question, peer)).await
+        match forward::forward_request(&connection, request, context).await {
+            // The server did not process the request, so it is safe to retry.
+            Err(error @ (Error::SessionExpired | Error::Unreachable(_))) => {
+                // Boxed, because this rare case would enlarge the future of every call.
+                Box::pin(self.retry_after_reconnect(&connection, error, request, context)).await
             }
-            done => done,
+            result => result,
         }
     }
 
     async fn retry_after_reconnect(
         &self,
         dead: &Arc<ActiveConnection>,
-        why: Error,
-        question: &ForwardedRequest<'_>,
-        peer: &RequestContext,
+        error: Error,
+        request: &ForwardedRequest<'_>,
+        context: &RequestContext,
     ) -> Result<Result<EntryResponse, RpcError>, Error> {
-        self.report_lost(Arc::clone(dead), why).await;
-        let live = self.ensure_connected(Some(dead)).await?;
-        forward::forward_request(&live, question, peer).await
+        self.report_lost(Arc::clone(dead), error).await;
+        let connection = self.ensure_connected(Some(dead)).await?;
+        forward::forward_request(&connection, request, context).await
     }
 
-    /// The connection, after one attempt to make it if there is none but the
-    /// one that was just reported dead.
+    /// Returns the active connection, after one attempt to open it if the only one is the
+    /// one just reported lost.
     async fn ensure_connected(
         &self,
         dead: Option<&Arc<ActiveConnection>>,
     ) -> Result<Arc<ActiveConnection>, Error> {
-        let is_dead = |live: &Arc<ActiveConnection>| dead.is_some_and(|it| Arc::ptr_eq(it, live));
-        if let Some(live) = self.active_connection().filter(|it| !is_dead(it)) {
-            return Ok(live);
+        let is_dead =
+            |connection: &Arc<ActiveConnection>| dead.is_some_and(|it| Arc::ptr_eq(it, connection));
+        if let Some(connection) = self.active_connection().filter(|it| !is_dead(it)) {
+            return Ok(connection);
         }
-        // Commands are taken in order, so the report was heard before this.
+        // Commands are processed in order, so the task has seen the report before this
+        // one.
         self.connect_on_demand().await;
         self.active_connection().ok_or_else(|| {
             let status = self.status.borrow();
@@ -314,7 +318,7 @@ impl SharedConnection {
         })
     }
 
-    /// What to do about a server that nothing but a person connects again.
+    /// Returns a hint for a server that only a person reconnects.
     pub(super) fn reconnect_advice(&self) -> String {
         if self.reconnects_on_demand {
             return String::new();
@@ -325,12 +329,12 @@ impl SharedConnection {
         )
     }
 
-    async fn report_lost(&self, live: Arc<ActiveConnection>, why: Error) {
-        // An answer that breaks off says nothing about a server of single requests,
-        // but a connection that cannot be made does.
+    async fn report_lost(&self, connection: Arc<ActiveConnection>, error: Error) {
+        // For HTTP a broken response says nothing about the server, so only failures to
+        // connect are reported. The task is gone if the server was just removed.
         let _ = self
             .commands
-            .send(ConnectionCommand::ReportLost(live, why))
+            .send(ConnectionCommand::ReportLost(connection, error))
             .await;
     }
 }

@@ -1,4 +1,4 @@
-//! Finding out what a server speaks, and agreeing on it.
+//! Negotiates the protocol version and capabilities with a server.
 
 use std::time::Duration;
 
@@ -13,26 +13,28 @@ use super::{
 };
 use crate::config::mask_secrets;
 
-/// How long a server may think about a question that older ones do not know.
+/// How long to wait for the response to `server/discover`, which older servers do not
+/// know.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of a server's own words is shown.
+/// How much of a server's error message is quoted.
 const MAX_QUOTED_CHARS: usize = 300;
 
-/// What was agreed on.
+/// The result of the handshake.
 #[derive(Clone, Debug)]
 pub(super) struct NegotiatedSession {
     pub(super) version: ProtocolVersion,
-    /// What the server offers.
+    /// The capabilities that the server declared.
     pub(super) capabilities: Value,
-    /// What it says about itself.
+    /// The `serverInfo` that it reported.
     pub(super) info: Value,
 }
 
-/// An answer, or the error that the server sent instead.
+/// A JSON-RPC result, or the error that the server sent.
 pub(super) type RpcResult = Result<Value, RpcError>;
 
-/// Whether the server speaks 2026-07-28. Older ones answer with an error, or not
-/// at all; one that is held to an older version is not asked.
+/// Returns a session if the server supports 2026-07-28. Older servers answer
+/// `server/discover` with an error or not at all; one that requires an older version is
+/// not probed.
 pub(super) async fn probe(
     link: &UpstreamLink,
     required: Option<ProtocolVersion>,
@@ -41,12 +43,12 @@ pub(super) async fn probe(
         return Ok(None);
     }
     let params = json!({"_meta": own_request_meta()});
-    let asked = time::timeout(PROBE_TIMEOUT, discover(link, &params)).await;
-    let answer = match asked {
+    let outcome = time::timeout(PROBE_TIMEOUT, discover(link, &params)).await;
+    let answer = match outcome {
         Err(_) | Ok(Err(Error::HttpStatus(_) | Error::InvalidMessage(_)) | Ok(Err(_))) => {
             return Ok(None);
         }
-        Ok(Err(why)) => return Err(why),
+        Ok(Err(error)) => return Err(error),
         Ok(Ok(Ok(answer))) => answer,
     };
     let modern = ProtocolVersion::V2026_07_28;
@@ -63,20 +65,20 @@ pub(super) async fn probe(
     }))
 }
 
-/// Asks what the server speaks; once more if it refuses the version and names
-/// it as one of its own.
+/// Sends `server/discover`, and repeats it once if the server refuses the version and yet
+/// lists it as supported.
 async fn discover(link: &UpstreamLink, params: &Value) -> Result<RpcResult, Error> {
     match call_method(link, "server/discover", params).await? {
-        Err(why) if is_contradictory_refusal(&why) => {
+        Err(error) if is_contradictory_refusal(&error) => {
             call_method(link, "server/discover", params).await
         }
-        done => Ok(done),
+        result => Ok(result),
     }
 }
 
-fn is_contradictory_refusal(why: &RpcError) -> bool {
-    let supported = why.data.as_ref().map(|it| &it["supported"]);
-    why.code == code::UNSUPPORTED_VERSION && supported.is_some_and(includes_modern_version)
+fn is_contradictory_refusal(error: &RpcError) -> bool {
+    let supported = error.data.as_ref().map(|it| &it["supported"]);
+    error.code == code::UNSUPPORTED_VERSION && supported.is_some_and(includes_modern_version)
 }
 
 fn includes_modern_version(versions: &Value) -> bool {
@@ -84,34 +86,34 @@ fn includes_modern_version(versions: &Value) -> bool {
     all.any(|it| it == ProtocolVersion::V2026_07_28.as_str())
 }
 
-/// The handshake of the versions until 2025-11-25. A server that is held to a version
-/// has to agree on that one.
+/// Performs the `initialize` handshake of the versions up to 2025-11-25. A required
+/// version must be the one that the server agrees on.
 pub(super) async fn initialize(
     link: &UpstreamLink,
     required: Option<ProtocolVersion>,
 ) -> Result<NegotiatedSession, Error> {
-    let asked = required.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
-    if asked.is_modern() {
-        return Err(version_mismatch(asked, "it does not speak it"));
+    let requested = required.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
+    if requested.is_modern() {
+        return Err(version_mismatch(requested, "it does not speak it"));
     }
     let params = json!({
-        "protocolVersion": asked.as_str(),
+        "protocolVersion": requested.as_str(),
         "capabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
         "clientInfo": client_info(),
     });
     let mut call = start_call(link, "initialize", &params).await?;
     let answer = await_result(&mut call)
         .await?
-        .map_err(|why| Error::HandshakeRefused {
-            version: asked,
-            code: why.code,
-            said: quote_message(&why.message),
+        .map_err(|error| Error::HandshakeRefused {
+            version: requested,
+            code: error.code,
+            message: quote_message(&error.message),
         })?;
     let named = answer["protocolVersion"].as_str().unwrap_or_default();
     let shown: String = named.chars().filter(|c| !c.is_control()).take(20).collect();
     if required.is_some_and(|it| it.as_str() != named) {
         return Err(version_mismatch(
-            asked,
+            requested,
             &format!("it answered with {shown:?}"),
         ));
     }
@@ -134,7 +136,7 @@ pub(super) async fn initialize(
     })
 }
 
-/// What a server said, for a line that people read.
+/// Quotes a server's message on one line, without secrets.
 fn quote_message(message: &str) -> String {
     let masked = mask_secrets(message);
     let mut quoted = String::new();
@@ -151,22 +153,22 @@ fn quote_message(message: &str) -> String {
     quoted
 }
 
-/// The server does not speak the version that it is held to.
-fn version_mismatch(required: ProtocolVersion, why: &str) -> Error {
+/// The error for a server that does not support its required version.
+fn version_mismatch(required: ProtocolVersion, reason: &str) -> Error {
     Error::Refused(format!(
-        "the server is held to protocol version {required}, but {why}; change or remove its protocol-version"
+        "the server is held to protocol version {required}, but {reason}; change or remove its protocol-version"
     ))
 }
 
-/// Asks the server to log as much as `level`; with a handshake that is said once.
+/// Sends `logging/setLevel`, which servers of older versions need once per session.
 pub(super) async fn set_log_level(link: &UpstreamLink, level: LoggingLevel) -> Result<(), Error> {
-    // A server that cannot do it logs what it likes.
+    // A refusal is ignored: the server then keeps its own level.
     call_method(link, "logging/setLevel", &json!({"level": level}))
         .await
         .map(drop)
 }
 
-/// One question of our own.
+/// Sends a request of the hub itself and waits for the result.
 pub(super) async fn call_method(
     link: &UpstreamLink,
     method: &'static str,
@@ -203,7 +205,7 @@ async fn await_result(call: &mut UpstreamCall) -> Result<RpcResult, Error> {
     }
 }
 
-/// An error as the server sent it.
+/// Parses a JSON-RPC error object.
 pub(super) fn parse_rpc_error(raw: &str) -> RpcError {
     let mut error: Value = serde_json::from_str(raw).unwrap_or_default();
     let message = error["message"]
@@ -211,19 +213,19 @@ pub(super) fn parse_rpc_error(raw: &str) -> RpcError {
         .unwrap_or("no reason given")
         .to_owned();
     let code = error["code"].as_i64().unwrap_or(code::INTERNAL_ERROR);
-    let read = RpcError::new(code, message);
+    let parsed = RpcError::new(code, message);
     match error.get_mut("data").map(Value::take) {
-        None | Some(Value::Null) => read,
-        Some(data) => read.with_data(data),
+        None | Some(Value::Null) => parsed,
+        Some(data) => parsed.with_data(data),
     }
 }
 
-/// What maru says about itself.
+/// The `clientInfo` of maru.
 pub(super) fn client_info() -> Value {
     json!({"name": "maru", "title": "maru 마루", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// What a request of our own says about itself since 2026-07-28.
+/// The `_meta` of the hub's own requests since 2026-07-28.
 pub(super) fn own_request_meta() -> Value {
     json!({
         key::PROTOCOL_VERSION: ProtocolVersion::V2026_07_28.as_str(),
@@ -246,8 +248,8 @@ mod tests {
     #[test]
     fn refused_version_is_asked_for_again_only_where_it_is_spoken() {
         let refused = |code, supported: &[&str]| {
-            let why = RpcError::new(code, "no").with_data(json!({"supported": supported}));
-            is_contradictory_refusal(&why)
+            let error = RpcError::new(code, "no").with_data(json!({"supported": supported}));
+            is_contradictory_refusal(&error)
         };
         let both = ["2025-11-25", "2026-07-28"];
         assert!(refused(code::UNSUPPORTED_VERSION, &both));

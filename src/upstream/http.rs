@@ -1,5 +1,5 @@
-//! Streamable HTTP: a request is a POST, its answer comes back on it. Runs in
-//! the task of the caller, on a kept connection.
+//! Streamable HTTP: each request is a POST whose response carries the result. It runs in
+//! the caller's task on a pooled connection.
 
 mod call;
 mod event_stream;
@@ -45,32 +45,32 @@ static METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 static NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long a small message may take.
+/// How long posting a notification or reply may take.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a server may take to say whether it knows our session.
+/// How long to wait for the `ping` that tests whether the session still exists.
 const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// What servers answer in a session that they do not know.
+/// The statuses with which servers answer in a session that they do not know.
 const UNKNOWN_SESSION_STATUSES: [StatusCode; 3] = [
     StatusCode::BAD_REQUEST,
     StatusCode::NOT_FOUND,
     StatusCode::GONE,
 ];
-/// Answers and cancellations on their way to the server.
+/// The most replies and cancellations that may be in flight to the server.
 const MAX_PENDING_POSTS: usize = 64;
 
-/// A server behind one address.
+/// A link to a Streamable HTTP server.
 #[derive(Debug)]
 pub(super) struct HttpLink {
     client: Arc<HttpClient>,
     uri: Uri,
-    /// What every request carries before anything is agreed on.
+    /// The headers of every request before the version is negotiated.
     base_headers: HeaderMap,
     negotiated: OnceLock<NegotiatedProtocol>,
-    /// Calls of clients; older servers tell of them on a stream of its own.
+    /// Calls of clients, to which older servers send messages on a separate stream.
     in_flight: Arc<InFlightCalls>,
     budget: TrafficBudget,
-    /// One permit for each message of ours that nobody waits for.
+    /// One permit for each message that is sent in the background.
     post_permits: Arc<Semaphore>,
     next_id: AtomicI64,
     tasks: Tasks,
@@ -82,7 +82,7 @@ pub(super) struct HttpLink {
     pub(super) closing: CancellationToken,
 }
 
-/// What was agreed on, and the headers that say so.
+/// The negotiated version, and the headers that carry it.
 #[derive(Debug)]
 struct NegotiatedProtocol {
     version: ProtocolVersion,
@@ -94,8 +94,8 @@ impl HttpLink {
     pub(super) fn new(
         client: Arc<HttpClient>,
         headers: &HeaderMap,
-        news: Arc<NotificationSink>,
-        means: &ConnectContext,
+        sink: Arc<NotificationSink>,
+        context: &ConnectContext,
     ) -> Result<Arc<Self>, Error> {
         let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
         let mut base = headers.clone();
@@ -110,20 +110,20 @@ impl HttpLink {
             base_headers: base,
             negotiated: OnceLock::new(),
             in_flight: Arc::default(),
-            budget: TrafficBudget::new(means.traffic_rate),
+            budget: TrafficBudget::new(context.traffic_rate),
             post_permits: Arc::new(Semaphore::new(MAX_PENDING_POSTS)),
             next_id: AtomicI64::new(1),
-            tasks: means.tasks.clone(),
-            cleanup: means.cleanup.clone(),
-            log: Arc::clone(&means.log),
-            notification_sink: news,
+            tasks: context.tasks.clone(),
+            cleanup: context.cleanup.clone(),
+            log: Arc::clone(&context.log),
+            notification_sink: sink,
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),
         }))
     }
 
-    /// Settles the version and the session for everything that follows.
+    /// Sets the version and session of all later requests.
     pub(super) fn set_negotiated(&self, version: ProtocolVersion, session: Option<&HeaderValue>) {
         let mut headers = self.base_headers.clone();
         headers.insert(
@@ -134,7 +134,7 @@ impl HttpLink {
             headers.insert(&SESSION_ID_HEADER, session.clone());
         }
         let has_session = session.is_some();
-        // Agreed once: a second session needs a new link.
+        // Set once: a new session needs a new link.
         let _ = self.negotiated.set(NegotiatedProtocol {
             version,
             headers,
@@ -148,40 +148,41 @@ impl HttpLink {
             .map_or(ProtocolVersion::V2026_07_28, |it| it.version)
     }
 
-    /// Sends a request; before anything is agreed on, as 2026-07-28 wants it.
+    /// Sends a request, in the form of 2026-07-28 until a version is negotiated.
     pub(super) async fn start_call(
         self: &Arc<Self>,
-        ask: &OutgoingRequest<'_>,
+        request: &OutgoingRequest<'_>,
     ) -> Result<HttpCall, Error> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let text = write_raw_request(&RpcId::Number(id), ask.method, &(ask.params)(id));
+        let text = write_raw_request(&RpcId::Number(id), request.method, &(request.params)(id));
         self.log.record_sent(&text);
-        let mut more = if self.version().is_modern() && ask.method != "initialize" {
-            self.mirrored_headers(ask)
+        let mut extra_headers = if self.version().is_modern() && request.method != "initialize" {
+            self.mirrored_headers(request)
         } else {
             Vec::new()
         };
-        more.extend(trace_headers());
-        let client = ask.client.filter(|_| !self.version().is_modern());
+        extra_headers.extend(trace_headers());
+        let client = request.client.filter(|_| !self.version().is_modern());
         let client = client.map(|it| self.in_flight.register(id, it));
-        let mut pending = CancelGuard::new(self, id, ask.method);
-        match self.post(&more, text).await {
+        let mut pending = CancelGuard::new(self, id, request.method);
+        match self.post(&extra_headers, text).await {
             Ok(reply) => HttpCall::new(pending, reply, client).await,
-            Err(why) => {
+            Err(error) => {
                 pending.done = true;
                 if matches!(
-                    why,
+                    error,
                     Error::Unreachable(_) | Error::Busy(_) | Error::Refused(_)
                 ) {
-                    // It was never sent, so the server cannot ask on behalf of it.
+                    // The request was never sent, so the server cannot send requests on
+                    // its behalf.
                     client.iter().for_each(CallGuard::end);
                 }
-                Err(why)
+                Err(error)
             }
         }
     }
 
-    /// Sends a message that wants no answer.
+    /// Sends a message that expects no response.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
         self.log.record_sent(&text);
         let exchange = async {
@@ -196,8 +197,8 @@ impl HttpLink {
             .map(drop)
     }
 
-    /// Answers a request of the server. A server that asks and does not take the
-    /// answers is an error: each would keep a connection.
+    /// Posts the reply to a server's request. A server that does not accept its replies
+    /// is an error, because each would hold a connection.
     fn send_reply(self: &Arc<Self>, text: String) -> Result<(), Error> {
         if self.send_detached(text) {
             return Ok(());
@@ -207,7 +208,7 @@ impl HttpLink {
         )))
     }
 
-    /// Sends a message that nobody waits for; false if too many wait already.
+    /// Sends a message in the background; returns false if too many are in flight.
     fn send_detached(self: &Arc<Self>, text: String) -> bool {
         let Ok(permit) = Arc::clone(&self.post_permits).try_acquire_owned() else {
             return false;
@@ -215,7 +216,7 @@ impl HttpLink {
         let link = Arc::clone(self);
         self.tasks.spawn(async move {
             tokio::select! {
-                // The server finds out by itself otherwise.
+                // A failure is ignored: the server has its own timeout.
                 _ = link.send(text) => (),
                 () = link.closing.cancelled() => (),
                 () = link.lost.cancelled() => (),
@@ -225,8 +226,8 @@ impl HttpLink {
         true
     }
 
-    /// Whether the server has forgotten our session. Some say 400 to that, which may
-    /// mean anything else as well, so the session is tried with a `ping`.
+    /// Whether the server no longer knows the session. Some answer 400 to that, which may
+    /// have other causes, so a `ping` tests the session.
     async fn is_session_unknown(&self) -> bool {
         if !self.has_session() {
             return false;
@@ -237,8 +238,8 @@ impl HttpLink {
             let _read = reply.bytes().await?;
             Ok::<_, Error>(reply.status)
         };
-        let asked = time::timeout(SESSION_CHECK_TIMEOUT, ping).await;
-        matches!(asked, Ok(Ok(status)) if UNKNOWN_SESSION_STATUSES.contains(&status))
+        let outcome = time::timeout(SESSION_CHECK_TIMEOUT, ping).await;
+        matches!(outcome, Ok(Ok(status)) if UNKNOWN_SESSION_STATUSES.contains(&status))
     }
 
     fn has_session(&self) -> bool {
@@ -251,25 +252,28 @@ impl HttpLink {
             .map_or(&self.base_headers, |it| &it.headers)
     }
 
-    /// What a request of 2026-07-28 says in its headers once more.
-    fn mirrored_headers(&self, ask: &OutgoingRequest<'_>) -> Vec<(HeaderName, HeaderValue)> {
-        let mut more = Vec::with_capacity(3 + ask.mirrored_params.len());
+    /// Returns the headers that repeat parts of a request of 2026-07-28.
+    fn mirrored_headers(&self, request: &OutgoingRequest<'_>) -> Vec<(HeaderName, HeaderValue)> {
+        let mut extra_headers = Vec::with_capacity(3 + request.mirrored_params.len());
         if self.negotiated.get().is_none() {
             let version = HeaderValue::from_static(ProtocolVersion::V2026_07_28.as_str());
-            more.push((PROTOCOL_VERSION_HEADER.clone(), version));
+            extra_headers.push((PROTOCOL_VERSION_HEADER.clone(), version));
         }
-        more.push((METHOD_HEADER.clone(), HeaderValue::from_static(ask.method)));
+        extra_headers.push((
+            METHOD_HEADER.clone(),
+            HeaderValue::from_static(request.method),
+        ));
         let value = |text: &str| HeaderValue::from_str(&encode_header_value(text)).ok();
-        if let Some(name) = ask.target_name.and_then(value) {
-            more.push((NAME_HEADER.clone(), name));
+        if let Some(name) = request.target_name.and_then(value) {
+            extra_headers.push((NAME_HEADER.clone(), name));
         }
-        for (name, text) in ask.mirrored_params {
+        for (name, text) in request.mirrored_params {
             let name = HeaderName::try_from(format!("mcp-param-{name}"));
             if let (Ok(name), Some(value)) = (name, value(text)) {
-                more.push((name, value));
+                extra_headers.push((name, value));
             }
         }
-        more
+        extra_headers
     }
 
     async fn post(
@@ -296,7 +300,7 @@ impl HttpLink {
         Ok(reply)
     }
 
-    /// Opens the stream of events that come after `last`, or from now on.
+    /// Opens the event stream, resuming after the event `last` if given.
     async fn open_event_stream(&self, last: Option<&str>) -> Result<HttpResponse, Error> {
         let mut headers = self.headers().clone();
         headers.remove(CONTENT_TYPE);
@@ -314,7 +318,7 @@ impl HttpLink {
         .await
     }
 
-    /// What the status says; a missing session is told apart.
+    /// Maps the response status to an error and distinguishes an expired session.
     fn check_session_status(&self, reply: &HttpResponse) -> Result<(), Error> {
         match reply.status {
             StatusCode::NOT_FOUND | StatusCode::GONE if self.has_session() => {
@@ -324,12 +328,12 @@ impl HttpLink {
         }
     }
 
-    /// The server is gone.
-    pub(super) fn mark_lost(&self, why: Error) {
+    /// Marks the connection as lost.
+    pub(super) fn mark_lost(&self, error: Error) {
         self.cause
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(why);
+            .get_or_insert(error);
         self.lost.cancel();
     }
 
@@ -342,7 +346,7 @@ impl HttpLink {
         cause.unwrap_or_else(|| Error::Lost("the connection was closed".to_owned()))
     }
 
-    /// Says goodbye to the session.
+    /// Closes the link and ends the session with a DELETE.
     pub(super) fn close(self: &Arc<Self>) {
         if self.closing.is_cancelled() {
             return;
@@ -363,14 +367,14 @@ impl HttpLink {
                 extra_headers: &[],
                 body: &Bytes::new(),
             };
-            // Who does not hear it ends the session by itself.
+            // A server that misses it ends the session by its own timeout.
             let _ = time::timeout(Duration::from_secs(2), link.send_http(&goodbye)).await;
             drop(trace);
         });
     }
 }
 
-/// The trace that a request is part of, where spans are exported.
+/// Returns the trace context headers of the current span, if spans are exported.
 fn trace_headers() -> Vec<(HeaderName, HeaderValue)> {
     let trace = OutgoingTrace::current();
     let members = trace.iter().flat_map(OutgoingTrace::members);
@@ -381,7 +385,7 @@ fn trace_headers() -> Vec<(HeaderName, HeaderValue)> {
     headers.flatten().collect()
 }
 
-/// What the status of an answer says about us. The body is never quoted.
+/// Maps the status of a response to an error. The body is never quoted.
 pub(super) fn check_status(reply: &HttpResponse) -> Result<(), Error> {
     let status = reply.status;
     let code = status.as_u16();

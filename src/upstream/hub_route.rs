@@ -1,20 +1,20 @@
-//! Hubs that offer each other's tools: each tool once, and none in a circle. Pure.
+//! Prevents loops between hubs that publish each other's tools. Pure.
 //!
-//! Without this, two hubs registered with each other would list `b_a_b_a_…` one round
-//! after the other. An entry of a listing names the hubs that it came through, and a
-//! hub that finds itself among them does not offer the entry again.
+//! Without this, two hubs registered with each other would list `b_a_b_a_…`, one level
+//! more on each refresh. Each listed entry names the hubs that it passed through, and a
+//! hub that finds its own id among them does not publish the entry again.
 
 use maru_protocol::key;
 use serde_json::{Value, json};
 
 use super::Error;
 
-/// More hubs in a row are taken for a mistake.
+/// An entry that passed through more hubs is not published.
 const MAX_HUB_HOPS: usize = 8;
-/// An id that is longer is none of ours.
+/// Longer ids do not come from maru and are ignored.
 const MAX_HUB_ID_BYTES: usize = 64;
 
-/// This hub, and the hub that a server is, if it is one.
+/// The id of this hub, and of the server if that is a hub too.
 #[derive(Debug)]
 pub(super) struct HubRoute<'a> {
     own: &'a str,
@@ -22,7 +22,8 @@ pub(super) struct HubRoute<'a> {
 }
 
 impl<'a> HubRoute<'a> {
-    /// The route of a server with these capabilities; an error if it is this very hub.
+    /// Creates the route for a server with these capabilities; fails if the server is
+    /// this hub.
     pub(super) fn new(own: &'a str, capabilities: &'a Value) -> Result<Self, Error> {
         let server = capabilities["experimental"][key::HUB_ID]["id"].as_str();
         if server == Some(own) {
@@ -37,8 +38,9 @@ impl<'a> HubRoute<'a> {
         })
     }
 
-    /// Takes the hubs that an entry came through out of it. What the entry says of
-    /// itself is then the same after a restart of any of them, and can be compared.
+    /// Removes and returns the hubs that an entry passed through. The remaining
+    /// definition does not depend on hub ids, so it can be compared with the accepted
+    /// one.
     pub(super) fn take_hubs(&self, entry: &mut Value) -> Result<Vec<String>, String> {
         let mut hubs: Vec<String> = self.server.iter().map(|it| (*it).to_owned()).collect();
         if let Some(meta) = entry.get_mut("_meta").and_then(Value::as_object_mut) {
@@ -67,7 +69,7 @@ impl<'a> HubRoute<'a> {
     }
 }
 
-/// Says in an entry which hubs it came through.
+/// Writes the hubs that an entry passed through into its `_meta`.
 pub(super) fn put_hubs(entry: &mut Value, hubs: &[String]) {
     if hubs.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Calls of clients that are in progress on one connection to a server, and which
-//! of them a message belongs to that does not say so.
+//! Tracks the calls in progress on one connection, and finds the call to which a server's
+//! message without an id belongs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,20 +8,20 @@ use maru_runtime::message_queue;
 
 use crate::tools::ClientConnection;
 
-/// Abandoned calls that are remembered one by one.
+/// The most abandoned calls that are tracked individually.
 const MAX_ABANDONED_CALLS: usize = 1024;
 
-/// The calls in progress on one connection.
+/// The calls of clients in progress on one connection.
 #[derive(Debug, Default)]
 pub(super) struct InFlightCalls(Mutex<InFlightState>);
 
 #[derive(Debug, Default)]
 struct InFlightState {
     waiting: AHashMap<i64, WaitingCall>,
-    /// Calls whose clients left before the answer. A server may go on with such a call
-    /// and ask for it at any time, until it answers it or the connection ends.
+    /// Calls whose clients left before the response. The server may keep working on such
+    /// a call and send requests for it until it responds or the connection ends.
     abandoned: AHashMap<i64, ClientConnection>,
-    /// Whether more calls were abandoned than are remembered.
+    /// Whether more calls were abandoned than are tracked.
     has_untracked_calls: bool,
 }
 
@@ -31,29 +31,29 @@ struct WaitingCall {
     connection: ClientConnection,
 }
 
-/// A registered call; dropping it says that its client has left.
+/// A registered call; dropping it marks the call as abandoned by its client.
 #[derive(Debug)]
 pub(super) struct CallGuard {
     calls: Arc<InFlightCalls>,
     id: i64,
-    /// Messages that belong to the call.
+    /// Receives the messages that belong to the call.
     pub(super) messages: message_queue::MessageReceiver,
 }
 
-/// What became of a message that names no call.
+/// How a message without a call id was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Delivered,
-    /// No client waits for anything.
+    /// No call is in progress.
     NoCall,
-    /// It could belong to several clients, and must not reach the wrong one.
+    /// The message could belong to several clients and must not reach the wrong one.
     Ambiguous,
-    /// Its client does not read the messages that it has already.
+    /// The client's queue is full.
     Full,
 }
 
 impl InFlightCalls {
-    /// Notes that the call `id` of `connection` is in progress.
+    /// Registers the call `id` of `connection`.
     pub(super) fn register(self: &Arc<Self>, id: i64, connection: ClientConnection) -> CallGuard {
         let (sender, messages) = message_queue::channel();
         let call = WaitingCall {
@@ -68,8 +68,8 @@ impl InFlightCalls {
         }
     }
 
-    /// The server has answered `id`, or never received it: it asks nothing more on
-    /// behalf of it.
+    /// Ends the call `id`, because the server has responded or never received it, and
+    /// will send no requests for it.
     pub(super) fn end(&self, id: i64) {
         let mut calls = self.lock();
         if calls.waiting.remove(&id).is_none() {
@@ -77,18 +77,17 @@ impl InFlightCalls {
         }
     }
 
-    /// Gives a message to the call that it names. One that its client does not
-    /// read fast enough is dropped.
+    /// Delivers a message to the call `id`; drops it if the client's queue is full.
     pub(super) fn deliver_to(&self, id: i64, text: &str) {
         if let Some(call) = self.lock().waiting.get(&id) {
             let _dropped_if_full = call.messages.try_send(text.to_owned());
         }
     }
 
-    /// Gives a message to the newest call, if every call that it could belong to is
-    /// of one client connection. Two clients may share a token, so only the
-    /// connection tells them apart. A call whose question is not answered yet counts
-    /// like any other: its server may ask a second one meanwhile.
+    /// Delivers a message to the newest call, if all calls that it could belong to come
+    /// from one client connection. Two clients may share a token, so only the connection
+    /// distinguishes them. A call that waits for input counts too, because its server may
+    /// send a second request meanwhile.
     pub(super) fn deliver(&self, text: &str) -> Delivery {
         let calls = self.lock();
         let newest = calls.waiting.iter().max_by_key(|(id, _)| **id);
@@ -106,7 +105,7 @@ impl InFlightCalls {
         }
     }
 
-    /// The connection is over, and with it all calls.
+    /// Forgets all calls because the connection has ended.
     pub(super) fn clear(&self) {
         *self.lock() = InFlightState::default();
     }
@@ -127,7 +126,7 @@ impl InFlightState {
 }
 
 impl CallGuard {
-    /// The server has answered the call, or never received it.
+    /// Ends the call, because the server has responded or never received it.
     pub(super) fn end(&self) {
         self.calls.end(self.id);
     }

@@ -1,57 +1,57 @@
-//! What a connection does next. Pure: no clock, no I/O, no chance.
+//! The state machine of a server's connection. Pure: no clock, no I/O, no randomness.
 
 use std::time::Duration;
 
 use crate::config::ReconnectionSettings;
 
-/// How long to wait between attempts, and when to stop trying.
+/// The delays between reconnection attempts, and their number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReconnectPolicy {
-    /// Whether a lost server is tried again at all.
+    /// Whether lost servers are reconnected automatically.
     pub enabled: bool,
-    /// Attempts in a row before giving up.
+    /// Consecutive attempts before giving up.
     pub max_attempts: u32,
-    /// Wait before the first.
+    /// The delay before the first attempt.
     pub initial_delay: Duration,
-    /// By how much it grows each time.
+    /// The factor by which the delay grows.
     pub multiplier: f64,
-    /// Longest wait.
+    /// The longest delay.
     pub max_delay: Duration,
 }
 
-/// Where a connection stands.
+/// The state of a server's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// Registered, never asked to connect.
+    /// Registered, and not connected since.
     Pending,
     /// Opening the connection.
     Connecting {
-        /// Which attempt of our own this is; 0 when someone asked for it.
+        /// The number of the automatic attempt; 0 if a caller requested it.
         attempt: u32,
     },
-    /// Usable.
+    /// The connection is open.
     Connected,
-    /// Lost; tried again after a while.
+    /// The connection was lost; an attempt follows after a delay.
     Waiting {
-        /// The attempt that comes.
+        /// The number of the next attempt.
         attempt: u32,
     },
-    /// Gave up; a call or a person may try again.
+    /// Automatic attempts have ended; a call or a person may start another.
     Failed,
     /// Closed on request.
     Disconnected,
-    /// Switched off by a person.
+    /// Disabled by a person.
     Disabled,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LifecycleEvent {
-    /// Someone wants it connected.
+    /// A caller requests a connection.
     Connect,
     Opened,
     /// The attempt failed, or the connection was lost.
     Lost,
-    /// The attempt failed in a way that trying again does not mend.
+    /// The attempt failed, and a retry cannot succeed.
     Refused,
     RetryDue,
     Disconnect,
@@ -68,7 +68,7 @@ pub(super) enum LifecycleAction {
 }
 
 impl ServerState {
-    /// The status of the document.
+    /// Returns the status in the public API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -80,8 +80,8 @@ impl ServerState {
         }
     }
 
-    /// Attempts of our own that were made since the server was lost; `before` is how
-    /// many those were until now.
+    /// Returns the automatic attempts since the connection was lost; `before` is the
+    /// previous count.
     pub(super) fn attempts_made(self, before: u32) -> u32 {
         match self {
             Self::Connecting { attempt } => attempt,
@@ -104,7 +104,7 @@ impl ServerState {
             (Self::Connecting { .. } | Self::Connected, LifecycleEvent::Connect) => {
                 (self, LifecycleAction::Nothing)
             }
-            // An attempt on demand does not use up one of ours.
+            // An attempt on demand does not count as an automatic one.
             (Self::Waiting { attempt }, LifecycleEvent::Connect) => {
                 let attempt = attempt.saturating_sub(1);
                 (Self::Connecting { attempt }, LifecycleAction::Open)
@@ -125,7 +125,7 @@ impl ServerState {
             (Self::Connecting { .. } | Self::Connected, LifecycleEvent::Refused) => {
                 (Self::Failed, LifecycleAction::Close)
             }
-            // Late news of a connection that is no more.
+            // A late event of an earlier connection.
             (
                 _,
                 LifecycleEvent::Opened
@@ -150,12 +150,12 @@ impl From<&ReconnectionSettings> for ReconnectPolicy {
 }
 
 impl ReconnectPolicy {
-    /// Whether a call connects a server that is lost or was disconnected.
+    /// Whether a call reconnects a server that is lost or disconnected.
     pub(super) fn reconnects_on_demand(&self) -> bool {
         self.enabled
     }
 
-    /// How many attempts there are.
+    /// Returns the number of automatic attempts.
     pub(super) fn max_attempts(&self) -> u32 {
         if self.enabled { self.max_attempts } else { 0 }
     }
@@ -171,7 +171,7 @@ impl ReconnectPolicy {
         }
     }
 
-    /// The wait before `attempt`, without jitter.
+    /// Returns the delay before `attempt`, without jitter.
     fn delay(&self, attempt: u32) -> Duration {
         let power = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         let seconds = self.initial_delay.as_secs_f64() * self.multiplier.powi(power);
@@ -179,9 +179,9 @@ impl ReconnectPolicy {
     }
 }
 
-/// Spreads `delay` by a quarter either way; `chance` is any number.
-pub(super) fn jitter(delay: Duration, chance: u32) -> Duration {
-    let share = f64::from(chance) / f64::from(u32::MAX);
+/// Varies `delay` by up to a quarter in either direction; `random` is any number.
+pub(super) fn jitter(delay: Duration, random: u32) -> Duration {
+    let share = f64::from(random) / f64::from(u32::MAX);
     delay.mul_f64(0.75 + 0.5 * share)
 }
 

@@ -1,4 +1,4 @@
-//! A connection to a server, whatever carries it.
+//! A connection to a server over any transport.
 
 use std::sync::Arc;
 
@@ -7,59 +7,61 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, channel, channel::MessageChannel, http};
 use crate::tools::ClientConnection;
 
-/// An open connection; dropping it closes it.
+/// An open link to a server; dropping it closes the connection.
 #[derive(Debug)]
 pub(super) enum UpstreamLink {
     Channel(Arc<MessageChannel>),
     Http(Arc<http::HttpLink>),
 }
 
-/// A request in progress; dropping it cancels it.
+/// A request in progress on any transport; dropping it cancels the request.
 #[derive(Debug)]
 pub(super) enum UpstreamCall {
     Channel(channel::ChannelCall),
     Http(Box<http::HttpCall>),
 }
 
-/// What comes back on a request.
+/// A message that belongs to a request.
 #[derive(Debug)]
 pub(super) enum CallEvent {
-    /// The answer: a result, or an error as it was sent.
+    /// The response: the raw JSON of the result, or of the error.
     Answer(Result<String, String>),
-    /// A message on the way.
+    /// A notification or request that the server sends before its response.
     Message(String),
 }
 
-/// A request to be sent.
+/// A request to send to a server.
 pub(super) struct OutgoingRequest<'a> {
     pub(super) method: &'static str,
-    /// What the request is about: mirrored in a header since 2026-07-28.
+    /// The tool, prompt or resource of the request, repeated in a header since
+    /// 2026-07-28.
     pub(super) target_name: Option<&'a str>,
-    /// Further mirrored parameters.
+    /// Parameters that are repeated in headers.
     pub(super) mirrored_params: &'a [(String, String)],
-    /// The parameters, given the id of the request.
+    /// Builds the parameters from the request id.
     pub(super) params: &'a (dyn Fn(i64) -> String + Sync),
-    /// The client connection behind it, which may be told and asked.
+    /// The client connection that the request is made for; it receives the notifications
+    /// and requests of the call.
     pub(super) client: Option<ClientConnection>,
 }
 
 impl UpstreamLink {
-    /// Sends a request.
+    /// Sends a request and returns the call in progress.
     pub(super) async fn start_call(
         &self,
-        ask: &OutgoingRequest<'_>,
+        request: &OutgoingRequest<'_>,
     ) -> Result<UpstreamCall, Error> {
         Ok(match self {
             Self::Channel(channel) => UpstreamCall::Channel(
                 channel
-                    .start_call(ask.method, ask.params, ask.client)
+                    .start_call(request.method, request.params, request.client)
                     .await?,
             ),
-            Self::Http(link) => UpstreamCall::Http(Box::new(link.start_call(ask).await?)),
+            Self::Http(link) => UpstreamCall::Http(Box::new(link.start_call(request).await?)),
         })
     }
 
-    /// Sends a message that wants no answer.
+    /// Sends a message that expects no response.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
         match self {
             Self::Channel(channel) => channel.send(text).await,
@@ -67,7 +69,7 @@ impl UpstreamLink {
         }
     }
 
-    /// Cancelled when the other side is gone.
+    /// Returns the token that is cancelled when the connection is lost.
     pub(super) fn lost(&self) -> &CancellationToken {
         match self {
             Self::Channel(channel) => &channel.lost,
@@ -75,7 +77,7 @@ impl UpstreamLink {
         }
     }
 
-    /// Cancelled when nobody needs it any more.
+    /// Returns the token that is cancelled when the link is being closed.
     pub(super) fn closing(&self) -> &CancellationToken {
         match self {
             Self::Channel(channel) => &channel.closing,
@@ -83,15 +85,15 @@ impl UpstreamLink {
         }
     }
 
-    /// The other side turned out to be gone.
-    pub(super) fn mark_lost(&self, why: Error) {
+    /// Marks the connection as lost.
+    pub(super) fn mark_lost(&self, error: Error) {
         match self {
-            Self::Channel(channel) => channel.mark_lost(why),
-            Self::Http(link) => link.mark_lost(why),
+            Self::Channel(channel) => channel.mark_lost(error),
+            Self::Http(link) => link.mark_lost(error),
         }
     }
 
-    /// Nobody needs it any more.
+    /// Starts to close the connection.
     pub(super) fn close(&self) {
         match self {
             Self::Channel(channel) => channel.closing.cancel(),
@@ -99,7 +101,7 @@ impl UpstreamLink {
         }
     }
 
-    /// Why the other side is gone.
+    /// Returns why the connection was lost.
     pub(super) fn close_reason(&self) -> Error {
         match self {
             Self::Channel(channel) => channel.close_reason(),
@@ -115,7 +117,7 @@ impl Drop for UpstreamLink {
 }
 
 impl UpstreamCall {
-    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    /// Returns the next message of the call; the response comes last. Cancel-safe.
     pub(super) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         match self {
             Self::Channel(call) => call.next_event().await,
@@ -123,7 +125,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Answers a question of the server.
+    /// Replies to a request of the server.
     pub(super) async fn respond(&self, text: String) -> Result<(), Error> {
         match self {
             Self::Channel(call) => call.respond(text).await,

@@ -1,4 +1,4 @@
-//! What a server lists, as entries of the catalog.
+//! Reads a server's lists and turns them into catalog entries.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,31 +21,31 @@ use crate::tools::{
     ResourceSubscription, parse_header_parameters,
 };
 
-/// The most that one server may list of a kind.
+/// The most entries of one kind that are read from a server.
 const MAX_ENTRIES_PER_LIST: usize = 2000;
 const MAX_LIST_PAGES: usize = 200;
 
-/// Everything that a server offers.
+/// The result of reading all lists of a server.
 #[derive(Debug, Default)]
 pub(super) struct Refreshed {
-    /// Each with its definition, if it is a tool.
+    /// The usable entries; tools come with their definition.
     pub(super) offers: Vec<(Arc<CatalogEntry>, Option<PinnedDefinition>)>,
-    /// What is not offered.
+    /// Entries that are not published.
     pub(super) withheld: Vec<WithheldEntry>,
 }
 
-/// Something that a server lists and maru does not offer.
+/// An entry that a server lists and maru does not publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithheldEntry {
-    /// Its name, as far as it can be shown.
+    /// Its name, without control characters and shortened.
     pub name: String,
-    /// Why it is not offered.
-    pub why: String,
-    /// How it differs from what was accepted, if that is why.
+    /// Why it is not published.
+    pub reason: String,
+    /// How it differs from the accepted definition, if it was changed.
     pub differences: Value,
 }
 
-/// A list that servers have.
+/// One list method of the protocol.
 struct ListMethod {
     kind: CatalogEntryKind,
     capability: &'static str,
@@ -80,16 +80,16 @@ const LIST_METHODS: [ListMethod; 4] = [
     },
 ];
 
-/// Reads every list of the server, for the hub of this id.
+/// Reads every list of the server on behalf of the hub with this id.
 pub(super) async fn fetch_listing(
     shared: &Arc<SharedConnection>,
-    live: &ActiveConnection,
+    connection: &ActiveConnection,
     hub_id: &str,
 ) -> Result<Refreshed, Error> {
-    let route = HubRoute::new(hub_id, &live.session.capabilities)?;
+    let route = HubRoute::new(hub_id, &connection.session.capabilities)?;
     let mut listed = Refreshed::default();
     for list in &LIST_METHODS {
-        if !live
+        if !connection
             .session
             .capabilities
             .get(list.capability)
@@ -97,20 +97,20 @@ pub(super) async fn fetch_listing(
         {
             continue;
         }
-        let entries = fetch_pages(live, list).await?;
+        let entries = fetch_pages(connection, list).await?;
         let mut seen = HashSet::new();
         for mut entry in entries {
-            let shown = display_name(&entry);
+            let name = display_name(&entry);
             let hubs = match route.take_hubs(&mut entry) {
                 Ok(hubs) => hubs,
-                Err(why) => {
-                    listed.withhold(shown, why);
+                Err(reason) => {
+                    listed.withhold(name, reason);
                     continue;
                 }
             };
             match sanitize_entry(list.kind, entry) {
                 Ok((key, _)) if !seen.insert(key.clone()) => {
-                    listed.withhold(shown, "the server lists it twice");
+                    listed.withhold(name, "the server lists it twice");
                 }
                 Ok((key, mut entry)) => {
                     let definition = (list.kind == CatalogEntryKind::Tool)
@@ -119,33 +119,36 @@ pub(super) async fn fetch_listing(
                     let offer = build_catalog_entry(shared, list.kind, key, &entry);
                     listed.offers.push((offer, definition));
                 }
-                Err(why) => listed.withhold(shown, why),
+                Err(reason) => listed.withhold(name, reason),
             }
         }
     }
     Ok(listed)
 }
 
-/// All pages of a list, as long as they end.
-async fn fetch_pages(live: &ActiveConnection, list: &ListMethod) -> Result<Vec<Value>, Error> {
+/// Reads all pages of a list, within limits.
+async fn fetch_pages(
+    connection: &ActiveConnection,
+    list: &ListMethod,
+) -> Result<Vec<Value>, Error> {
     let mut entries = Vec::new();
     let mut cursors = HashSet::new();
     let mut cursor = None;
     for _ in 0..MAX_LIST_PAGES {
         let mut page = match call_method(
-            &live.link,
+            &connection.link,
             list.method,
-            &list_params(live, cursor.as_deref()),
+            &list_params(connection, cursor.as_deref()),
         )
         .await?
         {
             Ok(page) => page,
-            // It said it has such a list; then it has none.
+            // The server declared the capability but does not support the method.
             Err(_) if list.kind != CatalogEntryKind::Tool => break,
-            Err(why) => {
+            Err(reason) => {
                 return Err(Error::InvalidMessage(format!(
                     "the server did not list its tools: error {}",
-                    why.code
+                    reason.code
                 )));
             }
         };
@@ -163,28 +166,28 @@ async fn fetch_pages(live: &ActiveConnection, list: &ListMethod) -> Result<Vec<V
     Ok(entries)
 }
 
-fn list_params(live: &ActiveConnection, cursor: Option<&str>) -> Value {
+fn list_params(connection: &ActiveConnection, cursor: Option<&str>) -> Value {
     let mut params = json!({});
     if let Some(cursor) = cursor {
         params["cursor"] = cursor.into();
     }
-    if live.session.version.is_modern() {
+    if connection.session.version.is_modern() {
         params["_meta"] = own_request_meta();
     }
     params
 }
 
 impl Refreshed {
-    fn withhold(&mut self, name: String, why: impl Into<String>) {
+    fn withhold(&mut self, name: String, reason: impl Into<String>) {
         self.withheld.push(WithheldEntry {
             name,
-            why: why.into(),
+            reason: reason.into(),
             differences: Value::Null,
         });
     }
 }
 
-/// Names of the tools, sorted.
+/// Returns the sorted names of the tools.
 pub(super) fn tool_names(offers: &[Arc<CatalogEntry>]) -> Vec<String> {
     let tools = offers
         .iter()
@@ -229,17 +232,17 @@ fn entry_handler(
     key: Arc<str>,
     mirrors: Arc<[HeaderParameter]>,
 ) -> EntryHandler {
-    Arc::new(move |ask: EntryRequest| {
+    Arc::new(move |entry_request: EntryRequest| {
         let (shared, key, mirrors) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&mirrors));
         async move {
-            let question = build_forwarded_request(kind, &key, &mirrors, &ask.action);
-            shared.forward(question, &ask.context).await
+            let request = build_forwarded_request(kind, &key, &mirrors, &entry_request.action);
+            shared.forward(request, &entry_request.context).await
         }
         .boxed()
     })
 }
 
-/// The request that an action is on the server itself.
+/// Builds the request that performs an action on the server.
 fn build_forwarded_request<'a>(
     kind: CatalogEntryKind,
     key: &'a str,
@@ -302,14 +305,14 @@ fn build_forwarded_request<'a>(
     }
 }
 
-/// Watches a resource on the connection there is now.
+/// Subscribes to a resource on the active connection.
 fn watch_resource(shared: &Arc<SharedConnection>, uri: &str) -> ResourceSubscription {
-    let Some(live) = shared.active_connection() else {
+    let Some(connection) = shared.active_connection() else {
         return Box::new(());
     };
-    live.add_watcher(uri);
+    connection.add_watcher(uri);
     Box::new(SubscriptionGuard {
-        active: live,
+        active: connection,
         uri: uri.to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! The servers that are registered: one place that changes them.
+//! The registry of servers, through which all changes go.
 
 mod seeds;
 
@@ -38,9 +38,9 @@ pub struct ServerManager {
     pub(super) settings: ConnectionSettings,
     max_servers: usize,
     servers: Mutex<BTreeMap<ServerName, ManagedServer>>,
-    /// What `maru.yaml` says.
+    /// The servers of `maru.yaml` by name.
     seeds: BTreeMap<String, ServerDraft>,
-    /// One change at a time; the file changes with it.
+    /// Held during a change, so that changes and writes of the file are serialized.
     registry: tokio::sync::Mutex<RegistryFile>,
 }
 
@@ -50,43 +50,43 @@ pub(super) struct ManagedServer {
     pub(super) handle: ServerHandle,
 }
 
-/// A server and how it is.
+/// A registered server with its current status.
 #[derive(Clone, Debug)]
 pub struct ServerView {
-    /// As registered.
+    /// The server as registered.
     pub server: RegisteredServer,
-    /// As it is now.
+    /// Its current status.
     pub status: ServerStatus,
-    /// Whether `maru.yaml` describes it otherwise; `None` if it does not.
+    /// Whether the description in `maru.yaml` differs; `None` if it is not listed there.
     pub differs_from_config: Option<bool>,
-    /// What a person should know of the program that it starts.
+    /// Warnings about the program that it starts.
     pub warnings: Vec<String>,
-    /// The program that runs for it.
+    /// The program that runs for it, if any.
     pub program: Option<ProgramView>,
 }
 
-/// What the manager starts with.
+/// The dependencies and settings of a [`ServerManager`].
 #[derive(Debug)]
 pub struct ManagerOptions<'a> {
-    /// Where servers are kept.
+    /// The store of registered servers.
     pub store: Store,
-    /// What they are checked against.
+    /// The rules that registrations are checked against.
     pub rules: RegistrationRules,
-    /// How they are connected.
+    /// The settings of connections.
     pub settings: ConnectionSettings,
-    /// How many there may be.
+    /// The most servers that may be registered.
     pub max_servers: usize,
     /// The servers of `maru.yaml`.
     pub seeds: Vec<ServerDraft>,
-    /// `mcp.json`.
+    /// The path of `mcp.json`.
     pub registry: &'a Path,
-    /// Where maru notes which servers it wrote into `mcp.json`; `None` if it writes
-    /// neither file.
+    /// The file that records which servers maru wrote into `mcp.json`; `None` if it
+    /// writes neither file.
     pub registry_record: Option<&'a Path>,
 }
 
 impl ServerManager {
-    /// Reads the store, seeds it from the files, and begins to connect.
+    /// Loads the stored servers, adds those of the files, and starts to connect them.
     pub async fn start(options: ManagerOptions<'_>) -> anyhow::Result<Arc<Self>> {
         let (registry, (listed, refused)) =
             RegistryFile::load(options.registry, options.registry_record)
@@ -147,8 +147,8 @@ impl ServerManager {
         Ok(())
     }
 
-    /// Forgets a server whose entry somebody deleted from `mcp.json` while maru was
-    /// stopped. Written there again, it comes back.
+    /// Removes a server whose entry was deleted from `mcp.json` while maru was stopped.
+    /// If the entry returns, so does the server.
     async fn forget_deleted(&self, row: &ServerRow) -> Result<(), maru_store::Error> {
         let name = &row.name;
         warn!("server {name} is removed, because its entry was deleted from mcp.json");
@@ -156,16 +156,16 @@ impl ServerManager {
         self.store.forget_server(name).await
     }
 
-    /// Tries once to connect a server that is closed or has failed, if
-    /// `mcp.reconnection.enabled` allows it; how that went is in its status. A call to one
-    /// of its tools does the same.
+    /// Makes one attempt to connect a server that is disconnected or failed, if
+    /// `mcp.reconnection.enabled` allows it, and returns its status. A call to one of its
+    /// tools does the same.
     pub async fn ensure_connected(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.reconnect_if_down().await;
         Ok(self.view(entry))
     }
 
-    /// Connects the server of a tool that is called; says why that failed.
+    /// Connects the server of a called tool; the error says why that failed.
     async fn connect_for_call(&self, name: &str) -> Result<bool, String> {
         let Ok(entry) = self.find(name) else {
             return Ok(false);
@@ -185,7 +185,7 @@ impl ServerManager {
             .for_each(ServerHandle::request_connect);
     }
 
-    /// Waits for the first attempt at every server that is to be connected.
+    /// Waits for the first connection attempt of every server with auto-connect.
     pub async fn wait_for_first_connect(&self) {
         join_all(
             self.auto_connect_handles()
@@ -197,25 +197,25 @@ impl ServerManager {
 
     fn auto_connect_handles(&self) -> Vec<ServerHandle> {
         let servers = self.lock();
-        let wanted = servers
+        let auto_connecting = servers
             .values()
             .filter(|it| it.server.auto_connect && it.server.enabled);
-        wanted.map(|it| it.handle.clone()).collect()
+        auto_connecting.map(|it| it.handle.clone()).collect()
     }
 
-    /// Every server, by name.
+    /// Returns all servers, sorted by name.
     pub fn list(&self) -> Vec<ServerView> {
         let servers: Vec<ManagedServer> = self.lock().values().cloned().collect();
         servers.into_iter().map(|it| self.view(it)).collect()
     }
 
-    /// One server.
+    /// Returns the server of this name.
     pub fn get(&self, name: &str) -> Result<ServerView, RegistrationError> {
         self.find(name).map(|entry| self.view(entry))
     }
 
-    /// Registers a server, and connects it if it wants that. One that is not connected
-    /// within `mcp.connect-wait-ms` is connected in the background.
+    /// Registers a server, and connects it if auto-connect is set. An attempt that takes
+    /// longer than `mcp.connect-wait-ms` continues in the background.
     pub async fn register(
         self: &Arc<Self>,
         draft: &ServerDraft,
@@ -237,8 +237,9 @@ impl ServerManager {
         Ok(self.view(entry))
     }
 
-    /// Replaces the description of a server. Its connection is made anew only if it is
-    /// reached otherwise, within `mcp.connect-wait-ms` or in the background.
+    /// Replaces the description of a server. It is reconnected only if its transport,
+    /// required version or trust policy changed; an attempt that takes longer than
+    /// `mcp.connect-wait-ms` continues in the background.
     pub async fn update(
         self: &Arc<Self>,
         name: &str,
@@ -269,7 +270,7 @@ impl ServerManager {
             .run_to_completion(async move {
                 let registry = manager.registry.lock().await;
                 let entry = manager.find(&name)?;
-                // Both are forgotten before it is gone: what fails leaves the server.
+                // The store goes first: if it fails, the server stays.
                 manager.settings.pins().forget(&name).await?;
                 manager.store.delete_server(&name, clock::now_ms()).await?;
                 manager.lock().remove(&entry.server.name);
@@ -282,40 +283,39 @@ impl ServerManager {
         Ok(())
     }
 
-    /// Connects a server and waits until the attempt has ended; how it ended is in the
-    /// status.
+    /// Connects a server, waits for the attempt, and returns the resulting status.
     pub async fn connect(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.connect().await;
         Ok(self.view(entry))
     }
 
-    /// Connects a server and waits for it no longer than `mcp.connect-wait-ms`; the
-    /// attempt goes on in the background.
+    /// Connects a server and waits at most `mcp.connect-wait-ms`; a longer attempt
+    /// continues in the background.
     pub async fn connect_or_continue(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         self.connect_within_wait(&entry).await;
         Ok(self.view(entry))
     }
 
-    /// How long a request waits for a server that is being connected.
+    /// Returns how long a request waits for a server that is connecting.
     pub fn connect_wait(&self) -> Duration {
         self.settings.connect_wait
     }
 
     async fn connect_within_wait(&self, entry: &ManagedServer) {
-        // The connection belongs to its task, which goes on when nobody waits.
+        // The connection task continues when nobody waits for it.
         let _ = with_timeout(self.connect_wait(), entry.handle.connect()).await;
     }
 
-    /// Closes the connection to a server, which stays registered.
+    /// Closes the connection to a server, which remains registered.
     pub async fn disconnect(&self, name: &str) -> Result<ServerView, RegistrationError> {
         let entry = self.find(name)?;
         entry.handle.disconnect().await;
         Ok(self.view(entry))
     }
 
-    /// Switches a server on or off.
+    /// Enables or disables a server.
     pub async fn set_enabled(
         self: &Arc<Self>,
         name: &str,
@@ -348,7 +348,7 @@ impl ServerManager {
         Ok(self.view(entry))
     }
 
-    /// Accepts the changed definition of `tool`, or of all tools that were withheld.
+    /// Accepts the changed definition of `tool`, or of all withheld tools.
     pub async fn accept_definitions(
         &self,
         name: &str,
@@ -363,22 +363,22 @@ impl ServerManager {
         Ok(self.view(entry))
     }
 
-    /// Signals that some server is not as it was.
+    /// Notifies of any change of a server.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.settings.changes().subscribe()
     }
 
-    /// How often a lost server is tried again.
+    /// Returns how often a lost server is reconnected automatically.
     pub fn max_attempts(&self) -> u32 {
         self.settings.max_attempts()
     }
 
-    /// The handle of one server.
+    /// Returns the handle of the server of this name.
     pub fn handle(&self, name: &str) -> Result<ServerHandle, RegistrationError> {
         self.find(name).map(|entry| entry.handle)
     }
 
-    /// Does all of a change, even when whoever asked for it has left.
+    /// Runs a change to its end in a task of its own, even if the caller is cancelled.
     pub(super) async fn run_to_completion<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, RegistrationError>> + Send + 'static,
@@ -430,7 +430,7 @@ impl ServerManager {
         Ok(())
     }
 
-    /// Changes the description of a server; true when it has to be connected anew.
+    /// Changes the description of a server; returns true if it must be connected again.
     async fn apply_update(
         &self,
         name: &str,
@@ -440,7 +440,7 @@ impl ServerManager {
         if draft.name != name {
             return Err(RegistrationError::Invalid(InvalidField {
                 field: "name".to_owned(),
-                why: "a server keeps its name; remove it and register it anew".to_owned(),
+                reason: "a server keeps its name; remove it and register it anew".to_owned(),
             }));
         }
         self.rules.parse_name(name)?;
@@ -464,9 +464,9 @@ impl ServerManager {
         if !self.store.update_server(&server_to_row(&server)).await? {
             return Err(RegistrationError::UnknownServer(name.to_owned()));
         }
-        let same = server.transport == before.server.transport
+        let same_connection = server.transport == before.server.transport
             && server.required_version == before.server.required_version;
-        if same && server.trust == before.server.trust {
+        if same_connection && server.trust == before.server.trust {
             let (handle, enabled) = (before.handle, server.enabled);
             let switched = enabled != before.server.enabled;
             let connect = switched && enabled && server.auto_connect;
@@ -495,8 +495,8 @@ impl ServerManager {
         self.settings.changes().send_replace(());
     }
 
-    /// Writes `mcp.json`. The store has the change already, so a file that cannot be
-    /// written does not undo it.
+    /// Writes `mcp.json`. A failure is only logged, because the store has the change
+    /// already.
     fn save_registry_file(&self, registry: &RegistryFile) {
         let servers: Vec<RegisteredServer> =
             self.lock().values().map(|it| it.server.clone()).collect();

@@ -1,4 +1,4 @@
-//! What a server says without being asked.
+//! Handles the notifications and requests that a server sends on its own.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use super::in_flight::{Delivery, InFlightCalls};
 use crate::tools::Catalog;
 
-/// The answer to `roots/list` on behalf of nobody, or of a client without folders.
+/// The result of `roots/list` without a client, or for a client without roots.
 pub(super) const EMPTY_ROOTS_RESULT: &str = r#"{"roots":[]}"#;
 
-/// Where news of one server goes.
+/// Receives the notifications of one server that belong to no call.
 #[derive(Debug)]
 pub(super) struct NotificationSink {
     catalog: Arc<Catalog>,
@@ -28,7 +28,7 @@ impl NotificationSink {
         })
     }
 
-    /// Takes a notification that belongs to no call.
+    /// Handles a notification that belongs to no call.
     pub(super) fn on_notification(&self, method: &str, params: Option<RawJson<'_>>) {
         match method {
             "notifications/resources/updated" => {
@@ -37,7 +37,7 @@ impl NotificationSink {
                     self.catalog.notify_resource_updated(&uri);
                 }
             }
-            // Many at once are one: the lists are read again anyway.
+            // Several notifications are merged, because a refresh reads all lists.
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => self.list_change.notify_one(),
@@ -52,14 +52,14 @@ impl NotificationSink {
 }
 
 #[derive(Clone, Copy)]
-/// A notification as it was read, and the text it was read from.
+/// A parsed notification and its original text.
 pub(super) struct ServerNotification<'a> {
     pub(super) method: &'a str,
     pub(super) params: Option<RawJson<'a>>,
     pub(super) text: &'a str,
 }
 
-/// Gives a notification to the call it belongs to, or takes it as news.
+/// Delivers a notification to its call, or to the sink if it belongs to none.
 pub(super) fn handle_notification(
     in_flight: &InFlightCalls,
     news: &NotificationSink,
@@ -86,20 +86,20 @@ pub(super) fn handle_notification(
     }
 }
 
-/// What a server is told whose question could reach the wrong client.
+/// The error for a server whose request could reach the wrong client.
 const AMBIGUOUS_CLIENT: &str = "calls of several clients are in progress or unanswered on this \
      connection, and the request does not say which of them it belongs to; try again when \
      they have ended";
 
-/// Gives a request of the server to the call it belongs to, or answers it.
+/// Delivers a server's request to its call; returns the reply if maru answers it itself.
 pub(super) fn handle_server_request(
     in_flight: &InFlightCalls,
     request: &RpcRequest<'_>,
     text: &str,
 ) -> Option<String> {
-    let refuse = |why: &'static str| {
-        let why = RpcError::new(code::INVALID_REQUEST, why);
-        Some(write_error(Some(&request.id), &why))
+    let refuse = |message: &'static str| {
+        let error = RpcError::new(code::INVALID_REQUEST, message);
+        Some(write_error(Some(&request.id), &error))
     };
     let delivery = match &*request.method {
         "ping" => return Some(write_result(&request.id, "{}")),
@@ -113,7 +113,7 @@ pub(super) fn handle_server_request(
     };
     match delivery {
         Delivery::Delivered => None,
-        // The hub has no folders of its own; clients may have.
+        // The hub itself has no roots; only clients have.
         Delivery::NoCall if request.method == "roots/list" => {
             Some(write_result(&request.id, EMPTY_ROOTS_RESULT))
         }

@@ -1,4 +1,4 @@
-//! Calls that wait until a client has answered a question of the server.
+//! Calls that wait for input of a client that the server requested.
 
 use std::{
     collections::HashMap,
@@ -11,33 +11,33 @@ use tokio::time;
 
 use super::{connect::ActiveConnection, forward::CallRelay, link::UpstreamCall};
 
-/// How long a client may take to answer.
+/// How long a client may take to provide the input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 const MAX_PENDING_INPUT_CALLS: usize = 256;
 
-/// The waiting calls of one connection, by a secret name.
+/// The waiting calls of one connection by their secret state token.
 #[derive(Debug, Default)]
 pub(super) struct PendingInput(Mutex<HashMap<String, PendingInputCall>>);
 
-/// A call whose server waits for an answer.
+/// A call whose server waits for input.
 #[derive(Debug)]
 pub(super) struct PendingInputCall {
     pub(super) call: UpstreamCall,
-    /// The server's question.
+    /// The id of the server's request.
     pub(super) request_id: RpcId,
-    /// How its messages are passed on.
+    /// Which of its notifications are relayed.
     pub(super) relay: CallRelay,
 }
 
 impl PendingInput {
-    /// Keeps a call; the name brings it back. `None` when too many wait.
+    /// Stores a call and returns the token to resume it; `None` if too many wait.
     pub(super) fn insert(
-        live: &Arc<ActiveConnection>,
+        connection: &Arc<ActiveConnection>,
         waiting: PendingInputCall,
     ) -> Option<String> {
         let name = uuid::Uuid::new_v4().to_string();
         {
-            let mut all = live
+            let mut all = connection
                 .pending_input
                 .0
                 .lock()
@@ -47,18 +47,18 @@ impl PendingInput {
             }
             all.insert(name.clone(), waiting);
         }
-        let (kept, lost) = (Arc::downgrade(live), live.link.lost().clone());
+        let (kept, lost) = (Arc::downgrade(connection), connection.link.lost().clone());
         let forgotten = name.clone();
-        live.spawn(async move {
+        connection.spawn(async move {
             let _ends_anyway = time::timeout(INPUT_TIMEOUT, lost.cancelled()).await;
-            if let Some(live) = kept.upgrade() {
-                drop(live.pending_input.take(&forgotten));
+            if let Some(connection) = kept.upgrade() {
+                drop(connection.pending_input.take(&forgotten));
             }
         });
         Some(name)
     }
 
-    /// The call of this name, once.
+    /// Removes and returns the call with this token.
     pub(super) fn take(&self, name: &str) -> Option<PendingInputCall> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(name)

@@ -1,29 +1,29 @@
-//! The processes of this machine, as `/proc` shows them.
+//! Reads the processes of this machine from `/proc`.
 
 use std::{collections::HashMap, fs};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What is looked at of one process.
+/// The state and usage of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessInfo {
     pub(super) id: u32,
     pub(super) parent: u32,
-    /// By a signal or a debugger.
+    /// Whether a signal or a debugger has stopped it.
     pub(super) is_stopped: bool,
-    /// It has ended; its parent has not asked how.
+    /// Whether it has exited and its parent has not waited for it.
     pub(super) is_zombie: bool,
-    /// Processor time, that of children which have ended included.
+    /// CPU time, including that of exited children.
     pub(super) cpu_ticks: u64,
     pub(super) resident_pages: u64,
 }
 
-/// All processes at one moment, as far as one moment can be seen.
+/// A snapshot of all processes; not atomic.
 #[derive(Debug)]
 pub(super) struct ProcessTable(HashMap<u32, Vec<ProcessInfo>>);
 
 impl ProcessTable {
-    /// Reads `/proc`. It takes milliseconds on a machine with hundreds of processes.
+    /// Reads `/proc`, which takes milliseconds on a machine with hundreds of processes.
     pub(super) fn read() -> Self {
         let mut by_parent: HashMap<u32, Vec<ProcessInfo>> = HashMap::new();
         let names = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -34,12 +34,12 @@ impl ProcessTable {
         Self(by_parent)
     }
 
-    /// The children of a process.
+    /// Returns the children of a process.
     pub(super) fn child_ids(&self, parent: u32) -> &[ProcessInfo] {
         self.0.get(&parent).map_or(&[], Vec::as_slice)
     }
 
-    /// Everything below a process, without itself.
+    /// Returns all descendants of a process, without itself.
     pub(super) fn descendants(&self, root: u32) -> Vec<ProcessInfo> {
         let mut found: Vec<ProcessInfo> = self.child_ids(root).to_vec();
         let mut next = 0;
@@ -52,14 +52,14 @@ impl ProcessTable {
     }
 }
 
-/// One process, unless it is gone.
+/// Reads one process; `None` if it is gone.
 pub(super) fn read_process(id: u32) -> Option<ProcessInfo> {
     parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// Everything below a process, read from the lists of children. That is cheaper
-/// than reading all of `/proc` and sees less: a process that ends meanwhile hides
-/// its children.
+/// Returns all descendants of a process from the kernel's lists of children. This is
+/// cheaper than reading all of `/proc` but may miss the children of a process that exits
+/// meanwhile.
 pub(super) fn descendants(root: u32) -> Vec<ProcessInfo> {
     let mut found = Vec::new();
     let mut ids = children(&root.to_string());
@@ -70,7 +70,7 @@ pub(super) fn descendants(root: u32) -> Vec<ProcessInfo> {
     found
 }
 
-/// Ids of the children of a process, or of `self`.
+/// Returns the ids of the children of a process, or of `self`.
 pub(super) fn children(process: &str) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.into_iter().flatten().flatten();
@@ -80,7 +80,8 @@ pub(super) fn children(process: &str) -> Vec<u32> {
     ids.filter_map(|it| it.parse().ok()).collect()
 }
 
-/// Memory of a process in bytes; what several share is counted once among them.
+/// Returns the proportional set size of a process: shared pages are divided among their
+/// users.
 pub(super) fn proportional_bytes(id: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|it| it.strip_prefix("Pss:"))?;
@@ -88,7 +89,7 @@ pub(super) fn proportional_bytes(id: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Sends a signal; the process may have ended in the meantime.
+/// Sends a signal and ignores that the process may have exited.
 pub(super) fn send_signal(id: u32, signal: Signal) {
     if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
         let _ = kill_process(id, signal);
@@ -96,7 +97,7 @@ pub(super) fn send_signal(id: u32, signal: Signal) {
 }
 
 fn parse_stat(text: &str) -> Option<ProcessInfo> {
-    // A name may hold anything, also ") R 1".
+    // A process name may contain anything, even `) R 1`.
     let (head, tail) = text.rsplit_once(')')?;
     let id = head.split_once(' ')?.0.parse().ok()?;
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();

@@ -1,8 +1,8 @@
-//! Which programs may be started, and what a person should know of them.
+//! Decides which programs may be started, and which need a warning.
 //!
-//! A hub that only its own machine can reach starts what its admin registers and
-//! warns where that is more than a program. A hub that others can reach starts
-//! what its settings list, with the arguments that stand there.
+//! A hub that only its own machine can reach starts what its admin registers, and warns
+//! if that runs a shell or arbitrary code. A hub that others can reach starts only what
+//! its settings list, including the arguments.
 
 mod hazard;
 mod program_tables;
@@ -20,40 +20,41 @@ use super::{
 };
 use crate::config::{McpServerDefinition, McpSettings, mask_arguments};
 
-/// What `mcp.security.allowed-commands` and the address of the hub allow.
+/// The rules for programs that follow from `mcp.security.allowed-commands` and the hub's
+/// address.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRules {
     allowed: Vec<AllowedCommand>,
-    /// Programs of `mcp.servers`, whole.
+    /// The complete programs of `mcp.servers`.
     configured: Vec<ProgramSpec>,
-    /// Others than this machine can reach the hub.
+    /// Whether other machines can reach the hub.
     exposed: bool,
-    /// Where programs are looked for, as `PATH` has it.
+    /// The directories in which programs are searched, in the form of `PATH`.
     search_path: String,
 }
 
 /// One entry of `mcp.security.allowed-commands`.
 #[derive(Clone, Debug)]
 struct AllowedCommand {
-    /// A name, which means the program of the search path, or an absolute path.
+    /// A name, which is searched in the search path, or an absolute path.
     command: String,
-    /// The arguments, if the entry has any.
+    /// The required arguments, if the entry lists any.
     args: Option<Vec<String>>,
 }
 
-/// How much of a program the settings fix.
+/// How much of a program the settings determine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FixedScope {
-    /// The file that is started.
+    /// The executable only.
     Command,
-    /// The file and its arguments.
+    /// The executable and its arguments.
     Arguments,
-    /// Its variables and its directory, too: it stands in `mcp.servers`.
+    /// The whole program, with variables and directory, because `mcp.servers` lists it.
     Everything,
 }
 
 impl ProgramRules {
-    /// The rules of a hub. `exposed`: others than this machine can reach it.
+    /// Creates the rules of a hub. `exposed` says whether other machines can reach it.
     pub fn new(mcp: &McpSettings, exposed: bool, search_path: &str) -> Self {
         let program = |it: &McpServerDefinition| {
             Some(ProgramSpec {
@@ -72,7 +73,7 @@ impl ProgramRules {
         }
     }
 
-    /// Whether the program may be registered and started.
+    /// Checks whether the program may be registered and started.
     pub(super) fn check(&self, program: &ProgramSpec) -> Result<(), InvalidField> {
         let is_name = |it: &&String| !it.is_empty() && !it.contains(['=', '\0']);
         if let Some(name) = program.env.keys().find(|it| !is_name(it)) {
@@ -94,16 +95,16 @@ impl ProgramRules {
         Ok(())
     }
 
-    /// What a person should know before the program is started.
+    /// Returns the hazards of a program.
     pub(super) fn warnings(&self, program: &ProgramSpec) -> Vec<String> {
         let hazards = self.hazards(program);
         hazards.iter().map(ToString::to_string).collect()
     }
 
-    /// The member of a description whose warning has to be accepted before the
-    /// program is registered.
+    /// Returns the configuration field whose warning must be accepted before the program
+    /// is registered.
     pub(super) fn unaccepted_field(&self, program: &ProgramSpec) -> Option<String> {
-        // Who lists a command line in the settings has accepted it there.
+        // Whoever lists a command line in the settings has accepted its hazards.
         let fixed = self.check_allowed(program).unwrap_or(FixedScope::Command);
         let mut hazards = self.hazards(program).into_iter();
         let found = hazards.find(|it| it.needs_consent() && is_left_open(it, fixed));
@@ -118,16 +119,17 @@ impl ProgramRules {
         found
     }
 
-    /// What the settings do not fix must not decide which code runs.
+    /// Refuses a program if a part that the settings do not determine decides which code
+    /// runs.
     fn check_exposed(&self, program: &ProgramSpec, fixed: FixedScope) -> Result<(), InvalidField> {
         let mut hazards = self.hazards(program).into_iter();
         if let Some(hazard) = hazards.find(|it| is_left_open(it, fixed)) {
-            let why = format!(
+            let reason = format!(
                 "{hazard}; a hub that other machines can reach does not start it unless mcp.servers lists the whole server"
             );
-            return Err(invalid_field(hazard.field(), why));
+            return Err(invalid_field(hazard.field(), reason));
         }
-        // A relative path in the arguments is another file in another directory.
+        // A relative path in the arguments depends on the directory.
         if program.cwd.is_some() && fixed != FixedScope::Everything {
             return Err(invalid_field(
                 "config.cwd",
@@ -146,7 +148,7 @@ impl ProgramRules {
         }
         let fits = |it: &AllowedCommand| match &it.args {
             Some(args) => *args == program.args,
-            // Arguments of an exposed hub's programs stand in its settings.
+            // On an exposed hub the arguments must be listed in the settings.
             None => !self.exposed || program.args.is_empty(),
         };
         let mut entries = self.entries_of(&program.command).filter(|it| fits(it));
@@ -163,7 +165,7 @@ impl ProgramRules {
         }
     }
 
-    /// The entries of `allowed-commands` that mean the same program.
+    /// Returns the entries of `allowed-commands` for the same program.
     fn entries_of(&self, command: &str) -> impl Iterator<Item = &AllowedCommand> {
         let entries = self.allowed.iter();
         entries.filter(move |it| self.is_same_program(&it.command, command))
@@ -189,8 +191,8 @@ impl ProgramRules {
         }
     }
 
-    /// Whether both mean the same file under the same name. The name counts
-    /// because one file can be many programs: `ls` and `sh` of busybox.
+    /// Whether both are the same file under the same name. The name counts, because one
+    /// file can be many programs, such as `ls` and `sh` of busybox.
     fn is_same_program(&self, entry: &str, command: &str) -> bool {
         let same_name = Path::new(entry).file_name() == Path::new(command).file_name();
         if entry == command {
@@ -205,7 +207,7 @@ impl ProgramRules {
     }
 }
 
-/// Whether the settings leave open what the hazard is about.
+/// Whether the hazard is about a part that the settings do not determine.
 fn is_left_open(hazard: &Hazard, fixed: FixedScope) -> bool {
     match hazard {
         Hazard::CodeVariable { .. } | Hazard::FolderVariable { .. } => {
@@ -228,7 +230,7 @@ impl AllowedCommand {
             command: text.to_owned(),
             args: None,
         };
-        // A path with spaces is a path if the file is there.
+        // A text with spaces is a path if such a file exists.
         if Path::new(text).is_absolute() && Path::new(text).is_file() {
             return name_only();
         }
@@ -246,8 +248,8 @@ impl AllowedCommand {
     }
 }
 
-/// The words of a command line; quotes and backslashes as in a shell, and
-/// nothing else of a shell.
+/// Splits a command line into words. Quotes and backslashes work as in a shell; nothing
+/// else does.
 fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -271,8 +273,8 @@ fn split_words(text: &str) -> Vec<String> {
     words
 }
 
-/// The file that is started for `command`: the first of `search_path`, or the
-/// path itself. A file that may not be run counts only if it is named by path.
+/// Finds the executable for `command`: the first in `search_path`, or the absolute path
+/// itself, even if that is not executable.
 pub(super) fn find_program(command: &str, search_path: &str) -> Option<PathBuf> {
     let name = Path::new(command);
     if name.is_absolute() {
@@ -325,10 +327,10 @@ mod tests {
             args: vec!["b.py".to_owned()],
             ..ProgramSpec::default()
         };
-        let why = rules.check(&program).unwrap_err().why;
+        let reason = rules.check(&program).unwrap_err().reason;
         assert!(
-            why.contains(r#"only with the arguments "a.py --token ***""#),
-            "{why}"
+            reason.contains(r#"only with the arguments "a.py --token ***""#),
+            "{reason}"
         );
     }
 

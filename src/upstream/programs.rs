@@ -1,8 +1,7 @@
-//! The programs that run: what each uses and may use, and that nothing of one is
-//! left when it ends.
+//! Monitors running programs: enforces their limits and kills what they leave behind.
 //!
-//! The hub looks at all of them, their wardens included: a program runs as the
-//! same user as its warden, and can kill or stop it.
+//! The hub also monitors the wardens, because a program runs as the same user as its
+//! warden and can kill or stop it.
 
 use std::{
     collections::HashMap,
@@ -27,55 +26,55 @@ use super::{
 };
 use crate::config::ProgramSettings;
 
-/// Threads are counted where the kernel counts; so many for each process.
+/// The kernel's `pids.max` counts threads; this many are allowed per process.
 pub(super) const TASKS_PER_PROCESS: u64 = 8;
-/// How often programs are looked at, and how often one that nears a bound is.
+/// How often the usage of programs is measured, normally and near a limit.
 const MONITOR_INTERVAL: Duration = Duration::from_secs(1);
 const NEAR_LIMIT_MONITOR_INTERVAL: Duration = Duration::from_millis(200);
-/// How often what is left is looked for, and how soon again.
+/// How often killing leftover processes is attempted, and the delay in between.
 const MAX_KILL_ATTEMPTS: usize = 200;
 const KILL_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// What one program may use, with everything that it starts.
+/// The resource limits of one program and all its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramLimits {
-    /// Memory.
+    /// The memory limit.
     pub memory_bytes: Option<u64>,
-    /// Processor time, in percent of one core.
+    /// The CPU limit in percent of one core.
     pub cpu_percent: Option<u32>,
-    /// Processes.
+    /// The most processes.
     pub processes: Option<u32>,
 }
 
-/// What a program used when it was last looked at.
+/// The measured usage of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramUsage {
-    /// Memory that is in use.
+    /// The memory in use.
     pub memory_bytes: u64,
-    /// Processor time since the look before, in percent of one core.
+    /// The CPU time since the previous measurement, in percent of one core.
     pub cpu_percent: u64,
-    /// Processes, without the warden.
+    /// The number of processes, without the warden.
     pub processes: usize,
 }
 
-/// A running program, as it is shown.
+/// The usage and limits of a running program.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramView {
-    /// What it used lately; not known in its first second.
+    /// The last measurement; `None` in the first second.
     pub usage: Option<ProgramUsage>,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: ProgramLimits,
-    /// Whether the kernel holds the bounds, not the hub.
+    /// Whether the kernel enforces the limits instead of the hub.
     pub in_cgroup: bool,
 }
 
-/// All programs of a hub.
+/// Starts and monitors all programs of a hub.
 #[derive(Debug)]
 pub(super) struct ProgramMonitor {
     limits: ProgramLimits,
     parent_group: Option<CgroupParent>,
     running: Mutex<RunningPrograms>,
-    /// A program has ended.
+    /// Notified when a program has exited.
     changed: Notify,
     tasks: Tasks,
 }
@@ -86,20 +85,20 @@ struct RunningPrograms {
     is_monitored: bool,
 }
 
-/// Where a server keeps its program while one runs.
+/// The place where a server keeps its running program.
 pub(super) type ProgramSlot = Arc<Mutex<Option<Arc<RunningProgram>>>>;
 
-/// One program that runs.
+/// One running program.
 #[derive(Debug)]
 pub(super) struct RunningProgram {
-    /// The warden, or the program where there is none.
+    /// The process id of the warden, or of the program if it has none.
     root: u32,
     has_warden: bool,
     limits: ProgramLimits,
     group: Option<Cgroup>,
     last_sample: Mutex<UsageSample>,
     cause: OnceLock<String>,
-    /// It has passed a bound.
+    /// Cancelled when the program exceeds a limit.
     pub(super) limit_exceeded: CancellationToken,
 }
 
@@ -110,7 +109,7 @@ struct UsageSample {
     usage: Option<ProgramUsage>,
 }
 
-/// Keeps a program on the list; dropped when it has ended.
+/// Keeps a program registered with the monitor until it is dropped.
 #[derive(Debug)]
 pub(super) struct ProgramGuard {
     programs: Arc<ProgramMonitor>,
@@ -147,14 +146,15 @@ impl ProgramMonitor {
         })
     }
 
-    /// The group for a program, where groups can be made.
+    /// Creates a cgroup for a program, if the system allows it.
     pub(super) fn create_cgroup(&self) -> Option<Cgroup> {
-        let made = self.parent_group.as_ref()?.create(&self.limits);
-        made.inspect_err(|why| tracing::warn!("no cgroup for a program: {why}"))
+        let created = self.parent_group.as_ref()?.create(&self.limits);
+        created
+            .inspect_err(|error| tracing::warn!("no cgroup for a program: {error}"))
             .ok()
     }
 
-    /// What a warden is told of the bounds.
+    /// Returns the limits as arguments for the warden.
     pub(super) fn warden_arguments(&self, group: Option<&Cgroup>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -175,12 +175,13 @@ impl ProgramMonitor {
         arguments
     }
 
-    /// Starts a program and looks at it from now on.
+    /// Starts a program and monitors it.
     pub(super) fn start(
         self: &Arc<Self>,
         launch: ProgramLaunch<'_>,
     ) -> io::Result<(Child, ProgramGuard)> {
-        // Held meanwhile: a child that is not on the list would count as an orphan.
+        // The lock is held during the start, because an unregistered child would be
+        // killed as an orphan.
         let mut running = self.lock();
         let child = launch.command.spawn()?;
         let root = child.id().unwrap_or_default();
@@ -211,7 +212,7 @@ impl ProgramMonitor {
         Ok((child, guard))
     }
 
-    /// Looks at the programs while there are some.
+    /// Measures the programs periodically while any run.
     async fn monitor(self: Arc<Self>) {
         let mut next = Instant::now() + MONITOR_INTERVAL;
         loop {
@@ -239,7 +240,7 @@ impl ProgramMonitor {
         }
     }
 
-    /// Looks at each program once; returns when to look again.
+    /// Measures each program once; returns the delay until the next measurement.
     fn check_all(&self) -> Duration {
         let programs: Vec<_> = self.lock().programs.values().cloned().collect();
         let table = ProcessTable::read();
@@ -251,20 +252,21 @@ impl ProgramMonitor {
         }
     }
 
-    /// Ends what is left of a program whose warden did not end it. Orphans of a
-    /// warden that was killed become children of the hub.
+    /// Kills what is left of a program whose warden was killed; its orphans become
+    /// children of the hub.
     pub(super) async fn end_orphans(self: &Arc<Self>) {
-        // Else orphans go elsewhere, and a child that we do not know may be anybody's.
+        // Without a subreaper orphans are reparented elsewhere, and an unknown child may
+        // belong to anyone.
         if !matches!(child_subreaper(), Ok(Some(_))) {
             return;
         }
         for _ in 0..MAX_KILL_ATTEMPTS {
             let programs = Arc::clone(self);
-            let left = self
+            let remaining = self
                 .tasks
                 .spawn_blocking(move || programs.kill_orphans())
                 .await;
-            if left == Some(0) {
+            if remaining == Some(0) {
                 return;
             }
             time::sleep(KILL_RETRY_DELAY).await;
@@ -279,7 +281,7 @@ impl ProgramMonitor {
         let mut count = 0;
         for orphan in orphans {
             send_signal(orphan.id, Signal::KILL);
-            // Its end has to be collected by somebody.
+            // The orphan must be reaped.
             let id = Pid::from_raw(orphan.id.cast_signed());
             let _ = waitpid(id, WaitOptions::NOHANG);
             count += 1;
@@ -293,7 +295,7 @@ impl ProgramMonitor {
 }
 
 impl RunningProgram {
-    /// Why the program was ended, if we or the kernel did it for a bound.
+    /// Returns why the hub or the kernel killed the program, if it exceeded a limit.
     pub(super) fn end_cause(&self) -> Option<String> {
         let by_kernel = || {
             let group = self.group.as_ref()?;
@@ -308,7 +310,7 @@ impl RunningProgram {
         self.cause.get().cloned().or_else(by_kernel)
     }
 
-    /// As it is shown.
+    /// Returns the usage and limits of the program.
     pub(super) fn view(&self) -> ProgramView {
         ProgramView {
             usage: lock(&self.last_sample).usage,
@@ -317,8 +319,8 @@ impl RunningProgram {
         }
     }
 
-    /// Looks at the program, and ends it if it has passed a bound. Returns whether
-    /// it is near one.
+    /// Measures the program and kills it if it exceeds a limit. Returns whether it is
+    /// near one.
     fn check_usage(&self, table: &ProcessTable) -> bool {
         let Some(root) = read_process(self.root) else {
             return false;
@@ -336,7 +338,7 @@ impl RunningProgram {
         };
         let is_warden_stopped = self.has_warden && root.is_stopped;
         if let Some(cause) = self.exceeded_limit(&usage, is_warden_stopped) {
-            // Said before it ends, so that its end is not taken for its own doing.
+            // Set before the kill, so that the exit is not reported as the program's own.
             let _ = self.cause.set(cause);
             self.kill(is_warden_stopped);
             self.limit_exceeded.cancel();
@@ -348,7 +350,7 @@ impl RunningProgram {
             || is_near(usage.processes as u64, most_processes)
     }
 
-    /// Why the program has to end, if it has to.
+    /// Returns which limit the program exceeds, if any.
     fn exceeded_limit(&self, usage: &ProgramUsage, is_warden_stopped: bool) -> Option<String> {
         let ProgramUsage {
             memory_bytes,
@@ -376,8 +378,8 @@ impl RunningProgram {
         None
     }
 
-    /// Memory of all of them. What they share counts for each at first; only where
-    /// that is too much it is worth the milliseconds to count it once.
+    /// Returns the memory of all processes. Shared pages first count for each process;
+    /// only above the limit they are counted once, which takes milliseconds.
     fn memory_of(&self, processes: &[ProcessInfo]) -> u64 {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let resident = |it: &ProcessInfo| it.resident_pages * page;
@@ -391,26 +393,26 @@ impl RunningProgram {
         }
     }
 
-    /// Processor time since the last look.
+    /// Returns the CPU usage since the last measurement.
     fn cpu_percent(&self, ticks: u64) -> u64 {
-        let mut seen = lock(&self.last_sample);
-        let used = ticks.saturating_sub(seen.cpu_ticks);
-        let millis = u64::try_from(seen.taken_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        (seen.taken_at, seen.cpu_ticks) = (Instant::now(), ticks);
+        let mut sample = lock(&self.last_sample);
+        let used = ticks.saturating_sub(sample.cpu_ticks);
+        let millis = u64::try_from(sample.taken_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        (sample.taken_at, sample.cpu_ticks) = (Instant::now(), ticks);
         used * 100_000 / rustix::param::clock_ticks_per_second().max(1) / millis.max(1)
     }
 
-    /// Kills everything below the warden, which then ends by itself; one that
-    /// cannot is killed, too.
+    /// Kills everything below the warden, which then exits by itself, or is killed too if
+    /// it cannot.
     fn kill(&self, with_warden: bool) {
         for _ in 0..MAX_KILL_ATTEMPTS {
-            let left = ProcessTable::read().descendants(self.root);
-            if left.iter().all(|it| it.is_zombie) {
+            let processes = ProcessTable::read().descendants(self.root);
+            if processes.iter().all(|it| it.is_zombie) {
                 break;
             }
-            // Stopped first: one that is killed while others run may be replaced by them.
-            for told in [Signal::STOP, Signal::KILL] {
-                left.iter().for_each(|it| send_signal(it.id, told));
+            // All are stopped first, because running processes could replace killed ones.
+            for signal in [Signal::STOP, Signal::KILL] {
+                processes.iter().for_each(|it| send_signal(it.id, signal));
             }
         }
         if with_warden || !self.has_warden {
@@ -420,7 +422,7 @@ impl RunningProgram {
 }
 
 impl ProgramGuard {
-    /// Ends what is left of the program.
+    /// Kills what is left of the program.
     pub(super) async fn clean_up(&self) {
         if let Some(group) = &self.program.group {
             group.remove().await;

@@ -1,41 +1,41 @@
-//! Why a registration, or another change of the servers, was refused.
+//! The error of a registration or another change of the servers.
 
 use thiserror::Error;
 
 use super::server::{InvalidField, ServerName};
 
-/// A change that was not made.
+/// Why a change of the registered servers was refused.
 #[derive(Debug, Error)]
 pub enum RegistrationError {
-    /// The description is wrong.
+    /// A field of the description is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidField),
-    /// The name is in use.
+    /// A server of this name is registered.
     #[error("a server named {0} is registered already")]
     NameTaken(ServerName),
-    /// There is no such server.
+    /// No server has this name.
     #[error("no server is named {0:?}")]
     UnknownServer(String),
-    /// There are too many.
+    /// The limit on servers is reached.
     #[error("there are {0} servers, as many as mcp.security.max-servers allows")]
     TooManyServers(usize),
-    /// Nothing of that name waits.
+    /// No withheld tool has this name.
     #[error("no tool of that name waits to be accepted")]
     NothingToAccept,
-    /// It is a program, and requests come from other machines.
+    /// Programs may not be registered over HTTP while other machines can reach the hub.
     #[error(
         "programs are not registered over HTTP while maru serves other machines; put it into maru.yaml, or set allow_stdio_over_http: true"
     )]
     ProgramsNotAllowed,
-    /// It does more than start a program, and nobody said that this is meant.
+    /// The program needs a warning that the request does not accept.
     #[error(
         "{}; send \"acceptWarnings\": true (--accept-warnings on the command line) if that is meant",
         .warnings.join("; ")
     )]
     WarningsNotAccepted {
-        /// The member of the description that it is about.
+        /// The field that the warnings are about.
         field: String,
-        /// What a person should know of it.
+        /// The warnings to accept.
         warnings: Vec<String>,
     },
     /// The store failed.

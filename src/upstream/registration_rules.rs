@@ -1,4 +1,4 @@
-//! What a registration is checked against: names, programs and addresses.
+//! Checks registrations: names, programs and addresses.
 
 use maru_http::AddressPolicy;
 use serde_json::Value;
@@ -13,14 +13,14 @@ use super::{
     transport::Transport,
 };
 
-/// What registrations are checked against.
+/// The rules that registrations are checked against.
 #[derive(Clone, Debug, Default)]
 pub struct RegistrationRules {
     /// `mcp.security.allowed-server-names`; empty allows every name.
     pub allowed_names: Vec<String>,
     /// Which programs may be started.
     pub program_rules: ProgramRules,
-    /// Whether requests may not say which program is started.
+    /// Whether requests may not register programs.
     pub programs_refused: bool,
     /// Which addresses may be reached.
     pub address_policy: AddressPolicy,
@@ -57,8 +57,8 @@ impl RegistrationRules {
         Ok(transport)
     }
 
-    /// Checks a registered server before it is connected: the settings may have
-    /// changed since it was registered. Addresses are checked when they are dialled.
+    /// Checks a registered server before it is connected, because the settings may have
+    /// changed since. Addresses are checked when they are dialled.
     pub(super) fn check_start(&self, server: &RegisteredServer) -> Result<(), InvalidField> {
         self.parse_name(server.name.as_str())?;
         match &server.transport {
@@ -67,7 +67,7 @@ impl RegistrationRules {
         }
     }
 
-    /// Refuses a new or changed program where only the settings may name programs.
+    /// Refuses a new or changed program if only the settings may list programs.
     pub(super) fn check_program_change(
         &self,
         draft: &ServerDraft,
@@ -84,7 +84,7 @@ impl RegistrationRules {
         }
     }
 
-    /// Refuses a program that needs a warning, unless the draft accepts warnings.
+    /// Refuses a program with warnings unless the draft accepts them.
     pub(super) fn check_warnings_accepted(
         &self,
         draft: &ServerDraft,
@@ -106,7 +106,7 @@ impl RegistrationRules {
         }
     }
 
-    /// What a person should know of a server that may be started.
+    /// Returns the warnings about a server's program.
     pub(super) fn warnings(&self, transport: &Transport) -> Vec<String> {
         match transport {
             Transport::Stdio(program) => self.program_rules.warnings(program),
@@ -114,7 +114,7 @@ impl RegistrationRules {
         }
     }
 
-    /// Writes the warnings about a server to the hub's log and to the server's own.
+    /// Logs the warnings about a server in the hub's log and in the server's own.
     pub(super) fn log_warnings(&self, server: &RegisteredServer, handle: &ServerHandle) {
         for warning in self.warnings(&server.transport) {
             warn!(server.name = %server.name, "server {}: {warning}", server.name);

@@ -1,5 +1,5 @@
-//! `mcp.json`: the servers with an address, as a list of names and addresses or as the
-//! `mcpServers` of desktop clients. Entries that cannot be used stay in the file.
+//! Reads and writes `mcp.json`: the remote servers, as a list of names and URLs or in the
+//! `mcpServers` form of desktop clients. Unusable entries are preserved.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,39 +18,39 @@ use super::{
 const CLIENT_SERVERS_KEY: &str = "mcpServers";
 const VERSION_KEY: &str = "protocolVersion";
 
-/// `mcp.json` as it was read, and where it is written.
+/// The content of `mcp.json` and the paths to write.
 #[derive(Debug)]
 pub(super) struct RegistryFile {
     path: PathBuf,
-    /// Where the names that maru wrote into the file are kept; `None` if neither file
+    /// The file that records the names maru wrote into `mcp.json`; `None` if neither file
     /// is written.
     record_path: Option<PathBuf>,
-    /// The rest of a file in the form of desktop clients; `None` for a list.
+    /// The other members of a file in the form of desktop clients; `None` for a list.
     client_file_rest: Option<Map<String, Value>>,
-    /// Names that the file listed when it was read, usable or not.
+    /// All names that the file listed when it was read, usable or not.
     listed_names: BTreeSet<String>,
-    /// Entries that could not be used.
+    /// Unusable entries, which are written back.
     refused: Vec<RefusedEntry>,
-    /// Entries that say more than a name and an address, each with its name as written.
+    /// Entries with more than a name and a URL, each with its name as written.
     detailed_entries: BTreeMap<String, (String, Value)>,
 }
 
-/// An entry that stays in the file until a server of its name is registered.
+/// An unusable entry, preserved until a server of its name is registered.
 #[derive(Debug)]
 struct RefusedEntry {
-    /// The name that it would be registered under, if it was understood.
+    /// The normalized server name, if the entry could be parsed.
     name: Option<String>,
-    /// Its name as written.
+    /// The name as written.
     key: String,
     entry: Value,
 }
 
-/// The usable entries, and what is wrong with the others.
+/// The usable entries, and the errors of the others.
 pub(super) type LoadedEntries = (Vec<ServerDraft>, Vec<(String, InvalidField)>);
 
 impl RegistryFile {
-    /// Reads the file; without one, it begins as an empty list. A file that cannot be
-    /// read is an error and stays as it is.
+    /// Reads the file; a missing one counts as an empty list. A file that cannot be
+    /// parsed is an error and is not changed.
     pub(super) fn load(
         path: &Path,
         record_path: Option<&Path>,
@@ -72,13 +72,13 @@ impl RegistryFile {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A file that is gone says nothing about single servers.
+                // A missing file does not mean that its servers were deleted one by one.
                 registry.listed_names = registry.recorded_names();
                 return Ok((registry, LoadedEntries::default()));
             }
             Err(error) => return Err(unusable(error.kind().to_string())),
         };
-        // Some editors put a byte order mark before the text.
+        // Some editors write a byte order mark.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         let text =
             maru_protocol::validate_json(text).map_err(|error| unusable(error.to_string()))?;
@@ -88,13 +88,13 @@ impl RegistryFile {
         Ok((registry, entries))
     }
 
-    /// Names that maru wrote into the file and that somebody has deleted from it since.
+    /// Returns the names that maru wrote and somebody has deleted since.
     pub(super) fn deleted_names(&self) -> BTreeSet<String> {
         let recorded = self.recorded_names();
         recorded.difference(&self.listed_names).cloned().collect()
     }
 
-    /// Every entry as it was written, with its name in messages and what it stands for.
+    /// Returns every entry as written, with its name for messages and its parsed draft.
     fn parse_entries(&mut self, file: Value) -> Result<Vec<(NamedDraft, Value)>, String> {
         match file {
             Value::Array(found) => {
@@ -157,7 +157,7 @@ impl RegistryFile {
         Ok((usable, unusable))
     }
 
-    /// Keeps an entry in the file that was read but cannot be registered.
+    /// Preserves an entry that was parsed but cannot be registered.
     pub(super) fn retain_refused(&mut self, draft: &ServerDraft) {
         let name = &draft.name;
         let (key, entry) = self.detailed_entries.remove(name).unwrap_or_else(|| {
@@ -168,8 +168,8 @@ impl RegistryFile {
         self.refused.push(RefusedEntry { name, key, entry });
     }
 
-    /// Writes the file in the form that it had, whole or not at all, unless it says the
-    /// same already; then notes which servers it lists.
+    /// Writes the file atomically in the form it had, unless nothing changed; then
+    /// records which servers it lists.
     pub(super) fn save(&self, servers: &[RegisteredServer]) -> io::Result<()> {
         let Some(record_path) = &self.record_path else {
             return Ok(());
@@ -196,12 +196,12 @@ impl RegistryFile {
             }
         };
         write_if_changed(&self.path, &file)?;
-        // Last: a name that is noted must have been in the file.
+        // Written last, because a recorded name must have been in the file.
         let record = json!({"file": self.path, "names": names});
         write_if_changed(record_path, &record)
     }
 
-    /// The names that maru wrote into this very file.
+    /// Returns the names that maru wrote into this file.
     fn recorded_names(&self) -> BTreeSet<String> {
         let record = self.record_path.as_deref().map(read_json);
         let record = record.and_then(Result::ok).unwrap_or_default();
@@ -212,8 +212,8 @@ impl RegistryFile {
         names.filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// The entry of a server with its name as written; none for a program that the file
-    /// did not have.
+    /// Returns the entry of a server with its name as written; `None` for a program that
+    /// the file did not list.
     fn entry_of(&self, server: &RegisteredServer) -> Option<(String, Value)> {
         let (name, url) = (server.name.as_str(), server.transport.url());
         let has_url = |entry: &Value, url: &str| entry["url"] == url || entry["serverUrl"] == url;
@@ -233,7 +233,7 @@ impl RegistryFile {
         Some((key, entry))
     }
 
-    /// An entry that says no more than it must.
+    /// Builds an entry of only a name and a URL.
     fn minimal_entry(&self, name: &str, url: &str) -> Value {
         if self.client_file_rest.is_some() {
             json!({"url": url})
@@ -247,8 +247,8 @@ fn read_json(path: &Path) -> io::Result<Value> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Writes a file anew, unless it holds this value already: the file may be kept under
-/// version control, or in a directory that cannot be written.
+/// Writes a file unless it already holds this value: it may be under version control, or
+/// in a read-only directory.
 fn write_if_changed(path: &Path, value: &Value) -> io::Result<()> {
     if read_json(path).is_ok_and(|it| it == *value) {
         return Ok(());
@@ -269,7 +269,7 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    // The rename itself must be on disk too.
+    // The directory is synced so that the rename is durable.
     let folder = path
         .parent()
         .filter(|it| !it.as_os_str().is_empty())

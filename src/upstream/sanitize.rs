@@ -1,5 +1,5 @@
-//! Making what a server lists fit for every client. One bad entry makes some
-//! clients refuse the whole list, so each is mended, or withheld with a reason.
+//! Repairs the entries that a server lists. One invalid entry makes some clients refuse
+//! the whole list, so each is repaired or withheld with a reason.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ const MAX_URI_BYTES: usize = 2048;
 const MAX_TEXT_CHARS: usize = 4096;
 const MAX_SCHEMA_DEPTH: usize = 32;
 
-/// An entry of a list: its key, and the rest as it is offered.
+/// A list entry: its key and the members to publish.
 pub(super) type SanitizedEntry = (String, Value);
 
-/// Mends an entry; the error says why it cannot be offered.
+/// Repairs an entry; the error says why it cannot be published.
 pub(super) fn sanitize_entry(
     kind: CatalogEntryKind,
     entry: Value,
@@ -47,7 +47,7 @@ pub(super) fn sanitize_entry(
     Ok((key, Value::Object(entry)))
 }
 
-/// Whether `name` can be shown and sent without changing its meaning.
+/// Removes and checks the key: a name or URI that is displayable and safe to send.
 fn take_key(kind: CatalogEntryKind, entry: &mut Map<String, Value>) -> Result<String, String> {
     let (member, limit) = match kind {
         CatalogEntryKind::Tool | CatalogEntryKind::Prompt => ("name", MAX_NAME_BYTES),
@@ -68,7 +68,7 @@ fn take_key(kind: CatalogEntryKind, entry: &mut Map<String, Value>) -> Result<St
 }
 
 fn sanitize_tool(entry: &mut Map<String, Value>) -> Result<(), String> {
-    // Results that come later do not cross the hub.
+    // The hub does not relay deferred results (tasks).
     entry.shift_remove("execution");
     if let Some(hints) = entry.get_mut("annotations").and_then(Value::as_object_mut) {
         hints.retain(|name, value| {
@@ -123,7 +123,8 @@ fn check_schema(schema: &Value, left: usize) -> Result<(), String> {
     }
 }
 
-/// Models read the texts of a schema too. Its depth was checked.
+/// Removes hidden characters from the texts of a schema, which models read too. The depth
+/// was checked before.
 fn sanitize_schema_texts(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(sanitize_schema_texts),
@@ -159,7 +160,7 @@ fn have_names(arguments: &Value) -> bool {
         .is_some_and(|all| all.iter().all(|it| it["name"].is_string()))
 }
 
-/// Text for people and models, without characters that hide something.
+/// Removes invisible characters from text for people and models.
 fn sanitize_text(text: &str) -> String {
     text.chars()
         .filter(|c| matches!(c, '\n' | '\t') || !is_hidden(*c))
@@ -194,17 +195,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_mended_is_withheld_with_a_reason() {
-        let why = |entry: Value| sanitize_entry(CatalogEntryKind::Tool, entry).unwrap_err();
+        let reason = |entry: Value| sanitize_entry(CatalogEntryKind::Tool, entry).unwrap_err();
         assert_eq!(
-            why(json!({"name": ""})),
+            reason(json!({"name": ""})),
             "its name must have 1 to 128 bytes"
         );
         assert_eq!(
-            why(json!({"name": "e\u{0}cho"})),
+            reason(json!({"name": "e\u{0}cho"})),
             "its name has invisible characters"
         );
-        assert_eq!(why(json!({})), "it has no name");
-        let schema = |schema: Value| why(json!({"name": "t", "inputSchema": schema}));
+        assert_eq!(reason(json!({})), "it has no name");
+        let schema = |schema: Value| reason(json!({"name": "t", "inputSchema": schema}));
         assert_eq!(schema(json!([])), "its inputSchema is not an object");
         assert_eq!(
             schema(json!({"$ref": "http://127.0.0.1:9/x"})),

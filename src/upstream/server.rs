@@ -1,4 +1,4 @@
-//! A server as it is registered: checked once, here.
+//! The validated registration of a server.
 
 use std::{fmt, sync::Arc};
 
@@ -14,31 +14,31 @@ pub(super) use crate::config::MASK;
 pub struct RegisteredServer {
     /// A UUID.
     pub id: String,
-    /// Unique.
+    /// The unique name.
     pub name: ServerName,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
-    /// How it is reached.
+    /// How the server is reached.
     pub transport: Transport,
-    /// Its own version, as registered.
+    /// The server's own version, as registered.
     pub version: Option<String>,
-    /// Whether it is connected at start.
+    /// Whether to connect it when the hub starts.
     pub auto_connect: bool,
-    /// False when a person switched it off.
+    /// Whether the server is enabled.
     pub enabled: bool,
     /// Who registered it.
     pub origin: ServerOrigin,
-    /// Whether it may change its tools.
+    /// Whether the server may change its tools.
     pub trust: TrustPolicy,
-    /// The only protocol version that is spoken with it; any, if absent.
+    /// The only protocol version to accept; `None` accepts any.
     pub required_version: Option<ProtocolVersion>,
-    /// Epoch milliseconds.
+    /// Unix milliseconds.
     pub created_at: i64,
-    /// Epoch milliseconds.
+    /// Unix milliseconds.
     pub updated_at: i64,
 }
 
-/// The name of a server: lower case letters, digits, `-` and `_`, at most 63.
+/// The name of a server: at most 63 lower-case letters, digits, `-` and `_`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerName(Arc<str>);
 
@@ -47,25 +47,25 @@ pub struct ServerName(Arc<str>);
 pub enum ServerOrigin {
     /// `mcp.servers` of `maru.yaml`.
     File,
-    /// The REST API, the command line or a program that embeds maru.
+    /// The REST API, the command line, or a program that embeds maru.
     Api,
     /// The console.
     Console,
-    /// A file of another program, or `mcp.json`.
+    /// An imported file of another program, or `mcp.json`.
     Import,
 }
 
-/// A description of a server that cannot be taken.
+/// An invalid field in the description of a server.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{field}: {why}")]
+#[error("{field}: {reason}")]
 pub struct InvalidField {
-    /// Which part is wrong.
+    /// The field's path.
     pub field: String,
-    /// What is wrong with it, and what would be right.
-    pub why: String,
+    /// What is wrong, and what is expected.
+    pub reason: String,
 }
 
-/// Names that mean something else somewhere.
+/// Reserved names.
 const RESERVED_SERVER_NAMES: [&str; 26] = [
     "maru",
     "admin",
@@ -95,15 +95,15 @@ const RESERVED_SERVER_NAMES: [&str; 26] = [
     "localhost",
 ];
 
-pub(super) fn invalid_field(field: impl Into<String>, why: impl Into<String>) -> InvalidField {
+pub(super) fn invalid_field(field: impl Into<String>, reason: impl Into<String>) -> InvalidField {
     InvalidField {
         field: field.into(),
-        why: why.into(),
+        reason: reason.into(),
     }
 }
 
 impl ServerName {
-    /// Reads a name.
+    /// Parses and validates a name.
     pub fn parse(text: &str) -> Result<Self, InvalidField> {
         let inner = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
@@ -116,10 +116,10 @@ impl ServerName {
             || !ends_well(text)
             || text.contains("__")
         {
-            let why = format!(
+            let reason = format!(
                 "\"{shown}\" is no server name: use 1 to 63 of a-z, 0-9, - and _, with a letter or digit at both ends"
             );
-            return Err(invalid_field("name", why));
+            return Err(invalid_field("name", reason));
         }
         if RESERVED_SERVER_NAMES.contains(&text) {
             Err(invalid_field(
@@ -131,19 +131,19 @@ impl ServerName {
         }
     }
 
-    /// The name as shared text.
+    /// Returns the name as a shared string.
     pub fn as_arc(&self) -> &Arc<str> {
         &self.0
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl ServerOrigin {
-    /// As it is stored and shown.
+    /// Returns the name used in the store and the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -153,7 +153,7 @@ impl ServerOrigin {
         }
     }
 
-    /// Reads what was stored.
+    /// Parses the stored name.
     pub fn parse(text: &str) -> Self {
         match text {
             "file" => Self::File,
@@ -176,7 +176,7 @@ impl fmt::Debug for ServerName {
     }
 }
 
-/// The text, unless it has more than `limit` characters.
+/// Checks that the text has at most `limit` characters.
 pub(super) fn check_length(
     text: Option<&String>,
     field: &str,
@@ -191,12 +191,12 @@ pub(super) fn check_length(
     }
 }
 
-/// Parses the version that a server is held to.
+/// Parses the required protocol version of a server.
 pub(super) fn parse_required_version(name: &str) -> Result<ProtocolVersion, InvalidField> {
     ProtocolVersion::parse(name).ok_or_else(|| {
         let known = ProtocolVersion::ALL.map(ProtocolVersion::as_str).join(", ");
-        let why = format!("is no version that maru speaks; use one of {known}");
-        invalid_field("requiredProtocolVersion", why)
+        let reason = format!("is no version that maru speaks; use one of {known}");
+        invalid_field("requiredProtocolVersion", reason)
     })
 }
 

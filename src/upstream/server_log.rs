@@ -1,5 +1,4 @@
-//! What a server says beside its answers, and the messages that went to and fro:
-//! the last of each, for the person who set the server up.
+//! Keeps the recent stderr lines, events and messages of a server for its owner.
 
 use std::{
     collections::VecDeque,
@@ -8,38 +7,38 @@ use std::{
 
 use maru_runtime::clock;
 
-/// How many lines, and how many messages, are kept of a server.
+/// The most lines, and the most messages, that are kept per server.
 const MAX_LOG_ENTRIES: usize = 300;
-/// Bytes of one that are kept.
+/// The most bytes that are kept of one.
 const MAX_LINE_BYTES: usize = 500;
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
-/// The last lines and messages of one server.
+/// The recent lines and messages of one server.
 #[derive(Debug, Default)]
 pub(super) struct ServerLog {
     lines: Mutex<VecDeque<ServerLogEntry>>,
     messages: Mutex<VecDeque<ServerLogEntry>>,
 }
 
-/// One line or message.
+/// One line, event or message.
 #[derive(Clone, Debug)]
 pub struct ServerLogEntry {
-    /// When, in milliseconds since 1970.
+    /// When it was recorded, in Unix milliseconds.
     pub at: u64,
-    /// Whose it is.
+    /// What kind of entry it is.
     pub kind: ServerLogKind,
-    /// Its beginning. May hold secrets.
+    /// The beginning of the text, which may contain secrets.
     pub text: Box<str>,
-    /// How many bytes it had.
+    /// The original length in bytes.
     pub bytes: usize,
 }
 
-/// Whose an entry is.
+/// The kind of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLogKind {
-    /// The program wrote it to stderr.
+    /// A line that the program wrote to stderr.
     Stderr,
-    /// The connection changed.
+    /// A change of the connection.
     Event,
     /// A message from maru to the server.
     Sent,
@@ -48,12 +47,12 @@ pub enum ServerLogKind {
 }
 
 impl ServerLog {
-    /// Something happened to the connection.
+    /// Records a connection event.
     pub(super) fn record_event(&self, text: &str) {
         push(&self.lines, ServerLogKind::Event, text, MAX_LINE_BYTES);
     }
 
-    /// The program wrote a line to stderr.
+    /// Records a line that the program wrote to stderr.
     pub(super) fn record_stderr(&self, line: &str) {
         push(&self.lines, ServerLogKind::Stderr, line, MAX_LINE_BYTES);
     }
@@ -76,9 +75,9 @@ impl ServerLog {
         );
     }
 
-    /// A message that is not readable as text, or no message at all.
+    /// Records received bytes that are not valid UTF-8 or not a message.
     pub(super) fn record_received_bytes(&self, bytes: &[u8]) {
-        // Only the beginning is kept, so only that is made text: it may have 16 MiB.
+        // Only the kept beginning is decoded, because a message may have 16 MiB.
         let head = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_MESSAGE_BYTES)]);
         push_entry(
             &self.messages,
@@ -91,19 +90,19 @@ impl ServerLog {
         );
     }
 
-    /// Lines and events, oldest first.
+    /// Returns lines and events, oldest first.
     pub(super) fn lines(&self) -> Vec<ServerLogEntry> {
         lock(&self.lines).iter().cloned().collect()
     }
 
-    /// Messages, oldest first.
+    /// Returns messages, oldest first.
     pub(super) fn messages(&self) -> Vec<ServerLogEntry> {
         lock(&self.messages).iter().cloned().collect()
     }
 }
 
 impl ServerLogKind {
-    /// Its name on the wire.
+    /// Returns the name used in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stderr => "stderr",
@@ -114,7 +113,7 @@ impl ServerLogKind {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in Unix milliseconds.
 pub(super) fn epoch_millis() -> u64 {
     u64::try_from(clock::now_ms()).unwrap_or(0)
 }

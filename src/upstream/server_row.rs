@@ -1,4 +1,4 @@
-//! A server as the store keeps it.
+//! Converts between registered servers and rows of the store.
 
 use maru_protocol::ProtocolVersion;
 use maru_store::{ServerRow, is_sealed};
@@ -9,7 +9,7 @@ use super::{
     trust::TrustPolicy,
 };
 
-/// What is written.
+/// Converts a server to a row.
 pub(super) fn server_to_row(server: &RegisteredServer) -> ServerRow {
     ServerRow {
         id: server.id.clone(),
@@ -28,11 +28,11 @@ pub(super) fn server_to_row(server: &RegisteredServer) -> ServerRow {
     }
 }
 
-/// Reads what was written; it was judged then.
+/// Converts a row to a server; its rules were checked at registration.
 pub(super) fn server_from_row(row: ServerRow) -> Result<RegisteredServer, InvalidField> {
     if is_sealed(&row.config) {
-        let why = "is sealed with another key than that of seal_key_file";
-        return Err(invalid_field("config", why));
+        let reason = "is sealed with another key than that of seal_key_file";
+        return Err(invalid_field("config", reason));
     }
     let config = serde_json::from_str(&row.config).unwrap_or_default();
     Ok(RegisteredServer {

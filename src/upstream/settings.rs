@@ -1,4 +1,4 @@
-//! What connections are opened with.
+//! The settings that all server connections share.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,23 +22,23 @@ use crate::{
     tools::Catalog,
 };
 
-/// Servers that are being connected at the same time.
+/// The most servers that are connecting at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 16;
 
-/// What all connections share.
+/// Settings and shared resources of all server connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
     pub(super) catalog: Arc<Catalog>,
     pub(super) context: ConnectContext,
     pub(super) reconnect_policy: ReconnectPolicy,
     pub(super) connect_timeout: Duration,
-    /// How long a request waits for a server that is being connected.
+    /// How long a request waits for a server that is connecting.
     pub(super) connect_wait: Duration,
     pub(super) connect_permits: Arc<Semaphore>,
     pub(super) pins: Arc<ToolPins>,
-    /// What servers are checked against whenever they are connected.
+    /// The rules that servers are checked against before each connection.
     pub(super) rules: Arc<RegistrationRules>,
-    /// Signals that some server is not as it was.
+    /// Notifies of any change of a server.
     pub(super) changes: watch::Sender<()>,
 }
 
@@ -70,7 +70,7 @@ impl ConnectionSettings {
         }
     }
 
-    /// Lets programs inherit those of maru's own variables that are harmless.
+    /// Lets programs inherit the harmless ones of these variables.
     #[must_use]
     pub fn with_environment(
         mut self,
@@ -80,22 +80,22 @@ impl ConnectionSettings {
         self
     }
 
-    /// Starts programs by `warden`, which confines them and ends them with us.
+    /// Starts programs through `warden`, which confines them and ends with the hub.
     #[must_use]
     pub fn with_warden(mut self, warden: Option<PathBuf>) -> Self {
         self.context.warden = warden;
         self
     }
 
-    /// Bounds what each server may send without being asked.
+    /// Limits the unsolicited messages of each server.
     #[must_use]
     pub fn with_limits(mut self, limits: &LimitSettings) -> Self {
         self.context.traffic_rate = TrafficRate::from(limits);
         self
     }
 
-    /// Checks servers against `rules` whenever they are connected, and addresses
-    /// whenever they are dialled.
+    /// Checks servers against `rules` before each connection, and addresses before each
+    /// dial.
     #[must_use]
     pub(super) fn with_rules(mut self, rules: &RegistrationRules) -> Self {
         self.context.policy = rules.address_policy.clone();
@@ -103,17 +103,17 @@ impl ConnectionSettings {
         self
     }
 
-    /// The id that distinguishes this hub from every other.
+    /// Returns the unique id of this hub.
     pub(super) fn hub_id(&self) -> &Arc<str> {
         self.catalog.hub_id()
     }
 
-    /// The accepted definitions of the servers' tools.
+    /// Returns the accepted tool definitions.
     pub(super) fn pins(&self) -> &ToolPins {
         &self.pins
     }
 
-    /// Settings for a server whose tools nobody else is to see.
+    /// Returns settings with a private catalog, for a connection test.
     pub(super) fn isolated(&self, catalog: Arc<Catalog>) -> Self {
         Self {
             catalog,
@@ -122,17 +122,17 @@ impl ConnectionSettings {
         }
     }
 
-    /// Signals that some server is not as it was.
+    /// Notifies of any change of a server.
     pub(super) fn changes(&self) -> &watch::Sender<()> {
         &self.changes
     }
 
-    /// How often a lost server is tried again.
+    /// Returns how often a lost server is reconnected automatically.
     pub(super) fn max_attempts(&self) -> u32 {
         self.reconnect_policy.max_attempts()
     }
 
-    /// The catalog that lists the servers' tools.
+    /// Returns the catalog that lists the servers' tools.
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }

@@ -1,4 +1,5 @@
-//! HTTP+SSE of 2024-11-05: a stream to read, an address to post to.
+//! The HTTP+SSE transport of 2024-11-05: an event stream for receiving and a URL for
+//! posting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,20 +18,20 @@ use super::{
     notifications::NotificationSink,
 };
 
-/// A server sends a sign of life more often than this, or is gone.
+/// The longest silence before the server counts as lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Bytes of the stream that are looked at before other tasks go on.
+/// Bytes of the stream that are parsed before yielding to other tasks.
 const YIELD_CHUNK_BYTES: usize = 16 << 10;
 
-/// Opens the stream and learns where to post.
+/// Opens the event stream and waits for the URL to post to.
 pub(super) async fn open(
     client: Arc<HttpClient>,
     headers: HeaderMap,
-    news: Arc<NotificationSink>,
-    means: &ConnectContext,
+    sink: Arc<NotificationSink>,
+    context: &ConnectContext,
 ) -> Result<Arc<MessageChannel>, Error> {
-    let tasks = &means.tasks;
+    let tasks = &context.tasks;
     let mut all = headers.clone();
     all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let request = HttpRequest {
@@ -47,19 +48,19 @@ pub(super) async fn open(
         return Err(Error::Refused("the address gives no event stream; if it is a Streamable HTTP server, use transport HTTP".to_owned()));
     }
     let (out, outgoing) = message_queue::channel();
-    let channel = MessageChannel::new(out, news, means);
+    let channel = MessageChannel::new(out, sink, context);
     let (found, endpoint) = oneshot::channel();
-    let (trace, reading) = (means.cleanup.token(), Arc::clone(&channel));
+    let (trace, reading) = (context.cleanup.token(), Arc::clone(&channel));
     tasks.spawn(async move {
         read_events(reply, reading, found).await;
         drop(trace);
     });
-    // Whoever stops waiting for the address leaves the stream.
+    // If the caller is cancelled while waiting for the URL, the stream is closed.
     let leaving = channel.closing.clone().drop_guard();
-    let said = endpoint.await.map_err(|_| channel.close_reason())?;
-    let Some(target) = client.target().join(said.trim()) else {
-        let why = "the server names an address of another origin to post to";
-        channel.mark_lost(Error::Refused(why.to_owned()));
+    let endpoint_url = endpoint.await.map_err(|_| channel.close_reason())?;
+    let Some(target) = client.target().join(endpoint_url.trim()) else {
+        let message = "the server names an address of another origin to post to";
+        channel.mark_lost(Error::Refused(message.to_owned()));
         return Err(channel.close_reason());
     };
     let poster = MessagePoster {
@@ -72,7 +73,7 @@ pub(super) async fn open(
     Ok(channel)
 }
 
-/// Reads events until the stream ends or nobody needs it.
+/// Reads events until the stream ends or the link is closed.
 async fn read_events(
     mut reply: HttpResponse,
     channel: Arc<MessageChannel>,
@@ -83,7 +84,7 @@ async fn read_events(
         endpoint_sender: Some(found),
         slice: WorkSlice::default(),
     };
-    let why = loop {
+    let error = loop {
         let chunk = tokio::select! {
             chunk = time::timeout(IDLE_TIMEOUT, reply.chunk()) => chunk,
             () = channel.closing.cancelled() => break lost_error("the connection was closed"),
@@ -92,27 +93,27 @@ async fn read_events(
         let Ok(Some(Ok(bytes))) = chunk else {
             break lost_error("the server ended its event stream");
         };
-        if let Err(why) = events.handle_chunk(&bytes, &channel).await {
-            break why;
+        if let Err(error) = events.handle_chunk(&bytes, &channel).await {
+            break error;
         }
     };
-    channel.mark_lost(why);
+    channel.mark_lost(error);
 }
 
-fn lost_error(why: &str) -> Error {
-    Error::Lost(why.to_owned())
+fn lost_error(message: &str) -> Error {
+    Error::Lost(message.to_owned())
 }
 
-/// The events of a server as they arrive.
+/// Parses the events of a server as they arrive.
 struct EventStream {
     reader: SseReader,
-    /// Is told where to post.
+    /// Receives the URL to post to.
     endpoint_sender: Option<oneshot::Sender<String>>,
     slice: WorkSlice,
 }
 
 impl EventStream {
-    /// Takes the events that `bytes` completes, in pieces: other tasks go on between.
+    /// Handles the events that `bytes` completes, yielding to other tasks in between.
     async fn handle_chunk(&mut self, bytes: &[u8], channel: &MessageChannel) -> Result<(), Error> {
         let mut events = Vec::new();
         for piece in bytes.chunks(YIELD_CHUNK_BYTES) {
@@ -130,7 +131,7 @@ impl EventStream {
     fn handle_event(&mut self, event: SseEvent, channel: &MessageChannel) -> Result<(), Error> {
         let is_endpoint = event.name == "endpoint";
         if is_endpoint && let Some(found) = self.endpoint_sender.take() {
-            // Whoever opens may have stopped waiting.
+            // The caller may have been cancelled.
             let _ = found.send(event.data);
             return Ok(());
         }
@@ -156,8 +157,8 @@ async fn post_messages(
 ) {
     let work = async {
         while let Some(text) = outgoing.recv().await {
-            if let Err(why) = poster.post(text).await {
-                channel.mark_lost(why);
+            if let Err(error) = poster.post(text).await {
+                channel.mark_lost(error);
                 return;
             }
         }
@@ -186,7 +187,7 @@ impl MessagePoster {
             .await
             .map_err(late)??;
         check_status(&reply)?;
-        // Read to its end, the connection is used again.
+        // The body is read to its end so that the connection is reused.
         let _body = time::timeout(limit, reply.bytes()).await;
         Ok(())
     }

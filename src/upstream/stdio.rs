@@ -1,4 +1,4 @@
-//! A server that is a child process: one message a line.
+//! The stdio transport: a child process that exchanges one message per line.
 
 use std::{
     path::PathBuf,
@@ -30,13 +30,13 @@ use super::{
 };
 use crate::config::{SecretString, masked_argument_values};
 
-/// How long a program gets to end by itself, and again after it was told to.
+/// How long a program gets to exit after its input is closed, and again after SIGTERM.
 const TERMINATE_GRACE: Duration = Duration::from_secs(2);
-/// How much of what a program complains is kept.
+/// The most bytes of stderr that are kept for the exit error.
 const MAX_STDERR_TAIL_BYTES: usize = 4096;
-/// As much of a line of stderr is kept in the log.
+/// The most bytes of one stderr line that are logged.
 const MAX_STDERR_LINE_BYTES: usize = 1024;
-/// Variables that a program gets from us: none of them holds a secret.
+/// Environment variables that programs inherit; none contains a secret.
 const INHERITED_VARIABLES: [&str; 12] = [
     "HOME",
     "PATH",
@@ -54,30 +54,30 @@ const INHERITED_VARIABLES: [&str; 12] = [
 
 type StderrTail = Arc<Mutex<Vec<u8>>>;
 
-/// Starts the program.
+/// Starts a program and returns the channel to it.
 pub(super) fn open(
     program: &ProgramSpec,
-    means: &ConnectContext,
-    news: Arc<NotificationSink>,
+    context: &ConnectContext,
+    sink: Arc<NotificationSink>,
 ) -> Result<Arc<MessageChannel>, Error> {
-    let (mut child, guard) = spawn_program(program, means)?;
-    let tasks = &means.tasks;
+    let (mut child, guard) = spawn_program(program, context)?;
+    let tasks = &context.tasks;
     let (out, outgoing) = message_queue::channel();
-    let channel = MessageChannel::new(out, news, means);
-    let complaints = StderrTail::default();
+    let channel = MessageChannel::new(out, sink, context);
+    let stderr_tail = StderrTail::default();
     if let Some(stderr) = child.stderr.take() {
-        let keeper = StderrReader {
-            tail: Arc::clone(&complaints),
-            log: Arc::clone(&means.log),
-            budget: TrafficBudget::new(means.traffic_rate),
+        let reader = StderrReader {
+            tail: Arc::clone(&stderr_tail),
+            log: Arc::clone(&context.log),
+            budget: TrafficBudget::new(context.traffic_rate),
         };
-        let (keeping, closed) = (
-            keeper.read_to_end(stderr, Arc::clone(&channel)),
+        let (reading, closed) = (
+            reader.read_to_end(stderr, Arc::clone(&channel)),
             channel.closed.clone(),
         );
-        // A child of the program may hold its end of the pipe for ever.
+        // A child of the program may keep the pipe open indefinitely.
         tasks.spawn(async move {
-            closed.run_until_cancelled(keeping).await;
+            closed.run_until_cancelled(reading).await;
         });
     }
     if let Some(stdout) = child.stdout.take() {
@@ -87,22 +87,22 @@ pub(super) fn open(
         let writer = write_messages(stdin, outgoing, Arc::clone(&channel));
         tasks.spawn(writer);
     }
-    let (trace, watched) = (means.cleanup.token(), Arc::clone(&channel));
+    let (trace, watched) = (context.cleanup.token(), Arc::clone(&channel));
     let mut secrets: Vec<SecretString> = program.env.values().cloned().collect();
     let hidden = masked_argument_values(&program.args).into_iter();
     secrets.extend(hidden.map(SecretString::from));
     tasks.spawn(async move {
-        wait_for_exit(child, watched, complaints, secrets, &guard.program).await;
+        wait_for_exit(child, watched, stderr_tail, secrets, &guard.program).await;
         guard.clean_up().await;
         drop((guard, trace));
     });
     Ok(channel)
 }
 
-/// Our own variables that children may see.
+/// The environment variables that programs inherit.
 pub(super) type InheritedEnvironment = Vec<(String, String)>;
 
-/// The variables of `all` that are passed on.
+/// Filters the environment variables that programs inherit.
 pub(super) fn inherited_environment(
     all: impl IntoIterator<Item = (String, String)>,
 ) -> InheritedEnvironment {
@@ -111,23 +111,23 @@ pub(super) fn inherited_environment(
         .collect()
 }
 
-/// Starts the program, by the warden if there is one.
+/// Spawns the program, through the warden if there is one.
 fn spawn_program(
     program: &ProgramSpec,
-    means: &ConnectContext,
+    context: &ConnectContext,
 ) -> Result<(Child, ProgramGuard), Error> {
-    let found = resolve_program(program, &means.environment)?;
-    let group = means
+    let found = resolve_program(program, &context.environment)?;
+    let group = context
         .warden
         .as_ref()
-        .and_then(|_| means.programs.create_cgroup());
-    let mut command = match &means.warden {
+        .and_then(|_| context.programs.create_cgroup());
+    let mut command = match &context.warden {
         None => Command::new(&found),
         Some(warden) => {
             let mut command = Command::new(warden);
             let hub = std::process::id().to_string();
             command.arg0("maru").args(["child", &hub]);
-            command.args(means.programs.warden_arguments(group.as_ref()));
+            command.args(context.programs.warden_arguments(group.as_ref()));
             command.arg("--").arg(&found);
             command
         }
@@ -135,7 +135,12 @@ fn spawn_program(
     command
         .args(&program.args)
         .env_clear()
-        .envs(means.environment.iter().map(|(name, value)| (name, value)))
+        .envs(
+            context
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
         .envs(
             program
                 .env
@@ -153,26 +158,28 @@ fn spawn_program(
     let launch = ProgramLaunch {
         command: &mut command,
         group,
-        has_warden: means.warden.is_some(),
-        slot: Arc::clone(&means.program_slot),
+        has_warden: context.warden.is_some(),
+        slot: Arc::clone(&context.program_slot),
     };
-    means.programs.start(launch).map_err(|error| {
-        let why = match error.kind() {
+    context.programs.start(launch).map_err(|error| {
+        let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "not found".to_owned(),
             kind => kind.to_string(),
         };
-        Error::Refused(format!("cannot start {}: {why}", program.command))
+        Error::Refused(format!("cannot start {}: {reason}", program.command))
     })
 }
 
-/// The program's own path: what is started later is what was found now.
+/// Resolves the program to an absolute path, so that the file that was checked is the one
+/// started.
 fn resolve_program(
     program: &ProgramSpec,
     environment: &InheritedEnvironment,
 ) -> Result<PathBuf, Error> {
     let path = environment.iter().find(|(name, _)| name == "PATH");
     let found = find_program(&program.command, path.map_or("", |(_, value)| value));
-    let refused = |why: &str| Error::Refused(format!("cannot start {}: {why}", program.command));
+    let refused =
+        |reason: &str| Error::Refused(format!("cannot start {}: {reason}", program.command));
     match found {
         None => Err(refused("not found")),
         Some(found) if !is_executable(&found) => Err(refused("permission denied")),
@@ -180,7 +187,7 @@ fn resolve_program(
     }
 }
 
-/// Reads messages until the program closes its output.
+/// Reads messages until the program closes its stdout.
 async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageChannel>) {
     let mut lines = LineDecoder::default();
     let mut found = Vec::new();
@@ -200,26 +207,26 @@ async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageC
             chunk = chunk.strip_prefix(b"\xef\xbb\xbf").unwrap_or(chunk);
         }
         let blank = lines.feed(chunk, &mut found);
-        if let Err(why) = channel.count_ignored(blank) {
-            return channel.mark_lost(why);
+        if let Err(error) = channel.count_ignored(blank) {
+            return channel.mark_lost(error);
         }
         for line in found.drain(..) {
             let (taken, bytes) = match line {
                 DecodedLine::Whole(bytes) => (channel.handle_bytes(&bytes), bytes.len()),
                 DecodedLine::TooLong => {
-                    let why = "the program wrote a line of more than 16 MiB";
-                    (Err(Error::InvalidMessage(why.to_owned())), 0)
+                    let message = "the program wrote a line of more than 16 MiB";
+                    (Err(Error::InvalidMessage(message.to_owned())), 0)
                 }
             };
-            if let Err(why) = taken {
-                return channel.mark_lost(why);
+            if let Err(error) = taken {
+                return channel.mark_lost(error);
             }
             slice.spend(bytes).await;
         }
-        // Blank lines are no lines, but cost reading.
+        // Blank lines are not counted as messages, but reading them takes time.
         slice.spend(count).await;
     }
-    // The exit code says more; it comes within a moment if the program ended.
+    // The exit code is more informative, and arrives shortly if the program has exited.
     if time::timeout(Duration::from_millis(500), channel.lost.cancelled())
         .await
         .is_err()
@@ -228,7 +235,7 @@ async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageC
     }
 }
 
-/// Writes messages until nobody needs the program; then closes its input.
+/// Writes messages until the link is closed, then closes the program's stdin.
 async fn write_messages(
     mut stdin: ChildStdin,
     mut outgoing: message_queue::MessageReceiver,
@@ -249,7 +256,7 @@ async fn write_messages(
     }
 }
 
-/// Keeps what a program wrote to stderr last; it is shown when the program fails.
+/// Logs a program's stderr and keeps its end for the exit error.
 struct StderrReader {
     tail: StderrTail,
     log: Arc<ServerLog>,
@@ -265,9 +272,9 @@ impl StderrReader {
             let chunk = &buffer[..count];
             self.append_to_tail(chunk);
             let lines = log_lines(chunk, &mut line, &self.log);
-            if let Err(why) = self.budget.spend(lines, count) {
-                // The program blocks on its pipe from here on, until it is ended.
-                return channel.mark_lost(why);
+            if let Err(error) = self.budget.spend(lines, count) {
+                // From here on the program blocks on its pipe until it is killed.
+                return channel.mark_lost(error);
             }
             slice.spend(count + lines * 64).await;
         }
@@ -277,19 +284,19 @@ impl StderrReader {
     fn append_to_tail(&self, chunk: &[u8]) {
         let mut kept = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(chunk);
-        let over = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
-        kept.drain(..over);
+        let excess = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
+        kept.drain(..excess);
     }
 }
 
-/// Whole lines of `chunk` go to the log; the rest stays in `line`. Of a line that
-/// does not end only the beginning is looked at: a program may write without end.
-/// Tells how many lines ended.
+/// Logs the complete lines of `chunk`, keeps the rest in `line`, and returns the number
+/// of lines. Only the beginning of an overlong line is kept, because a program may write
+/// without line ends.
 fn log_lines(chunk: &[u8], line: &mut Vec<u8>, log: &ServerLog) -> usize {
     let mut lines = 0;
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-        let room = MAX_STDERR_LINE_BYTES - line.len();
-        line.extend_from_slice(&piece[..room.min(piece.len())]);
+        let remaining = MAX_STDERR_LINE_BYTES - line.len();
+        line.extend_from_slice(&piece[..remaining.min(piece.len())]);
         if piece.ends_with(b"\n") {
             log_line(line, log);
             lines += 1;
@@ -307,11 +314,12 @@ fn log_line(line: &mut Vec<u8>, log: &ServerLog) {
     line.clear();
 }
 
-/// Waits for the end of the program, or brings it about.
+/// Waits for the program to exit, and terminates it when the link is closed or a limit
+/// exceeded.
 async fn wait_for_exit(
     mut child: Child,
     channel: Arc<MessageChannel>,
-    complaints: StderrTail,
+    stderr_tail: StderrTail,
     secrets: Vec<SecretString>,
     program: &RunningProgram,
 ) {
@@ -324,52 +332,53 @@ async fn wait_for_exit(
     };
     match ended {
         Some(status) => {
-            // What it said last may still be in the pipe.
+            // The last output may still be in the pipe.
             time::sleep(Duration::from_millis(20)).await;
             channel.mark_lost(
-                limit_error(program).unwrap_or_else(|| exit_error(status, &complaints, &secrets)),
+                limit_error(program).unwrap_or_else(|| exit_error(status, &stderr_tail, &secrets)),
             );
         }
         None => {
-            if let Some(why) = limit_error(program) {
-                channel.mark_lost(why);
+            if let Some(error) = limit_error(program) {
+                channel.mark_lost(error);
             }
             terminate(&mut child, group).await;
         }
     }
-    // Children of the child go with it.
+    // The program's children are killed with it.
     signal_group(group, Signal::KILL);
     channel.mark_lost(Error::Lost("the program was stopped".to_owned()));
     channel.closed.cancel();
 }
 
-/// Why the program was ended, if it was for a bound.
+/// Returns the error of a program that was killed for exceeding a limit.
 fn limit_error(program: &RunningProgram) -> Option<Error> {
     let how = program.end_cause()?;
-    Some(Error::ProgramExited { how, said: None })
+    Some(Error::ProgramExited { how, stderr: None })
 }
 
-/// Its input is closed; then it is told to end, and then made to.
+/// Terminates the program: waits after its input was closed, then sends SIGTERM, then
+/// SIGKILL.
 async fn terminate(child: &mut Child, group: Option<Pid>) {
-    for told in [Signal::TERM, Signal::KILL] {
+    for signal in [Signal::TERM, Signal::KILL] {
         if time::timeout(TERMINATE_GRACE, child.wait()).await.is_ok() {
             return;
         }
-        signal_group(group, told);
+        signal_group(group, signal);
     }
-    // A killed process ends; the wait only collects it.
+    // This reaps the killed process.
     let _ = child.wait().await;
 }
 
 fn signal_group(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
-        // It may have ended in the meantime.
+        // The group may be gone already.
         let _ = kill_process_group(group, signal);
     }
 }
 
-fn exit_error(status: ExitStatus, complaints: &StderrTail, secrets: &[SecretString]) -> Error {
-    let kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+fn exit_error(status: ExitStatus, stderr_tail: &StderrTail, secrets: &[SecretString]) -> Error {
+    let kept = stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept);
     let clean =
         |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(300).collect() };
@@ -384,15 +393,15 @@ fn exit_error(status: ExitStatus, complaints: &StderrTail, secrets: &[SecretStri
     };
     Error::ProgramExited {
         how,
-        said: last.last().map(|line| redact_secrets(line.trim(), secrets)),
+        stderr: last.last().map(|line| redact_secrets(line.trim(), secrets)),
     }
 }
 
-/// The text without the secrets that the program was given.
+/// Masks the program's own secrets in the text.
 fn redact_secrets(text: &str, secrets: &[SecretString]) -> String {
-    let telling = |it: &&SecretString| it.reveal().len() >= 4;
+    let is_long_enough = |it: &&SecretString| it.reveal().len() >= 4;
     secrets
         .iter()
-        .filter(telling)
+        .filter(is_long_enough)
         .fold(text.to_owned(), |text, it| text.replace(it.reveal(), MASK))
 }

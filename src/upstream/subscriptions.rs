@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: what servers of 2026-07-28 tell between calls.
+//! Receives the notifications of servers of 2026-07-28 through `subscriptions/listen`.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,7 +19,7 @@ use super::{
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Addresses of resources that someone wants to be told of.
+/// The URIs of the resources that clients subscribe to.
 #[derive(Debug, Default)]
 pub(super) struct ResourceSubscriptions {
     uris: Mutex<Vec<String>>,
@@ -32,50 +32,55 @@ impl ResourceSubscriptions {
         self.changed.notify_one();
     }
 
-    /// The parameter of the request: what the server can tell of, and what was asked for.
+    /// Builds the request's parameter: the list changes that the server supports, and the
+    /// subscribed resources.
     fn notifications(&self, capabilities: &Value) -> Map<String, Value> {
         let lists = [
             ("tools", "toolsListChanged"),
             ("prompts", "promptsListChanged"),
             ("resources", "resourcesListChanged"),
         ];
-        let told = lists
+        let list_changes = lists
             .iter()
             .filter(|(kind, _)| capabilities[*kind]["listChanged"] == true)
             .map(|(_, name)| ((*name).to_owned(), true.into()));
-        let mut wanted: Map<String, Value> = told.collect();
+        let mut notifications: Map<String, Value> = list_changes.collect();
         let uris = self.uris.lock().unwrap_or_else(PoisonError::into_inner);
         if !uris.is_empty() {
-            wanted.insert("resourceSubscriptions".to_owned(), uris.clone().into());
+            notifications.insert("resourceSubscriptions".to_owned(), uris.clone().into());
         }
-        wanted
+        notifications
     }
 }
 
-/// Listens until the connection ends.
-pub(super) async fn listen_for_notifications(live: Arc<ActiveConnection>) {
+/// Receives notifications until the connection ends.
+pub(super) async fn listen_for_notifications(connection: Arc<ActiveConnection>) {
     tokio::select! {
-        () = maintain_subscription(&live) => (),
-        () = live.link.closing().cancelled() => (),
-        () = live.link.lost().cancelled() => (),
+        () = maintain_subscription(&connection) => (),
+        () = connection.link.closing().cancelled() => (),
+        () = connection.link.lost().cancelled() => (),
     }
 }
 
-/// Asks again whenever other resources are wanted, or the stream was cut.
-async fn maintain_subscription(live: &ActiveConnection) {
+/// Repeats the request whenever the subscriptions change or the stream ends.
+async fn maintain_subscription(connection: &ActiveConnection) {
     let mut pause = INITIAL_RETRY_DELAY;
     loop {
-        let wanted = live.subscriptions.notifications(&live.session.capabilities);
-        if wanted.is_empty() {
-            live.subscriptions.changed.notified().await;
+        let notifications = connection
+            .subscriptions
+            .notifications(&connection.session.capabilities);
+        if notifications.is_empty() {
+            connection.subscriptions.changed.notified().await;
             continue;
         }
-        let mut call = match start_listening(live, &wanted).await {
+        let mut call = match start_listening(connection, &notifications).await {
             Ok(call) => call,
-            Err(why @ (Error::Unreachable(_) | Error::Lost(_))) => return live.link.mark_lost(why),
-            Err(_no_such_thing) => return,
+            Err(error @ (Error::Unreachable(_) | Error::Lost(_))) => {
+                return connection.link.mark_lost(error);
+            }
+            Err(_unsupported) => return,
         };
-        match receive_notifications(live, &mut call).await {
+        match receive_notifications(connection, &mut call).await {
             ListenOutcome::Unsupported => return,
             ListenOutcome::SubscriptionsChanged => pause = INITIAL_RETRY_DELAY,
             ListenOutcome::StreamEnded => {
@@ -87,38 +92,41 @@ async fn maintain_subscription(live: &ActiveConnection) {
 }
 
 enum ListenOutcome {
-    /// The server does not do this.
+    /// The server does not support the method.
     Unsupported,
-    /// Something else is wanted now.
+    /// The subscriptions have changed.
     SubscriptionsChanged,
     /// The server ended the stream.
     StreamEnded,
 }
 
 async fn start_listening(
-    live: &ActiveConnection,
-    wanted: &Map<String, Value>,
+    connection: &ActiveConnection,
+    notifications: &Map<String, Value>,
 ) -> Result<UpstreamCall, Error> {
     let params = json!({
-        "notifications": wanted,
+        "notifications": notifications,
         "_meta": own_request_meta(),
     })
     .to_string();
-    let ask = OutgoingRequest {
+    let request = OutgoingRequest {
         method: "subscriptions/listen",
         target_name: None,
         mirrored_params: &[],
         params: &|_| params.clone(),
         client: None,
     };
-    live.link.start_call(&ask).await
+    connection.link.start_call(&request).await
 }
 
-async fn receive_notifications(live: &ActiveConnection, call: &mut UpstreamCall) -> ListenOutcome {
+async fn receive_notifications(
+    connection: &ActiveConnection,
+    call: &mut UpstreamCall,
+) -> ListenOutcome {
     loop {
         let received = tokio::select! {
             received = call.next_event() => received,
-            () = live.subscriptions.changed.notified() => return ListenOutcome::SubscriptionsChanged,
+            () = connection.subscriptions.changed.notified() => return ListenOutcome::SubscriptionsChanged,
         };
         let text = match received {
             Ok(CallEvent::Message(text)) => text,
@@ -126,7 +134,9 @@ async fn receive_notifications(live: &ActiveConnection, call: &mut UpstreamCall)
             Ok(CallEvent::Answer(Ok(_))) | Err(_) => return ListenOutcome::StreamEnded,
         };
         if let Ok(RpcMessage::Notification { method, params }) = RpcMessage::parse(&text) {
-            live.notification_sink.on_notification(&method, params);
+            connection
+                .notification_sink
+                .on_notification(&method, params);
         }
     }
 }

@@ -70,7 +70,7 @@ impl ToolPins {
                 (Some(now), Some(before)) if now.digest != before.digest => {
                     withheld.push(WithheldEntry {
                         name: offer.key().to_owned(),
-                        why: "its definition has changed since it was accepted".to_owned(),
+                        reason: "its definition has changed since it was accepted".to_owned(),
                         differences: now.differences(before),
                     });
                     known.pending.insert(offer.key().to_owned(), now.clone());

@@ -149,11 +149,14 @@ mod tests {
             (0..messages).find_map(|_| budget.spend_message(bytes).err())
         };
         assert_eq!(sent(1200, 0), None);
-        let why = sent(1201, 0).unwrap().to_string();
-        assert!(why.contains("more than 100 messages"), "{why}");
-        assert!(why.contains("limits.server_messages_per_second"), "{why}");
-        let why = sent(13, 1000).unwrap().to_string();
-        assert!(why.contains("more than 1000 bytes"), "{why}");
+        let error = sent(1201, 0).unwrap().to_string();
+        assert!(error.contains("more than 100 messages"), "{error}");
+        assert!(
+            error.contains("limits.server_messages_per_second"),
+            "{error}"
+        );
+        let error = sent(13, 1000).unwrap().to_string();
+        assert!(error.contains("more than 1000 bytes"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

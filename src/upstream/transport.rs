@@ -64,8 +64,8 @@ impl Transport {
             }
         };
         if let Some(unknown) = members.keys().find(|it| !known.contains(&it.as_str())) {
-            let why = format!("unknown for {kind}; known are {}", known.join(", "));
-            return Err(invalid_field(format!("config.{unknown}"), why));
+            let reason = format!("unknown for {kind}; known are {}", known.join(", "));
+            return Err(invalid_field(format!("config.{unknown}"), reason));
         }
         Ok(match kind {
             "STDIO" => Self::Stdio(parse_program(members, before)?),

@@ -41,8 +41,8 @@ pub(super) fn restore_masked_arguments(
 /// Which secret a mask stands for is known only where nothing around it was changed.
 fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), InvalidField> {
     if hides && text.contains(MASK) {
-        let why = format!("holds {MASK} in place of a secret; write the secret itself");
-        return Err(invalid_field(field, why));
+        let reason = format!("holds {MASK} in place of a secret; write the secret itself");
+        return Err(invalid_field(field, reason));
     }
     Ok(())
 }

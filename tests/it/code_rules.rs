@@ -65,6 +65,76 @@ fn definitions_of_types_are_found() {
     check("    structure: String,", None);
 }
 
+/// The methods of a type stand where a reader looks for them: in the file that defines
+/// it, or in a child module of that file. `Store` has one `impl` per table.
+#[test]
+fn methods_stand_in_the_file_of_their_type() {
+    let sources = sources();
+    let mut places: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
+    for (path, text) in &sources {
+        for name in shipped(text).lines().filter_map(defined_type) {
+            places.entry(name).or_default().push(path);
+        }
+    }
+    let mut misplaced = Vec::new();
+    for (path, text) in &sources {
+        for name in shipped(text).lines().filter_map(implemented_type) {
+            let definitions = places.get(name).map(Vec::as_slice).unwrap_or_default();
+            if name != "Store" && !definitions.iter().any(|it| is_file_or_child(path, it)) {
+                misplaced.push(format!(
+                    "{}: impl {name}, defined in {definitions:?}",
+                    path.display()
+                ));
+            }
+        }
+    }
+    assert!(misplaced.is_empty(), "{}", misplaced.join("\n"));
+}
+
+#[test]
+fn inherent_implementations_are_found() {
+    let check = |line, expected| assert_eq!(implemented_type(line), expected, "{line}");
+    check("impl Catalog {", Some("Catalog"));
+    check("impl<'a> HubRoute<'a> {", Some("HubRoute"));
+    check(
+        "impl<T: Fn(u8) -> Vec<u8>> Decoder<T> where",
+        Some("Decoder"),
+    );
+    check("impl fmt::Display for Hazard {", None);
+    check("impl<T> From<T> for Hazard {", None);
+    check("implement(", None);
+}
+
+/// The name of the type whose own methods begin at this line.
+fn implemented_type(line: &str) -> Option<&str> {
+    let mut text = line.strip_prefix("impl")?;
+    if text.starts_with('<') {
+        let mut depth = 0;
+        let mut previous = ' ';
+        let end = text.find(|c| {
+            depth += match c {
+                '<' => 1,
+                '>' if previous != '-' => -1,
+                _ => 0,
+            };
+            previous = c;
+            depth == 0
+        })?;
+        text = &text[end + 1..];
+    }
+    let text = text.strip_prefix(' ')?;
+    if text.contains(" for ") || text.ends_with(" for") {
+        return None;
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    Some(&text[..end])
+}
+
+/// Whether `path` is `file`, or below its folder: `parser.rs` and `parser/*.rs`.
+fn is_file_or_child(path: &Path, file: &Path) -> bool {
+    path == file || path.starts_with(file.with_extension(""))
+}
+
 /// The name of the type that a line defines, unless it is inside a function.
 fn defined_type(line: &str) -> Option<&str> {
     let text = line.trim_start();

@@ -44,7 +44,7 @@ async fn two_hubs_registered_with_each_other_offer_each_tool_once() {
         let view = a
             .wait_for_server("b", |it| it.status.withheld.len() >= own)
             .await;
-        let comes_from_here = |it: &WithheldEntry| it.why.contains("comes from this hub");
+        let comes_from_here = |it: &WithheldEntry| it.reason.contains("comes from this hub");
         assert!(view.status.withheld.iter().all(comes_from_here));
         for (hub, prefix) in [(&a, "b__"), (&b, "a__")] {
             let names = hub.tool_names().await;

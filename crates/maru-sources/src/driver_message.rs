@@ -9,39 +9,37 @@ const MAX_SHOWN_WIDTH: usize = 60;
 /// Columns that stay visible right of the fault, as in libpq.
 const MIN_RIGHT_WIDTH: usize = 10;
 
-impl Error {
-    /// The message as libpq and its drivers write it: the database's own words, the
-    /// line of the statement with a caret under the fault, and the hint.
-    pub fn driver_message(&self, statement: &str) -> String {
-        match self {
-            Self::AtPosition { position, error } => {
-                let (message, hint) = error.message_and_hint();
-                let marked = mark_position(statement, *position);
-                [Some(message), marked, hint]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            }
-            error => {
-                let (message, hint) = error.message_and_hint();
-                match hint {
-                    Some(hint) => format!("{message}\n{hint}"),
-                    None => message,
-                }
+/// The message as libpq and its drivers write it: the database's own words, the
+/// line of the statement with a caret under the fault, and the hint.
+pub(super) fn format_error(error: &Error, statement: &str) -> String {
+    match error {
+        Error::AtPosition { position, error } => {
+            let (message, hint) = message_and_hint(error);
+            let marked = mark_position(statement, *position);
+            [Some(message), marked, hint]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("\n")
+        }
+        error => {
+            let (message, hint) = message_and_hint(error);
+            match hint {
+                Some(hint) => format!("{message}\n{hint}"),
+                None => message,
             }
         }
     }
+}
 
-    fn message_and_hint(&self) -> (String, Option<String>) {
-        match self {
-            Self::Database(message) => (message.clone(), None),
-            Self::Rejected { message, hint } => {
-                let hint = hint.as_ref().map(|hint| format!("HINT:  {hint}"));
-                (message.clone(), hint)
-            }
-            other => (other.to_string(), None),
+fn message_and_hint(error: &Error) -> (String, Option<String>) {
+    match error {
+        Error::Database(message) => (message.clone(), None),
+        Error::Rejected { message, hint } => {
+            let hint = hint.as_ref().map(|hint| format!("HINT:  {hint}"));
+            (message.clone(), hint)
         }
+        other => (other.to_string(), None),
     }
 }
 

@@ -194,6 +194,11 @@ impl Error {
         }
     }
 
+    /// The message as libpq and its drivers write it, with a caret under the error position.
+    pub fn driver_message(&self, statement: &str) -> String {
+        driver_message::format_error(self, statement)
+    }
+
     /// Gives the error a place: the byte `at` of `text`.
     fn at_byte(self, text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! One request and everything that comes back on it.
+//! One HTTP request and the messages of its response.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -19,31 +19,32 @@ use crate::upstream::{
     traffic_budget::TrafficBudget,
 };
 
-/// Bytes of a stream that are looked at before other tasks go on.
+/// Bytes of a stream that are parsed before yielding to other tasks.
 const YIELD_CHUNK_BYTES: usize = 16 << 10;
-/// How often a stream that was cut is resumed.
+/// How often an interrupted stream is resumed.
 const MAX_RESUMES: usize = 5;
 
-/// A request in progress; dropping it cancels it.
+/// A request in progress on an [`HttpLink`]; dropping it cancels the request.
 #[derive(Debug)]
 pub(in crate::upstream) struct HttpCall {
     response: ResponseReader,
-    /// Messages that come on another stream, if a client is behind the call.
+    /// Receives the messages that arrive on the event stream, if the call was made for a
+    /// client.
     pub(in crate::upstream) guard: Option<CallGuard>,
 }
 
-/// What comes back on the request itself.
+/// Reads the response of the request itself.
 #[derive(Debug)]
 struct ResponseReader {
     cancel_guard: CancelGuard,
     reply: HttpResponse,
-    /// Reads events, if that is how the answer comes.
-    /// Boxed: most answers come without, and all are moved about.
+    /// Parses the response if it is an event stream. Boxed, because most responses are
+    /// plain JSON and the struct is moved often.
     events: Option<Box<ResumableEvents>>,
     resume_count: usize,
 }
 
-/// A request that the server has to do with; it is told when nobody waits any more.
+/// Sends `notifications/cancelled` when a request is dropped before its response.
 #[derive(Debug)]
 pub(super) struct CancelGuard {
     link: Arc<HttpLink>,
@@ -68,12 +69,12 @@ pub(super) struct ResumableEvents {
     reader: SseReader,
     parsed: Vec<SseEvent>,
     ready: VecDeque<SseEvent>,
-    /// What was received and not looked at yet.
+    /// Bytes that were received and not parsed yet.
     unparsed: Bytes,
     slice: WorkSlice,
-    /// Where to resume.
+    /// The event id after which to resume.
     pub(super) last_event_id: Option<String>,
-    /// How long to wait before that.
+    /// How long to wait before resuming, as the server requested.
     pub(super) retry_delay: Option<Duration>,
 }
 
@@ -83,35 +84,35 @@ impl HttpCall {
         reply: HttpResponse,
         client: Option<CallGuard>,
     ) -> Result<Self, Error> {
-        let mut own = ResponseReader {
+        let mut response = ResponseReader {
             cancel_guard: pending,
             reply,
             events: None,
             resume_count: 0,
         };
-        let opened = own.check_response().await;
-        own.cancel_guard.done |= opened.is_err();
-        if opened.is_err() {
-            // Its status is the answer.
+        let checked = response.check_response().await;
+        response.cancel_guard.done |= checked.is_err();
+        if checked.is_err() {
+            // The status is the final response.
             client.iter().for_each(CallGuard::end);
         }
-        opened.map(|()| Self {
-            response: own,
+        checked.map(|()| Self {
+            response,
             guard: client,
         })
     }
 
-    /// The session that the server opened with this answer.
+    /// Returns the session id that the server assigned in this response.
     pub(in crate::upstream) fn session_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.response.reply.header(&SESSION_ID_HEADER)?).ok()
     }
 
-    /// The link it runs on.
+    /// Returns the link of the call.
     pub(in crate::upstream) fn link(&self) -> &Arc<HttpLink> {
         &self.response.cancel_guard.link
     }
 
-    /// The next message that belongs to it; its answer is the last. Cancel-safe.
+    /// Returns the next message of the call; the response comes last. Cancel-safe.
     pub(in crate::upstream) async fn next_event(&mut self) -> Result<CallEvent, Error> {
         let Some(client) = &mut self.guard else {
             return self.response.next_call_event().await;
@@ -131,18 +132,18 @@ impl HttpCall {
         }
     }
 
-    /// Answers a question of the server.
+    /// Replies to a request of the server.
     pub(in crate::upstream) async fn respond(&self, text: String) -> Result<(), Error> {
         self.response.cancel_guard.link.send(text).await
     }
 }
 
 impl ResponseReader {
-    /// Looks at status and kind of the answer.
+    /// Checks the status and content type of the response.
     async fn check_response(&mut self) -> Result<(), Error> {
-        let garbage = |why: &str| Err(Error::InvalidMessage(why.to_owned()));
+        let invalid = |message: &str| Err(Error::InvalidMessage(message.to_owned()));
         if self.reply.header(&CONTENT_ENCODING).is_some() {
-            return garbage("the server sent a compressed answer, which nobody asked for");
+            return invalid("the server sent a compressed answer, which nobody asked for");
         }
         let kind = self.reply.header(&CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.starts_with("application/json");
@@ -154,7 +155,7 @@ impl ResponseReader {
                 return Err(Error::SessionExpired);
             }
             let refused = link.check_session_status(&self.reply);
-            // Since 2026-07-28 an error of the protocol has a status of its own.
+            // Since 2026-07-28 a JSON-RPC error comes with an HTTP error status.
             return if is_json && Box::pin(self.take_rpc_error()).await {
                 Ok(())
             } else {
@@ -167,11 +168,11 @@ impl ResponseReader {
                 self.events = Some(Box::default());
                 Ok(())
             }
-            _ => garbage("the server answered with neither JSON nor an event stream"),
+            _ => invalid("the server answered with neither JSON nor an event stream"),
         }
     }
 
-    /// Whether the body is a JSON-RPC error that answers us; keeps it if so.
+    /// Whether the body is the JSON-RPC error of this request; buffers it if so.
     async fn take_rpc_error(&mut self) -> bool {
         let Ok(body) = self.reply.bytes().await else {
             return false;
@@ -193,7 +194,7 @@ impl ResponseReader {
         is_ours
     }
 
-    /// The next message on its own stream. Cancel-safe.
+    /// Returns the next message of the response. Cancel-safe.
     async fn next_call_event(&mut self) -> Result<CallEvent, Error> {
         if self.events.is_none() {
             return self.read_json_body().await;
@@ -228,14 +229,14 @@ impl ResponseReader {
         let events = self.events.get_or_insert_default();
         let link = &self.cancel_guard.link;
         let next = events.next(&mut self.reply, &link.budget).await;
-        next.inspect_err(|why| link.mark_lost(why.clone()))
+        next.inspect_err(|error| link.mark_lost(error.clone()))
     }
 
-    /// A message; none if it answers somebody else.
+    /// Parses a message; `None` if it is the response to another request.
     fn parse_message(&self, bytes: &[u8]) -> Result<Option<CallEvent>, Error> {
-        let garbage = || Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned());
-        let (text, message) = RpcMessage::parse_bytes(bytes).map_err(|_| garbage())?;
-        let received = match message.map_err(|_| garbage())? {
+        let invalid = || Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned());
+        let (text, message) = RpcMessage::parse_bytes(bytes).map_err(|_| invalid())?;
+        let received = match message.map_err(|_| invalid())? {
             RpcMessage::Response(response)
                 if response.id == RpcId::Number(self.cancel_guard.id) =>
             {
@@ -254,23 +255,24 @@ impl ResponseReader {
         Ok(Some(received))
     }
 
-    /// Counts a message that nobody asked for; one too many ends the connection.
+    /// Charges an unsolicited message to the budget; exceeding it ends the connection.
     fn charge_budget(&self, text: &str) -> Result<(), Error> {
         let link = &self.cancel_guard.link;
         let spent = link.budget.spend_message(text.len());
-        spent.inspect_err(|why| link.mark_lost(why.clone()))
+        spent.inspect_err(|error| link.mark_lost(error.clone()))
     }
 
-    /// Opens the stream again where it was cut.
+    /// Resumes an interrupted stream after its last event.
     async fn resume(&mut self) -> Result<(), Error> {
-        let cut = || Error::Lost("the server ended its stream before it answered".to_owned());
-        let events = self.events.as_ref().ok_or_else(cut)?;
+        let interrupted =
+            || Error::Lost("the server ended its stream before it answered".to_owned());
+        let events = self.events.as_ref().ok_or_else(interrupted)?;
         let last = events.last_event_id.clone();
         let last = last
             .filter(|_| {
                 !self.cancel_guard.link.version().is_modern() && self.resume_count < MAX_RESUMES
             })
-            .ok_or_else(cut)?;
+            .ok_or_else(interrupted)?;
         self.resume_count += 1;
         let wait = events.retry_delay.unwrap_or(Duration::from_secs(1));
         time::sleep(wait.clamp(Duration::from_millis(10), Duration::from_secs(30))).await;
@@ -286,7 +288,7 @@ impl ResponseReader {
 }
 
 impl ResumableEvents {
-    /// Events of a stream that goes on behind the one of this id.
+    /// Parses a stream that resumes after this event id.
     pub(super) fn resuming_after(last_event_id: Option<String>) -> Self {
         Self {
             last_event_id,
@@ -294,7 +296,7 @@ impl ResumableEvents {
         }
     }
 
-    /// The next event with data; `None` at the end of the stream. Cancel-safe.
+    /// Returns the next event with data; `None` at the end of the stream. Cancel-safe.
     pub(super) async fn next(
         &mut self,
         reply: &mut HttpResponse,
@@ -319,8 +321,8 @@ impl ResumableEvents {
                 };
                 self.unparsed = bytes;
             }
-            // In pieces, because other tasks wait while one is looked at. The wait
-            // comes first, so that nothing is lost if it is not waited for.
+            // Parsed in pieces, so that other tasks can run in between. The yield comes
+            // first, so that a cancelled future loses nothing.
             self.slice
                 .spend(YIELD_CHUNK_BYTES.min(self.unparsed.len()))
                 .await;
@@ -336,7 +338,7 @@ impl ResumableEvents {
 
 impl Drop for CancelGuard {
     fn drop(&mut self) {
-        // Since 2026-07-28 leaving is cancelling.
+        // Since 2026-07-28 closing the response stream cancels the request.
         if self.done
             || self.link.version().is_modern()
             || self.link.lost.is_cancelled()
@@ -346,7 +348,8 @@ impl Drop for CancelGuard {
         }
         let params = json!({"requestId": self.id, "reason": "the client no longer waits"});
         let text = write_notification("notifications/cancelled", &params);
-        // A server that takes nothing finds out by itself.
+        // If too many are in flight, the server does not read, and the cancellation would
+        // not reach it either.
         let _sent = self.link.send_detached(text);
     }
 }

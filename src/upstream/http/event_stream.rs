@@ -1,4 +1,4 @@
-//! The stream on which servers with sessions speak between calls.
+//! The GET event stream on which servers with sessions send messages between calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +16,19 @@ use crate::upstream::{
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Listens until the link is closed. A server that offers no stream has no news.
-/// `opening` is dropped when it can ask on the stream, or never will.
+/// Reads the event stream until the link is closed. A server without one sends no
+/// notifications between calls. `opening` is dropped when the stream is open, or cannot
+/// be opened.
 pub(in crate::upstream) async fn listen_for_events(link: Arc<HttpLink>, opening: DropGuard) {
     tokio::select! {
-        why = read_event_stream(&link, opening) => if let Some(why) = why { link.mark_lost(why) },
+        error = read_event_stream(&link, opening) => if let Some(error) = error { link.mark_lost(error) },
         () = link.closing.cancelled() => (),
         () = link.lost.cancelled() => (),
     }
 }
 
-/// The `GET` stream of the versions with sessions.
+/// Reads the GET stream of the versions with sessions, reconnecting when it ends. Returns
+/// an error if the link is lost.
 async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<Error> {
     let mut opening = Some(opening);
     let mut events = ResumableEvents::default();
@@ -37,17 +39,17 @@ async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<E
             .await
         {
             Ok(reply) => reply,
-            Err(why) => return Some(why),
+            Err(error) => return Some(error),
         };
         match link.check_session_status(&reply) {
             Ok(()) if reply.status == StatusCode::OK => (),
-            Err(over @ Error::SessionExpired) => return Some(over),
+            Err(error @ Error::SessionExpired) => return Some(error),
             Err(_)
                 if reply.status == StatusCode::BAD_REQUEST && link.is_session_unknown().await =>
             {
                 return Some(Error::SessionExpired);
             }
-            // It has no such stream.
+            // The server offers no event stream.
             Ok(()) | Err(_) => return None,
         }
         drop(opening.take());
@@ -56,11 +58,11 @@ async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<E
             let event = match events.next(&mut reply, &link.budget).await {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
-                Err(why) => return Some(why),
+                Err(error) => return Some(error),
             };
             pause = INITIAL_RETRY_DELAY;
-            if let Err(why) = handle_event(link, &event.data) {
-                return Some(why);
+            if let Err(error) = handle_event(link, &event.data) {
+                return Some(error);
             }
         }
         time::sleep(
@@ -74,7 +76,7 @@ async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<E
     }
 }
 
-/// Takes an event; an error says that the server must be disconnected.
+/// Handles an event. An error means that the server must be disconnected.
 fn handle_event(link: &Arc<HttpLink>, data: &str) -> Result<(), Error> {
     if let Ok((text, message)) = RpcMessage::parse_bytes(data.as_bytes()) {
         match message {

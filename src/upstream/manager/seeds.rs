@@ -1,4 +1,4 @@
-//! Servers of the files: `mcp.servers` of `maru.yaml`, and `mcp.json`.
+//! Adds the servers of the files: `mcp.servers` of `maru.yaml`, and `mcp.json`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,8 +7,8 @@ use tracing::warn;
 use super::{RegistrationError, ServerManager};
 use crate::upstream::{draft::ServerDraft, server::ServerOrigin};
 
-/// Registers what the files list and the store does not know. A server that was removed
-/// stays removed.
+/// Registers the servers of the files that the store does not have. A server that was
+/// removed stays removed.
 pub(super) async fn seed_servers(
     manager: &ServerManager,
     seeds: Vec<ServerDraft>,
@@ -30,7 +30,8 @@ pub(super) async fn seed_servers(
     Ok(seed_from_registry_file(manager, listed, &removed).await?)
 }
 
-/// Registers new servers of `mcp.json`; those that came from there follow its address.
+/// Registers new servers of `mcp.json`, and updates the URL of those that came from
+/// there.
 async fn seed_from_registry_file(
     manager: &ServerManager,
     listed: Vec<ServerDraft>,
@@ -42,11 +43,11 @@ async fn seed_from_registry_file(
             manager.registry.lock().await.retain_refused(&draft);
             continue;
         }
-        let known = manager.find(&draft.name).ok();
-        let moved = known
+        let registered = manager.find(&draft.name).ok();
+        let moved = registered
             .as_ref()
             .is_some_and(|it| it.server.transport.url() != draft.config["url"].as_str());
-        let seeded = match &known {
+        let seeded = match &registered {
             Some(it) if moved && it.server.origin == ServerOrigin::Import => {
                 manager.apply_update(&draft.name, &draft).await.map(drop)
             }
@@ -86,20 +87,20 @@ async fn seed(
     origin: ServerOrigin,
 ) -> Result<(), RegistrationError> {
     match manager.add(draft, origin).await {
-        // The store may have been changed since; it is right.
+        // The store takes precedence over the files.
         Err(RegistrationError::NameTaken(_)) => Ok(()),
         added => added,
     }
 }
 
-/// Two entries of one name are an error: which of them was meant cannot be known.
+/// Fails if two entries have one name, because either could be meant.
 fn check_unique_names(seeds: &[ServerDraft]) -> anyhow::Result<()> {
-    let mut first_places = HashMap::new();
+    let mut first_indexes = HashMap::new();
     for (at, draft) in seeds.iter().enumerate() {
         if draft.name.trim().is_empty() {
             continue;
         }
-        if let Some(first) = first_places.insert(&draft.name, at) {
+        if let Some(first) = first_indexes.insert(&draft.name, at) {
             let name = &draft.name;
             anyhow::bail!(
                 "mcp.servers.{first} and mcp.servers.{at} are both named {name:?}; rename or remove one"

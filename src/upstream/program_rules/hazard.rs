@@ -1,10 +1,9 @@
-//! What a command line does besides starting the program it names: it starts a
-//! shell, runs code that stands in an argument, loads code named by a variable,
-//! or gives a container access to the host. Pure.
+//! Finds hazards in a command line: it starts a shell, runs code from an argument, loads
+//! code named by a variable, or gives a container access to the host. Pure.
 //!
-//! Programs are told apart by name, so a copy of a shell under another name is
-//! not recognised. This is advice for a person who registers a server and a
-//! filter for imported files, not a sandbox.
+//! Programs are recognized by name, so a copy of a shell under another name is not found.
+//! This is advice for a person who registers a server and a filter for imported files,
+//! not a sandbox.
 
 use std::fmt;
 
@@ -16,28 +15,28 @@ use super::{
     variables::{VariableEffect, variable_effect},
 };
 
-/// Programs that start each other are followed this far.
+/// The most nested wrappers that are inspected.
 const MAX_WRAPPER_DEPTH: usize = 8;
-/// Characters of an argument that a message repeats.
+/// The most characters of an argument that a message quotes.
 const MAX_SHOWN_CHARS: usize = 40;
 
-/// One thing that a person should know before a program is started.
+/// One hazard that a person should know before a program is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::upstream) enum Hazard {
-    /// A shell is started.
+    /// The program is a shell.
     Shell { program: String },
-    /// Code or commands stand in an argument.
+    /// An argument contains code or commands.
     CodeArgument { program: String, argument: String },
-    /// A variable decides which code is loaded.
+    /// An environment variable decides which code is loaded.
     CodeVariable { name: String },
-    /// A variable names a folder or a file of settings, where code may be named.
+    /// An environment variable names a directory or settings file, which may name code.
     FolderVariable { name: String },
-    /// A container gets access to the machine.
+    /// An option gives a container access to the host.
     HostAccess { program: String, argument: String },
 }
 
-/// The hazards of a command line. `target` is the file behind `command` once
-/// symbolic links are resolved, because a link may have a harmless name.
+/// Returns the hazards of a command line. `target` is the file behind `command` after
+/// resolving symbolic links, because a link may have a harmless name.
 pub(in crate::upstream) fn command_hazards(
     command: &str,
     target: Option<&str>,
@@ -46,7 +45,7 @@ pub(in crate::upstream) fn command_hazards(
     let mut found = Vec::new();
     inspect_command(command, args, 0, &mut found);
     if let (true, Some(target)) = (found.is_empty(), target) {
-        // A multi-call program is what it is called as.
+        // A multi-call program behaves according to the name it is called by.
         if !contains_word(MULTI_CALL_PROGRAMS, &base_name(target)) {
             inspect_command(target, args, 0, &mut found);
         }
@@ -57,7 +56,7 @@ pub(in crate::upstream) fn command_hazards(
     found
 }
 
-/// `anything … bash -lc text`: whatever the program is, it is given a shell and
+/// Finds `anything … bash -lc text`: an unknown program that is given a shell and
 /// commands for it.
 fn shell_behind_unknown_wrapper(command: &str, args: &[String]) -> Option<Hazard> {
     let is_shell = |it: &String| {
@@ -75,7 +74,7 @@ fn shell_behind_unknown_wrapper(command: &str, args: &[String]) -> Option<Hazard
 }
 
 impl Hazard {
-    /// A variable that decides which code is loaded.
+    /// Returns the hazard of setting this variable, if any.
     pub(in crate::upstream) fn of_variable(name: &str) -> Option<Self> {
         let owned = || name.to_owned();
         match variable_effect(name) {
@@ -85,13 +84,13 @@ impl Hazard {
         }
     }
 
-    /// Whether it is registered only if somebody says that it is meant. Folders of
-    /// settings, such as `KUBECONFIG`, are set for many servers: a warning is enough.
+    /// Whether a person must accept the hazard. Directories of settings, such as
+    /// `KUBECONFIG`, are set for many servers, so a warning is enough.
     pub(in crate::upstream) fn needs_consent(&self) -> bool {
         !matches!(self, Self::FolderVariable { .. })
     }
 
-    /// The member of a registration that it is about.
+    /// Returns the field of the registration that the hazard is about.
     pub(in crate::upstream) fn field(&self) -> String {
         match self {
             Self::Shell { .. } => "config.command".to_owned(),
@@ -110,7 +109,7 @@ impl fmt::Display for Hazard {
                 write!(out, "{program} is a shell: it runs any command it is given")
             }
             Self::CodeArgument { program, argument } if argument.is_empty() => {
-                write!(out, "{program} runs code or other programs as it is told")
+                write!(out, "{program} runs code or other programs from its input")
             }
             Self::CodeArgument { program, argument } => write!(
                 out,
@@ -143,10 +142,10 @@ fn inspect_command(command: &str, args: &[String], depth: usize, found: &mut Vec
         found.extend(container_hazard(&program(), args));
     } else {
         for interpreter in INTERPRETERS.iter().filter(|it| is(it.names)) {
-            found.extend(interpreter.hazard(&program(), args));
+            found.extend(interpreter_hazard(interpreter, &program(), args));
         }
         for wrapper in WRAPPERS.iter().filter(|it| is(it.names)) {
-            wrapper.inspect_wrapped(&program(), args, depth, found);
+            inspect_wrapped(wrapper, &program(), args, depth, found);
         }
         let inline = |it: &&String| {
             let text = it.to_ascii_lowercase();
@@ -177,7 +176,8 @@ fn base_name(command: &str) -> String {
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
-/// A program's name, and the same without its version: `python3.12-dbg` → `python`.
+/// Returns the program's name with and without its version: `python3.12-dbg` and
+/// `python`.
 fn program_names(command: &str) -> Vec<String> {
     let name = base_name(command);
     let stem = name.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -193,21 +193,21 @@ fn program_names(command: &str) -> Vec<String> {
     if !stem.is_empty() && stem != name {
         names.push(stem.to_owned());
     }
-    // The dynamic loader starts the program that it is given.
+    // The dynamic loader starts the program in its argument.
     if name.starts_with("ld-") || name.starts_with("ld.so") {
         names.push("ld.so".to_owned());
     }
     names
 }
 
-/// One option as getopt reads it.
+/// One argument as getopt parses it.
 enum ParsedOption<'a> {
     /// `--name` or `--name=value`.
     Long {
         name: &'a str,
         has_value: bool,
     },
-    /// `-abc`: letters, of which one may take the rest.
+    /// `-abc`: a group of short options, of which one may take the rest as its value.
     Short(&'a str),
     /// `--`.
     End,
@@ -234,15 +234,15 @@ fn parse_option(argument: &str) -> ParsedOption<'_> {
     }
 }
 
-/// What a group of short options means.
+/// The meaning of a group of short options.
 enum OptionGroup {
-    /// One of them carries code.
+    /// One option carries code.
     Code,
-    /// The last takes the next argument.
+    /// The last option takes the next argument as its value.
     TakesNext,
-    /// All of it is known.
+    /// All options are known and none takes the next argument.
     Complete,
-    /// It may take the next argument.
+    /// An unknown option may take the next argument as its value.
     Unknown,
 }
 
@@ -269,178 +269,197 @@ fn parse_option_group(letters: &str, code: &str, with_value: &str, flags: &str) 
     }
 }
 
-impl Interpreter {
-    /// Looks at the options before the script; those after it are the script's own.
-    fn hazard(&self, program: &str, args: &[String]) -> Option<Hazard> {
-        if self.always_runs_code {
-            let argument = args.iter().find(|it| !it.starts_with('-'));
-            let argument = argument.or(args.first()).map_or("", String::as_str);
-            return Some(code_argument(program, argument));
-        }
-        let mut at = 0;
-        let mut operands = 0;
-        // Whether the option before may take this argument as its value.
-        let mut may_be_value = false;
-        while let Some(argument) = args.get(at) {
-            at += 1;
-            let code = || Some(code_argument(program, argument));
-            if self.is_code(argument) {
-                return code();
-            }
-            match parse_option(argument) {
-                ParsedOption::Operand if self.options_anywhere => {
-                    operands += usize::from(!std::mem::take(&mut may_be_value));
-                    if self.code_after.is_some_and(|it| operands > it) {
-                        return code();
-                    }
-                }
-                ParsedOption::End if self.options_anywhere => (),
-                ParsedOption::End => return None,
-                ParsedOption::Operand if std::mem::take(&mut may_be_value) => (),
-                ParsedOption::Operand => return None,
-                ParsedOption::Long { name, has_value } => {
-                    at += usize::from(!has_value && contains_word(self.value_long, name));
-                }
-                ParsedOption::Short(letters) => {
-                    if let Some(module) = self.module_argument(letters, args.get(at)) {
-                        let known = contains_word(self.code_modules, module);
-                        return known.then(|| code_argument(program, module));
-                    }
-                    let group =
-                        parse_option_group(letters, self.code_short, self.value_short, self.flags);
-                    at += usize::from(matches!(group, OptionGroup::TakesNext));
-                    may_be_value = matches!(group, OptionGroup::Unknown);
-                }
-            }
-        }
-        None
+/// Inspects the options before the script; those after it belong to the script.
+fn interpreter_hazard(interpreter: &Interpreter, program: &str, args: &[String]) -> Option<Hazard> {
+    if interpreter.always_runs_code {
+        let argument = args.iter().find(|it| !it.starts_with('-'));
+        let argument = argument.or(args.first()).map_or("", String::as_str);
+        return Some(code_argument(program, argument));
     }
-
-    fn is_code(&self, argument: &str) -> bool {
-        let lower = argument.to_ascii_lowercase();
-        let is_marked = |it: &&str| it.ends_with([':', '=']);
-        let mut marks = self
-            .code_operands
-            .split_ascii_whitespace()
-            .filter(is_marked);
-        if marks.any(|it| lower.contains(it)) {
-            return true;
+    let mut at = 0;
+    let mut operands = 0;
+    // Whether the previous option may take this argument as its value.
+    let mut may_be_value = false;
+    while let Some(argument) = args.get(at) {
+        at += 1;
+        let code = || Some(code_argument(program, argument));
+        if is_code_argument(interpreter, argument) {
+            return code();
         }
         match parse_option(argument) {
-            ParsedOption::End => false,
-            ParsedOption::Operand => {
-                contains_word(self.code_operands, argument)
-                    || (self.has_dot_commands && is_dot_command(argument))
+            ParsedOption::Operand if interpreter.options_anywhere => {
+                operands += usize::from(!std::mem::take(&mut may_be_value));
+                if interpreter.code_after.is_some_and(|it| operands > it) {
+                    return code();
+                }
             }
-            ParsedOption::Long { name, .. } => matches_long_option(self.code_long, name),
+            ParsedOption::End if interpreter.options_anywhere => (),
+            ParsedOption::End => return None,
+            ParsedOption::Operand if std::mem::take(&mut may_be_value) => (),
+            ParsedOption::Operand => return None,
+            ParsedOption::Long { name, has_value } => {
+                at += usize::from(!has_value && contains_word(interpreter.value_long, name));
+            }
             ParsedOption::Short(letters) => {
-                let word = letters.split('=').next().unwrap_or(letters);
-                let group =
-                    parse_option_group(letters, self.code_short, self.value_short, self.flags);
-                matches_long_option(self.code_words, word) || matches!(group, OptionGroup::Code)
+                if let Some(module) = module_argument(interpreter, letters, args.get(at)) {
+                    let known = contains_word(interpreter.code_modules, module);
+                    return known.then(|| code_argument(program, module));
+                }
+                let group = parse_option_group(
+                    letters,
+                    interpreter.code_short,
+                    interpreter.value_short,
+                    interpreter.flags,
+                );
+                at += usize::from(matches!(group, OptionGroup::TakesNext));
+                may_be_value = matches!(group, OptionGroup::Unknown);
             }
         }
     }
+    None
+}
 
-    /// What `-m module` names, for interpreters that know it: the rest is the module's.
-    fn module_argument<'a>(&self, letters: &'a str, next: Option<&'a String>) -> Option<&'a str> {
-        let at = letters
-            .find('m')
-            .filter(|_| !self.code_modules.is_empty())?;
-        let is_flags = letters[..at].chars().all(|it| self.flags.contains(it));
-        let attached = Some(&letters[at + 1..]).filter(|it| !it.is_empty());
-        attached.or(next.map(String::as_str)).filter(|_| is_flags)
+fn is_code_argument(interpreter: &Interpreter, argument: &str) -> bool {
+    let lower = argument.to_ascii_lowercase();
+    let is_marked = |it: &&str| it.ends_with([':', '=']);
+    let mut marks = interpreter
+        .code_operands
+        .split_ascii_whitespace()
+        .filter(is_marked);
+    if marks.any(|it| lower.contains(it)) {
+        return true;
+    }
+    match parse_option(argument) {
+        ParsedOption::End => false,
+        ParsedOption::Operand => {
+            contains_word(interpreter.code_operands, argument)
+                || (interpreter.has_dot_commands && is_dot_command(argument))
+        }
+        ParsedOption::Long { name, .. } => matches_long_option(interpreter.code_long, name),
+        ParsedOption::Short(letters) => {
+            let word = letters.split('=').next().unwrap_or(letters);
+            let group = parse_option_group(
+                letters,
+                interpreter.code_short,
+                interpreter.value_short,
+                interpreter.flags,
+            );
+            matches_long_option(interpreter.code_words, word) || matches!(group, OptionGroup::Code)
+        }
     }
 }
 
-/// `.shell id`, and not `./data.db`.
+/// Returns the module that `-m` names, for interpreters with modules; the later arguments
+/// belong to the module.
+fn module_argument<'a>(
+    interpreter: &Interpreter,
+    letters: &'a str,
+    next: Option<&'a String>,
+) -> Option<&'a str> {
+    let at = letters
+        .find('m')
+        .filter(|_| !interpreter.code_modules.is_empty())?;
+    let is_flags = letters[..at]
+        .chars()
+        .all(|it| interpreter.flags.contains(it));
+    let attached = Some(&letters[at + 1..]).filter(|it| !it.is_empty());
+    attached.or(next.map(String::as_str)).filter(|_| is_flags)
+}
+
+/// Whether the argument is a command such as `.shell id`, and not a path such as
+/// `./data.db`.
 fn is_dot_command(argument: &str) -> bool {
     let name = argument.trim_start().strip_prefix('.');
     name.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// Abbreviations count: getopt takes `--ev` for `--eval`.
+/// Matches long options including abbreviations: getopt accepts `--ev` for `--eval`.
 fn matches_long_option(all: &str, name: &str) -> bool {
     all.split_ascii_whitespace()
         .any(|it| it == name || (name.len() > 3 && it.starts_with(name)))
 }
 
-impl WrapperProgram {
-    /// Looks through to the program that is started.
-    fn inspect_wrapped(
-        &self,
-        program: &str,
-        args: &[String],
-        depth: usize,
-        found: &mut Vec<Hazard>,
-    ) {
-        let Some(args) = self.arguments_after_subcommand(args) else {
+/// Finds and inspects the program that a wrapper starts.
+fn inspect_wrapped(
+    wrapper: &WrapperProgram,
+    program: &str,
+    args: &[String],
+    depth: usize,
+    found: &mut Vec<Hazard>,
+) {
+    let Some(args) = arguments_after_subcommand(wrapper, args) else {
+        return;
+    };
+    let mut operands = wrapper.operands;
+    // An unknown option may take the next argument as its value.
+    let mut unsure = false;
+    let mut passed_program = false;
+    let mut at = 0;
+    while let Some(argument) = args.get(at) {
+        at += 1;
+        match parse_option(argument) {
+            ParsedOption::Operand => (),
+            _ if passed_program => continue,
+            ParsedOption::End => continue,
+            ParsedOption::Long { name, .. } if matches_long_option(wrapper.code_long, name) => {
+                return found.push(code_argument(program, argument));
+            }
+            ParsedOption::Long { name, has_value } => {
+                if contains_word(wrapper.value_long, name) {
+                    at += usize::from(!has_value);
+                } else {
+                    unsure |= !has_value && !contains_word(wrapper.flags_long, name);
+                }
+                continue;
+            }
+            ParsedOption::Short(letters) => {
+                match parse_option_group(
+                    letters,
+                    wrapper.code_short,
+                    wrapper.value_short,
+                    wrapper.flags,
+                ) {
+                    OptionGroup::Code => return found.push(code_argument(program, argument)),
+                    OptionGroup::TakesNext => at += 1,
+                    OptionGroup::Complete => (),
+                    OptionGroup::Unknown => unsure = true,
+                }
+                continue;
+            }
+        }
+        if let (true, Some((name, _))) = (wrapper.assignments, argument.split_once('=')) {
+            found.extend(Hazard::of_variable(name));
+            continue;
+        }
+        if operands > 0 {
+            operands -= 1;
+            continue;
+        }
+        let before = found.len();
+        inspect_command(argument, &args[at..], depth + 1, found);
+        if found.len() > before || !unsure {
             return;
-        };
-        let mut operands = self.operands;
-        // An unknown option may take the next argument as its value.
-        let mut unsure = false;
-        let mut passed_program = false;
-        let mut at = 0;
-        while let Some(argument) = args.get(at) {
-            at += 1;
-            match parse_option(argument) {
-                ParsedOption::Operand => (),
-                _ if passed_program => continue,
-                ParsedOption::End => continue,
-                ParsedOption::Long { name, .. } if matches_long_option(self.code_long, name) => {
-                    return found.push(code_argument(program, argument));
-                }
-                ParsedOption::Long { name, has_value } => {
-                    if contains_word(self.value_long, name) {
-                        at += usize::from(!has_value);
-                    } else {
-                        unsure |= !has_value && !contains_word(self.flags_long, name);
-                    }
-                    continue;
-                }
-                ParsedOption::Short(letters) => {
-                    match parse_option_group(letters, self.code_short, self.value_short, self.flags)
-                    {
-                        OptionGroup::Code => return found.push(code_argument(program, argument)),
-                        OptionGroup::TakesNext => at += 1,
-                        OptionGroup::Complete => (),
-                        OptionGroup::Unknown => unsure = true,
-                    }
-                    continue;
-                }
-            }
-            if let (true, Some((name, _))) = (self.assignments, argument.split_once('=')) {
-                found.extend(Hazard::of_variable(name));
-                continue;
-            }
-            if operands > 0 {
-                operands -= 1;
-                continue;
-            }
-            let before = found.len();
-            inspect_command(argument, &args[at..], depth + 1, found);
-            if found.len() > before || !unsure {
-                return;
-            }
-            passed_program = true;
         }
-    }
-
-    /// The arguments after `run`, `tool run` …
-    fn arguments_after_subcommand<'a>(&self, args: &'a [String]) -> Option<&'a [String]> {
-        if self.subcommands.is_empty() {
-            return Some(args);
-        }
-        self.subcommands.split(';').find_map(|words| {
-            let words: Vec<&str> = words.split_ascii_whitespace().collect();
-            let at = args.windows(words.len()).position(|it| it == words)?;
-            Some(&args[at + words.len()..])
-        })
+        passed_program = true;
     }
 }
 
-/// Looks at the options before the image; those after it stay in the container.
+/// Returns the arguments after the subcommand, such as `run` or `tool run`.
+fn arguments_after_subcommand<'a>(
+    wrapper: &WrapperProgram,
+    args: &'a [String],
+) -> Option<&'a [String]> {
+    if wrapper.subcommands.is_empty() {
+        return Some(args);
+    }
+    wrapper.subcommands.split(';').find_map(|words| {
+        let words: Vec<&str> = words.split_ascii_whitespace().collect();
+        let at = args.windows(words.len()).position(|it| it == words)?;
+        Some(&args[at + words.len()..])
+    })
+}
+
+/// Inspects the options before the image; those after it run inside the container.
 fn container_hazard(program: &str, args: &[String]) -> Option<Hazard> {
     let host = |argument: &str| {
         Some(Hazard::HostAccess {
@@ -464,7 +483,7 @@ fn container_hazard(program: &str, args: &[String]) -> Option<Hazard> {
                 at += usize::from(!has_value && !contains_word(BOOLEAN_RUN_FLAGS, name));
             }
             ParsedOption::Short(letters) => {
-                // Before the command, -H names another daemon.
+                // Before the subcommand, `-H` selects another daemon.
                 let (code, flags) = if started { ("v", "diPqt") } else { ("H", "Dv") };
                 match parse_option_group(letters, code, "aceghlmpuw", flags) {
                     OptionGroup::Code => return host(argument),

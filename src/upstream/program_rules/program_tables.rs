@@ -1,48 +1,49 @@
-//! Programs that start shells, run code from their arguments, or start others.
-//! Lists are words in one text, which reads better than one word a line.
+//! Tables of programs that run shells, run code from their arguments, or start other
+//! programs. Each list is one string of words, which is shorter than one word per line.
 
-/// A program that can run code which stands in its arguments.
+/// A program that can run code from its arguments.
 pub(super) struct Interpreter {
     pub(super) names: &'static str,
-    /// Its main argument is code.
+    /// Whether its main argument is always code.
     pub(super) always_runs_code: bool,
-    /// Short options that carry code, and long ones.
+    /// Short options that carry code.
     pub(super) code_short: &'static str,
     pub(super) code_long: &'static str,
-    /// Options of several letters with one dash, such as `-exec`.
+    /// Long options with a single dash that carry code, such as `-exec`.
     pub(super) code_words: &'static str,
-    /// Operands that carry code. One that ends in `:` or `=` counts inside any
-    /// argument, in lower case.
+    /// Operands that carry code. One that ends in `:` or `=` matches anywhere in an
+    /// argument, ignoring case.
     pub(super) code_operands: &'static str,
-    /// Modules behind `-m` that run code from the arguments.
+    /// Modules of `-m` that run code from the arguments.
     pub(super) code_modules: &'static str,
-    /// Options that take a value, so that it is not held for the script.
+    /// Short options that take a value, which is not the script.
     pub(super) value_short: &'static str,
     pub(super) value_long: &'static str,
-    /// Short options that take none.
+    /// Short options without a value.
     pub(super) flags: &'static str,
-    /// Its options may stand behind operands.
+    /// Whether options may follow operands.
     pub(super) options_anywhere: bool,
-    /// Operands after this many are a command, such as that of `ssh host command`.
+    /// Operands after this many are a command, as in `ssh host command`.
     pub(super) code_after: Option<usize>,
-    /// An operand that begins with a dot is a command, such as `.shell`.
+    /// Whether an operand that begins with a dot is a command, such as `.shell`.
     pub(super) has_dot_commands: bool,
 }
 
-/// A program that starts the program which its arguments name.
+/// A program that starts another program named in its arguments.
 pub(super) struct WrapperProgram {
     pub(super) names: &'static str,
-    /// The commands that do so, such as `run; tool run`; none if it is all that it does.
+    /// The subcommands that start a program, such as `run; tool run`; empty if it always
+    /// does.
     pub(super) subcommands: &'static str,
-    /// Operands before the program.
+    /// The number of operands before the program.
     pub(super) operands: usize,
-    /// `NAME=value` may stand before the program.
+    /// Whether `NAME=value` may precede the program.
     pub(super) assignments: bool,
     pub(super) code_short: &'static str,
     pub(super) code_long: &'static str,
     pub(super) value_short: &'static str,
     pub(super) value_long: &'static str,
-    /// Options that take no value.
+    /// Short options without a value.
     pub(super) flags: &'static str,
     pub(super) flags_long: &'static str,
 }
@@ -76,13 +77,13 @@ const DEFAULT_WRAPPER: WrapperProgram = WrapperProgram {
     flags_long: "",
 };
 
-/// Programs that run commands as text, and some that do it for each of theirs.
+/// Shells, and programs that run the commands of their input.
 pub(super) const SHELLS: &str = "sh bash dash ash zsh fish ksh mksh pdksh oksh loksh yash csh tcsh rbash rzsh \
             rc es elvish nu nushell xonsh oil osh ysh hush msh posh pwsh powershell cmd \
             command.com wsl sshell su runuser watch parallel screen tmux expect at batch \
             crontab";
 
-/// One file under many names.
+/// Programs that are one file under many names.
 pub(super) const MULTI_CALL_PROGRAMS: &str = "busybox toybox coreutils uutils sbase-box";
 
 pub(super) const INTERPRETERS: &[Interpreter] = &[
@@ -429,15 +430,15 @@ const UV_VALUE_OPTIONS: &str = "with with-editable with-requirements python from
 pub(super) const CONTAINER_PROGRAMS: &str =
     "docker podman nerdctl finch docker-compose podman-compose buildah";
 
-/// Commands that start a container, or one that was made before.
+/// Subcommands that start a new or existing container.
 pub(super) const CONTAINER_COMMANDS: &str = "run create start mcp version info";
 
-/// Options of `docker run` that take no value; every other takes one.
+/// Options of `docker run` without a value; all others take one.
 pub(super) const BOOLEAN_RUN_FLAGS: &str = "detach disable-content-trust help init interactive no-healthcheck \
             oom-kill-disable publish-all quiet read-only rm sig-proxy tty replace \
             tls-verify no-hosts no-hostname rmi passwd read-only-tmpfs debug attach-all";
 
-/// Options that give a container part of the machine.
+/// Options that give a container access to the host.
 pub(super) const HOST_ACCESS_FLAGS: &str = "volume mount privileged device device-cgroup-rule device-read-bps cap-add \
             security-opt pid volumes-from cgroup-parent env-file env-host runtime \
             use-api-socket group-add host context config rootfs volume-driver \

@@ -1,7 +1,7 @@
-//! Variables that make a program load code or start others, by rule: names of
-//! whole families, less those of each that are known to be harmless. Pure.
+//! Classifies environment variables that make a program load code or start other
+//! programs: by families of names, minus their known harmless members. Pure.
 
-/// Families, by the beginning of their names, and their harmless members.
+/// Families of variables by name prefix, with their harmless members.
 const CODE_VARIABLE_FAMILIES: &[(&str, &[&str])] = &[
     ("LD_", &[]),
     ("DYLD_", &[]),
@@ -150,7 +150,7 @@ const CODE_VARIABLE_FAMILIES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Endings that mean the same whatever program reads the variable.
+/// Name suffixes that mean the same for every program.
 const CODE_VARIABLE_SUFFIXES: &[&str] = &[
     "_PRELOAD",
     "_ASKPASS",
@@ -167,7 +167,7 @@ const CODE_VARIABLE_SUFFIXES: &[&str] = &[
     "_STARTUP_HOOKS",
 ];
 
-/// Single variables of the system and of well-known programs.
+/// Individual variables of the system and of well-known programs.
 const CODE_VARIABLES: &[&str] = &[
     "PATH",
     "IFS",
@@ -203,8 +203,8 @@ const CODE_VARIABLES: &[&str] = &[
     "GI_TYPELIB_PATH",
 ];
 
-/// Families and single variables that name folders, services and files of
-/// settings. Those can name code in turn; most of the time they do not.
+/// Variables that name directories, services and settings files. Those may name code in
+/// turn, but rarely do.
 const FOLDER_VARIABLES: &[&str] = &[
     "ANSIBLE_",
     "AWS_CONFIG_FILE",
@@ -254,19 +254,20 @@ const FOLDER_VARIABLES: &[&str] = &[
     "YARN_",
 ];
 
-/// What a variable does to the program that reads it.
+/// The effect of a variable on the program that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VariableEffect {
     None,
-    /// It decides which code is loaded or which other programs are started.
+    /// It decides which code is loaded or which programs are started.
     Code,
-    /// It decides where settings are found.
+    /// It decides where settings are read from.
     Folder,
 }
 
-/// What a variable does, by its name.
+/// Returns the effect of a variable by its name.
 pub(super) fn variable_effect(name: &str) -> VariableEffect {
-    // npm reads npm_config_… in any case, and Java's has a line before it.
+    // npm reads `npm_config_…` in any case, and Java's variable begins with an
+    // underscore.
     let upper = name.to_ascii_uppercase();
     let name = upper.trim_start_matches('_');
     let is_harmless = CODE_VARIABLE_FAMILIES
