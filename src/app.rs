@@ -1,4 +1,4 @@
-//! What is built, in which order it starts, and how it stops.
+//! Builds the hub from its parts, starts it and stops it.
 
 mod data;
 mod data_directory;
@@ -58,29 +58,29 @@ pub use span_export::start_span_export;
 const STORE_FILE: &str = "maru.db";
 const SEAL_KEY_FILE: &str = "seal-key";
 const REGISTRY_FILE: &str = "mcp.json";
-/// Names the servers that maru wrote into `mcp.json`.
+/// Records the servers that maru wrote into `mcp.json`.
 const REGISTRY_RECORD_FILE: &str = "mcp-listed.json";
-/// How soon a token that another hub took back is refused here.
+/// How often tokens are reread that another hub may have revoked.
 const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
-/// How long servers get to end: twice as long as a program that has to be told twice.
+/// How long servers get to shut down: twice as long as a program that needs both signals.
 const SERVER_SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
-/// Everything below the endpoints.
+/// All parts of the hub below its endpoints.
 #[derive(Debug)]
 pub struct HubCore {
-    /// What is available.
+    /// The catalog of available tools, prompts and resources.
     pub catalog: Arc<Catalog>,
-    /// Answers MCP clients.
+    /// Handles the requests of MCP clients.
     pub engine: Arc<McpEngine>,
-    /// The servers whose tools are offered too.
+    /// The registered MCP servers.
     pub servers: Arc<ServerManager>,
-    /// The models that clients may ask for.
+    /// The models that clients may use.
     pub models: Arc<ReloadableGateway>,
-    /// Lets them use tools.
+    /// The agent that lets models use tools.
     pub agent: Arc<Agent>,
-    /// Spawns and stops what clients see.
+    /// Tasks that serve clients.
     client_tasks: Tasks,
-    /// The same for what stands behind, which stops later.
+    /// Tasks of the servers and the audit log, which stop after those of clients.
     backend_tasks: Tasks,
     data: DataContext,
     sources: Arc<SourceManager>,
@@ -90,39 +90,39 @@ pub struct HubCore {
     metrics: Arc<HubMetrics>,
     store: Store,
     config: Config,
-    /// Removed at the end where nothing is kept.
+    /// Removes the data files at the end if the hub is ephemeral.
     _data_files: DataFiles,
 }
 
-/// A hub that serves.
+/// A running hub.
 #[derive(Debug)]
 pub struct RunningHub {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// Signs the admin in.
+    /// The admin's token.
     pub admin_token: BearerToken,
     core: HubCore,
     readiness: Arc<Readiness>,
     hub: Arc<http::HubState>,
     certificates: Arc<TlsCertificates>,
     admission: Arc<ConnectionAdmission>,
-    /// Ends the task that reads the issuer's keys.
+    /// Stops the task that refreshes the issuer's keys.
     key_refresh: Mutex<CancellationToken>,
-    /// The settings that the hub was started with.
+    /// The settings at startup.
     startup_settings: Arc<LoadedConfig>,
-    /// The settings in force since the last reload.
+    /// The settings since the last reload.
     current_settings: tokio::sync::Mutex<Arc<LoadedConfig>>,
-    /// Serve connections.
+    /// The worker threads that serve connections.
     _workers: Arc<WorkerPool>,
-    /// Keeps other hubs away.
+    /// Prevents a second hub on the same data directory.
     _data_dir_lock: DataDirLock,
-    /// Removes what was made where nothing is kept; last.
+    /// Removes created directories if the hub is ephemeral; dropped last.
     _cleanup: Option<DataDirCleanup>,
 }
 
 impl HubCore {
-    /// Opens the data directory, builds the catalog and begins to connect
-    /// servers. `own_port`: where this very process listens.
+    /// Opens the data directory, builds the catalog and starts to connect servers.
+    /// `own_port` is the port on which this process listens.
     pub async fn open(config: Config, own_port: Option<u16>) -> Result<Self> {
         prepare_data_dir(&config.data_dir)?;
         let files = DataFiles::from_config(&config)?;
@@ -228,13 +228,13 @@ impl HubCore {
         })
     }
 
-    /// Tells everything to end, without waiting for it.
+    /// Requests all tasks to stop, without waiting for them.
     pub fn request_stop(&self) {
         self.client_tasks.request_stop();
         self.backend_tasks.request_stop();
     }
 
-    /// Ends everything, within the grace period.
+    /// Stops all tasks and waits for them within the grace periods.
     pub async fn close(&self) {
         let drain = self.engine.limits().drain_timeout();
         if time::timeout(drain, self.client_tasks.shutdown())
@@ -252,7 +252,7 @@ impl HubCore {
     }
 }
 
-/// The index of documents, for the command line.
+/// Opens the document index for the command line.
 pub async fn open_index(config: &Config) -> Result<DocumentIndex> {
     prepare_data_dir(&config.data_dir)?;
     let files = DataFiles::persistent(&config.data_dir);
@@ -280,10 +280,11 @@ async fn open_store(config: &Config) -> Result<Store> {
         Some(url) => Store::connect(url).await?,
     };
     let path = match &config.seal_key_file {
-        // What is in memory needs no seal, and its key would stay behind.
+        // An in-memory store needs no seal, and its key file would be left behind.
         _ if config.is_ephemeral() => return Ok(store),
         Some(path) => path.clone(),
-        // A hub elsewhere, or one whose data directory is gone, must read it too.
+        // Other hubs must be able to read a shared store, also without this data
+        // directory.
         None if store.is_shared() => {
             warn!(
                 "secrets of servers stand in the database as they are; set seal_key_file to seal them"
@@ -334,12 +335,12 @@ async fn open_servers(
     .await
 }
 
-/// Starts a hub.
+/// Starts a hub with a configuration.
 pub async fn start(config: Config) -> Result<RunningHub> {
     start_with_settings(LoadedConfig::from(config)).await
 }
 
-/// Starts a hub with settings that know where each value comes from.
+/// Starts a hub with loaded settings, which record the source of each value.
 pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let loaded = Arc::new(loaded);
     let config = loaded.config.clone();
@@ -389,13 +390,13 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         cli_command: http::cli_command(config),
         readiness: Arc::clone(&readiness),
     });
-    let pump = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
-    core.client_tasks.spawn(pump);
+    let publisher = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
+    core.client_tasks.spawn(publisher);
     let key_refresh = spawn_key_refresh(&hub.access, &core.client_tasks);
     let guarded = GuardedRouter::new(Arc::clone(&hub));
     local_socket::listen_http(directory, guarded.clone(), &core.client_tasks);
     let workers = Arc::new(WorkerPool::start(&core.client_tasks).context("cannot start threads")?);
-    // Behind a proxy every client has its address.
+    // Behind a proxy all clients share its address, so the limit per address is off.
     let admission =
         ConnectionAdmission::new(config.limits.max_connections, !config.behind_tls_proxy);
     core.client_tasks.spawn(http::serve(
@@ -408,8 +409,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
             tasks: core.client_tasks.clone(),
         },
     ));
-    let watching = Arc::clone(&certificates).watch_files(core.client_tasks.stop_token());
-    core.client_tasks.spawn(watching);
+    let certificate_watcher = Arc::clone(&certificates).watch_files(core.client_tasks.stop_token());
+    core.client_tasks.spawn(certificate_watcher);
     local_socket::listen_stdio(directory, &core.engine, &core.client_tasks);
     data_dir_lock
         .write_address(&address.to_string())
@@ -432,7 +433,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     })
 }
 
-/// Who may come in. Tokens may be changed by another hub on the same database.
+/// Opens access control. With a shared store another hub may change tokens, so they are
+/// reread periodically.
 async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<AccessControl>> {
     let oauth = open_oauth(config)?;
     let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
@@ -469,7 +471,7 @@ fn open_oauth(config: &Config) -> Result<Option<OAuthVerifier>> {
     oauth.map_err(anyhow::Error::msg)
 }
 
-/// Reads the keys of the issuer again and again, until what it gives is cancelled.
+/// Refreshes the issuer's keys periodically until the returned token is cancelled.
 fn spawn_key_refresh(access: &AccessControl, tasks: &Tasks) -> CancellationToken {
     let stop = tasks.stop_token().child_token();
     if let Some(oauth) = access.oauth() {
@@ -479,12 +481,13 @@ fn spawn_key_refresh(access: &AccessControl, tasks: &Tasks) -> CancellationToken
 }
 
 impl RunningHub {
-    /// A code that signs the admin in to the console, once, within ten minutes.
+    /// Issues a one-time code, valid for ten minutes, that signs the admin in to the
+    /// console.
     pub fn console_code(&self) -> BearerToken {
         self.hub.sessions.issue_code(self.admin_token.hash())
     }
 
-    /// What is available.
+    /// The catalog of available tools, prompts and resources.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.core.catalog
     }
@@ -499,7 +502,7 @@ impl RunningHub {
         self.core.config.allows_local_admin()
     }
 
-    /// The servers whose tools are offered too.
+    /// The registered MCP servers.
     pub fn servers(&self) -> &Arc<ServerManager> {
         &self.core.servers
     }
@@ -510,8 +513,8 @@ impl RunningHub {
         reload::reload_settings(self, new).await
     }
 
-    /// Tells probes of `/readyz`, then stops accepting, lets requests finish and closes
-    /// everything; bounded.
+    /// Stops the hub: fails `/readyz`, waits for the drain notice, lets requests finish
+    /// within the grace periods, and closes everything.
     pub async fn stop(self) {
         info!("stopping");
         let notice = self.core.config.limits.drain_notice_timeout();

@@ -1,4 +1,4 @@
-//! What the data tools work on: the embedder, the index, the sources.
+//! Opens the data of the data tools: the embedder, the index and the sources.
 
 use std::{mem, time::Duration};
 
@@ -22,12 +22,12 @@ use crate::{
 
 pub(super) const INDEX_FILE: &str = "index.db";
 pub(super) const SAMPLE_FILE: &str = "sample.db";
-/// How long a batch of texts, or a search, may take where nothing is said.
+/// The default timeout of an embedding batch or a search.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(30);
-/// What there is to find before anything was added: the columns of the sample data.
+/// The initial documents of the index: the columns of the sample data.
 const SAMPLE_DOCUMENTS: &str = include_str!("sample_documents.txt");
 
-/// Opens the data of the sample tools, making it if it is not there.
+/// Opens the database of the sample tools, creating it if needed.
 pub(super) fn open_sample(files: &DataFiles, tasks: &Tasks) -> Result<DataSource> {
     let path = files.path(SAMPLE_FILE);
     let settings = SourceSettings {
@@ -61,7 +61,7 @@ pub(super) fn split_sample(
     (sample, sources)
 }
 
-/// Opens what the data tools work on.
+/// Opens the embedder, index and sources of the data tools.
 pub(super) async fn open_data(
     config: &Config,
     files: &DataFiles,
@@ -76,7 +76,7 @@ pub(super) async fn open_data(
     })
 }
 
-/// The index alone, for the command line.
+/// Opens only the index, for the command line.
 pub(super) async fn open_index(
     config: &Config,
     files: &DataFiles,

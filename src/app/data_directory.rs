@@ -1,5 +1,4 @@
-//! The data directory: for its owner alone, and left as it was found by a hub that
-//! keeps nothing.
+//! The data directory: private to its owner, and left unchanged by an ephemeral hub.
 
 use std::{
     fs::{self, OpenOptions},
@@ -21,12 +20,12 @@ use super::{
 };
 use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
 
-/// Begins the name of a directory that lives as long as its process.
+/// The name prefix of a directory that is removed when its process ends.
 const SCRATCH_PREFIX: &str = "unkept-";
 static NEXT_SCRATCH_NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the data directory, or checks the one that is there: whoever may enter it may
-/// use the hub, and whoever may write there decides what it does.
+/// Creates or checks the data directory: whoever can enter it can use the hub, and
+/// whoever can write to it controls the hub.
 pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new()
         .recursive(true)
@@ -66,7 +65,7 @@ pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes the rights of others away; says so where they had any.
+/// Removes the permissions of other users, and warns if they had any.
 fn make_private(path: &Path, what: &str) -> Result<()> {
     let permissions = match fs::metadata(path) {
         Ok(found) => found.permissions(),
@@ -91,7 +90,7 @@ fn make_private(path: &Path, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes an empty file that only its owner may read, if there is none.
+/// Creates an empty file that only its owner may read, if it does not exist.
 pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
@@ -101,8 +100,8 @@ pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Where files of data are: in the data directory, or in a directory that is removed
-/// when this is dropped, if nothing is to be kept.
+/// The directory of data files: the data directory, or a temporary one that is removed on
+/// drop if the hub is ephemeral.
 #[derive(Debug)]
 pub(super) struct DataFiles {
     data_dir: PathBuf,
@@ -110,7 +109,7 @@ pub(super) struct DataFiles {
 }
 
 impl DataFiles {
-    /// Files that are kept.
+    /// Uses the data directory itself.
     pub(super) fn persistent(data_dir: &Path) -> Self {
         Self {
             data_dir: data_dir.to_owned(),
@@ -118,7 +117,7 @@ impl DataFiles {
         }
     }
 
-    /// Files as the settings want them.
+    /// Chooses the directory according to the settings.
     pub(super) fn from_config(config: &Config) -> Result<Self> {
         let mut files = Self::persistent(&config.data_dir);
         if config.is_ephemeral() {
@@ -135,7 +134,7 @@ impl DataFiles {
         Ok(files)
     }
 
-    /// The path of a file. One that was kept by an earlier hub is used.
+    /// Returns the path of a file; an existing file of an earlier hub is used.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         let kept = self.data_dir.join(name);
         match &self.scratch {
@@ -148,13 +147,13 @@ impl DataFiles {
 impl Drop for DataFiles {
     fn drop(&mut self) {
         if let Some(scratch) = &self.scratch {
-            // What cannot be removed is removed by the next hub.
+            // The next hub removes what cannot be removed now.
             let _ = fs::remove_dir_all(scratch);
         }
     }
 }
 
-/// Removes what hubs that were killed had no time to remove.
+/// Removes the temporary directories of hubs that were killed.
 fn remove_abandoned(data_dir: &Path) {
     let found = fs::read_dir(data_dir).into_iter().flatten().flatten();
     for entry in found {
@@ -167,8 +166,8 @@ fn remove_abandoned(data_dir: &Path) {
     }
 }
 
-/// Removes what a hub that keeps nothing made in its data directory, and the directory
-/// itself if it was not there before.
+/// Removes what an ephemeral hub created in its data directory, and the directory itself
+/// if it did not exist before.
 #[derive(Debug)]
 pub(super) struct DataDirCleanup {
     files: Vec<PathBuf>,
@@ -177,7 +176,7 @@ pub(super) struct DataDirCleanup {
 }
 
 impl DataDirCleanup {
-    /// Notes what is not there yet.
+    /// Records which paths do not exist yet.
     pub(super) fn record_missing(data_dir: &Path) -> Self {
         let names = [HUB_FILE, ADMIN_TOKEN_FILE, HTTP_SOCKET, STDIO_SOCKET];
         let missing = |it: &PathBuf| !it.exists();
@@ -195,11 +194,11 @@ impl DataDirCleanup {
 impl Drop for DataDirCleanup {
     fn drop(&mut self) {
         for file in &self.files {
-            // It may not have been made.
+            // It may not have been created.
             let _ = fs::remove_file(file);
         }
         for directory in &self.directories {
-            // Somebody else may have put something there.
+            // The directory may contain files of others.
             let _ = fs::remove_dir(directory);
         }
     }

@@ -1,5 +1,5 @@
-//! The file of a data directory that says where its hub listens. The hub locks it
-//! while it runs, so nobody trusts what a dead one wrote.
+//! The file that records where the hub of a data directory listens. The hub locks it
+//! while it runs, so the address of a dead hub is not used.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 
 pub(super) const HUB_FILE: &str = "hub";
 
-/// Where the hub that runs on this data directory listens, if one does.
+/// Returns the address of the hub that runs on this data directory, if any.
 pub fn running_hub(data_dir: &Path) -> Option<String> {
     let path = data_dir.join(HUB_FILE);
     match File::open(&path).ok()?.try_lock_shared() {
@@ -20,7 +20,7 @@ pub fn running_hub(data_dir: &Path) -> Option<String> {
     }
 }
 
-/// Locks a data directory for one hub, until this is dropped.
+/// Locks a data directory for one hub until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DataDirLock(File);
 
@@ -43,7 +43,7 @@ impl DataDirLock {
         Ok(Self(file))
     }
 
-    /// Says where the hub can be reached.
+    /// Records the address of the hub.
     pub(crate) fn write_address(&self, address: &str) -> io::Result<()> {
         (&self.0).write_all(address.as_bytes())
     }

@@ -1,8 +1,8 @@
-//! The way into a running hub for programs of the same user: MCP as on stdin
-//! and stdout, over a socket in the data directory.
+//! Unix sockets in the data directory for programs of the same user: the API, and MCP as
+//! on stdin and stdout.
 //!
-//! `maru stdio` beside a hub joins its own input and output to it, so that every
-//! client sees the same tools and no server is connected to twice.
+//! `maru stdio` beside a running hub connects its own stdin and stdout to it, so that all
+//! clients see the same tools and no server is connected twice.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
@@ -22,14 +22,14 @@ use crate::{
     tools::{Caller, CatalogScope},
 };
 
-/// Only its owner may enter the directory that it is in.
+/// The socket of `maru stdio`; only the owner may enter its directory.
 pub(super) const STDIO_SOCKET: &str = "hub.sock";
 const MAX_STDIO_CONNECTIONS: usize = 100;
 
-/// Where the command line reaches the hub, whatever address it serves.
+/// The socket through which the command line reaches the hub, independent of its address.
 pub const HTTP_SOCKET: &str = "http.sock";
 
-/// Serves the API in the data directory of a hub that holds its lock.
+/// Serves the API on a socket in the data directory, whose lock the hub holds.
 pub(super) fn listen_http(data_dir: &Path, service: GuardedRouter, tasks: &Tasks) {
     match bind(&data_dir.join(HTTP_SOCKET)) {
         Ok(listener) => tasks.spawn(serve_local(listener, service, tasks.clone())),
@@ -38,18 +38,18 @@ pub(super) fn listen_http(data_dir: &Path, service: GuardedRouter, tasks: &Tasks
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    // Left by a hub that was killed.
+    // A killed hub leaves its socket behind.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// Listens in the data directory of a hub that holds its lock.
+/// Serves MCP on a socket in the data directory, whose lock the hub holds.
 pub(super) fn listen_stdio(data_dir: &Path, engine: &Arc<McpEngine>, tasks: &Tasks) {
     match bind(&data_dir.join(STDIO_SOCKET)) {
         Ok(listener) => tasks.spawn(accept(listener, Arc::clone(engine), tasks.clone())),
-        // The path may be longer than a socket's can be.
+        // The path may be too long for a socket.
         Err(error) => warn!(%error, "maru stdio cannot join this hub and will start its own"),
     }
 }
@@ -90,8 +90,8 @@ async fn serve_connection(engine: &Arc<McpEngine>, stream: UnixStream) {
     }
 }
 
-/// Joins this process's input and output to the hub that runs on the data
-/// directory; `None` if none does.
+/// Connects this process's stdin and stdout to the hub that runs on the data directory;
+/// `None` if none runs.
 pub async fn join_hub(data_dir: &Path) -> Option<io::Result<()>> {
     let stream = UnixStream::connect(data_dir.join(STDIO_SOCKET))
         .await
@@ -99,7 +99,7 @@ pub async fn join_hub(data_dir: &Path) -> Option<io::Result<()>> {
     let (mut from_hub, mut to_hub) = stream.into_split();
     let there = async {
         io::copy(&mut io::stdin(), &mut to_hub).await?;
-        // The hub finishes what it began, then closes its side.
+        // The hub finishes pending requests, then closes its side.
         to_hub.shutdown().await
     };
     let back = async {
@@ -110,7 +110,7 @@ pub async fn join_hub(data_dir: &Path) -> Option<io::Result<()>> {
     tokio::pin!(there, back);
     Some(tokio::select! {
         done = &mut back => done,
-        // If the hub is gone, what it said last is still to be read.
+        // If the hub is gone, its last output must still be read.
         _ = &mut there => back.await,
     })
 }

@@ -1,4 +1,4 @@
-//! Using changed settings while the hub runs.
+//! Applies changed settings while the hub runs.
 
 use std::{
     mem,
@@ -18,16 +18,16 @@ use crate::{
     tools::ResultLimits,
 };
 
-/// What a reload did with the settings that differ.
+/// Which changed settings a reload applied, and which need a restart.
 #[derive(Debug, Default)]
 pub struct ReloadReport {
-    /// Keys whose new values are in force.
+    /// Keys whose new values are applied.
     pub applied: Vec<String>,
     /// Keys whose new values need a restart.
     pub needs_restart: Vec<String>,
 }
 
-/// Keys whose values can change while the hub runs: these, and all below them.
+/// Settings that can change while the hub runs, including all keys below them.
 const RELOADABLE_KEYS: [&str; 9] = [
     "chat",
     "http",
@@ -40,19 +40,19 @@ const RELOADABLE_KEYS: [&str; 9] = [
     "tls",
 ];
 
-/// Keys below those whose values are read when the hub starts.
+/// Exceptions to `RELOADABLE_KEYS` that are read only at startup.
 const STARTUP_ONLY_KEYS: [&str; 2] = [
     "limits.server_bytes_per_second",
     "limits.server_messages_per_second",
 ];
 
-/// Uses what can be used of `new` at once, and reads certificates, tokens and the
-/// issuer's keys again. An error leaves everything as it was.
+/// Applies the reloadable settings of `new`, and rereads certificates, tokens and the
+/// issuer's keys. An error leaves everything as it was.
 pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Result<ReloadReport> {
     let mut current = hub.current_settings.lock().await;
     let config = &effective_config(hub, &new.config);
     let changes = new.changed_keys(&current);
-    // All that can fail comes before the first change.
+    // Everything that can fail comes before the first change.
     let acceptor = http::acceptor(&config.tls)?;
     let policy = address_policy(config, Some(hub.address.port()));
     let has_changed = |key: &str| changes.iter().any(|it| is_below(it, key));
@@ -93,15 +93,15 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
     }
     access.configure(config.requires_token(), next_oauth);
     if has_new_issuer {
-        let fresh = spawn_key_refresh(access, &hub.core.client_tasks);
+        let new_refresh = spawn_key_refresh(access, &hub.core.client_tasks);
         let mut refresh = hub
             .key_refresh
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        mem::replace(&mut *refresh, fresh).cancel();
+        mem::replace(&mut *refresh, new_refresh).cancel();
     }
     apply_limits(hub, config);
-    replace_changeable(hub, config, new);
+    replace_reloadable(hub, config, new);
     let differing = new.changed_keys(&hub.startup_settings);
     *current = Arc::new(new.clone());
     Ok(ReloadReport {
@@ -116,7 +116,7 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
     })
 }
 
-/// The new settings as far as they can be used, the old ones else.
+/// Merges the reloadable settings of `new` with the startup settings.
 fn effective_config(hub: &RunningHub, new: &Config) -> Config {
     let old = &hub.startup_settings.config;
     let new = new.clone();
@@ -141,7 +141,8 @@ fn effective_config(hub: &RunningHub, new: &Config) -> Config {
     }
 }
 
-/// Whether connections are encrypted or not cannot change under open ones.
+/// Whether the TLS settings can be applied: encryption cannot be turned on or off while
+/// connections are open.
 fn can_apply_tls(hub: &RunningHub, tls: &crate::config::TlsSettings) -> bool {
     tls.certificate.is_some() == hub.is_encrypted()
 }
@@ -164,16 +165,16 @@ fn apply_limits(hub: &RunningHub, config: &Config) {
     hub.hub.max_body_bytes.store(limits.max_body_bytes, Relaxed);
 }
 
-fn replace_changeable(hub: &RunningHub, config: &Config, new: &LoadedConfig) {
+fn replace_reloadable(hub: &RunningHub, config: &Config, new: &LoadedConfig) {
     let mut shown = config_rows(new);
     let in_force = config_rows(&hub.startup_settings);
-    // What needs a restart is shown as it is in force.
+    // Settings that need a restart are displayed with their current value.
     for (row, old) in shown.iter_mut().zip(in_force) {
         if !is_reloadable(hub, &row.key, new) {
             *row = old;
         }
     }
-    let changeable = ReloadableSettings {
+    let reloadable = ReloadableSettings {
         origin_policy: OriginPolicy::new(hub.address, !config.is_loopback_only(), &config.http),
         chat: Arc::new(config.chat.clone()),
         settings: Arc::new(shown),
@@ -183,7 +184,7 @@ fn replace_changeable(hub: &RunningHub, config: &Config, new: &LoadedConfig) {
         .reloadable
         .write()
         .unwrap_or_else(PoisonError::into_inner);
-    *lock = changeable;
+    *lock = reloadable;
 }
 
 impl ReloadReport {

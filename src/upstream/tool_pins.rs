@@ -1,4 +1,4 @@
-//! The definitions that were accepted, in memory and in the store.
+//! Keeps the accepted tool definitions, in memory and in the store.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::tools::CatalogEntry;
 
-/// Definitions of tools by server and name.
+/// The accepted and pending tool definitions by server and name.
 #[derive(Debug)]
 pub(super) struct ToolPins {
     store: Store,
@@ -24,7 +24,7 @@ pub(super) struct ToolPins {
 #[derive(Debug, Default)]
 struct ServerPins {
     accepted: HashMap<String, PinnedDefinition>,
-    /// Changed definitions that wait for an admin.
+    /// Changed definitions that an admin has not accepted yet.
     pending: HashMap<String, PinnedDefinition>,
 }
 
@@ -36,9 +36,9 @@ impl ToolPins {
         }
     }
 
-    /// Accepts what is seen for the first time and, of a server that is followed,
-    /// everything. A store that fails makes nobody wait: what is accepted in
-    /// memory is written with the next listing.
+    /// Accepts new definitions and, if the trust policy follows changes, all changed
+    /// ones. A failing store does not block: definitions accepted in memory are written
+    /// with the next listing.
     pub(super) async fn accept_new(&self, server: &str, trust: TrustPolicy, listed: &Refreshed) {
         match self.store.pins(server).await {
             Ok(rows) => self.record_rows(server, rows),
@@ -54,7 +54,8 @@ impl ToolPins {
         self.record_accepted(server, new);
     }
 
-    /// The offers, without tools whose definition differs from the accepted one.
+    /// Splits a listing into the entries to publish and those whose definition differs
+    /// from the accepted one.
     pub(super) fn partition(
         &self,
         server: &str,
@@ -81,7 +82,7 @@ impl ToolPins {
         (offers, withheld)
     }
 
-    /// Accepts the changed definition of `tool`, or of all; says of how many.
+    /// Accepts the changed definition of `tool`, or of all tools; returns how many.
     pub(super) async fn accept(
         &self,
         server: &str,
@@ -89,12 +90,12 @@ impl ToolPins {
     ) -> Result<usize, maru_store::Error> {
         let chosen: Vec<_> = {
             let all = self.lock();
-            let waiting = all.get(server).map(|it| &it.pending);
-            let wanted = |name: &&String| tool.is_none_or(|it| it == *name);
-            waiting
+            let pending = all.get(server).map(|it| &it.pending);
+            let is_chosen = |name: &&String| tool.is_none_or(|it| it == *name);
+            pending
                 .into_iter()
                 .flatten()
-                .filter(|(name, _)| wanted(name))
+                .filter(|(name, _)| is_chosen(name))
                 .map(|(name, it)| (name.clone(), it.clone()))
                 .collect()
         };
@@ -104,7 +105,7 @@ impl ToolPins {
         Ok(count)
     }
 
-    /// Forgets a server that was removed.
+    /// Deletes the definitions of a removed server.
     pub(super) async fn forget(&self, server: &str) -> Result<(), maru_store::Error> {
         self.store.delete_pins(server).await?;
         self.lock().remove(server);

@@ -1,9 +1,8 @@
-//! How much a server may send that nobody asked for.
+//! Limits the unsolicited messages of a server.
 //!
-//! Answers to calls are bounded by the calls. Everything else (notifications,
-//! requests, lines that are no message, answers to nobody, comments, stderr) costs
-//! the hub time without a limit of its own, so each connection has a budget; a
-//! server that passes it is disconnected.
+//! Responses are limited by the calls. Everything else (notifications, requests, lines
+//! that are not messages, responses without a call, comments, stderr) costs the hub time,
+//! so each connection has a budget; a server that exceeds it is disconnected.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,18 +11,18 @@ use tokio::time::Instant;
 use super::Error;
 use crate::config::LimitSettings;
 
-/// Seconds of budget that a server may use at once.
+/// The burst size in seconds of budget.
 const BURST_SECONDS: f64 = 12.0;
 
-/// The budget of one connection: a bucket of messages and one of bytes, refilled
-/// every second.
+/// The budget of one connection: token buckets for messages and bytes, refilled every
+/// second.
 #[derive(Debug)]
 pub(super) struct TrafficBudget {
     rate: TrafficRate,
     remaining: Mutex<RemainingBudget>,
 }
 
-/// What a server may send a second without being asked.
+/// The unsolicited messages and bytes that a server may send per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrafficRate {
     pub(super) messages: u32,
@@ -48,44 +47,44 @@ impl From<&LimitSettings> for TrafficRate {
 
 impl TrafficBudget {
     pub(super) fn new(rate: TrafficRate) -> Self {
-        let left = RemainingBudget {
+        let budget = RemainingBudget {
             messages: f64::from(rate.messages) * BURST_SECONDS,
             bytes: f64::from(rate.bytes) * BURST_SECONDS,
             refilled_at: Instant::now(),
         };
         Self {
             rate,
-            remaining: Mutex::new(left),
+            remaining: Mutex::new(budget),
         }
     }
 
-    /// Takes a message of `bytes` bytes from the budget.
+    /// Charges one message of `bytes` bytes to the budget.
     pub(super) fn spend_message(&self, bytes: usize) -> Result<(), Error> {
         self.spend(1, bytes)
     }
 
-    /// Takes `messages` messages, which have `bytes` bytes together.
+    /// Charges `messages` messages of `bytes` bytes in total to the budget.
     pub(super) fn spend(&self, messages: usize, bytes: usize) -> Result<(), Error> {
-        let mut left = self
+        let mut budget = self
             .remaining
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let (messages, bytes) = (as_f64(messages), as_f64(bytes));
-        // The clock is looked at only when the bucket runs dry: what is spent within
-        // the burst needs no refill.
-        if left.messages < messages || left.bytes < bytes {
-            left.refill(self.rate);
+        // The clock is read only when a bucket is empty, because spending within the
+        // burst needs no refill.
+        if budget.messages < messages || budget.bytes < bytes {
+            budget.refill(self.rate);
         }
-        left.messages -= messages;
-        left.bytes -= bytes;
-        if left.messages < 0.0 {
+        budget.messages -= messages;
+        budget.bytes -= bytes;
+        if budget.messages < 0.0 {
             return Err(over_budget_error(
                 self.rate.messages,
                 "messages that nobody asked for",
                 "limits.server_messages_per_second",
             ));
         }
-        if left.bytes < 0.0 {
+        if budget.bytes < 0.0 {
             return Err(over_budget_error(
                 self.rate.bytes,
                 "bytes that nobody asked for",
@@ -101,9 +100,9 @@ impl RemainingBudget {
         let now = Instant::now();
         let seconds = now.duration_since(self.refilled_at).as_secs_f64();
         self.refilled_at = now;
-        let fill = |left: f64, rate: u32| {
+        let fill = |budget: f64, rate: u32| {
             let rate = f64::from(rate);
-            (left + seconds * rate).min(rate * BURST_SECONDS)
+            (budget + seconds * rate).min(rate * BURST_SECONDS)
         };
         self.messages = fill(self.messages, rate.messages);
         self.bytes = fill(self.bytes, rate.bytes);

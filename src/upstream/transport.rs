@@ -1,4 +1,5 @@
-//! How a server is reached, read from its configuration and shown without secrets.
+//! The transport of a server: parsed from its configuration, and displayed without
+//! secrets.
 
 use std::collections::BTreeMap;
 
@@ -21,30 +22,30 @@ pub enum Transport {
     Http(RemoteEndpoint),
 }
 
-/// What to start.
+/// The program of a stdio server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramSpec {
-    /// A program of the search path, or an absolute path.
+    /// A program name in the search path, or an absolute path.
     pub command: String,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: Vec<String>,
-    /// Variables it gets besides a few harmless ones of ours.
+    /// Environment variables in addition to the few inherited ones.
     pub env: BTreeMap<String, SecretString>,
-    /// Where it starts.
+    /// The working directory.
     pub cwd: Option<String>,
 }
 
-/// Where to connect.
+/// The endpoint of a remote server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteEndpoint {
-    /// The endpoint.
+    /// The URL.
     pub url: String,
-    /// Sent with every request.
+    /// Headers sent with every request.
     pub headers: BTreeMap<String, SecretString>,
 }
 
 impl Transport {
-    /// Reads what was judged before. Masked secrets are taken from `before`.
+    /// Parses the `config` of a transport. Masked secrets are taken from `before`.
     pub(super) fn parse(
         kind: &str,
         config: &Value,
@@ -74,7 +75,7 @@ impl Transport {
         })
     }
 
-    /// `STDIO`, `SSE` or `HTTP`.
+    /// Returns `STDIO`, `SSE` or `HTTP`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "STDIO",
@@ -83,7 +84,7 @@ impl Transport {
         }
     }
 
-    /// Where it is, if it is reached by an address.
+    /// Returns the URL of a remote server.
     pub fn url(&self) -> Option<&str> {
         match self {
             Self::Stdio(_) => None,
@@ -91,18 +92,18 @@ impl Transport {
         }
     }
 
-    /// The `config` of the document, with secrets as they are: for the store only.
+    /// Returns the `config` with its secrets, for the store only.
     pub fn config_with_secrets(&self) -> Value {
         self.config_with(|secret| secret.reveal().to_owned())
     }
 
-    /// The `config` for whoever may edit it: without `env` and `headers`, which are
-    /// only ever replaced.
+    /// Returns the `config` for editors, without `env` and `headers`, which can only be
+    /// replaced.
     pub fn editable_config(&self) -> Value {
         self.config_with(|_| MASK.to_owned())
     }
 
-    /// The `config` for everybody else, without anything that looks like a secret.
+    /// Returns the `config` with everything masked that looks like a secret.
     pub fn masked_config(&self) -> Value {
         let mut config = self.editable_config();
         match self {
@@ -112,7 +113,8 @@ impl Transport {
         config
     }
 
-    /// The command line or the address, without anything that looks like a secret.
+    /// Returns the command line or the URL, with everything masked that looks like a
+    /// secret.
     pub fn display_target(&self) -> String {
         match self {
             Self::Stdio(program) => {
@@ -143,16 +145,18 @@ impl Transport {
         }
     }
 
-    /// `text` without what looks like a secret, and without the secrets of this server
-    /// whatever they look like.
+    /// Masks in `text` everything that looks like a secret, and this server's own
+    /// secrets.
     pub fn redact(&self, text: &str) -> String {
         let arguments = match self {
             Self::Stdio(it) => masked_argument_values(&it.args),
             Self::Sse(_) | Self::Http(_) => Vec::new(),
         };
-        let given = self.parse_secrets().into_iter().flat_map(BTreeMap::values);
-        let given = given.map(SecretString::reveal).filter(|it| it.len() >= 4);
-        let all = given.chain(arguments.iter().map(String::as_str));
+        let configured = self.parse_secrets().into_iter().flat_map(BTreeMap::values);
+        let configured = configured
+            .map(SecretString::reveal)
+            .filter(|it| it.len() >= 4);
+        let all = configured.chain(arguments.iter().map(String::as_str));
         mask_secrets(&all.fold(text.to_owned(), |text, it| text.replace(it, MASK)))
     }
 
@@ -214,7 +218,7 @@ fn parse_remote(
     for (name, value) in &remote.headers {
         let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
             && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
-        let ours = [
+        let reserved = [
             "host",
             "content-length",
             "transfer-encoding",
@@ -222,7 +226,7 @@ fn parse_remote(
             "accept",
             "content-type",
         ];
-        if !good || ours.contains(&name.to_ascii_lowercase().as_str()) {
+        if !good || reserved.contains(&name.to_ascii_lowercase().as_str()) {
             return Err(invalid_field(
                 format!("config.headers.{name}"),
                 "is no header that can be set",
@@ -259,9 +263,9 @@ fn secrets(
     before: Option<&BTreeMap<String, SecretString>>,
 ) -> Result<BTreeMap<String, SecretString>, InvalidField> {
     let field = format!("config.{name}");
-    let given = match members.get(name).unwrap_or(&Value::Null) {
+    let values = match members.get(name).unwrap_or(&Value::Null) {
         Value::Null => return Ok(BTreeMap::new()),
-        Value::Object(given) => given,
+        Value::Object(values) => values,
         _ => return Err(invalid_field(field, "must be an object of texts")),
     };
     let read = |(key, value): (&String, &Value)| {
@@ -272,5 +276,5 @@ fn secrets(
             kept.cloned().unwrap_or_else(|| SecretString::from(text)),
         ))
     };
-    given.iter().map(read).collect()
+    values.iter().map(read).collect()
 }

@@ -1,14 +1,14 @@
-//! What a tool says of itself, pinned when it is first seen. Pure.
+//! Pins the definition of a tool when it is first seen. Pure.
 //!
-//! A server that is trusted today may describe its tools otherwise tomorrow, and
-//! a description is read by models as instructions.
+//! A server that is trusted today may change the descriptions of its tools tomorrow, and
+//! models read a description as instructions.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// A longer definition is known by its digest only.
+/// Only the digest of a longer definition is kept.
 const MAX_STORED_DEFINITION_BYTES: usize = 64 << 10;
-/// How many differences are told, and how much of each.
+/// The most differences that are reported, and the length of each.
 const MAX_REPORTED_DIFFERENCES: usize = 50;
 const MAX_SHOWN_VALUE_CHARS: usize = 2000;
 
@@ -18,20 +18,20 @@ pub enum TrustPolicy {
     /// A changed tool is withheld until an admin accepts it.
     #[default]
     Pin,
-    /// Changes are followed.
+    /// Changes are accepted automatically.
     Follow,
 }
 
-/// A tool's definition and its digest.
+/// The accepted definition of a tool and its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PinnedDefinition {
     pub(super) digest: [u8; 32],
-    /// As JSON, unless it is very long.
+    /// The definition as JSON, unless it is very long.
     pub(super) text: Option<String>,
 }
 
 impl TrustPolicy {
-    /// As it is stored and shown.
+    /// Returns the name used in the store and the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pin => "pin",
@@ -39,7 +39,7 @@ impl TrustPolicy {
         }
     }
 
-    /// The trust of this name.
+    /// Parses the name of a policy.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "pin" => Some(Self::Pin),
@@ -50,7 +50,7 @@ impl TrustPolicy {
 }
 
 impl PinnedDefinition {
-    /// The definition in a listing's entry; the order of members does not matter.
+    /// Builds the definition of a listed entry; the order of members does not matter.
     pub(super) fn new(entry: &Value) -> Self {
         let text = sort_members(entry).to_string();
         Self {
@@ -59,7 +59,7 @@ impl PinnedDefinition {
         }
     }
 
-    /// What differs from `before`: where, what it was, and what it is.
+    /// Returns the differences from `before`: the path, the old and the new value.
     pub(super) fn differences(&self, before: &Self) -> Value {
         let read = |it: &Self| serde_json::from_str::<Value>(it.text.as_ref()?).ok();
         let (Some(before), Some(now)) = (read(before), read(self)) else {
@@ -71,7 +71,7 @@ impl PinnedDefinition {
     }
 }
 
-/// Depth is bounded: entries were checked when they were read.
+/// Sorts the members of all objects. The depth was checked before.
 fn sort_members(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,9 +1,9 @@
-//! Secrets in addresses and arguments that were shown masked and are given back.
+//! Restores the secrets in URLs and arguments that were displayed masked.
 
 use super::server::{InvalidField, MASK, invalid_field};
 use crate::config::{mask_arguments, mask_secrets};
 
-/// The address again that was shown without its secrets.
+/// Restores the secrets of a masked URL.
 pub(super) fn restore_masked_url(url: String, before: &str) -> Result<String, InvalidField> {
     let shown = mask_secrets(before);
     if url == shown {
@@ -13,7 +13,7 @@ pub(super) fn restore_masked_url(url: String, before: &str) -> Result<String, In
     Ok(url)
 }
 
-/// The arguments again that were shown without their secrets.
+/// Restores the secrets of masked arguments.
 pub(super) fn restore_masked_arguments(
     args: Vec<String>,
     before: &[String],
@@ -38,7 +38,7 @@ pub(super) fn restore_masked_arguments(
         .collect()
 }
 
-/// Which secret a mask stands for is known only where nothing around it was changed.
+/// Refuses a mask that cannot be restored, because the text around it was changed.
 fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), InvalidField> {
     if hides && text.contains(MASK) {
         let reason = format!("holds {MASK} in place of a secret; write the secret itself");

@@ -1,7 +1,7 @@
-//! The process between the hub and a program that it starts. It gives the
-//! program fewer rights than the hub has, and sees to it that nothing of the
-//! program outlives either: also when the hub is killed, and also what left the
-//! program's group.
+//! The process between the hub and a program that it starts. The warden drops rights that
+//! the program does not need, and kills everything that the program started when the
+//! program or the hub ends, even if the hub is killed or a process left the program's
+//! group.
 
 use std::{
     convert::Infallible,
@@ -31,29 +31,28 @@ use super::{
     programs::TASKS_PER_PROCESS,
 };
 
-/// Told to end, the program gets this long; the hub waits a little longer.
+/// How long the program gets to exit after SIGTERM; the hub waits a little longer.
 const TERMINATE_GRACE: Duration = Duration::from_millis(1500);
-/// How often what is left is looked for, and how soon again.
+/// How often killing leftover processes is attempted, and the delay in between.
 const MAX_KILL_ATTEMPTS: usize = 200;
 const KILL_RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Open files of a program.
+/// The most open files of a program.
 const MAX_OPEN_FILES: u64 = 4096;
-/// Exit codes as shells give them.
+/// Exit codes as shells use them.
 const EXIT_CODE_NOT_STARTED: u8 = 127;
 const EXIT_CODE_SIGNAL_BASE: u8 = 128;
 
-/// A program may be wrong about its memory by so much before the kernel refuses
-/// it: address space is cheaper than memory, and threads reserve some.
+/// `RLIMIT_DATA` is this factor times the memory limit plus the slack below, because
+/// programs and their threads reserve more address space than they use.
 const DATA_LIMIT_FACTOR: u64 = 2;
 const DATA_LIMIT_SLACK_BYTES: u64 = 512 << 20;
-/// Programs run after the hub where both want the processor.
+/// The nice value of programs, so that the hub gets the CPU first.
 const NICENESS: i32 = 5;
-/// How often a program with a bound of processor time is looked at, and how long
-/// it rests at most.
+/// How often a program with a CPU limit is measured, and how long it is paused at most.
 const CPU_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_CPU_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a program may use, with everything that it starts.
+/// The resource limits of a program and all its descendants.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct WardenArgs {
     /// The cgroup to run in
@@ -70,13 +69,13 @@ pub struct WardenArgs {
     cpu_percent: Option<u32>,
 }
 
-/// Makes orphans below this process its children.
+/// Makes this process the subreaper of its descendants.
 pub fn adopt_orphans() {
-    // Where it cannot be set, they go to the system's first process.
+    // Without a subreaper, orphans are reparented to init.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Runs `command` for the hub with this process id, and ends with it.
+/// Runs `command` for the hub with this process id, and exits with it.
 pub fn run(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::Result<u8> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,9 +84,9 @@ pub fn run(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::Result<u8
 }
 
 async fn supervise(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::Result<u8> {
-    // Heard before they can come.
+    // Registered before a signal can arrive.
     let mut hub_gone = signal(SignalKind::hangup())?;
-    let mut told = signal(SignalKind::terminate())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     confine(bounds)?;
     let is_hub = |it: Pid| u32::try_from(it.as_raw_nonzero().get()) == Ok(hub);
     if !getppid().is_some_and(is_hub) {
@@ -101,8 +100,8 @@ async fn supervise(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::R
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
         _ = hub_gone.recv() => None,
-        _ = told.recv() => {
-            // One that rests for its processor time could not end by itself.
+        _ = terminate.recv() => {
+            // A program that is paused for its CPU limit could not exit by itself.
             signal_all(Signal::CONT);
             time::timeout(TERMINATE_GRACE, child.wait()).await.ok().and_then(Result::ok)
         }
@@ -112,26 +111,26 @@ async fn supervise(hub: u32, bounds: &WardenArgs, command: &[OsString]) -> io::R
     Ok(ended.map_or(EXIT_CODE_SIGNAL_BASE + 9, exit_code))
 }
 
-/// Takes away what a program does not need. It is inherited.
+/// Drops rights that a program does not need; the program inherits this.
 fn confine(bounds: &WardenArgs) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::HUP))?;
-    // Orphans of the program become our children.
+    // Orphans of the program become children of the warden.
     set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
-    // Secrets are in its memory.
+    // The memory contains secrets.
     lower_rlimit(Resource::Core, 0)?;
     lower_rlimit(Resource::Nofile, MAX_OPEN_FILES)?;
     if let Some(group) = &bounds.cgroup {
-        // Without it the hub watches all the same.
+        // Without a cgroup the hub still enforces the limits.
         let _ = cgroup::enter(group);
     }
-    // A system that forbids it keeps the program as it is.
+    // A system may forbid it; the program then runs at normal priority.
     let _ = rustix::process::nice(NICENESS);
     Ok(())
 }
 
-/// Bounds that the program gets once it is there: with them, the allocator of this
-/// process could not reserve its addresses.
+/// Applies limits to the running program: set earlier, they would keep the allocator of
+/// this process from reserving addresses.
 fn apply_process_limits(program: &Child, bounds: &WardenArgs) {
     let Some(id) = program.id().and_then(|it| Pid::from_raw(it.cast_signed())) else {
         return;
@@ -142,7 +141,7 @@ fn apply_process_limits(program: &Child, bounds: &WardenArgs) {
             current: most,
             maximum: most,
         };
-        // It may have ended already; and the hub watches all the same.
+        // The program may have exited; the hub enforces the limit too.
         let _ = prlimit(Some(id), resource, limits);
     };
     if let Some(bytes) = bounds.memory {
@@ -150,24 +149,25 @@ fn apply_process_limits(program: &Child, bounds: &WardenArgs) {
         set(Resource::Data, most.saturating_add(DATA_LIMIT_SLACK_BYTES));
     }
     if let Some(processes) = bounds.processes {
-        // The kernel counts all threads of the user; the hub counts exactly.
+        // The kernel counts all threads of the user; the hub counts per program.
         let most = u64::from(processes) * TASKS_PER_PROCESS;
         set(Resource::Nproc, count_user_threads() + most);
     }
 }
 
-/// Threads of all processes that belong to our user.
+/// Counts the threads of all processes of the current user.
 fn count_user_threads() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::getuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ours = entries.filter(|it| it.metadata().is_ok_and(|it| it.uid() == user));
-    let threads = ours.map(|it| fs::read_dir(it.path().join("task")).map_or(0, Iterator::count));
+    let own_processes = entries.filter(|it| it.metadata().is_ok_and(|it| it.uid() == user));
+    let threads =
+        own_processes.map(|it| fs::read_dir(it.path().join("task")).map_or(0, Iterator::count));
     threads.map(|it| it as u64).sum()
 }
 
-/// Stops the program for a while whenever it has used more than its share. For
-/// systems without a cgroup, where the kernel would do that.
+/// Pauses the program whenever it has used more than its CPU share, on systems without a
+/// cgroup.
 async fn throttle_cpu(percent: Option<u32>) -> Infallible {
     let Some(percent) = percent else {
         return pending().await;
@@ -195,10 +195,10 @@ fn own_descendants() -> Vec<ProcessInfo> {
     descendants(std::process::id())
 }
 
-fn signal_all(told: Signal) {
+fn signal_all(signal: Signal) {
     own_descendants()
         .iter()
-        .for_each(|it| signal_process(it.id, told));
+        .for_each(|it| signal_process(it.id, signal));
 }
 
 fn lower_rlimit(resource: Resource, most: u64) -> io::Result<()> {
@@ -222,7 +222,8 @@ fn spawn_program(command: &[OsString]) -> Option<Child> {
         .ok()
 }
 
-/// The pipes are the program's alone: its closing one must be seen.
+/// Closes the warden's copies of the pipes, so that the hub sees when the program closes
+/// them.
 fn detach_stdio() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
@@ -230,14 +231,14 @@ fn detach_stdio() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&nothing)?)
 }
 
-/// Kills everything that is left, until nothing is.
+/// Kills leftover processes until none remain.
 async fn kill_remaining() {
     for _ in 0..MAX_KILL_ATTEMPTS {
-        let left = children("self");
-        if left.is_empty() {
+        let remaining = children("self");
+        if remaining.is_empty() {
             return;
         }
-        for child in left {
+        for child in remaining {
             signal_process(child, Signal::KILL);
         }
         time::sleep(KILL_RETRY_DELAY).await;
