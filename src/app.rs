@@ -241,7 +241,7 @@ impl HubCore {
             .await
             .is_err()
         {
-            warn!("not everything ended within {drain:?}; the rest is dropped");
+            warn!("not all tasks ended within {drain:?}; the others are dropped");
         }
         if time::timeout(SERVER_SHUTDOWN_GRACE, self.backend_tasks.shutdown())
             .await
@@ -273,7 +273,7 @@ async fn open_store(config: &Config) -> Result<Store> {
         None => {
             let path = config.data_dir.join(STORE_FILE);
             data_directory::create_private_file(&path)
-                .with_context(|| format!("cannot make the database {}", path.display()))?;
+                .with_context(|| format!("cannot create the database {}", path.display()))?;
             Store::open(&path).await?
         }
         Some("memory") => Store::in_memory().await?,
@@ -287,14 +287,14 @@ async fn open_store(config: &Config) -> Result<Store> {
         // directory.
         None if store.is_shared() => {
             warn!(
-                "secrets of servers stand in the database as they are; set seal_key_file to seal them"
+                "secrets of servers are stored unencrypted in the database; set seal_key_file to encrypt them"
             );
             return Ok(store);
         }
         None => config.data_dir.join(SEAL_KEY_FILE),
     };
     let seal = SecretSealer::from_key_file(&path)
-        .with_context(|| format!("cannot use the key of secrets {}", path.display()))?;
+        .with_context(|| format!("cannot use the seal key {}", path.display()))?;
     Ok(store.with_sealer(seal).await?)
 }
 
@@ -414,7 +414,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     local_socket::listen_stdio(directory, &core.engine, &core.client_tasks);
     data_dir_lock
         .write_address(&address.to_string())
-        .context("cannot note the address")?;
+        .context("cannot record the address")?;
     info!(%address, "serving");
     Ok(RunningHub {
         address,
@@ -456,7 +456,7 @@ async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Ar
             {
                 match access.reload_tokens().await {
                     Err(error) if !error.is_down() => {
-                        warn!(%error, "the tokens could not be read again");
+                        warn!(%error, "the tokens could not be reloaded");
                     }
                     _ => (),
                 }

@@ -135,7 +135,7 @@ impl MessageChannel {
     /// Sends a message that expects no response.
     pub(super) async fn send(&self, text: String) -> Result<(), Error> {
         self.log.record_sent(&text);
-        let busy = || Error::Busy("the server takes nothing in".to_owned());
+        let busy = || Error::Busy("the server does not read its input".to_owned());
         self.outgoing.send(text).await.map_err(|_| {
             if self.lost.is_cancelled() {
                 self.close_reason()

@@ -369,11 +369,9 @@ impl ConnectionTask {
         let (name, made) = (&self.server.name, self.shared.status.borrow().attempts);
         let again = format!("connect it with: maru servers connect {name}");
         let text = if cause.is_some_and(Error::is_final) {
-            format!(
-                "not tried again, because that would change nothing; mend the cause, then {again}"
-            )
+            format!("not retried, because a retry cannot succeed; fix the cause, then {again}")
         } else if !self.settings.reconnect_policy.enabled {
-            format!("not tried again, because mcp.reconnection.enabled is false; {again}")
+            format!("not retried, because mcp.reconnection.enabled is false; {again}")
         } else {
             let attempts = if made == 1 { "attempt" } else { "attempts" };
             warn!(server.name = %name, attempts = made, "gave up on server {name} after {made} {attempts} to connect it again");

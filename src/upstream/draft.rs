@@ -122,7 +122,7 @@ impl ServerDraft {
             (Some(_), true) => {
                 return Err(invalid_field(
                     "url",
-                    "stands beside command; a server has one of them",
+                    "cannot be combined with command; a server has one of them",
                 ));
             }
             (None, false) => {
@@ -275,8 +275,12 @@ pub(super) fn drafts_from_client_file(file: &Value) -> Result<Vec<NamedDraft>, I
         .iter()
         .find_map(|it| file.pointer(it))
         .and_then(Value::as_object);
-    let servers = servers
-        .ok_or_else(|| invalid_field("mcpServers", "is missing: this is no list of MCP servers"))?;
+    let servers = servers.ok_or_else(|| {
+        invalid_field(
+            "mcpServers",
+            "is missing: this is not a list of MCP servers",
+        )
+    })?;
     Ok(servers
         .iter()
         .map(|(name, entry)| (name.clone(), ServerDraft::from_client_entry(name, entry)))

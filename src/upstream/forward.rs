@@ -176,7 +176,7 @@ async fn relay_until_answer(
                     request_id: request.id,
                     relay,
                 };
-                let busy = || Error::Busy("too many calls wait for answers of clients".to_owned());
+                let busy = || Error::Busy("too many calls wait for input of clients".to_owned());
                 let state = PendingInput::insert(connection, waiting).ok_or_else(busy)?;
                 return Ok(Ok(EntryResponse::InputRequired(InputRequired {
                     requests: needed,
@@ -302,7 +302,7 @@ fn parse_result(
                 state: body["requestState"].as_str().map(str::to_owned),
             }))
         }
-        Some(_) => invalid("the server answered with a kind of result that maru does not know"),
+        Some(_) => invalid("the server answered with an unknown result type"),
     }
 }
 

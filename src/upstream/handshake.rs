@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn words_of_a_server_are_short_and_on_one_line_and_hold_no_secret() {
-        let said = quote_message("no\n\u{1b}[2Jtoken=abc");
-        assert_eq!(said, r"no\n\u{1b}[2Jtoken=***");
+        let quoted = quote_message("no\n\u{1b}[2Jtoken=abc");
+        assert_eq!(quoted, r"no\n\u{1b}[2Jtoken=***");
         assert_eq!(quote_message(&"가".repeat(5000)).chars().count(), 301);
     }
 

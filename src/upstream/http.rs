@@ -97,7 +97,7 @@ impl HttpLink {
         sink: Arc<NotificationSink>,
         context: &ConnectContext,
     ) -> Result<Arc<Self>, Error> {
-        let unusable = |_| Error::Refused("the address cannot be asked for".to_owned());
+        let unusable = |_| Error::Refused("the address cannot be used in a request".to_owned());
         let mut base = headers.clone();
         base.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         base.insert(
@@ -395,10 +395,10 @@ pub(super) fn check_status(reply: &HttpResponse) -> Result<(), Error> {
             "the server answered {code}: the credentials are missing or wrong; see the headers of its configuration"
         ))),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Err(Error::Busy(
-            format!("the server answered {code}: it has too much to do"),
+            format!("the server answered {code}: it is overloaded"),
         )),
         _ if status.is_redirection() => Err(Error::Refused(format!(
-            "the server answered {code}: it points elsewhere, and redirects are not followed"
+            "the server answered {code}: it redirects, and redirects are not followed"
         ))),
         _ => Err(Error::HttpStatus(code)),
     }

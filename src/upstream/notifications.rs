@@ -62,7 +62,7 @@ pub(super) struct ServerNotification<'a> {
 /// Delivers a notification to its call, or to the sink if it belongs to none.
 pub(super) fn handle_notification(
     in_flight: &InFlightCalls,
-    news: &NotificationSink,
+    sink: &NotificationSink,
     notification: ServerNotification<'_>,
 ) {
     let ServerNotification {
@@ -82,7 +82,7 @@ pub(super) fn handle_notification(
         "notifications/message" => {
             let _may_belong_to_nobody = in_flight.deliver(text);
         }
-        _ => news.on_notification(method, params),
+        _ => sink.on_notification(method, params),
     }
 }
 

@@ -79,7 +79,7 @@ impl ProgramRules {
         if let Some(name) = program.env.keys().find(|it| !is_name(it)) {
             return Err(invalid_field(
                 format!("config.env.{name}"),
-                "is no name of a variable",
+                "is not a valid variable name",
             ));
         }
         if program.command.contains('/') && !program.command.starts_with('/') {

@@ -197,5 +197,5 @@ fn request_uri(target: &AllowedUrl) -> Result<hyper::Uri, Error> {
     target
         .path
         .parse()
-        .map_err(|_| Error::Refused("the address cannot be asked for".to_owned()))
+        .map_err(|_| Error::Refused("the address cannot be used in a request".to_owned()))
 }

@@ -143,7 +143,7 @@ impl ResponseReader {
     async fn check_response(&mut self) -> Result<(), Error> {
         let invalid = |message: &str| Err(Error::InvalidMessage(message.to_owned()));
         if self.reply.header(&CONTENT_ENCODING).is_some() {
-            return invalid("the server sent a compressed answer, which nobody asked for");
+            return invalid("the server sent a compressed response, which maru did not request");
         }
         let kind = self.reply.header(&CONTENT_TYPE).unwrap_or_default();
         let is_json = kind.starts_with("application/json");
