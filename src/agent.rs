@@ -9,6 +9,7 @@ mod agent_tool;
 mod approvals;
 mod driver;
 mod machine;
+mod named_servers;
 mod record;
 mod runs;
 mod tool_ranking;
@@ -24,12 +25,12 @@ use maru_runtime::tasks::Tasks;
 use maru_store::Store;
 use serde_json::{Map, Value};
 use thiserror::Error;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time};
 
 use crate::{
     auth::Principal,
     config,
-    llm::{self, ChatMessage, ReloadableGateway},
+    llm::{self, ChatMessage, ChatRole, ReloadableGateway},
     tools::{Catalog, CatalogSnapshot},
     upstream::ServerManager,
 };
@@ -38,6 +39,7 @@ use toolbox::Toolbox;
 pub use active_run::ActiveRun;
 pub use agent_tool::{AgentSlot, ask_agent};
 pub use machine::{CutReason, FinalAnswer};
+pub use named_servers::UnavailableServer;
 pub use record::{RunCall, RunEvent, RunOutcome};
 pub use runs::RunRegistry;
 
@@ -53,6 +55,8 @@ pub struct Agent {
     /// The tools of the last snapshot, read once.
     toolbox: Mutex<Option<(Arc<CatalogSnapshot>, Arc<Toolbox>)>>,
     run_permits: Arc<Semaphore>,
+    tasks: Tasks,
+    drain_timeout: Duration,
 }
 
 /// What the agent works with.
@@ -72,6 +76,8 @@ pub struct AgentDependencies {
     pub settings: config::AgentSettings,
     /// Ends what is left of a run.
     pub tasks: Tasks,
+    /// How long requests in progress have to finish at shutdown.
+    pub drain_timeout: Duration,
 }
 
 /// A task for the agent.
@@ -98,6 +104,29 @@ pub struct AgentRequest {
     pub allows_approval: bool,
 }
 
+impl AgentRequest {
+    /// The last message of the user.
+    fn question(&self) -> String {
+        let mut messages = self.messages.iter().rev();
+        let question = messages.find(|it| it.role == ChatRole::User);
+        question.map(ChatMessage::text_content).unwrap_or_default()
+    }
+
+    /// The error of a model that did not answer: the fault of a request that names a model
+    /// which is not there.
+    fn model_error(&self, error: llm::Error) -> Error {
+        let is_unknown = matches!(
+            error,
+            llm::Error::UnknownModel(_) | llm::Error::Status { status: 404, .. }
+        );
+        if is_unknown && self.model.is_some() {
+            Error::UnknownModel(error)
+        } else {
+            Error::Model(error)
+        }
+    }
+}
+
 /// Why there is no run, or none that ended well.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -109,17 +138,34 @@ pub enum Error {
         /// Those that are.
         known: Vec<String>,
     },
+    /// Servers are named, and none of them is connected.
+    #[error("none of the named servers is available: {}", named_servers::format_servers(.0))]
+    ServersUnavailable(Vec<UnavailableServer>),
     /// No model is named, and none is there.
     #[error(
         "there is no model to ask: start an Ollama on this machine, or add `models` to maru.yaml (docs/models.md shows how)"
     )]
     NoModel,
+    /// The hub stops.
+    #[error("the hub is stopping")]
+    Stopping,
     /// Too many run already.
     #[error("{0} runs are in progress already, as many as may be; try again later")]
     Busy(usize),
+    /// The time of the run was over before the model said anything.
+    #[error("the model \"{model}\" did not answer within {limit:?}; see agent.timeout_ms")]
+    Timeout {
+        /// The model.
+        model: String,
+        /// How long a run may take.
+        limit: Duration,
+    },
+    /// The request names a model that is not there.
+    #[error(transparent)]
+    UnknownModel(llm::Error),
     /// The model did not answer.
     #[error(transparent)]
-    Model(#[from] llm::Error),
+    Model(llm::Error),
 }
 
 impl Error {
@@ -127,8 +173,12 @@ impl Error {
     fn kind(&self) -> &'static str {
         match self {
             Self::UnknownServer { .. } => "unknown_server",
+            Self::ServersUnavailable(_) => "servers_unavailable",
             Self::NoModel => "no_model",
+            Self::Stopping => "stopping",
             Self::Busy(_) => "busy",
+            Self::Timeout { .. } => "timeout",
+            Self::UnknownModel(_) => "unknown_model",
             Self::Model(_) => "model_failed",
         }
     }
@@ -143,10 +193,12 @@ impl Agent {
             catalog: parts.catalog,
             servers: parts.servers,
             embedder: parts.embedder,
-            runs: RunRegistry::new(parts.store, parts.tasks, parts.settings.keep_days),
+            runs: RunRegistry::new(parts.store, parts.tasks.clone(), parts.settings.keep_days),
             settings: parts.settings,
             toolbox: Mutex::default(),
             run_permits: Arc::new(Semaphore::new(max_runs)),
+            tasks: parts.tasks,
+            drain_timeout: parts.drain_timeout,
         })
     }
 
@@ -158,6 +210,16 @@ impl Agent {
     /// How far runs may go.
     pub fn settings(&self) -> &config::AgentSettings {
         &self.settings
+    }
+
+    /// Completes when the hub stops and models have to end: halfway through the time that
+    /// requests in progress have, so that clients still get an error.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (stop, grace) = (self.tasks.stop_token(), self.drain_timeout / 2);
+        async move {
+            stop.cancelled().await;
+            time::sleep(grace).await;
+        }
     }
 
     /// Begins a run, which goes on while it is read.

@@ -205,6 +205,7 @@ impl HubCore {
             store: store.clone(),
             settings: config.agent.clone(),
             tasks: tasks.clone(),
+            drain_timeout: limits.drain_timeout(),
         });
         slot.set(&agent);
         let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks);

@@ -8,10 +8,10 @@ use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
-use tracing::Span;
+use tracing::{Span, info};
 
 use super::{
-    Agent, AgentRequest, Error, FinalAnswer, RunEvent, RunOutcome,
+    Agent, AgentRequest, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
     machine::{AgentMachine, MachineEffect, MachineEvent, ModelReply, Observation, RunLimits},
     record::{RunCall, RunCallResult},
     runs::RunGuard,
@@ -39,10 +39,13 @@ pub(super) async fn run(
     request: AgentRequest,
     events: mpsc::Sender<RunEvent>,
 ) -> Result<RunOutcome, Error> {
-    let question = last_question(&request.messages);
+    let question = request.question();
     let run = agent.runs.begin(&request.principal, &question);
     let mut driver = RunDriver::new(&agent, request, run, events);
-    let result = driver.drive(&question).await;
+    let result = tokio::select! {
+        result = driver.drive(&question) => result,
+        () = agent.stopping() => Err(Error::Stopping),
+    };
     match &result {
         Ok(outcome) => {
             driver.run.update(|it| it.end(Ok(&outcome.answer)));
@@ -51,7 +54,10 @@ pub(super) async fn run(
         Err(error) => {
             let message = error.to_string();
             spans::record_error(&Span::current(), error.kind());
-            driver.run.update(|it| it.end(Err(&message)));
+            driver.run.update(|it| match error {
+                Error::Stopping => it.stop(),
+                _ => it.end(Err(&message)),
+            });
         }
     }
     result
@@ -94,7 +100,9 @@ impl<'a> RunDriver<'a> {
     }
 
     async fn drive(&mut self, question: &str) -> Result<RunOutcome, Error> {
-        self.connect_servers().await;
+        let named = self.request.servers.as_deref().unwrap_or_default();
+        let unavailable_servers = self.agent.connect_servers(named).await?;
+        self.toolbox = self.agent.toolbox();
         self.select_tools(question).await;
         self.model = self.resolve_model().await?;
         let (tools, tool_tokens) = (self.offered.len(), self.tool_tokens());
@@ -109,6 +117,7 @@ impl<'a> RunDriver<'a> {
             model,
             tools,
             tool_tokens,
+            unavailable_servers: unavailable_servers.clone(),
         })
         .await;
         let (machine, answer) = self.run_rounds().await?;
@@ -126,6 +135,7 @@ impl<'a> RunDriver<'a> {
             pending_calls,
             tokens,
             tool_tokens,
+            unavailable_servers,
         })
     }
 
@@ -134,11 +144,16 @@ impl<'a> RunDriver<'a> {
         loop {
             effect = match effect {
                 MachineEffect::Finish(answer) => return Ok((machine, answer)),
-                MachineEffect::AskModel => match self.ask_model(&mut machine).await {
-                    Ok(reply) => machine.on(MachineEvent::ModelReplied(Box::new(reply))),
-                    Err(_) if self.is_past_deadline() => machine.time_out(),
-                    Err(error) => return Err(error.into()),
-                },
+                MachineEffect::AskModel => {
+                    let mut reply = None;
+                    match self.ask_model(&machine, &mut reply).await {
+                        Ok(()) => {
+                            let reply = Box::new(reply.unwrap_or_default());
+                            machine.on(MachineEvent::ModelReplied(reply))
+                        }
+                        Err(error) => self.break_off(&mut machine, error, reply)?,
+                    }
+                }
                 MachineEffect::RunCalls(calls) => {
                     let observations = self.run_calls(calls).await;
                     if self.is_past_deadline() {
@@ -155,6 +170,34 @@ impl<'a> RunDriver<'a> {
         self.deadline <= Instant::now()
     }
 
+    /// Ends a run whose model failed: with what it has if the time was over or a reply
+    /// broke off, otherwise with the error.
+    fn break_off(
+        &self,
+        machine: &mut AgentMachine,
+        error: llm::Error,
+        begun: Option<ModelReply>,
+    ) -> Result<MachineEffect, Error> {
+        let is_late = self.is_past_deadline();
+        let cut = if is_late {
+            Some(CutReason::Time)
+        } else {
+            CutReason::from_failure(&error, begun.is_some())
+        };
+        let reply = begun.unwrap_or_default();
+        if let Some(ended) = cut.and_then(|it| machine.break_off(it, &reply)) {
+            info!(%error, "the run {} ends with what it has", self.run.id);
+            return Ok(ended);
+        }
+        match error {
+            llm::Error::Timeout { model, .. } | llm::Error::Silent { model, .. } if is_late => {
+                let limit = Duration::from_millis(self.agent.settings.timeout_ms);
+                Err(Error::Timeout { model, limit })
+            }
+            error => Err(self.request.model_error(error)),
+        }
+    }
+
     fn limits(&self) -> RunLimits {
         let settings = &self.agent.settings;
         RunLimits {
@@ -163,24 +206,6 @@ impl<'a> RunDriver<'a> {
             max_observation_chars: settings.max_observation_chars,
             max_corrections: MAX_CORRECTIONS,
         }
-    }
-
-    /// Servers that were named and are not connected get one chance.
-    async fn connect_servers(&mut self) {
-        let named = self.request.servers.iter().flatten();
-        let snapshot = self.agent.catalog.snapshot();
-        let disconnected: Vec<&String> = named
-            .filter(|it| *it != OWN_SERVER_NAME && !snapshot.has_server(it))
-            .filter(|it| self.request.principal.may_reach(it))
-            .collect();
-        if disconnected.is_empty() {
-            return;
-        }
-        let connecting = disconnected.into_iter();
-        let connecting = join_all(connecting.map(|it| self.agent.servers.connect(it)));
-        // Those that fail, or are late, have no tools to offer.
-        let _ = time::timeout(self.agent.servers.connect_wait(), connecting).await;
-        self.toolbox = self.agent.toolbox();
     }
 
     /// Chooses the tools that are offered.
@@ -262,7 +287,13 @@ impl<'a> RunDriver<'a> {
         messages
     }
 
-    async fn ask_model(&mut self, machine: &mut AgentMachine) -> Result<ModelReply, llm::Error> {
+    /// Asks the model. `reply` holds what arrived, also of a reply that breaks off; it is
+    /// `None` if none has begun.
+    async fn ask_model(
+        &mut self,
+        machine: &AgentMachine,
+        reply: &mut Option<ModelReply>,
+    ) -> Result<(), llm::Error> {
         self.emit(RunEvent::RoundStarted(machine.rounds() + 1))
             .await;
         let request = ChatRequest {
@@ -280,12 +311,12 @@ impl<'a> RunDriver<'a> {
         options.keep_written = true;
         let models = self.agent.models.current();
         let mut stream = models.start_chat(request, &options).await?;
-        let mut reply = ModelReply::default();
+        let reply = reply.insert(ModelReply::default());
         let mut events = Vec::new();
         let ended = loop {
             let more = stream.decode_data(&mut events).await;
             for event in events.drain(..) {
-                self.take_model_event(event, &mut reply).await;
+                self.take_model_event(event, reply).await;
             }
             match more {
                 Ok(true) => (),
@@ -299,12 +330,10 @@ impl<'a> RunDriver<'a> {
             self.emit(RunEvent::Usage(usage)).await;
         }
         let took = milliseconds(started);
-        self.run.update(|it| it.add_round(&reply.response, took));
-        if let Err(error) = ended {
-            machine.keep_text(&reply.response.text);
-            return Err(error);
-        }
-        Ok(reply)
+        let tokens = machine.round_tokens(reply);
+        self.run
+            .update(|it| it.add_round(&reply.response, tokens, took));
+        ended
     }
 
     /// The offered tools; `find_tools` keeps its place when more are found.
@@ -399,7 +428,7 @@ impl<'a> RunDriver<'a> {
         let result = match self.find_offered(&call.name) {
             _ if call.name == FIND_TOOLS && self.selected.is_some() => {
                 found = self.search_tools(&call.arguments).await;
-                Ok((self.describe_found(&found), false))
+                Ok((self.toolbox.describe_found(&found), false))
             }
             None => Err(format!(
                 "there is no tool {} in this run; use one of those that are offered",
@@ -490,19 +519,6 @@ impl<'a> RunDriver<'a> {
         found
     }
 
-    fn describe_found(&self, found: &[usize]) -> String {
-        let lines = found.iter().map(|at| {
-            let tool = &self.toolbox.tools[*at];
-            format!("{}: {}", tool.qualified_name, tool.description)
-        });
-        let lines: Vec<String> = lines.collect();
-        if lines.is_empty() {
-            "no tool was found".to_owned()
-        } else {
-            format!("These tools can be called now:\n{}", lines.join("\n"))
-        }
-    }
-
     fn find_offered(&self, name: &str) -> Option<&AgentTool> {
         let mut offered = self.offered.iter().map(|at| &self.toolbox.tools[*at]);
         offered.find(|it| it.name == name)
@@ -527,12 +543,4 @@ fn with_usage(mut options: Map<String, Value>) -> Map<String, Value> {
 
 fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn last_question(messages: &[ChatMessage]) -> String {
-    let mut questions = messages.iter().rev().filter(|it| it.role == ChatRole::User);
-    questions
-        .next()
-        .map(ChatMessage::text_content)
-        .unwrap_or_default()
 }

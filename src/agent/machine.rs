@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use maru_dialect::escape_markers;
 use serde_json::{Value, json};
 
-use super::toolbox::estimate_tokens;
+use super::{record::TokenTotals, toolbox::estimate_tokens};
 use crate::llm::{
-    ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall, TokenUsage,
+    self, ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall,
+    TokenUsage,
 };
 
 /// How far a run may go.
@@ -66,7 +67,7 @@ pub(super) enum MachineEffect {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinalAnswer {
-    /// The last words of the model.
+    /// The last words of the model, without its calls; empty if it only made calls.
     pub text: String,
     /// Why the run was ended before the model finished.
     pub cut: Option<CutReason>,
@@ -89,6 +90,10 @@ pub enum CutReason {
     Broken,
     /// It took too long.
     Time,
+    /// Its stream was silent for too long.
+    Silence,
+    /// Its stream broke off.
+    Disconnect,
 }
 
 /// One run.
@@ -133,6 +138,19 @@ const CUT_OFF_CALL: &str =
     "Your answer was cut off before the call was complete. Write the call again, and nothing else.";
 
 impl CutReason {
+    /// Why a run ends that keeps what it has when its model fails; `None` if the backend
+    /// refuses the request or cannot be reached. `has_begun` says whether a reply had.
+    pub(super) fn from_failure(error: &llm::Error, has_begun: bool) -> Option<Self> {
+        match error {
+            llm::Error::Timeout { .. } => Some(Self::Time),
+            llm::Error::Silent { .. } => Some(Self::Silence),
+            llm::Error::Unreachable { .. } | llm::Error::InvalidResponse { .. } => {
+                has_begun.then_some(Self::Disconnect)
+            }
+            _ => None,
+        }
+    }
+
     /// Its name in responses and records.
     pub fn name(self) -> &'static str {
         match self {
@@ -142,6 +160,8 @@ impl CutReason {
             Self::Length => "length",
             Self::Broken => "broken_call",
             Self::Time => "timeout",
+            Self::Silence => "idle_timeout",
+            Self::Disconnect => "broken_stream",
         }
     }
 }
@@ -181,25 +201,36 @@ impl AgentMachine {
         }
     }
 
-    /// Keeps the text of a reply that broke off.
-    pub(super) fn keep_text(&mut self, text: &str) {
+    /// The model was asked and did not finish its reply. Ends the run with what there is;
+    /// `None` if there is nothing: no text, no call and no round before this one.
+    pub(super) fn break_off(
+        &mut self,
+        cut: CutReason,
+        reply: &ModelReply,
+    ) -> Option<MachineEffect> {
+        self.keep_text(&reply.response.text);
+        let has_nothing =
+            self.rounds == 0 && self.last_text.is_empty() && reply.response.calls.is_empty();
+        self.rounds += 1;
+        (!has_nothing).then(|| self.finish(cut, reply))
+    }
+
+    /// The time of the run is over, between two replies.
+    pub(super) fn time_out(&self) -> MachineEffect {
+        self.finish(CutReason::Time, &ModelReply::default())
+    }
+
+    fn keep_text(&mut self, text: &str) {
         if !text.trim().is_empty() {
             text.clone_into(&mut self.last_text);
         }
     }
 
-    /// The time of the run is over.
-    pub(super) fn time_out(&self) -> MachineEffect {
-        MachineEffect::Finish(FinalAnswer {
-            text: self.last_text.clone(),
-            cut: Some(CutReason::Time),
-            pending_calls: Vec::new(),
-        })
-    }
-
     fn on_reply(&mut self, reply: ModelReply) -> MachineEffect {
         self.rounds += 1;
-        let tokens = self.count_tokens(&reply);
+        let counted = reply.response.usage.as_ref().map(TokenUsage::total);
+        let counted = counted.filter(|it| *it > 0);
+        let tokens = counted.unwrap_or_else(|| self.round_tokens(&reply).total());
         self.tokens = self.tokens.saturating_add(tokens);
         let response = &reply.response;
         self.keep_text(&response.text);
@@ -377,38 +408,27 @@ impl AgentMachine {
         }
     }
 
-    /// Ends the run with the last words of the model: its last text or, if it never said
-    /// anything, its last reply.
+    /// Ends the run with the last words of the model; calls are no words.
     fn finish(&self, cut: CutReason, reply: &ModelReply) -> MachineEffect {
-        let calls = &reply.response.calls;
-        let rendered = || {
-            let calls = calls
-                .iter()
-                .map(|it| format!("{}({})", it.name, it.arguments));
-            calls.collect::<Vec<_>>().join("\n")
-        };
-        let text = if !self.last_text.is_empty() {
-            self.last_text.clone()
-        } else if !reply.written.trim().is_empty() {
-            reply.written.trim().to_owned()
-        } else {
-            rendered()
-        };
         MachineEffect::Finish(FinalAnswer {
-            text,
+            text: self.last_text.clone(),
             cut: Some(cut),
-            pending_calls: calls.clone(),
+            pending_calls: reply.response.calls.clone(),
         })
     }
 
-    fn count_tokens(&self, reply: &ModelReply) -> u64 {
-        let counted = reply.response.usage.as_ref().map(TokenUsage::total);
-        counted.filter(|it| *it > 0).unwrap_or_else(|| {
+    /// The tokens of a round, as the backend counts them or, if it does not, estimated.
+    pub(super) fn round_tokens(&self, reply: &ModelReply) -> TokenTotals {
+        let counted = reply.response.usage.as_ref().map(TokenTotals::from);
+        counted.filter(|it| it.total() > 0).unwrap_or_else(|| {
             let conversation = self.messages.iter().map(ChatMessage::text_content);
             let conversation: usize = conversation.map(|it| estimate_tokens(&it)).sum();
             let reply =
                 estimate_tokens(&reply.written) + estimate_tokens(&reply.response.reasoning);
-            u64::try_from(conversation + reply).unwrap_or(u64::MAX)
+            TokenTotals {
+                prompt: u64::try_from(conversation).unwrap_or(u64::MAX),
+                completion: u64::try_from(reply).unwrap_or(u64::MAX),
+            }
         })
     }
 }
@@ -617,7 +637,7 @@ mod tests {
             vec![
                 (broken("cuont()"), MachineEffect::AskModel),
                 (broken("cuont( )"), MachineEffect::AskModel),
-                (broken("no"), finish("no", Some(CutReason::Broken))),
+                (broken("no"), finish("", Some(CutReason::Broken))),
             ],
         );
         let messages = machine.messages();
@@ -677,12 +697,22 @@ mod tests {
 
     #[test]
     fn text_before_a_timeout_is_kept() {
+        let half = ModelReply {
+            response: ChatResponse {
+                text: "Half an ans".to_owned(),
+                ..ChatResponse::default()
+            },
+            ..ModelReply::default()
+        };
+        for cut in [CutReason::Time, CutReason::Silence, CutReason::Disconnect] {
+            let mut machine = machine(LIMITS);
+            let ended = machine.break_off(cut, &half);
+            assert_eq!(ended, Some(finish("Half an ans", Some(cut))));
+            assert_eq!(machine.rounds(), 1);
+        }
         let mut machine = machine(LIMITS);
-        machine.keep_text("Half an ans");
-        assert_eq!(
-            machine.time_out(),
-            finish("Half an ans", Some(CutReason::Time))
-        );
+        let ended = machine.break_off(CutReason::Time, &ModelReply::default());
+        assert_eq!(ended, None);
     }
 
     #[test]
@@ -791,10 +821,7 @@ mod tests {
         });
         check(
             LIMITS,
-            vec![(
-                dear,
-                finish_with("count({})", Some(CutReason::Tokens), one("a")),
-            )],
+            vec![(dear, finish_with("", Some(CutReason::Tokens), one("a")))],
         );
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use maru_runtime::clock;
 use serde_json::{Value, json};
 
-use super::{CutReason, FinalAnswer};
-use crate::llm::{ChatResponse, ChatToolCall};
+use super::{CutReason, FinalAnswer, UnavailableServer};
+use crate::llm::{ChatResponse, ChatToolCall, TokenUsage};
 
 /// Something that happened, for those who watch.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum RunEvent {
         tools: usize,
         /// About how many tokens their descriptions cost.
         tool_tokens: usize,
+        /// Named servers that are not connected.
+        unavailable_servers: Vec<UnavailableServer>,
     },
     /// The model is asked for this time.
     RoundStarted(u32),
@@ -73,9 +75,11 @@ pub struct RunOutcome {
     pub tokens: TokenTotals,
     /// About how many tokens the descriptions of the tools cost, each time.
     pub tool_tokens: usize,
+    /// Named servers that were not connected.
+    pub unavailable_servers: Vec<UnavailableServer>,
 }
 
-/// Tokens, as the backend counts them.
+/// Tokens, as the backend counts them or, if it does not, estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenTotals {
     /// Read.
@@ -171,11 +175,15 @@ impl RunRecord {
     }
 
     /// Adds a round: the reply of the model.
-    pub(super) fn add_round(&mut self, reply: &ChatResponse, milliseconds: u64) {
+    pub(super) fn add_round(
+        &mut self,
+        reply: &ChatResponse,
+        tokens: TokenTotals,
+        milliseconds: u64,
+    ) {
         let usage = reply.usage.as_ref();
-        let count = |name: &str| usage.and_then(|it| it.0.get(name)?.as_u64()).unwrap_or(0);
-        self.tokens.prompt += count("prompt_tokens");
-        self.tokens.completion += count("completion_tokens");
+        self.tokens.prompt = self.tokens.prompt.saturating_add(tokens.prompt);
+        self.tokens.completion = self.tokens.completion.saturating_add(tokens.completion);
         self.rounds.push(RunRound {
             text: truncate(&reply.text),
             reasoning: truncate(&reply.reasoning),
@@ -224,7 +232,7 @@ impl RunRecord {
         }
     }
 
-    /// Its reader has left.
+    /// Its reader has left, or the hub stops.
     pub(super) fn stop(&mut self) {
         self.ended = Some(clock::now_ms());
         self.state = "stopped";
@@ -314,13 +322,27 @@ impl RunCall {
     }
 }
 
+impl From<&TokenUsage> for TokenTotals {
+    fn from(usage: &TokenUsage) -> Self {
+        Self {
+            prompt: usage.count("prompt_tokens"),
+            completion: usage.count("completion_tokens"),
+        }
+    }
+}
+
 impl TokenTotals {
+    /// Read and written together.
+    pub(super) fn total(self) -> u64 {
+        self.prompt.saturating_add(self.completion)
+    }
+
     /// As OpenAI writes them.
     pub fn shown(self) -> Value {
         json!({
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
+            "total_tokens": self.total(),
         })
     }
 }

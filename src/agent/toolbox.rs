@@ -59,6 +59,20 @@ impl Toolbox {
             vectors: OnceCell::new(),
         }
     }
+
+    /// What `find_tools` returns for the tools at these positions.
+    pub(super) fn describe_found(&self, found: &[usize]) -> String {
+        let lines = found.iter().map(|at| {
+            let tool = &self.tools[*at];
+            format!("{}: {}", tool.qualified_name, tool.description)
+        });
+        let lines: Vec<String> = lines.collect();
+        if lines.is_empty() {
+            "no tool was found".to_owned()
+        } else {
+            format!("These tools can be called now:\n{}", lines.join("\n"))
+        }
+    }
 }
 
 impl AgentTool {

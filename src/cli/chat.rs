@@ -170,8 +170,18 @@ impl RunProgress {
         let data: Value = serde_json::from_str(&event.data)?;
         let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
         match event.name.as_str() {
-            "run" => self.id = text("run_id"),
-            "round" => self.has_text = false,
+            "run" => {
+                self.id = text("run_id");
+                for server in data["unavailable_servers"].as_array().into_iter().flatten() {
+                    let part = |name: &str| server[name].as_str().unwrap_or_default();
+                    terminal::print_error(&format!(
+                        "without the server {}, which is {}",
+                        part("name"),
+                        part("status")
+                    ));
+                }
+            }
+            "round" if std::mem::take(&mut self.has_text) => terminal::print("\n")?,
             "thought" => {
                 self.has_text = true;
                 self.has_printed = true;

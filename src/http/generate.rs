@@ -14,13 +14,13 @@ use serde_json::{Map, Value, json};
 
 use super::{HubState, body, openai};
 use crate::{
-    agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome},
+    agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome, UnavailableServer},
     auth::Principal,
     downstream::http::{event_stream, reply, require_json},
     llm,
 };
 
-/// The model did not answer.
+/// The model did not answer, no named server is available, or the hub stops.
 const MODEL_ERROR: i64 = -32_000;
 /// As many runs as allowed are in progress.
 const BUSY_ERROR: i64 = -32_001;
@@ -60,7 +60,7 @@ async fn generate(
     };
     let RpcCall { id, params } = match parse_request(&bytes) {
         Ok(call) => call,
-        Err((id, error)) => return rpc_error_response(StatusCode::BAD_REQUEST, &id, &error),
+        Err((id, error)) => return rpc_error_response(&id, &error),
     };
     let started = agent_request(params, principal, with_tools).and_then(|request| {
         hub.agent
@@ -69,7 +69,7 @@ async fn generate(
     });
     let run = match started {
         Ok(run) => run,
-        Err(error) => return rpc_error_response(StatusCode::OK, &id, &error),
+        Err(error) => return rpc_error_response(&id, &error),
     };
     if wants_stream(&parts.headers) {
         respond_stream(run, id, hub.engine.limits().keep_alive())
@@ -149,13 +149,14 @@ fn agent_request(
         )));
     }
     let messages = parse_messages(params.remove("messages"))?;
+    let servers = parse_server_names(params.get("mcp_servers"))?;
     Ok(AgentRequest {
         principal,
         model: text_param(&params, "model")?,
         messages,
         backend_options: backend_options(&params)?,
         servers: if with_tools {
-            parse_server_names(params.get("mcp_servers"))?
+            servers
         } else {
             Some(Vec::new())
         },
@@ -164,7 +165,11 @@ fn agent_request(
             .map(|it| u32::try_from(it).unwrap_or(20)),
         tool_timeout: number_param(&params, "tool_timeout", 0.1, 600.0)?
             .map(Duration::from_secs_f64),
-        allows_approval: text_param(&params, "approval")?.is_some_and(|it| it == "ask"),
+        allows_approval: match text_param(&params, "approval")?.as_deref() {
+            None => false,
+            Some("ask") => true,
+            Some(_) => return Err(RpcError::invalid_params("approval must be \"ask\"")),
+        },
     })
 }
 
@@ -280,7 +285,7 @@ async fn respond_json(run: ActiveRun, id: &Value) -> Response {
             let response = json!({"jsonrpc": "2.0", "id": id, "result": outcome_json(&outcome)});
             reply::json(StatusCode::OK, response.to_string())
         }
-        Err(error) => rpc_error_response(StatusCode::OK, id, &to_rpc_error(&error)),
+        Err(error) => rpc_error_response(id, &to_rpc_error(&error)),
     }
 }
 
@@ -314,9 +319,16 @@ fn sse_event(event: RunEvent) -> (&'static str, Value) {
             model,
             tools,
             tool_tokens,
+            unavailable_servers,
         } => (
             "run",
-            json!({"run_id": &*run, "model": model, "tools": tools, "tool_tokens": tool_tokens}),
+            json!({
+                "run_id": &*run,
+                "model": model,
+                "tools": tools,
+                "tool_tokens": tool_tokens,
+                "unavailable_servers": servers_json(&unavailable_servers),
+            }),
         ),
         RunEvent::RoundStarted(number) => ("round", json!({"round": number})),
         RunEvent::Text(text) => ("thought", json!({"text": text})),
@@ -353,20 +365,40 @@ fn outcome_json(outcome: &RunOutcome) -> Value {
         "tool_calls": calls,
         "pending_calls": pending,
         "usage": usage,
+        "unavailable_servers": servers_json(&outcome.unavailable_servers),
     })
+}
+
+fn servers_json(servers: &[UnavailableServer]) -> Value {
+    let servers = servers.iter();
+    servers
+        .map(|it| json!({"name": it.name, "status": it.status}))
+        .collect()
 }
 
 fn to_rpc_error(error: &agent::Error) -> RpcError {
     match error {
-        agent::Error::UnknownServer { .. } => RpcError::invalid_params(error.to_string()),
-        agent::Error::Busy(_) => RpcError::new(BUSY_ERROR, error.to_string()),
-        agent::Error::NoModel | agent::Error::Model(_) => {
-            RpcError::new(MODEL_ERROR, error.to_string())
+        agent::Error::UnknownServer { .. } | agent::Error::UnknownModel(_) => {
+            RpcError::invalid_params(error.to_string())
         }
+        agent::Error::Busy(_) => RpcError::new(BUSY_ERROR, error.to_string()),
+        agent::Error::ServersUnavailable(_)
+        | agent::Error::NoModel
+        | agent::Error::Stopping
+        | agent::Error::Timeout { .. }
+        | agent::Error::Model(_) => RpcError::new(MODEL_ERROR, error.to_string()),
     }
 }
 
-fn rpc_error_response(status: StatusCode, id: &Value, error: &RpcError) -> Response {
+/// 400 for what is no request of this method, 200 for a request that is answered with an
+/// error.
+fn rpc_error_response(id: &Value, error: &RpcError) -> Response {
+    let status = match error.code {
+        code::PARSE_ERROR | code::INVALID_REQUEST | code::METHOD_NOT_FOUND => {
+            StatusCode::BAD_REQUEST
+        }
+        _ => StatusCode::OK,
+    };
     reply::json(status, error_envelope(id, error).to_string())
 }
 

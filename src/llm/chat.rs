@@ -228,6 +228,10 @@ impl ChatResponse {
             ChatEvent::ToolCallStarted { .. } | ChatEvent::ToolCallArguments(_) => (),
             ChatEvent::ToolCall(call) => self.calls.push(call),
             ChatEvent::InvalidCall(invalid) => {
+                let has_open_line = !self.text.is_empty() && !self.text.ends_with('\n');
+                if invalid.native.is_some() && has_open_line {
+                    self.text.push('\n');
+                }
                 append(&mut self.text, invalid.text.clone());
                 self.invalid_calls.push(invalid);
             }

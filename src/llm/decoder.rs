@@ -218,7 +218,9 @@ impl ResponseDecoder {
         if mem::replace(&mut self.ended, true) {
             return;
         }
-        if let Some(reader) = self.constrained.take() {
+        // In a run, the beginning of a call is no text.
+        let constrained = self.constrained.take();
+        if let Some(reader) = constrained.filter(|_| !self.options.prompted) {
             self.parser
                 .push(&reader.into_held(), &mut self.dialect_events);
         }

@@ -2,6 +2,8 @@
 
 mod limits;
 mod rejected_calls;
+mod servers;
+mod shutdown;
 
 use std::{sync::Arc, time::Duration};
 
@@ -358,16 +360,7 @@ async fn failing_backend_is_reported_as_an_error() {
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
     assert!(!answer.to_string().contains("secret words"));
 
-    let half = || {
-        vec![
-            stream_head(),
-            ScriptStep::Send(
-                "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n"
-                    .to_owned(),
-            ),
-        ]
-    };
-    let backend = FakeModelServer::start(move |_, _| half()).await;
+    let backend = FakeModelServer::start(move |_, _| vec![stream_head()]).await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["error"]["code"], -32000, "{answer}");
@@ -377,7 +370,7 @@ async fn failing_backend_is_reported_as_an_error() {
         .await;
     let events = collect_events(reply).await;
     let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
-    assert_eq!(names, ["run", "round", "thought", "error"]);
+    assert_eq!(names, ["run", "round", "error"]);
     let listed = TestRequest::new(&hub.address, "GET", "/api/runs")
         .send()
         .await
@@ -460,13 +453,25 @@ async fn invalid_requests_get_the_right_error_codes() {
             -32602,
         ),
         (question_request(json!({"base_url": "http://evil"})), -32602),
+        (question_request(json!({"approval": "x"})), -32602),
+        (question_request(json!({"mcp_servers": 5})), -32602),
     ];
     for (body, code) in cases {
-        let answer = generate(&hub, &body).await;
+        let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &body)
+            .send()
+            .await;
+        let status = if code == -32602 { 200 } else { 400 };
+        assert_eq!(reply.status, status, "{body}");
+        let answer = reply.json().await;
         assert_eq!(answer["error"]["code"], code, "{body} {answer}");
         assert_eq!(answer["id"], 1, "{body} {answer}");
         assert_eq!(answer["jsonrpc"], "2.0", "{body} {answer}");
     }
+    let body = question_request(json!({"mcp_servers": 5}));
+    let plain = TestRequest::post(&hub.address, "/generate", &body)
+        .send()
+        .await;
+    assert_eq!(plain.json().await["error"]["code"], -32602);
     let garbage = TestRequest::new(&hub.address, "POST", GENERATE_ROUTE)
         .header("content-type", "application/json")
         .body("{")
@@ -572,6 +577,47 @@ async fn any_chat_client_becomes_an_agent() {
         .text()
         .await;
     assert!(!listed.is_empty());
+}
+
+#[tokio::test]
+async fn agent_model_answers_the_same_whole_and_streamed() {
+    let call = "I look it up.\n<tool_call>\n{\"name\": \"get_employee_info\", \"arguments\": {\"employee_id\": \"EMP001\"}}\n</tool_call>";
+    let backend = FakeModelServer::start(move |number, _| match number % 2 {
+        0 => streamed_by_byte(call, "stop"),
+        _ => streamed_by_byte("김민준", "stop"),
+    })
+    .await;
+    let hub = hub_with_model(&backend, |_| ()).await;
+    let send = async |stream: bool| {
+        let body = json!({"model": "agent/small", "stream": stream, "messages": [{"role": "user", "content": "?"}]});
+        TestRequest::post(&hub.address, "/v1/chat/completions", &body)
+            .send()
+            .await
+    };
+    let whole = send(false).await.json().await;
+    let text = send(true).await.text().await;
+    let mut streamed = json!({"content": "", "reasoning_content": ""});
+    for line in text.lines().filter_map(|it| it.strip_prefix("data: {")) {
+        let chunk: Value = serde_json::from_str(&format!("{{{line}")).unwrap();
+        for member in ["content", "reasoning_content"] {
+            let piece = chunk["choices"][0]["delta"][member].as_str();
+            let all = format!(
+                "{}{}",
+                streamed[member].as_str().unwrap(),
+                piece.unwrap_or_default()
+            );
+            streamed[member] = all.into();
+        }
+    }
+    let message = &whole["choices"][0]["message"];
+    for member in ["content", "reasoning_content"] {
+        assert_eq!(message[member], streamed[member], "{member}: {whole}");
+    }
+    let content = message["content"].as_str().unwrap();
+    assert!(content.starts_with("I look it up."), "{whole}");
+    assert!(content.ends_with("\n\n김민준"), "{whole}");
+    let calls = message["reasoning_content"].as_str().unwrap();
+    assert!(calls.contains("[maru.get_employee_info "), "{whole}");
 }
 
 #[tokio::test]

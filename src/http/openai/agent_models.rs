@@ -15,7 +15,7 @@ use super::{
     error,
 };
 use crate::{
-    agent::{self, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome},
+    agent::{self, ActiveRun, AgentRequest, RunEvent, RunOutcome},
     auth::Principal,
     downstream::http::{event_stream, reply},
     llm::{ChatEvent, ChatResponse, FinishReason, TokenUsage},
@@ -47,23 +47,21 @@ pub(super) async fn handle(
         Ok(run) => run,
         Err(error) => return error_response(&error),
     };
+    let run = RunReader {
+        run,
+        has_text: false,
+        round_has_text: false,
+    };
     if completion.stream {
         let writer = ChunkWriter::new(
             &client_model,
             CallOutput::ToolCalls,
             completion.include_usage,
         );
-        let stream = RunStream {
-            run,
-            writer,
-            has_text: false,
-            round_has_text: false,
-        };
-        respond_stream(stream, hub.engine.limits().keep_alive())
+        respond_stream(run, writer, hub.engine.limits().keep_alive())
     } else {
-        match run.into_outcome().await {
-            Ok(outcome) => {
-                let response = to_response(&outcome);
+        match run.collect_response().await {
+            Ok(response) => {
                 let text = completion_json(&client_model, &CallOutput::ToolCalls, response);
                 reply::json(StatusCode::OK, text)
             }
@@ -72,31 +70,31 @@ pub(super) async fn handle(
     }
 }
 
-/// A run while it is streamed to a client.
-struct RunStream {
+/// Reads a run as the response of a chat model.
+struct RunReader {
     run: ActiveRun,
-    writer: ChunkWriter,
-    /// Whether any text was sent.
+    /// Whether there was any text.
     has_text: bool,
-    /// Whether any text was sent in this round.
+    /// Whether there was any text in this round.
     round_has_text: bool,
 }
 
-fn respond_stream(stream: RunStream, keep_alive: Duration) -> Response {
-    let events = stream::unfold(Some(stream), |state| async move {
-        let mut stream = state?;
+fn respond_stream(run: RunReader, writer: ChunkWriter, keep_alive: Duration) -> Response {
+    let events = stream::unfold(Some((run, writer)), |state| async move {
+        let (mut run, mut writer) = state?;
         let mut text = String::new();
         loop {
-            match stream.run.next().await {
-                Ok(Some(RunEvent::Completed(outcome))) => {
-                    stream.write_end(&outcome, &mut text);
-                    return Some((text, None));
-                }
+            match run.run.next().await {
                 Ok(Some(event)) => {
-                    let mut events = stream.visible_events(event);
-                    stream.writer.write(&mut events, &mut text);
+                    let is_last = matches!(event, RunEvent::Completed(_));
+                    let mut events = run.visible_events(event);
+                    writer.write(&mut events, &mut text);
+                    if is_last {
+                        writer.write_end(&mut text);
+                        return Some((text, None));
+                    }
                     if !text.is_empty() {
-                        return Some((text, Some(stream)));
+                        return Some((text, Some((run, writer))));
                     }
                 }
                 Ok(None) => return None,
@@ -110,18 +108,43 @@ fn respond_stream(stream: RunStream, keep_alive: Duration) -> Response {
     event_stream(events, keep_alive)
 }
 
-impl RunStream {
+impl RunReader {
+    /// Reads to the end. The response has the text and the reasoning of the stream.
+    async fn collect_response(mut self) -> Result<ChatResponse, agent::Error> {
+        let mut response = ChatResponse::default();
+        let mut round_start = 0;
+        while let Some(event) = self.run.next().await? {
+            if matches!(event, RunEvent::RoundStarted(_)) {
+                round_start = response.text.len();
+            }
+            for event in self.visible_events(event) {
+                match event {
+                    // Of this round, not of those before.
+                    ChatEvent::TextWasReasoning => {
+                        let text = response.text.split_off(round_start);
+                        response.reasoning.push_str(text.trim_start());
+                    }
+                    event => response.apply_event(event),
+                }
+            }
+        }
+        Ok(response)
+    }
+
     /// What the client sees of an event: text as text, each round a paragraph, the rest as
     /// reasoning.
     fn visible_events(&mut self, event: RunEvent) -> Vec<ChatEvent> {
         match event {
-            RunEvent::RoundStarted(_) if std::mem::take(&mut self.round_has_text) => {
-                vec![ChatEvent::Text("\n\n".to_owned())]
+            RunEvent::RoundStarted(_) => {
+                self.round_has_text = false;
+                Vec::new()
             }
             RunEvent::Text(text) => {
+                let begins_paragraph = self.has_text && !self.round_has_text;
                 self.has_text = true;
                 self.round_has_text = true;
-                vec![ChatEvent::Text(text)]
+                let gap = if begins_paragraph { "\n\n" } else { "" };
+                vec![ChatEvent::Text(format!("{gap}{text}"))]
             }
             RunEvent::Reasoning(text) => vec![ChatEvent::Reasoning(text)],
             RunEvent::TextWasReasoning => vec![ChatEvent::TextWasReasoning],
@@ -134,42 +157,25 @@ impl RunStream {
                     "\n[rejected call: {reason}]\n"
                 ))]
             }
+            RunEvent::Completed(outcome) => {
+                let mut events = vec![
+                    ChatEvent::Finish(finish(&outcome)),
+                    ChatEvent::Usage(usage(&outcome)),
+                ];
+                if !self.has_text {
+                    events.insert(0, ChatEvent::Text(outcome.answer.text));
+                }
+                events
+            }
             _ => Vec::new(),
         }
-    }
-
-    fn write_end(&mut self, outcome: &RunOutcome, out: &mut String) {
-        let mut events = Vec::new();
-        if !self.has_text {
-            events.push(ChatEvent::Text(outcome.answer.text.clone()));
-        }
-        events.push(ChatEvent::Finish(finish(outcome)));
-        events.push(ChatEvent::Usage(usage(outcome)));
-        self.writer.write(&mut events, out);
-        self.writer.write_end(out);
-    }
-}
-
-fn to_response(outcome: &RunOutcome) -> ChatResponse {
-    ChatResponse {
-        text: outcome.answer.text.clone(),
-        usage: Some(usage(outcome)),
-        finish_reason: finish(outcome),
-        ..ChatResponse::default()
     }
 }
 
 fn finish(outcome: &RunOutcome) -> FinishReason {
     match outcome.answer.cut {
         None => FinishReason::Stop,
-        Some(
-            CutReason::Rounds
-            | CutReason::Tokens
-            | CutReason::Length
-            | CutReason::Time
-            | CutReason::Repeats
-            | CutReason::Broken,
-        ) => FinishReason::Length,
+        Some(_) => FinishReason::Length,
     }
 }
 
@@ -180,9 +186,19 @@ fn usage(outcome: &RunOutcome) -> TokenUsage {
 
 fn error_response(error: &agent::Error) -> Response {
     match error {
-        agent::Error::Model(error) => error::model_error_response(error),
+        agent::Error::Model(error) | agent::Error::UnknownModel(error) => {
+            error::model_error_response(error)
+        }
+        agent::Error::Timeout { .. } => {
+            let body = error::timeout_body(&error.to_string());
+            reply::json(StatusCode::GATEWAY_TIMEOUT, body.to_string())
+        }
+        agent::Error::Stopping => error::stopping_response(),
         agent::Error::Busy(_) => {
             error::rejection_response(StatusCode::TOO_MANY_REQUESTS, &error.to_string())
+        }
+        agent::Error::ServersUnavailable(_) => {
+            error::rejection_response(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
         }
         agent::Error::NoModel | agent::Error::UnknownServer { .. } => {
             error::rejection_response(StatusCode::NOT_FOUND, &error.to_string())
@@ -192,7 +208,14 @@ fn error_response(error: &agent::Error) -> Response {
 
 fn public_error_event(error: &agent::Error) -> String {
     match error {
-        agent::Error::Model(error) => error::model_error_event(error),
+        agent::Error::Model(error) | agent::Error::UnknownModel(error) => {
+            error::model_error_event(error)
+        }
+        agent::Error::Timeout { .. } => {
+            let body = error::timeout_body(&error.to_string());
+            write_event(None, None, &body.to_string())
+        }
+        agent::Error::Stopping => error::stopping_event(),
         other => {
             let body = json!({"error": {"message": other.to_string(), "type": "server_error"}});
             write_event(None, None, &body.to_string())

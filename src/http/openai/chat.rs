@@ -42,6 +42,8 @@ const QUEUE_NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_HUB_TOOLS: usize = 128;
 
 type OpeningStream = Pin<Box<dyn Future<Output = Result<ChatStream, llm::Error>> + Send>>;
+/// Completes when streams have to end because the hub stops.
+type HubStopping = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The route.
 pub(in super::super) async fn post(State(hub): State<Arc<HubState>>, request: Request) -> Response {
@@ -166,6 +168,13 @@ fn hub_tools(hub: &HubState, principal: &Principal) -> Vec<ChatTool> {
 }
 
 async fn respond_json(hub: &HubState, request: ChatRequest, output: &CallOutput) -> Response {
+    tokio::select! {
+        response = collect_response(hub, request, output) => response,
+        () = hub.agent.stopping() => error::stopping_response(),
+    }
+}
+
+async fn collect_response(hub: &HubState, request: ChatRequest, output: &CallOutput) -> Response {
     let model = request.model.clone();
     let models = hub.models.current();
     let stream = models
@@ -197,6 +206,7 @@ async fn respond_stream(
     let writer = ChunkWriter::new(model, output, completion.include_usage);
     let mut position = options.queue_position.subscribe();
     let keep_alive = hub.engine.limits().keep_alive();
+    let stopping: HubStopping = Box::pin(hub.agent.stopping());
     let hub = Arc::clone(hub);
     let mut opening: OpeningStream = Box::pin(async move {
         hub.models
@@ -209,7 +219,7 @@ async fn respond_stream(
         // Behind others, the client wants to know its position.
         None if *position.borrow_and_update() > 0 => {
             let waiting = ChatStreamPhase::Waiting(opening, position, writer);
-            return phase_response(waiting, keep_alive);
+            return phase_response(waiting, stopping, keep_alive);
         }
         // The stream begins before the model answers where a comment is due, which keeps
         // it alive. An error then comes as an event; sooner, it has a status.
@@ -217,7 +227,7 @@ async fn respond_stream(
             Some(opened) => opened,
             None => {
                 let waiting = ChatStreamPhase::Waiting(opening, position, writer);
-                return phase_response(waiting, keep_alive);
+                return phase_response(waiting, stopping, keep_alive);
             }
         },
     };
@@ -225,7 +235,11 @@ async fn respond_stream(
         Ok(stream) => {
             let position = stream.queue_position();
             with_queue_position(
-                phase_response(ChatStreamPhase::Open(Box::new(stream), writer), keep_alive),
+                phase_response(
+                    ChatStreamPhase::Open(Box::new(stream), writer),
+                    stopping,
+                    keep_alive,
+                ),
                 position,
             )
         }
@@ -252,12 +266,20 @@ enum ChatStreamPhase {
     Ended,
 }
 
-/// A response whose body is read from the backend as the client reads it.
-fn phase_response(phase: ChatStreamPhase, keep_alive: Duration) -> Response {
-    let start = (phase, Vec::new());
-    let events = stream::unfold(start, |(phase, mut scratch)| async move {
-        let (phase, text) = next_chunk(phase, &mut scratch).await?;
-        Some((text, (phase, scratch)))
+/// A response whose body is read from the backend as the client reads it. When the hub
+/// stops, it ends in an error.
+fn phase_response(phase: ChatStreamPhase, stopping: HubStopping, keep_alive: Duration) -> Response {
+    let start = (phase, Vec::new(), stopping);
+    let events = stream::unfold(start, |(phase, mut scratch, mut stopping)| async move {
+        if matches!(phase, ChatStreamPhase::Ended) {
+            return None;
+        }
+        let (phase, text) = tokio::select! {
+            biased;
+            next = next_chunk(phase, &mut scratch) => next?,
+            () = &mut stopping => (ChatStreamPhase::Ended, error::stopping_event()),
+        };
+        Some((text, (phase, scratch, stopping)))
     });
     event_stream(events, keep_alive)
 }

@@ -51,6 +51,14 @@ pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
         Some(_) => return Err(OpenAiError::new("stream", "stream must be true or false")),
     };
     check_numbers(&body)?;
+    let parallel = body.get("parallel_tool_calls").unwrap_or(&Value::Null);
+    if !parallel.is_null() && !parallel.is_boolean() {
+        let name = "parallel_tool_calls";
+        return Err(OpenAiError::new(
+            name,
+            format!("{name} must be true or false"),
+        ));
+    }
     let usage = body
         .get("stream_options")
         .is_some_and(|it| it["include_usage"] == true);

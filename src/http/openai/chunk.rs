@@ -75,7 +75,12 @@ impl ChunkWriter {
                 }
                 // It is out already.
                 ChatEvent::TextWasReasoning => (),
-                ChatEvent::InvalidCall(invalid) => self.write_content(&invalid.text, out),
+                ChatEvent::InvalidCall(invalid) => {
+                    // One that stands apart from the text gets a line of its own.
+                    let needs_line = invalid.native.is_some() && self.has_open_line;
+                    let gap = if needs_line { "\n" } else { "" };
+                    self.write_content(&format!("{gap}{}", invalid.text), out);
+                }
                 ChatEvent::Refusal(text) => self.write_text("refusal", &text, out),
                 ChatEvent::ToolCallStarted {
                     id,

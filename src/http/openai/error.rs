@@ -79,6 +79,25 @@ pub(super) fn model_error_event(error: &llm::Error) -> String {
     write_event(None, None, &body.to_string())
 }
 
+/// The response to a request that is in progress when the hub stops.
+pub(super) fn stopping_response() -> Response {
+    reply::json(StatusCode::SERVICE_UNAVAILABLE, stopping_body().to_string())
+}
+
+/// The same as an event of a stream that has begun.
+pub(super) fn stopping_event() -> String {
+    write_event(None, None, &stopping_body().to_string())
+}
+
+fn stopping_body() -> Value {
+    error_body("the hub is stopping", SERVER_ERROR, Some("stopping"), None)
+}
+
+/// The error of a run whose time was over.
+pub(super) fn timeout_body(message: &str) -> Value {
+    error_body(message, SERVER_ERROR, Some("timeout"), None)
+}
+
 fn error_body(message: &str, kind: &str, code: Option<&str>, param: Option<&str>) -> Value {
     json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
 }

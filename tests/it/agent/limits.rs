@@ -80,11 +80,7 @@ async fn last_words_and_pending_calls_are_returned_at_the_limit() {
     let answer = generate(&hub, &question_request(limit.clone())).await;
     let result = &answer["result"];
     assert_eq!(result["finish_reason"], "max_iterations", "{answer}");
-    let text = result["text"].as_str().unwrap();
-    assert!(
-        text.contains("get_employee_info") && text.contains("EMP001"),
-        "{answer}"
-    );
+    assert_eq!(result["text"], "", "a call is no text: {answer}");
     let pending = &result["pending_calls"][0];
     assert_eq!(pending["name"], "maru.get_employee_info", "{answer}");
     assert_eq!(pending["arguments"]["employee_id"], "EMP001", "{answer}");
@@ -103,7 +99,8 @@ async fn last_words_and_pending_calls_are_returned_at_the_limit() {
         .send()
         .await;
     let text = reply.text().await;
-    assert!(text.contains("\"content\":\"get_employee_info("), "{text}");
+    assert!(!text.contains("get_employee_info("), "{text}");
+    assert!(text.contains("\"finish_reason\":\"length\""), "{text}");
 }
 
 #[tokio::test]
@@ -118,8 +115,67 @@ async fn text_that_was_streamed_before_the_timeout_is_kept() {
     let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["result"]["finish_reason"], "timeout", "{answer}");
     assert_eq!(answer["result"]["text"], "김민준은 ", "{answer}");
+    assert_eq!(answer["result"]["iterations"], 1, "{answer}");
+    let usage = &answer["result"]["usage"];
+    for count in ["prompt_tokens", "completion_tokens"] {
+        assert!(usage[count].as_u64() > Some(0), "estimated: {answer}");
+    }
     let run = finished_run(&hub, answer["result"]["run_id"].as_str().unwrap()).await;
     assert_eq!(run["rounds"][0]["text"], "김민준은 ", "{run}");
+}
+
+#[tokio::test]
+async fn text_that_was_streamed_before_the_backend_fails_is_kept() {
+    let half = [
+        stream_head(),
+        delta_step(json!({"content": "김민준은 "}), None),
+    ];
+    let silent = [half.as_slice(), &[ScriptStep::WaitForClose]].concat();
+    let cases = [(silent, "idle_timeout"), (half.to_vec(), "broken_stream")];
+    for (steps, reason) in cases {
+        let backend = FakeModelServer::start_with_steps(steps).await;
+        let hub = hub_with_model(&backend, |config| {
+            config.models[0].idle_timeout_ms = 500;
+        })
+        .await;
+        let answer = generate(&hub, &question_request(json!({}))).await;
+        let result = &answer["result"];
+        assert_eq!(result["finish_reason"], reason, "{answer}");
+        assert_eq!(result["text"], "김민준은 ", "{answer}");
+        assert_eq!(
+            (&result["cut"], &result["iterations"]),
+            (&json!(true), &json!(1))
+        );
+    }
+}
+
+#[tokio::test]
+async fn model_that_never_answers_is_an_error() {
+    let backend =
+        FakeModelServer::start_with_steps(vec![stream_head(), ScriptStep::WaitForClose]).await;
+    let hub = hub_with_model(&backend, |config| config.agent.timeout_ms = 500).await;
+    let answer = generate(&hub, &question_request(json!({}))).await;
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("agent.timeout_ms"), "{answer}");
+    let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    let events = collect_events(reply).await;
+    let names: Vec<&str> = events.iter().map(|it| it.0.as_str()).collect();
+    assert_eq!(names, ["run", "round", "error"]);
+    for stream in [false, true] {
+        let body = json!({"model": "agent/small", "stream": stream, "messages": [{"role": "user", "content": "?"}]});
+        let reply = TestRequest::post(&hub.address, "/v1/chat/completions", &body)
+            .send()
+            .await;
+        assert_eq!(reply.status, if stream { 200 } else { 504 });
+        let text = reply.text().await;
+        let json = text.trim().trim_start_matches("data: ");
+        let error: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(error["error"]["code"], "timeout", "{text}");
+    }
 }
 
 #[tokio::test]

@@ -193,7 +193,8 @@ async fn a_very_small_model_runs_in_every_tool_mode() {
         let answer = post_patiently(&hub.address, "/generate_with_mcp", &body).await;
         let result = &answer["result"];
         assert_eq!(result["iterations"], 1, "{mode:?}: {answer}");
-        assert_ne!(result["text"], "", "{mode:?}: {answer}");
+        let has_call = result["pending_calls"] != json!([]);
+        assert!(has_call || result["text"] != "", "{mode:?}: {answer}");
         let tokens = result["usage"]["prompt_tokens"].as_u64().unwrap();
         assert!(
             tokens > 20,

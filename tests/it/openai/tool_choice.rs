@@ -85,6 +85,34 @@ async fn choice_none_yields_no_call() {
 }
 
 #[tokio::test]
+async fn native_calls_that_are_shown_as_text_are_lines() {
+    let calls = vec![
+        native_call(0, "get_weather", "a"),
+        native_call(1, "get_weather", "b"),
+    ];
+    let (_backend, hub) = calling_hub(calls).await;
+    let none = json!({"tool_choice": "none"});
+    let shown = "get_weather({\"city\":\"a\"})\nget_weather({\"city\":\"b\"})";
+    let (whole, _) = complete(&hub, none.clone()).await;
+    assert_eq!(whole["content"], shown, "{whole}");
+    assert_eq!(complete_streamed(&hub, none).await.text, shown);
+}
+
+#[tokio::test]
+async fn parallel_tool_calls_of_another_type_is_refused() {
+    let (backend, hub) = calling_hub(Vec::new()).await;
+    let body = chat_body(json!({"parallel_tool_calls": "x"}));
+    let reply = chat_request(&hub, &body).send().await;
+    assert_eq!(reply.status, 400);
+    let refused = reply.json().await;
+    assert_eq!(
+        refused["error"]["param"], "parallel_tool_calls",
+        "{refused}"
+    );
+    assert!(backend.seen().is_empty());
+}
+
+#[tokio::test]
 async fn without_parallel_calls_there_is_one() {
     let single = json!({"parallel_tool_calls": false});
     let calls = vec![
