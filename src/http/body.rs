@@ -11,6 +11,7 @@ use axum::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{HubState, servers::json_error};
 use crate::{
@@ -24,6 +25,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of such a body.
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
+/// Bodies up to this size need no share of [`LARGE_BODIES_KIB`].
+const SMALL_BODY_BYTES: usize = 64 << 10;
+/// KiB that all larger bodies may take while they arrive: without a total, 4,096 half-sent
+/// bodies of 4 MiB would take 16 GiB.
+static LARGE_BODIES_KIB: Semaphore = Semaphore::const_new(256 << 10);
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A request body of JSON: an object or a list.
@@ -94,16 +100,56 @@ async fn collect_within(
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
-    match with_timeout(timeout, Limited::new(body, max_bytes).collect()).await {
-        Some(Ok(body)) => Ok(body.to_bytes()),
-        Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Some(Err(_)) => Err((
+    match with_timeout(timeout, read_frames(Limited::new(body, max_bytes))).await {
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(ReadError::Body(error))) if error.is::<LengthLimitError>() => Err(too_large()),
+        Some(Err(ReadError::Body(_))) => Err((
             StatusCode::BAD_REQUEST,
             "the body could not be read".to_owned(),
+        )),
+        Some(Err(ReadError::NoMemory)) => Err((
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many large bodies arrive at once; try again".to_owned(),
         )),
         None => Err((
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time".to_owned(),
         )),
+    }
+}
+
+/// Why a body was not read to its end.
+enum ReadError {
+    Body(axum::BoxError),
+    NoMemory,
+}
+
+/// Reads all frames of a body. A large one holds its share of [`LARGE_BODIES_KIB`] until it
+/// has arrived.
+async fn read_frames(mut body: Limited<Body>) -> Result<Bytes, ReadError> {
+    let mut frames: Vec<Bytes> = Vec::new();
+    let (mut length, mut reserved_kib) = (0, 0);
+    let mut reserved: Option<SemaphorePermit<'static>> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(ReadError::Body)?.into_data() else {
+            continue;
+        };
+        length += data.len();
+        frames.push(data);
+        let needed_kib = length.saturating_sub(SMALL_BODY_BYTES).div_ceil(1 << 10);
+        if needed_kib > reserved_kib {
+            let more = u32::try_from(needed_kib - reserved_kib).unwrap_or(u32::MAX);
+            let permit = LARGE_BODIES_KIB.try_acquire_many(more);
+            let permit = permit.map_err(|_| ReadError::NoMemory)?;
+            match &mut reserved {
+                Some(reserved) => reserved.merge(permit),
+                None => reserved = Some(permit),
+            }
+            reserved_kib = needed_kib;
+        }
+    }
+    match frames.as_slice() {
+        [single] => Ok(single.clone()),
+        several => Ok(several.concat().into()),
     }
 }

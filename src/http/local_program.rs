@@ -8,34 +8,48 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::HeaderMap;
 
 use super::origin_policy::is_sent_to_loopback;
 
-/// Headers of browsers; a script can leave out none of them that matter.
-const BROWSER_HEADERS: [HeaderName; 3] = [header::ORIGIN, header::REFERER, header::COOKIE];
-/// Only browsers send headers of this prefix, such as `Sec-Fetch-Site`.
-const BROWSER_HEADER_PREFIX: &str = "sec-";
-/// Headers of proxies, which bring requests of other machines.
-const PROXY_HEADERS: [HeaderName; 2] = [header::FORWARDED, header::VIA];
-const PROXY_HEADER_PREFIX: &str = "x-forwarded-";
+/// Headers that programs send. A request with any other one may come from a browser
+/// (`Origin`, `Sec-Fetch-Site`, `Accept-Language`) or through a proxy (`X-Real-IP`, `Via`),
+/// and nobody knows the headers of all of them.
+const PROGRAM_HEADERS: [&str; 18] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "baggage",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+];
 
 /// Whether a request was sent by a program on this machine, directly. `from` is absent
 /// for the socket in the data directory.
 pub(super) fn is_local_program(from: Option<IpAddr>, headers: &HeaderMap) -> bool {
-    let is_suspicious = |name: &HeaderName| {
-        BROWSER_HEADERS.contains(name)
-            || PROXY_HEADERS.contains(name)
-            || name.as_str().starts_with(BROWSER_HEADER_PREFIX)
-            || name.as_str().starts_with(PROXY_HEADER_PREFIX)
-    };
     from.is_none_or(|it| it.to_canonical().is_loopback())
         && is_sent_to_loopback(headers)
-        && !headers.keys().any(is_suspicious)
+        && headers
+            .keys()
+            .all(|it| PROGRAM_HEADERS.contains(&it.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn check(from: &str, lines: &[(&'static str, &'static str)], expected: bool) {
@@ -68,6 +82,12 @@ mod tests {
             ("forwarded", "for=192.0.2.1"),
             ("x-forwarded-for", "192.0.2.1"),
             ("x-forwarded-host", "maru.example"),
+            ("x-real-ip", "192.0.2.1"),
+            ("cf-connecting-ip", "192.0.2.1"),
+            ("tailscale-user-login", "a@b.example"),
+            // Old browsers send neither Origin nor Sec-Fetch-Site with some requests.
+            ("accept-language", "en-US"),
+            ("upgrade-insecure-requests", "1"),
         ] {
             check("127.0.0.1", &[host, line], false);
         }

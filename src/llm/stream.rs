@@ -24,7 +24,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
 const MAX_CHUNKS_PER_READ: usize = 64;
 /// The longest event that is taken; a call with a file in its arguments fits.
-const MAX_EVENT_BYTES: usize = 4 << 20;
+const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Bytes that are read together.
 const MAX_BYTES_PER_READ: usize = 32 << 10;
 

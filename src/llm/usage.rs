@@ -16,18 +16,45 @@ impl TokenUsage {
         Self(counts)
     }
 
-    /// A count, or 0.
+    /// A count, or 0. Some backends write it as `1520.0`.
     pub fn count(&self, name: &str) -> u64 {
-        self.0.get(name).and_then(Value::as_u64).unwrap_or(0)
+        let Some(count) = self.0.get(name) else {
+            return 0;
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and a negative count is 0"
+        )]
+        let from_float = || count.as_f64().map(|it| it as u64);
+        count.as_u64().or_else(from_float).unwrap_or(0)
     }
 
-    /// All tokens: the total, or the sum of its parts.
+    /// All tokens: the total or the sum of its parts, whichever is larger. A backend that
+    /// reports a small total must not get around a limit.
     pub fn total(&self) -> u64 {
-        let parts = || {
-            self.count("prompt_tokens")
-                .saturating_add(self.count("completion_tokens"))
-        };
-        let total = self.0.get("total_tokens").and_then(Value::as_u64);
-        total.unwrap_or_else(parts)
+        let parts = self
+            .count("prompt_tokens")
+            .saturating_add(self.count("completion_tokens"));
+        self.count("total_tokens").max(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn total_is_the_largest_that_a_backend_reports() {
+        let total = |counts: Value| TokenUsage(counts.as_object().unwrap().clone()).total();
+        assert_eq!(total(json!({})), 0);
+        assert_eq!(total(json!({"total_tokens": 7})), 7);
+        let parts = json!({"total_tokens": 1, "prompt_tokens": 100, "completion_tokens": 20.0});
+        assert_eq!(total(parts), 120);
+        let lie = json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX});
+        assert_eq!(total(lie), u64::MAX);
+        assert_eq!(total(json!({"total_tokens": -5, "prompt_tokens": "x"})), 0);
     }
 }

@@ -502,8 +502,9 @@ const tests = {
         await page.keyboard.press('Escape');
       };
       await page.goto(`${hub.url}/servers`);
-      await page.getByRole('link', { name: locale === 'en-US' ? 'Custom tools' : '사용자 정의 도구' }).click();
-      await page.waitForURL('**/custom-tools');
+      const title = locale === 'en-US' ? 'Custom tools' : '사용자 정의 도구';
+      await page.getByRole('link', { name: title }).click();
+      await page.getByRole('heading', { name: title }).waitFor();
       await page.keyboard.press('n');
       await page.locator('.form').getByLabel(word.name).first().fill(name);
       // A draft needs no more than a name, and clients see nothing of it.
@@ -632,11 +633,11 @@ const tests = {
       await page.locator('[data-source=sample]').waitFor();
       await page.getByRole('button', { name: word.add }).click();
       const form = page.getByRole('dialog');
-      await form.getByLabel(word.name).fill('shop');
-      await form.getByLabel(word.url).fill(`${hub.directory}/data/maru.db`);
+      await form.getByLabel(word.name, { exact: true }).fill('shop');
+      await form.getByLabel(word.url, { exact: true }).fill(`${hub.directory}/data/maru.db`);
       await form.getByRole('button', { name: word.save }).click();
       await form.getByText(word.own).waitFor();
-      await form.getByLabel(word.url).fill(file);
+      await form.getByLabel(word.url, { exact: true }).fill(file);
       await form.getByRole('button', { name: word.test }).click();
       await form.locator('[data-tested=ok]').getByText(word.works).waitFor();
       await form.getByRole('button', { name: word.save }).click();
@@ -644,7 +645,7 @@ const tests = {
       await row.waitFor();
       assert.ok(!(await tools()).includes('search_docs'), 'the sample tools step back');
       await row.getByRole('button', { name: word.edit }).click();
-      await form.getByLabel(word.rows).fill('2');
+      await form.getByLabel(word.rows, { exact: true }).fill('2');
       await form.getByRole('button', { name: word.save }).click();
       await form.waitFor({ state: 'detached' });
       assert.equal((await hub.api('GET', '/api/sources')).find((it) => it.name === 'shop').maxRows, 2);

@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call_text::CallOutput;
-use crate::llm::{ChatEvent, ChatResponse, ChatToolCall, FinishReason, TokenUsage, random_id};
+use crate::llm::{
+    ChatEvent, ChatResponse, ChatToolCall, FinishReason, InvalidToolCall, TokenUsage, random_id,
+};
 
 /// Writes the chunks of a stream.
 #[derive(Debug)]
@@ -56,11 +58,24 @@ impl ChunkWriter {
         let mut events = events.drain(..).peekable();
         while let Some(event) = events.next() {
             match event {
-                ChatEvent::Text(mut text) => {
-                    // What arrived together goes out together.
-                    while let Some(ChatEvent::Text(more)) =
-                        events.next_if(|it| matches!(it, ChatEvent::Text(_)))
-                    {
+                ChatEvent::Text(mut text)
+                | ChatEvent::InvalidCall(InvalidToolCall {
+                    mut text,
+                    native: None,
+                    ..
+                }) => {
+                    // What arrived together goes out together: a chunk for each of a
+                    // million broken calls would be ten times as long as they are.
+                    while let Some(
+                        ChatEvent::Text(more)
+                        | ChatEvent::InvalidCall(InvalidToolCall { text: more, .. }),
+                    ) = events.next_if(|it| {
+                        matches!(
+                            it,
+                            ChatEvent::Text(_)
+                                | ChatEvent::InvalidCall(InvalidToolCall { native: None, .. })
+                        )
+                    }) {
                         text.push_str(&more);
                     }
                     self.write_content(&text, out);
@@ -77,8 +92,7 @@ impl ChunkWriter {
                 ChatEvent::TextWasReasoning => (),
                 ChatEvent::InvalidCall(invalid) => {
                     // One that stands apart from the text gets a line of its own.
-                    let needs_line = invalid.native.is_some() && self.has_open_line;
-                    let gap = if needs_line { "\n" } else { "" };
+                    let gap = if self.has_open_line { "\n" } else { "" };
                     self.write_content(&format!("{gap}{}", invalid.text), out);
                 }
                 ChatEvent::Refusal(text) => self.write_text("refusal", &text, out),
