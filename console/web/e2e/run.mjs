@@ -633,11 +633,11 @@ const tests = {
       await page.locator('[data-source=sample]').waitFor();
       await page.getByRole('button', { name: word.add }).click();
       const form = page.getByRole('dialog');
-      await form.getByLabel(word.name, { exact: true }).fill('shop');
-      await form.getByLabel(word.url, { exact: true }).fill(`${hub.directory}/data/maru.db`);
+      await form.getByLabel(word.name).first().fill('shop');
+      await form.getByLabel(word.url).first().fill(`${hub.directory}/data/maru.db`);
       await form.getByRole('button', { name: word.save }).click();
       await form.getByText(word.own).waitFor();
-      await form.getByLabel(word.url, { exact: true }).fill(file);
+      await form.getByLabel(word.url).first().fill(file);
       await form.getByRole('button', { name: word.test }).click();
       await form.locator('[data-tested=ok]').getByText(word.works).waitFor();
       await form.getByRole('button', { name: word.save }).click();
@@ -645,7 +645,7 @@ const tests = {
       await row.waitFor();
       assert.ok(!(await tools()).includes('search_docs'), 'the sample tools step back');
       await row.getByRole('button', { name: word.edit }).click();
-      await form.getByLabel(word.rows, { exact: true }).fill('2');
+      await form.getByLabel(word.rows).first().fill('2');
       await form.getByRole('button', { name: word.save }).click();
       await form.waitFor({ state: 'detached' });
       assert.equal((await hub.api('GET', '/api/sources')).find((it) => it.name === 'shop').maxRows, 2);
