@@ -136,6 +136,36 @@ async fn body_without_end_is_not_read_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn half_sent_bodies_are_bounded_together() {
+    let hub = TestHub::start().await;
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Content-Length: 4194304\r\n\r\n";
+    let almost_all = vec![b' '; (4 << 20) - 100];
+    let mut streams = Vec::new();
+    for _ in 0..70 {
+        let mut stream = open_and_send(&hub, head).await;
+        // One that is refused may be closed before it has sent everything.
+        let _ = stream.write_all(&almost_all).await;
+        streams.push(stream);
+    }
+    let refused = streams.iter_mut().map(async |stream| {
+        let mut status = [0; 12];
+        let read = stream.read_exact(&mut status);
+        let read = tokio::time::timeout(Duration::from_secs(3), read).await;
+        read.is_ok() && &status == b"HTTP/1.1 503"
+    });
+    let refused = futures_util::future::join_all(refused).await;
+    let refused = refused.into_iter().filter(|it| *it).count();
+    assert!((1..20).contains(&refused), "{refused} of 70 bodies of 4 MiB");
+    let small = TestRequest::post(
+        &hub.address,
+        "/sse",
+        &serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    );
+    assert_eq!(small.send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn fetch_of_node_reads_the_refusal_of_a_large_body() {
     const SCRIPT: &str = r#"
         const [address] = process.argv.slice(1);

@@ -7,6 +7,11 @@ use crate::openai::fake_model::delta_step;
 
 /// A call that costs 600 tokens, counted only for those who ask.
 fn counted_call(number: usize, seen: &ReceivedRequest) -> Vec<ScriptStep> {
+    let usage = json!({"prompt_tokens": 500, "completion_tokens": 100, "total_tokens": 600});
+    call_with_usage(number, seen, &usage)
+}
+
+fn call_with_usage(number: usize, seen: &ReceivedRequest, usage: &Value) -> Vec<ScriptStep> {
     let mut steps = native_tool_calls(&[(
         "get_employee_info",
         json!({"employee_id": format!("EMP00{number}")}),
@@ -16,8 +21,8 @@ fn counted_call(number: usize, seen: &ReceivedRequest) -> Vec<ScriptStep> {
             unreachable!();
         };
         let (_, body) = whole.split_once("\r\n\r\n").unwrap();
-        let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":500,\"completion_tokens\":100,\"total_tokens\":600}}\n\ndata: [DONE]";
-        let body = body.replace("data: [DONE]", usage);
+        let usage = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]");
+        let body = body.replace("data: [DONE]", &usage);
         *whole = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
@@ -48,6 +53,29 @@ async fn tokens_are_counted_and_limited() {
         .map(|it| &it.1["total_tokens"])
         .collect();
     assert_eq!(usage, [600, 600]);
+}
+
+#[tokio::test]
+async fn backend_that_makes_up_token_counts_neither_breaks_a_run_nor_passes_its_limit() {
+    for usage in [
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": u64::MAX}),
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": 1}),
+        json!({"prompt_tokens": 900, "completion_tokens": 900, "total_tokens": 1}),
+        json!({"prompt_tokens": 1520.0, "completion_tokens": 1.0}),
+    ] {
+        let reported = usage.clone();
+        let backend = FakeModelServer::start(move |number, seen| {
+            call_with_usage(number, seen, &reported)
+        });
+        let backend = backend.await;
+        let hub = hub_with_model(&backend, |config| config.agent.max_tokens = 1000).await;
+        let question = question_request(json!({"max_iterations": 20}));
+        let answer = generate(&hub, &question).await;
+        let result = &answer["result"];
+        assert_eq!(result["finish_reason"], "max_tokens", "{usage}: {answer}");
+        assert_eq!(result["iterations"], 1, "{usage}");
+        finished_run(&hub, result["run_id"].as_str().unwrap()).await;
+    }
 }
 
 #[tokio::test]
