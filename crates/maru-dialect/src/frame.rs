@@ -240,7 +240,9 @@ pub(super) fn parse_python_body(body: TextCursor<'_>, context: FrameContext<'_>)
             Some(tool) => match call.into_arguments(tool) {
                 Some(arguments) => CandidateOutcome::Call(MatchedCall::new(tool, arguments)),
                 None => {
-                    CandidateOutcome::NotACall("it has more values than the tool has parameters")
+                    let form = tool.schema.arguments_form();
+                    let reason = format!("{name} has more values than parameters; it takes {form}");
+                    CandidateOutcome::invalid_call_of(tool, reason)
                 }
             },
         };

@@ -9,7 +9,7 @@ use super::{
     marker,
     repair::{JsonRepair, PayloadError},
     surrounding_text::announces_example,
-    tool_set::ToolSet,
+    tool_set::{ToolSet, ToolSignature},
 };
 
 /// The result of parsing a frame.
@@ -76,7 +76,10 @@ impl FrameContext<'_> {
         repairs: &mut Vec<JsonRepair>,
     ) -> CandidateOutcome {
         let Some(arguments) = as_object(value, repairs) else {
-            return CandidateOutcome::NotACall("its arguments are no object");
+            return match self.tools.find(name) {
+                Some(tool) => CandidateOutcome::wrong_arguments(tool, name, value),
+                None => CandidateOutcome::NotACall("its arguments are no object"),
+            };
         };
         let nameless = name
             .trim_start_matches("functions.")
@@ -101,6 +104,14 @@ impl FrameContext<'_> {
         repairs: &[JsonRepair],
         end: usize,
     ) -> FrameResult {
+        self.result_from_outcomes(self.outcomes_of_values(values), repairs, end)
+    }
+
+    /// The candidates in JSON values: the first only, unless one can be made.
+    pub(super) fn outcomes_of_values(
+        &self,
+        values: &[JsonValue],
+    ) -> Vec<(CandidateOutcome, String)> {
         let mut found = Vec::new();
         for value in values {
             for outcome in extract_calls(value, self.tools, self.explicit) {
@@ -113,7 +124,8 @@ impl FrameContext<'_> {
                 String::new(),
             ));
         }
-        self.result_from_outcomes(found, repairs, end)
+        keep_first_failure(&mut found);
+        found
     }
 
     /// The events of what was found; the first stands for the whole frame.
@@ -123,15 +135,7 @@ impl FrameContext<'_> {
         repairs: &[JsonRepair],
         end: usize,
     ) -> FrameResult {
-        let good = |(outcome, _): &(CandidateOutcome, String)| {
-            matches!(
-                outcome,
-                CandidateOutcome::Call(_) | CandidateOutcome::Answer(_)
-            )
-        };
-        if !found.iter().any(good) {
-            found.truncate(1);
-        }
+        keep_first_failure(&mut found);
         let mut whole = Some(self.raw_text(end));
         let events = found.into_iter().map(|(outcome, part)| {
             let raw = whole.take().unwrap_or(part);
@@ -154,6 +158,9 @@ impl FrameContext<'_> {
             CandidateOutcome::UnknownTool(name) => {
                 let reason = self.tools.explain_unknown(&name);
                 self.invalid_call_event(raw, Some(name), reason)
+            }
+            CandidateOutcome::Invalid { name, reason } => {
+                self.invalid_call_event(raw, name, reason)
             }
             CandidateOutcome::NotACall(reason) => {
                 self.invalid_call_event(raw, None, format!("this is no call: {reason}"))
@@ -206,6 +213,18 @@ impl FrameContext<'_> {
         self.invalid_call_event(raw, Some(name.to_owned()), error.to_string())
     }
 
+    /// A frame up to `end` that is a call of `tool` which cannot be made.
+    pub(super) fn invalid_call_result(
+        &self,
+        end: usize,
+        tool: &ToolSignature,
+        reason: String,
+    ) -> FrameResult {
+        let name = Some(tool.name.clone());
+        let events = vec![self.invalid_call_event(self.raw_text(end), name, reason)];
+        FrameResult::Parsed { end, events }
+    }
+
     /// A frame that cannot be read: it lasts up to its closer, or to the end.
     pub(super) fn unreadable_frame(&self, at: TextCursor<'_>, error: PayloadError) -> FrameResult {
         let end = match self.find_closer(at) {
@@ -214,5 +233,18 @@ impl FrameContext<'_> {
         };
         let events = vec![self.invalid_call_event(self.raw_text(end), None, error.to_string())];
         FrameResult::Parsed { end, events }
+    }
+}
+
+/// Leaves the first of candidates of which none can be made.
+fn keep_first_failure(found: &mut Vec<(CandidateOutcome, String)>) {
+    let good = |(outcome, _): &(CandidateOutcome, String)| {
+        matches!(
+            outcome,
+            CandidateOutcome::Call(_) | CandidateOutcome::Answer(_)
+        )
+    };
+    if !found.iter().any(good) {
+        found.truncate(1);
     }
 }

@@ -35,6 +35,8 @@ const WRAPPER_KEYS: [&str; 7] = [
     "calls",
     "message",
 ];
+/// Keys under which a model names the tool's server apart from the tool.
+const SERVER_KEYS: [&str; 2] = ["server", "server_name"];
 const ID_KEYS: [&str; 3] = ["id", "tool_call_id", "call_id"];
 /// Members that say nothing about the call.
 const IGNORED_KEYS: [&str; 7] = [
@@ -50,6 +52,13 @@ pub(super) enum CandidateOutcome {
     UnknownTool(String),
     /// The model answers in the form of a call.
     Answer(String),
+    /// Meant as a call that cannot be made as it is written.
+    Invalid {
+        /// The offered tool it names, if it names one.
+        name: Option<String>,
+        /// What to write instead, in words for the model.
+        reason: String,
+    },
     /// Shaped like a call, which it is not for this reason.
     NotACall(&'static str),
 }
@@ -69,6 +78,40 @@ impl MatchedCall {
             arguments: coerce_arguments(arguments, tool),
             id: None,
             repairs: Vec::new(),
+        }
+    }
+}
+
+impl CandidateOutcome {
+    /// A call of `tool`, called `written` by the model, whose arguments are `value`.
+    pub(super) fn wrong_arguments(tool: &ToolSignature, written: &str, value: &JsonValue) -> Self {
+        let kind = match value {
+            JsonValue::Null => "null",
+            JsonValue::Bool(_) => "a boolean",
+            JsonValue::Number(_) => "a number",
+            JsonValue::String(_) => "a string",
+            JsonValue::Array(_) => "a list",
+            JsonValue::Object(_) => "this one",
+        };
+        let form = tool.schema.arguments_form();
+        let reason =
+            format!("the arguments of {written} must be an object such as {form}, not {kind}");
+        Self::invalid_call_of(tool, reason)
+    }
+
+    /// A call of `tool` that cannot be made for this reason.
+    pub(super) fn invalid_call_of(tool: &ToolSignature, reason: String) -> Self {
+        Self::Invalid {
+            name: Some(tool.name.clone()),
+            reason,
+        }
+    }
+
+    /// A call whose member `name_key` names no tool.
+    fn unnamed_call(name_key: &str) -> Self {
+        Self::Invalid {
+            name: None,
+            reason: format!("{name_key:?} must be the name of one tool, as a string"),
         }
     }
 }
@@ -205,10 +248,22 @@ fn named_call(
     let given = ARGUMENT_KEYS
         .iter()
         .find_map(|key| get_member(members, key));
-    let Some(tool) = reading.tools.find(name) else {
+    // Beside arguments that stand apart, the server cannot be one of them.
+    let qualified = given.and_then(|_| qualified_name(members, name));
+    let tool = match &qualified {
+        Some(qualified) => reading
+            .tools
+            .find(qualified)
+            .or_else(|| reading.tools.find_exact(name)),
+        None => reading.tools.find(name),
+    };
+    let name = qualified.as_deref().unwrap_or(name);
+    let Some(tool) = tool else {
         return if is_answer_name(name) {
             CandidateOutcome::Answer(answer(given))
-        } else if reading.in_frame || is_call_shaped(name, given) {
+        } else if name.trim().is_empty() && given.is_some() {
+            CandidateOutcome::unnamed_call(name_key)
+        } else if reading.in_frame || is_call_shaped(name_key, name, given) {
             CandidateOutcome::UnknownTool(name.to_owned())
         } else {
             CandidateOutcome::NotACall("it names no tool")
@@ -226,17 +281,29 @@ fn named_call(
                 .filter(|_| get_member(members, "action_input").is_some())
             {
                 Some(arguments) => arguments,
-                None => return CandidateOutcome::NotACall("its arguments are no object"),
+                None => return CandidateOutcome::wrong_arguments(tool, name, value),
             },
         },
         None => match flat(members, name_key, tool) {
             Some(arguments) => arguments,
-            None => return CandidateOutcome::NotACall("it has members that are no arguments"),
+            // Tools are also listed so, each with its name.
+            None if name_key == "name" => {
+                return CandidateOutcome::NotACall("it has members that are no arguments");
+            }
+            None => {
+                let form = tool.schema.arguments_form();
+                let reason = format!(
+                    "the arguments of {name} must stand in one object: \"arguments\": {form}"
+                );
+                return CandidateOutcome::invalid_call_of(tool, reason);
+            }
         },
     };
     let absent = !matches!(given, Some(JsonValue::Object(_)));
     if !reading.in_frame && absent && arguments.is_empty() && !tool.schema.required.is_empty() {
-        return CandidateOutcome::NotACall("it has no arguments");
+        let form = tool.schema.arguments_form();
+        let reason = format!("{name} needs the arguments {form}");
+        return CandidateOutcome::invalid_call_of(tool, reason);
     }
     let mut call = MatchedCall::new(tool, arguments);
     call.id = id(members);
@@ -246,13 +313,25 @@ fn named_call(
 
 /// Whether JSON outside a frame can be a call of a tool that is not offered, rather
 /// than an answer that happens to have such members.
-fn is_call_shaped(name: &str, given: Option<&JsonValue>) -> bool {
+fn is_call_shaped(name_key: &str, name: &str, given: Option<&JsonValue>) -> bool {
     let identifier = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
     let object = given.and_then(|value| match value {
         JsonValue::Object(_) | JsonValue::String(_) => as_object(value, &mut Vec::new()),
         _ => None,
     });
-    !name.is_empty() && name.chars().all(identifier) && object.is_some()
+    let has_arguments = match name_key {
+        "tool" | "tool_name" => given.is_some(),
+        _ => object.is_some(),
+    };
+    !name.is_empty() && name.chars().all(identifier) && has_arguments
+}
+
+/// The name of the tool with that of its server before it, if the call names one.
+fn qualified_name(members: &JsonObject, name: &str) -> Option<String> {
+    let server = SERVER_KEYS
+        .iter()
+        .find_map(|key| get_member(members, key)?.as_str())?;
+    (!server.trim().is_empty() && !name.trim().is_empty()).then(|| format!("{server}.{name}"))
 }
 
 /// `{"⟨tool⟩": {…}}`.
@@ -272,7 +351,15 @@ fn collect_keyed_calls(
         (None, [(name, JsonValue::Object(_))]) if reading.in_frame => {
             found.push(CandidateOutcome::UnknownTool(name.clone()));
         }
-        (None, _) => found.push(CandidateOutcome::NotACall("it names no tool")),
+        (None, _) => {
+            let holds = |key: &&&str| get_member(members, key).is_some();
+            let name_key = NAME_KEYS.iter().find(holds);
+            let name_key = name_key.filter(|_| ARGUMENT_KEYS.iter().any(|key| holds(&key)));
+            found.push(match name_key {
+                Some(name_key) => CandidateOutcome::unnamed_call(name_key),
+                None => CandidateOutcome::NotACall("it names no tool"),
+            });
+        }
     }
 }
 

@@ -55,8 +55,13 @@ pub(super) fn parse_quoted_json(context: FrameContext<'_>) -> FrameResult {
 /// with the prefix of the prompt.
 pub(super) fn parse_script(context: FrameContext<'_>) -> FrameResult {
     let mut body = context.start;
-    body.eat("tool_code\n");
-    parse_python_lines(body, context)
+    let announced = body.eat("tool_code\n");
+    match parse_python_lines(body, context) {
+        FrameResult::NotAFrame if announced => {
+            parse_broken_script(body, context).unwrap_or(FrameResult::NotAFrame)
+        }
+        result => result,
+    }
 }
 
 /// Reads what a line that begins with a tool's name goes on with: its arguments on
@@ -205,6 +210,9 @@ fn parse_python_lines(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameR
 fn parse_tool_code_fence(body: TextCursor<'_>, context: FrameContext<'_>) -> FrameResult {
     let mut inside = body;
     inside.skip_space();
+    if inside.eat("[") {
+        inside.skip_space();
+    }
     if inside.peek() == Some('{') {
         return parse_json_fence(body, context, false);
     }
@@ -219,15 +227,46 @@ fn parse_tool_code_fence(body: TextCursor<'_>, context: FrameContext<'_>) -> Fra
             if events.iter().any(|it| matches!(it, DialectEvent::Call(_))) =>
         {
             // Functions of python beside calls of tools, such as `len(…)`.
-            events.retain(|it| matches!(it, DialectEvent::Call(_)));
+            events.retain(|it| match it {
+                DialectEvent::Call(_) => true,
+                DialectEvent::InvalidCall(invalid) => {
+                    let name = invalid.name.as_deref().filter(|_| context.prompted);
+                    name.is_some_and(|name| context.tools.find(name).is_some())
+                }
+                _ => false,
+            });
             FrameResult::Parsed { end, events }
         }
         FrameResult::Parsed { end, events } if context.prompted && names_unknown_tool(&events) => {
             FrameResult::Parsed { end, events }
         }
-        FrameResult::Parsed { end, .. } => text_result(context, end),
-        FrameResult::NotAFrame => FrameResult::NotAFrame,
+        FrameResult::Parsed { end, .. } => {
+            parse_broken_script(body, context).unwrap_or_else(|| text_result(context, end))
+        }
+        FrameResult::NotAFrame => {
+            parse_broken_script(body, context).unwrap_or(FrameResult::NotAFrame)
+        }
     }
+}
+
+/// Python of a prompted model that names an offered tool and is more or less than calls:
+/// an invalid call, up to the closer or the end. None when it names none.
+fn parse_broken_script(body: TextCursor<'_>, context: FrameContext<'_>) -> Option<FrameResult> {
+    if !context.prompted {
+        return None;
+    }
+    let (script_end, end) = match context.find_closer(body) {
+        Some(closer) => closer,
+        None => (body.end_of_input(), body.end_of_input()),
+    };
+    let script = body.slice(body.position(), script_end);
+    let tool = python_calls::find_called_tool(script, context.tools)?;
+    let reason = format!(
+        "this code cannot be run; write only calls such as {}(name=value), each complete and \
+         with plain values",
+        tool.name
+    );
+    Some(context.invalid_call_result(end, tool, reason))
 }
 
 fn names_unknown_tool(events: &[DialectEvent]) -> bool {

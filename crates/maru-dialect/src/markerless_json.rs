@@ -8,7 +8,7 @@ use super::{
     frame_context::{FrameContext, FrameResult},
     grammar::{HALLUCINATED_RESULT_MARKERS, MarkerPlacement, MarkerRole},
     json::JsonValue,
-    json_calls::{is_answer_name, is_call_key, is_name_key},
+    json_calls::{CandidateOutcome, is_answer_name, is_call_key, is_name_key},
     marker, marker_index, python_calls,
     repair::{self, JsonRepair, LenientJsonParser, PayloadError},
     surrounding_text::is_meant,
@@ -16,6 +16,8 @@ use super::{
 
 /// The longest first key of an object that may be a call.
 const MAX_FIRST_KEY_BYTES: usize = 96;
+/// How far into an object the member is sought that names a tool.
+const MAX_MEMBERS_BEFORE_NAME_BYTES: usize = 4096;
 /// Fences that may hold JSON.
 pub(super) const JSON_FENCE_LANGUAGES: [&str; 12] = [
     "",
@@ -81,14 +83,22 @@ pub(super) fn detect_payload<'a>(
     cursor.take_while(|c| matches!(c, '\\' | '"' | '\'' | '“' | '`' | '‘' | '「' | '＂'));
     cursor.eat("&quot;");
     let key = cursor.take_while(|c| c.is_alphanumeric() || "_-./".contains(c));
-    if key.len() > MAX_FIRST_KEY_BYTES || key.is_empty() || !is_call_key(key, tools) {
+    if key.len() > MAX_FIRST_KEY_BYTES || key.is_empty() {
         return None;
+    }
+    if !is_call_key(key, tools) {
+        let name = context
+            .prompted
+            .then(|| find_name_member(parser.cursor))??;
+        let name = Some(name).filter(|name| tools.find(name).is_some());
+        return Some(Payload::Json { name });
     }
     if !is_name_key(key) || tools.find(key).is_some() {
         return Some(Payload::Json { name: None });
     }
     // The name is there: it must be one of a tool, or hold the call.
     let between = |c: char| is_space(c) || "\\\"'“”‘’「」＂`:：=>".contains(c);
+    let key_end = cursor.position();
     for _ in 0..2 {
         cursor.take_while(between);
         cursor.eat("&quot;");
@@ -104,8 +114,78 @@ pub(super) fn detect_payload<'a>(
     if tools.find(name).is_some() {
         return Some(Payload::Json { name: Some(name) });
     }
-    let candidate = is_answer_name(name) || (context.prompted && !name.is_empty());
+    let has_value = || {
+        let separator = cursor.slice(key_end, cursor.position());
+        !name.is_empty() || separator.contains([':', '：', '='])
+    };
+    let candidate = is_answer_name(name) || (context.prompted && has_value());
     candidate.then_some(Payload::Json { name: None })
+}
+
+/// The value of the first member of an object that names a tool, as it is written; the
+/// object's first key is next. None when other members than strict JSON stand before it.
+fn find_name_member(first_key: TextCursor<'_>) -> Option<&str> {
+    let mut cursor = first_key;
+    loop {
+        let key = skip_string(&mut cursor)?;
+        cursor.skip_space();
+        if !cursor.eat(":") {
+            return None;
+        }
+        cursor.skip_space();
+        let start = cursor.position();
+        if is_name_key(key) {
+            return match cursor.peek()? {
+                '"' => skip_string(&mut cursor),
+                _ => Some(""),
+            };
+        }
+        let mut depth = 0_usize;
+        loop {
+            if cursor.position() - first_key.position() > MAX_MEMBERS_BEFORE_NAME_BYTES {
+                return None;
+            }
+            match cursor.peek()? {
+                '"' => drop(skip_string(&mut cursor)?),
+                '{' | '[' => {
+                    depth += 1;
+                    cursor.bump();
+                }
+                '}' | ']' if depth > 0 => {
+                    depth -= 1;
+                    cursor.bump();
+                }
+                ',' if depth == 0 && cursor.position() > start => break,
+                c if is_space(c)
+                    || c.is_ascii_alphanumeric()
+                    || matches!(c, '-' | '+' | '.')
+                    || (depth > 0 && matches!(c, ',' | ':')) =>
+                {
+                    cursor.bump();
+                }
+                _ => return None,
+            }
+        }
+        cursor.eat(",");
+        cursor.skip_space();
+    }
+}
+
+/// Steps over a string of strict JSON; what stands between its quotes.
+fn skip_string<'a>(cursor: &mut TextCursor<'a>) -> Option<&'a str> {
+    if !cursor.eat("\"") {
+        return None;
+    }
+    let start = cursor.position();
+    loop {
+        match cursor.bump()? {
+            '"' => return Some(cursor.slice(start, cursor.position() - 1)),
+            '\\' => drop(cursor.bump()?),
+            '\n' => return None,
+            _ if cursor.position() - start > MAX_MEMBERS_BEFORE_NAME_BYTES => return None,
+            _ => (),
+        }
+    }
 }
 
 /// The text up to `end` as it is.
@@ -239,24 +319,24 @@ fn unreadable_result(
     }
 }
 
-/// The events of values: text, unless all of them are calls. A call of an unknown
-/// tool is one where our own prompt asked for calls.
+/// The events of values: text, unless all of them are calls. One that cannot be made
+/// is an invalid call where our own prompt asked for calls.
 fn finish_json_calls(
     values: &[JsonValue],
     repairs: &[JsonRepair],
     end: usize,
     context: FrameContext<'_>,
 ) -> FrameResult {
-    let is_text = |it: &DialectEvent| match it {
-        DialectEvent::InvalidCall(invalid) => !context.prompted || invalid.name.is_none(),
-        _ => false,
+    let is_text = |(outcome, _): &(CandidateOutcome, String)| match outcome {
+        CandidateOutcome::Call(_) | CandidateOutcome::Answer(_) => false,
+        CandidateOutcome::UnknownTool(_) | CandidateOutcome::Invalid { .. } => !context.prompted,
+        CandidateOutcome::NotACall(_) => true,
     };
-    match context.result_from_values(values, repairs, end) {
-        FrameResult::Parsed { events, .. } if events.iter().any(is_text) => {
-            text_result(context, end)
-        }
-        result => result,
+    let outcomes = context.outcomes_of_values(values);
+    if outcomes.iter().any(is_text) {
+        return text_result(context, end);
     }
+    context.result_from_outcomes(outcomes, repairs, end)
 }
 
 pub(super) enum PayloadFollower {

@@ -37,7 +37,8 @@ pub struct DialectOptions {
     pub accept_trailing_draft: bool,
     /// Our own prompt told the model how to write a call. Then JSON that is shaped
     /// like a call is one wherever it stands, words around it stay text, and a call
-    /// of an unknown tool is a [`DialectEvent::InvalidCall`] rather than text.
+    /// of an unknown tool, with arguments of the wrong shape or in code that cannot be
+    /// read is a [`DialectEvent::InvalidCall`] rather than text.
     ///
     /// Off for models that get their tools natively: there, such JSON in the middle
     /// of prose is rather an example.

@@ -5,11 +5,14 @@ use super::{
     json::{JsonObject, JsonValue},
     json_calls::single_argument,
     repair::{JsonRepair, LenientJsonParser, OpenContainer, PayloadError},
-    tool_set::ToolSignature,
+    tool_set::{ToolSet, ToolSignature},
 };
 
 /// Most calls read from one place.
 const MAX_PYTHON_CALLS: usize = 256;
+
+/// Longest name of a call.
+const MAX_NAME_CHARS: usize = 128;
 
 /// One call as written.
 pub(super) struct PythonCall {
@@ -107,9 +110,18 @@ pub(super) fn peek_call_name<'a>(cursor: TextCursor<'a>) -> Option<&'a str> {
     let mut ahead = cursor;
     let name = ahead.take_while(is_name_char);
     (name.starts_with(|c: char| c.is_alphabetic() || c == '_')
-        && name.len() < 128
+        && name.len() < MAX_NAME_CHARS
         && ahead.peek() == Some('('))
     .then_some(name)
+}
+
+/// The first offered tool that `script` calls, wherever in it.
+pub(super) fn find_called_tool<'a>(script: &str, tools: &'a ToolSet) -> Option<&'a ToolSignature> {
+    script.match_indices('(').find_map(|(at, _)| {
+        let before = script[..at].char_indices().rev().take(MAX_NAME_CHARS);
+        let (start, _) = before.take_while(|(_, c)| is_name_char(*c)).last()?;
+        tools.find(&script[start..at])
+    })
 }
 
 pub(super) fn is_name_char(c: char) -> bool {
@@ -222,6 +234,10 @@ fn parse_argument(parser: &mut LenientJsonParser<'_>) -> Result<JsonValue, Paylo
     let prefix = ahead.take_while(|c| matches!(c, 'r' | 'R' | 'f' | 'F' | 'b' | 'B' | 'u' | 'U'));
     if (1..=2).contains(&prefix.len()) && matches!(ahead.peek(), Some('"' | '\'')) {
         parser.cursor = ahead;
+    }
+    // Nobody knows what another call will give.
+    if peek_call_name(parser.cursor).is_some() {
+        return Err(PayloadError::Malformed);
     }
     parser.parse_value()
 }

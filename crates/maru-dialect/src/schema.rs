@@ -6,6 +6,8 @@ use serde_json::Value;
 
 /// How deep schemas are followed, references included.
 const MAX_SCHEMA_DEPTH: usize = 8;
+/// The most parameters that a message to the model names.
+const MAX_SHOWN_PARAMETERS: usize = 8;
 
 /// The types a value may have. None named means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +83,20 @@ impl ParameterSchema {
         self.property_index
             .get(name)
             .map(|at| &self.properties[*at].1)
+    }
+
+    /// How the arguments are written, for a message to the model: `{"city": …}`.
+    pub(super) fn arguments_form(&self) -> String {
+        let mut names: Vec<&String> = self.required.iter().collect();
+        if names.is_empty() {
+            names = self.properties.iter().map(|(name, _)| name).collect();
+        }
+        let members = names.iter().take(MAX_SHOWN_PARAMETERS);
+        let mut members: Vec<String> = members.map(|name| format!("{name:?}: …")).collect();
+        if names.len() > MAX_SHOWN_PARAMETERS {
+            members.push("…".to_owned());
+        }
+        format!("{{{}}}", members.join(", "))
     }
 
     /// What the schema says about the value called `name`.

@@ -1,6 +1,6 @@
 //! Tells from the prose around a call whether it is meant or shown as an example.
 
-use super::cursor::{TextCursor, is_space};
+use super::cursor::TextCursor;
 
 /// Words that announce an example, whatever else the line says.
 const EXAMPLE_WORDS: [&str; 17] = [
@@ -96,6 +96,10 @@ const EXPLANATION_WORDS: [&str; 28] = [
     "위에서",
     "의미합니다",
 ];
+/// What a line of a log begins with, or has after its time.
+const LOG_LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR"];
+/// The shortest time or date at the beginning of a line of a log.
+const MIN_LOG_TIME_BYTES: usize = 8;
 /// How many bytes after a call are examined.
 const MAX_FOLLOWING_BYTES: usize = 240;
 
@@ -121,16 +125,18 @@ pub(super) fn leads_to_example(text_before: &str) -> bool {
     contains_any(sentence, &EXAMPLE_WORDS) && !contains_any(sentence, &INTENT_WORDS)
 }
 
-/// Whether JSON in the middle of a line can be a call: a sentence or a colon ends
-/// before it, so that it is no part of one.
-pub(super) fn may_precede_call(text_before: &str) -> bool {
-    let mut ending = text_before.trim_end_matches(is_space).chars().rev();
-    match ending.next() {
-        Some(':' | '：' | '!' | '?' | '。' | '>') => true,
-        // Not the number of a list item.
-        Some('.') => ending.next().is_some_and(|c| !c.is_ascii_digit()),
-        _ => false,
+/// Whether JSON in the middle of a line is shown rather than meant as a call: in a line of
+/// a log, which tells what happened before, or as an item of a numbered list.
+pub(super) fn is_in_log_or_list(text_before: &str) -> bool {
+    let line = text_before.rsplit('\n').next().unwrap_or_default().trim();
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    if line.strip_suffix(['.', ')']).is_some_and(is_number) {
+        return true;
     }
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let first = first.trim_matches(['[', ']', ':']);
+    let in_time = |c: char| c.is_ascii_digit() || "-:/.,TZ+".contains(c);
+    LOG_LEVELS.contains(&first) || (first.len() >= MIN_LOG_TIME_BYTES && first.chars().all(in_time))
 }
 
 /// Whether a call without markers is meant although words follow it.

@@ -6,12 +6,22 @@ mod corpus;
 mod escape;
 mod format_fixer;
 mod hostile;
+mod prompted;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{DialectEvent, DialectOptions, DialectParser, DialectSelection, ToolSet};
+
+/// For a model that our own prompt told how to call.
+const PROMPTED: DialectOptions = DialectOptions {
+    starts_in_reasoning: false,
+    may_start_in_reasoning: false,
+    accept_trailing_draft: true,
+    prompted: true,
+    stream_arguments: false,
+};
 
 /// Parses `pieces` as one message and joins what belongs together.
 fn parse_pieces<'a>(

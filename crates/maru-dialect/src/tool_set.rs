@@ -1,6 +1,6 @@
 //! The offered tools of one request, and the lookup of a tool by the name a model wrote.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::{json::JsonObject, schema::ParameterSchema};
 /// What a model may put before a name.
 const TOOL_NAME_PREFIXES: [&str; 4] = ["functions.", "function.", "tools.", "default_api."];
 
-/// The most tools that are named in the explanation of an ambiguous name.
+/// The most tools that are named in the explanation of a name that means none.
 const MAX_NAMED_TOOLS: usize = 8;
 
 /// The offered tools of one request, prepared once.
@@ -116,7 +116,34 @@ impl ToolSet {
             let names = meant.join(", ");
             return format!("the name {name:?} is ambiguous; write one of {names}");
         }
-        format!("no tool is called {name:?}")
+        let all = self.tools.len() <= MAX_NAMED_TOOLS;
+        let (names, lead) = if all {
+            let names = self.tools.iter().map(|tool| tool.name.as_str());
+            (names.collect(), "the tools are")
+        } else {
+            (self.nearest(name), "the nearest are")
+        };
+        if names.is_empty() {
+            return format!("no tool is called {name:?}");
+        }
+        format!("no tool is called {name:?}; {lead} {}", names.join(", "))
+    }
+
+    /// The tools whose names share most words with `name`, the nearest first.
+    fn nearest(&self, name: &str) -> Vec<&str> {
+        let folded = fold_name(name);
+        let words: HashSet<&str> = folded.split('_').filter(|word| !word.is_empty()).collect();
+        let shared = |tool: &ToolSignature| {
+            let folded = fold_name(&tool.name);
+            let shared: HashSet<&str> = folded.split('_').filter(|it| words.contains(it)).collect();
+            shared.len()
+        };
+        let names = self.tools.iter();
+        let names = names.map(|tool| (shared(tool), tool.name.as_str()));
+        let mut names: Vec<(usize, &str)> = names.filter(|(shared, _)| *shared > 0).collect();
+        names.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
+        names.truncate(MAX_NAMED_TOOLS);
+        names.into_iter().map(|(_, name)| name).collect()
     }
 
     /// The only tool that takes exactly such arguments.

@@ -127,11 +127,11 @@ pub(super) fn bare(parser: &mut DialectParser, end: InputState) -> Option<Parser
     if !parser.dialect.accepts("bare_json") && !parser.dialect.accepts("pythonic") {
         return None;
     }
-    let in_sentence = || {
+    let is_shown = || {
         let text_before = parser.event_buffer.text_tail();
-        parser.in_inline_code || !surrounding_text::may_precede_call(text_before)
+        parser.in_inline_code || surrounding_text::is_in_log_or_list(text_before)
     };
-    if is_in_quotation(parser) || (!parser.at_line_start && in_sentence()) {
+    if is_in_quotation(parser) || (!parser.at_line_start && is_shown()) {
         return None;
     }
     frames::parse_and_apply(

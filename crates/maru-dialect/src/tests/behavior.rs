@@ -75,7 +75,10 @@ fn broken_frame_says_why() {
     };
     assert_eq!(broken.text, text);
     assert_eq!(broken.name.as_deref(), Some("nope"));
-    assert_eq!(broken.reason, "no tool is called \"nope\"");
+    assert_eq!(
+        broken.reason,
+        "no tool is called \"nope\"; the tools are get_weather, write_file, get_all_employees"
+    );
 }
 
 #[test]

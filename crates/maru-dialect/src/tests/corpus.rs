@@ -1,8 +1,8 @@
 //! Replies of many models, and what they mean.
 
 use super::{
-    Arc, DialectEvent, DialectOptions, ToolSet, Value, characters, collect_output, parse_pieces,
-    parse_with, random_cuts,
+    Arc, DialectEvent, DialectOptions, PROMPTED, ToolSet, Value, characters, collect_output,
+    parse_pieces, parse_with, random_cuts,
 };
 
 /// Published cases, each with its tools.
@@ -13,14 +13,6 @@ const CORPORA: [&str; 3] = [
 ];
 /// Further cases; the first line holds the tools of all.
 const CASES: &str = include_str!("../../../../tests/data/dialects_cases.jsonl");
-
-const PROMPTED: DialectOptions = DialectOptions {
-    starts_in_reasoning: false,
-    may_start_in_reasoning: false,
-    accept_trailing_draft: true,
-    prompted: true,
-    stream_arguments: false,
-};
 
 #[test]
 fn every_case_is_right_in_every_chunking() {

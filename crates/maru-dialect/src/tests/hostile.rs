@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Arc, DialectEvent, DialectOptions, ToolSet, characters, parse_pieces, parse_with, random_cuts,
-    tools,
+    Arc, DialectEvent, DialectOptions, PROMPTED, ToolSet, characters, parse_pieces, parse_with,
+    random_cuts, tools,
 };
 use crate::{escape_markers, repair_json};
 
@@ -150,6 +150,15 @@ const TEXT_FRAGMENTS: &[&str] = &[
     "\u{feff}",
     "{\"tool\": \"nosuch\", \"arguments\": {}}",
     "x = ",
+    "{\"step\": 1, ",
+    "\"tool\": ",
+    "\"get_weather\", ",
+    "\"arguments\": [1]}",
+    "{\"server\": \"s\", \"tool\": \"get_weather\", \"arguments\": ",
+    "get_weather(city=",
+    "for i in x: ",
+    "\n1. ",
+    "INFO: ",
     "</tool_call> ",
     " </think> ",
 ];
@@ -279,6 +288,16 @@ fn hostile(length: usize) -> Vec<String> {
         "</parameter>",
         "<![CDATA[",
         "a: \"b\" , ",
+        "{\"a\":",
+        "{\"a\":1,",
+        "{\"a\":\"{\\\"",
+        "{\"a\":[{\"b\":1}],",
+        "x {\"a\": 1} ",
+        "{\"a\": 1, \"tool\": ",
+        "{\"tool\": 5, \"arguments\": ",
+        "x {\"tool\": \"nosuch\"} ",
+        "\n```tool_code\nfor get_weather(\n```\n",
+        "\n```tool_code\nx(\n",
     ];
     let mut texts: Vec<String> = repeated
         .iter()
@@ -306,20 +325,27 @@ fn hostile(length: usize) -> Vec<String> {
 fn hostile_text_costs_no_more_than_its_length() {
     for text in hostile(5_000) {
         let start: String = text.chars().take(40).collect();
-        let whole = cost(&text, |text| parse_pieces(&tools(), [text]));
-        let single = cost(&text, |text| parse_pieces(&tools(), characters(text)));
-        // Unoptimised and on a busy machine.
-        assert!(whole < 5.0, "{start}: {whole} s");
-        assert!(single < 10.0, "{start}: {single} s by characters");
+        for options in [DialectOptions::default(), PROMPTED] {
+            let whole = cost(&text, |text| parse_with(&tools(), options, [text]));
+            let single = cost(&text, |text| {
+                parse_with(&tools(), options, characters(text))
+            });
+            // Unoptimised and on a busy machine.
+            assert!(whole < 5.0, "{start}: {whole} s");
+            assert!(single < 10.0, "{start}: {single} s by characters");
+        }
     }
 }
 
 #[test]
 fn hostile_text_is_read_alike_in_every_chunking() {
     for text in hostile(3_000) {
-        let whole = parse_pieces(&tools(), [text.as_str()]);
-        assert_eq!(parse_pieces(&tools(), characters(&text)), whole);
-        assert_eq!(parse_pieces(&tools(), random_cuts(&text, 7)), whole);
+        for options in [DialectOptions::default(), PROMPTED] {
+            let parse = |pieces: Vec<&str>| parse_with(&tools(), options, pieces);
+            let whole = parse(vec![&text]);
+            assert_eq!(parse(characters(&text).collect()), whole);
+            assert_eq!(parse(random_cuts(&text, 7)), whole);
+        }
     }
 }
 
