@@ -156,7 +156,10 @@ async fn half_sent_bodies_are_bounded_together() {
     });
     let refused = futures_util::future::join_all(refused).await;
     let refused = refused.into_iter().filter(|it| *it).count();
-    assert!((1..20).contains(&refused), "{refused} of 70 bodies of 4 MiB");
+    assert!(
+        (1..20).contains(&refused),
+        "{refused} of 70 bodies of 4 MiB"
+    );
     let small = TestRequest::post(
         &hub.address,
         "/sse",

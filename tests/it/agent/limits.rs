@@ -64,9 +64,8 @@ async fn backend_that_makes_up_token_counts_neither_breaks_a_run_nor_passes_its_
         json!({"prompt_tokens": 1520.0, "completion_tokens": 1.0}),
     ] {
         let reported = usage.clone();
-        let backend = FakeModelServer::start(move |number, seen| {
-            call_with_usage(number, seen, &reported)
-        });
+        let backend =
+            FakeModelServer::start(move |number, seen| call_with_usage(number, seen, &reported));
         let backend = backend.await;
         let hub = hub_with_model(&backend, |config| config.agent.max_tokens = 1000).await;
         let question = question_request(json!({"max_iterations": 20}));
