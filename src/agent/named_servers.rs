@@ -24,8 +24,8 @@ pub struct UnavailableServer {
 }
 
 impl Agent {
-    /// Connects the named servers that are not connected, and returns those that stay so;
-    /// fails if none is left.
+    /// Connects the named servers that are not connected, and returns those that stay so.
+    /// Fails if none is left and none is being connected.
     pub(super) async fn connect_servers(
         &self,
         named: &[String],
@@ -47,14 +47,18 @@ impl Agent {
             // Those that fail, or are late, have no tools to offer.
             let _ = with_timeout(self.servers.connect_wait(), join_all(connecting)).await;
         }
+        let mut is_any_connecting = false;
         let unavailable: Vec<UnavailableServer> = disconnected()
             .filter_map(|it| {
-                let server = self.servers.get(it).ok()?;
-                let (name, status) = (it.clone(), server.status.state.as_str());
+                let state = self.servers.get(it).ok()?.status.state;
+                is_any_connecting |= matches!(state, ServerState::Connecting { .. });
+                let (name, status) = (it.clone(), state.as_str());
                 Some(UnavailableServer { name, status })
             })
             .collect();
-        if !unavailable.is_empty() && unavailable.len() == named.len() {
+        let has_none = !unavailable.is_empty() && unavailable.len() == named.len();
+        // A run does not fail because a server starts slowly: it goes on without its tools.
+        if has_none && !is_any_connecting {
             return Err(Error::ServersUnavailable(unavailable));
         }
         Ok(unavailable)

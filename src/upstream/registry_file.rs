@@ -29,6 +29,9 @@ pub(super) struct RegistryFile {
     client_file_rest: Option<Map<String, Value>>,
     /// All names that the file listed when it was read, usable or not.
     listed_names: BTreeSet<String>,
+    /// Whether the file has entries whose name cannot be read, each of which may be any
+    /// server.
+    has_nameless_entries: bool,
     /// Unusable entries, which are written back.
     refused: Vec<RefusedEntry>,
     /// Entries with more than a name and a URL, each with its name as written.
@@ -66,6 +69,7 @@ impl RegistryFile {
             record_path: record_path.map(Path::to_owned),
             client_file_rest: None,
             listed_names: BTreeSet::new(),
+            has_nameless_entries: false,
             refused: Vec::new(),
             detailed_entries: BTreeMap::new(),
         };
@@ -88,8 +92,12 @@ impl RegistryFile {
         Ok((registry, entries))
     }
 
-    /// Returns the names that maru wrote and somebody has deleted since.
+    /// Returns the names that maru wrote and somebody has deleted since; none while the
+    /// file is damaged.
     pub(super) fn deleted_names(&self) -> BTreeSet<String> {
+        if self.has_nameless_entries {
+            return BTreeSet::new();
+        }
         let recorded = self.recorded_names();
         recorded.difference(&self.listed_names).cloned().collect()
     }
@@ -98,6 +106,7 @@ impl RegistryFile {
     fn parse_entries(&mut self, file: Value) -> Result<Vec<(NamedDraft, Value)>, String> {
         match file {
             Value::Array(found) => {
+                self.has_nameless_entries = found.iter().any(|it| !it["name"].is_string());
                 let names = found.iter().filter_map(|it| it["name"].as_str());
                 self.listed_names = names.map(str::to_owned).collect();
                 let entry = |(at, entry): (usize, Value)| {
@@ -259,6 +268,9 @@ fn write_if_changed(path: &Path, value: &Value) -> io::Result<()> {
 
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
+    // The file behind a symbolic link is replaced, not the link.
+    let target = fs::canonicalize(path);
+    let path = target.as_deref().unwrap_or(path);
     let new = path.with_extension("json.new");
     let mut file = File::options()
         .write(true)

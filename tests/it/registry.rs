@@ -417,6 +417,12 @@ async fn entry_deleted_by_hand_is_gone_after_the_start_and_may_come_back() {
     let hub = HubProcess::start(directory.path()).await;
     assert_eq!(hub.server_names().await, ["seeded", "two"]);
     hub.stop().await;
+    // A damaged file deletes nothing.
+    let damaged = json!([null, 1, {"name": 5}]).to_string();
+    write_file(directory.path(), "mcp.json", &damaged);
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["seeded", "two"]);
+    hub.stop().await;
 
     // Nobody removed it with maru, so the file may bring it back.
     let mut entries = read_registry(directory.path());
