@@ -115,7 +115,7 @@ fn calls(c: &mut Criterion) {
         ("get_employee_info", CALL),
         ("list of 1,000 tools", LIST),
     ] {
-        c.bench_function(&format!("door: {name}"), |b| {
+        c.bench_function(&format!("endpoint: {name}"), |b| {
             b.to_async(&runtime).iter(|| {
                 post(
                     arrival(&engine, &caller, Some(&session)),

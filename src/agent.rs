@@ -1,7 +1,7 @@
 //! The agent loop: a model uses tools until it can answer.
 //!
 //! `machine` decides without I/O; `driver` asks the model and calls the tools. A run is
-//! driven by whoever reads it: when the reader is dropped, the model's stream and the
+//! driven by its reader: when the reader is dropped, the model's stream and the
 //! calls in progress end with it.
 
 mod active_run;
@@ -100,7 +100,7 @@ pub struct AgentRequest {
     pub max_rounds: Option<u32>,
     /// How long a call may take.
     pub tool_timeout: Option<Duration>,
-    /// Whether someone is there to approve of destructive calls.
+    /// Whether a person can approve destructive calls.
     pub allows_approval: bool,
 }
 
@@ -127,7 +127,7 @@ impl AgentRequest {
     }
 }
 
-/// Why there is no run, or none that ended well.
+/// Why a run could not start, or failed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A server is not known.
@@ -152,7 +152,7 @@ pub enum Error {
     /// Too many run already.
     #[error("{0} runs are in progress already, as many as may be; try again later")]
     Busy(usize),
-    /// The time of the run was over before the model said anything.
+    /// The run timed out before the model produced anything.
     #[error("the model \"{model}\" did not answer within {limit:?}; see agent.timeout_ms")]
     Timeout {
         /// The model.
@@ -169,7 +169,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What failed, in a word for traces.
+    /// What failed, as a short code for traces.
     fn kind(&self) -> &'static str {
         match self {
             Self::UnknownServer { .. } => "unknown_server",

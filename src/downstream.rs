@@ -1,8 +1,7 @@
-//! maru as a server: sessions and dispatch, and the endpoints that lead there.
+//! maru as an MCP server: sessions, dispatch and the transports.
 //!
-//! The engine answers; a endpoint only carries. An answer does not wait for a
-//! reader longer than its bounded queue allows, and a session that nobody
-//! uses ends.
+//! [`McpEngine`] handles requests; a transport only carries messages. Responses go through
+//! bounded queues, so a client that does not read cannot block the hub. Idle sessions end.
 
 mod catalog_changes;
 mod describe;
@@ -31,7 +30,7 @@ use request_state::RequestStateSealer;
 use session::McpSession;
 use session_registry::{SessionRegistry, TooManySessions};
 
-/// Answers what comes through any endpoint.
+/// Handles the requests of all transports.
 #[derive(Debug)]
 pub struct McpEngine {
     catalog: Arc<Catalog>,
@@ -51,18 +50,18 @@ impl McpEngine {
             limits: RwLock::new(limits),
             state_sealer: RequestStateSealer::new(),
         });
-        let reaped = Arc::clone(&engine);
+        let cleanup = Arc::clone(&engine);
         let stop = tasks.stop_token();
         tasks.spawn(async move {
             loop {
-                let idle = reaped.limits().session_idle_timeout();
+                let idle = cleanup.limits().session_idle_timeout();
                 let stopped = tokio::time::timeout(idle / 10, stop.cancelled()).await;
                 if stopped.is_ok() {
                     break;
                 }
-                reaped.sessions.end_idle(idle);
+                cleanup.sessions.end_idle(idle);
             }
-            reaped.sessions.drain_all().await;
+            cleanup.sessions.drain_all().await;
         });
         engine
     }
@@ -71,17 +70,17 @@ impl McpEngine {
         self.sessions.open(caller, &self.limits(), &self.catalog)
     }
 
-    /// What bounds requests, sessions and calls now.
+    /// The limits of requests, sessions and calls.
     pub fn limits(&self) -> LimitSettings {
         *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bounds what comes from now on by `limits`.
+    /// Sets the limits of requests that arrive from now on.
     pub fn set_limits(&self, limits: LimitSettings) {
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// Ends the sessions of someone whose token was taken back.
+    /// Ends all sessions of a principal whose token was revoked.
     pub fn end_sessions_of(&self, principal: &str) {
         self.sessions.end_by_principal(principal);
     }
@@ -91,7 +90,7 @@ impl McpEngine {
         self.sessions.count()
     }
 
-    /// What is available.
+    /// The catalog that requests use.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }

@@ -1,4 +1,4 @@
-//! Language models behind one interface: whatever protocol a backend speaks and in
+//! Language models behind one interface: whatever protocol a backend uses and in
 //! whatever syntax its model writes tool calls, callers get the same events.
 //!
 //! [`Gateway::start_chat`] finds the model, waits in its queue, sends the request and
@@ -42,7 +42,7 @@ pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;
 pub use usage::TokenUsage;
 
-/// Why there is no response, or no more of it. Quotes neither a backend's messages nor
+/// Why a request failed, before or during its response. Quotes neither a backend's messages nor
 /// a key.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -71,7 +71,7 @@ pub enum Error {
         model: String,
         /// How many wait.
         waiting: usize,
-        /// When there may be room.
+        /// When to try again.
         retry_after: Duration,
     },
     /// No connection, or it broke.
@@ -92,7 +92,7 @@ pub enum Error {
         status: u16,
         /// The name of the error, if it is nothing but a name.
         code: Option<String>,
-        /// When the backend wants to be asked again.
+        /// When the backend allows another request.
         retry_after: Option<Duration>,
     },
     /// It answered with something else than its protocol allows.

@@ -1,5 +1,5 @@
-//! What is remembered and told of every call: the journal in memory, the audit log in the
-//! store, metrics for Prometheus, traces for a collector.
+//! Records of calls and changes: the journal in memory, the audit log in the store, metrics
+//! for Prometheus, traces for an OpenTelemetry collector.
 
 pub mod audit;
 pub mod journal;

@@ -1,4 +1,4 @@
-//! Everything that can be offered and called: one catalog for every caller.
+//! Tools, prompts and resources, of maru itself and of every server: one catalog for all callers.
 
 pub mod builtin;
 mod caller;

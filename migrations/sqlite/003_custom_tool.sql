@@ -1,4 +1,4 @@
--- Tools that people make. Flags are 'Y' or 'N'; times are UTC text.
+-- Custom tools. Flags are 'Y' or 'N'; times are UTC text.
 CREATE TABLE h_custom_tool (
     id                INTEGER PRIMARY KEY,
     name              TEXT    NOT NULL UNIQUE,

@@ -1,9 +1,8 @@
-//! The agent loop as a tool of its own.
+//! The agent loop as the tool `ask_agent`.
 
 use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::FutureExt as _;
-use maru_protocol::RpcError;
 use serde_json::{Map, Value, json};
 
 use super::{Agent, AgentRequest, CutReason};
@@ -11,8 +10,7 @@ use crate::{
     auth::Principal,
     llm::{ChatMessage, ChatRole},
     tools::{
-        CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
-        EntryResult,
+        CatalogEntry, CatalogEntryKind, EntryHandler, EntryRequest, EntryResponse, EntryResult,
     },
 };
 
@@ -39,9 +37,7 @@ pub fn ask_agent() -> (Arc<CatalogEntry>, AgentSlot) {
     let handler: EntryHandler = Arc::new(move |request: EntryRequest| {
         let slot = filled.clone();
         async move {
-            let EntryAction::CallTool(input) = request.action else {
-                return Err(RpcError::invalid_params("a tool is called"));
-            };
+            let input = request.action.into_call_arguments()?;
             Ok(EntryResponse::Complete(
                 run_agent(&slot, request.principal, &input).await,
             ))

@@ -14,7 +14,7 @@ type ApprovalKey = (String, String);
 pub(super) struct PendingApprovals(Mutex<HashMap<ApprovalKey, oneshot::Sender<bool>>>);
 
 impl PendingApprovals {
-    /// Waits until someone decides; false if the run ends first.
+    /// Waits for a decision; false if the run ends first.
     pub(super) async fn wait(&self, run: &str, call: &str) -> bool {
         let (decide, decided) = oneshot::channel();
         self.lock().insert(approval_key(run, call), decide);

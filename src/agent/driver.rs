@@ -369,7 +369,7 @@ impl<'a> RunDriver<'a> {
         reply.response.apply_event(event);
     }
 
-    /// What the model is told of a call that cannot be made: a tool that exists, but is
+    /// The message to the model about a call that cannot be made: a tool that exists, but is
     /// not offered, can be found.
     fn explain_invalid_call(&self, invalid: &InvalidToolCall) -> String {
         let Some(name) = invalid.name.as_deref() else {

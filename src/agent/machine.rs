@@ -67,7 +67,7 @@ pub(super) enum MachineEffect {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinalAnswer {
-    /// The last words of the model, without its calls; empty if it only made calls.
+    /// The last text of the model, without its calls; empty if it only made calls.
     pub text: String,
     /// Why the run was ended before the model finished.
     pub cut: Option<CutReason>,
@@ -133,7 +133,7 @@ struct PreviousCall {
 const MAX_UNCHANGED_REPEATS: u32 = 1;
 /// The most calls of one round.
 const MAX_CALLS_PER_ROUND: usize = 16;
-/// What the model is told when its reply was cut off inside a call.
+/// The message to the model after its reply was cut off inside a call.
 const CUT_OFF_CALL: &str =
     "Your answer was cut off before the call was complete. Write the call again, and nothing else.";
 
@@ -408,7 +408,7 @@ impl AgentMachine {
         }
     }
 
-    /// Ends the run with the last words of the model; calls are no words.
+    /// Ends the run with the last text of the model, without calls.
     fn finish(&self, cut: CutReason, reply: &ModelReply) -> MachineEffect {
         MachineEffect::Finish(FinalAnswer {
             text: self.last_text.clone(),

@@ -30,11 +30,11 @@ pub enum RunEvent {
     Text(String),
     /// It thinks something.
     Reasoning(String),
-    /// All that it said in this round was thought.
+    /// The model produced only reasoning in this round.
     TextWasReasoning,
     /// It calls a tool.
     CallStarted(RunCall),
-    /// It wrote a call that cannot be made, and is told why.
+    /// It wrote a call that cannot be made, and gets the reason.
     CallRejected {
         /// What it wrote.
         text: String,
@@ -63,7 +63,7 @@ pub struct RunOutcome {
     pub run: Arc<str>,
     /// The model that answered.
     pub model: String,
-    /// What it said.
+    /// Its text.
     pub answer: FinalAnswer,
     /// How often it was asked.
     pub rounds: u32,

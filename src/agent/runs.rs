@@ -154,7 +154,7 @@ impl RunRegistry {
     }
 
     fn notify(&self, id: &Arc<str>) {
-        // Nobody may be watching.
+        // Fails if no page watches the run.
         let _ = self.0.changed.send(Arc::clone(id));
     }
 }

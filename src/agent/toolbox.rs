@@ -39,7 +39,7 @@ pub(super) struct AgentTool {
 
 /// Asks for more tools, where not all are offered.
 pub(super) const FIND_TOOLS: &str = "find_tools";
-/// The agent itself is no tool of a run.
+/// A run does not get the agent itself as a tool.
 const EXCLUDED_TOOLS: &[&str] = &[FIND_TOOLS, "ask_agent"];
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 
@@ -144,7 +144,7 @@ pub(super) fn find_tools_definition() -> ChatTool {
     }
 }
 
-/// About how many tokens a text costs: four plain letters, or one of any other
+/// Estimates the tokens of a text: four ASCII characters, or one of any other
 /// script.
 pub(super) fn estimate_tokens(text: &str) -> usize {
     let plain = text.bytes().filter(u8::is_ascii).count();

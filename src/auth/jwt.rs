@@ -15,7 +15,7 @@ use super::{
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 /// How far the clocks of issuer and hub may differ.
 const LEEWAY_SECONDS: i64 = 30;
-/// The most claims that tools are told, and the longest, in bytes.
+/// How many claims tools may use, and the longest, in bytes.
 const MAX_CLAIMS: usize = 64;
 const MAX_CLAIM_BYTES: usize = 1024;
 

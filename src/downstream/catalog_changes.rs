@@ -1,4 +1,4 @@
-//! What changes in the catalog, for one listener.
+//! Changes of the catalog, as notifications for one client.
 
 use std::{
     collections::HashMap,
@@ -13,11 +13,11 @@ use crate::tools::{Caller, Catalog, CatalogSnapshot, CatalogView, ResourceSubscr
 /// A notification: its method and parameters.
 pub(super) type ChangeNotification = (&'static str, Value);
 
-/// Addresses of resources that someone wants to hear of.
+/// The URIs of the resources that a client subscribed to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientSubscriptions(Arc<Mutex<HashMap<String, ResourceSubscription>>>);
 
-/// Everything that changed since the last look.
+/// The changes of the catalog that the client has not been notified of.
 #[derive(Debug)]
 pub(super) struct CatalogChanges {
     catalog: watch::Receiver<Arc<CatalogSnapshot>>,
@@ -30,14 +30,14 @@ pub(super) struct CatalogChanges {
 const MAX_RESOURCE_SUBSCRIPTIONS: usize = 1000;
 
 impl ClientSubscriptions {
-    /// Adds an address; false when there are too many.
-    pub(super) fn add(&self, uri: &str, watching: ResourceSubscription) -> bool {
+    /// Adds a subscription; returns false if the client has too many.
+    pub(super) fn add(&self, uri: &str, subscription: ResourceSubscription) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = all.len() < MAX_RESOURCE_SUBSCRIPTIONS || all.contains_key(uri);
-        if room {
-            all.insert(uri.to_owned(), watching);
+        let fits = all.len() < MAX_RESOURCE_SUBSCRIPTIONS || all.contains_key(uri);
+        if fits {
+            all.insert(uri.to_owned(), subscription);
         }
-        room
+        fits
     }
 
     pub(super) fn remove(&self, uri: &str) {
@@ -80,7 +80,7 @@ impl CatalogChanges {
                     Ok(uri) if self.subscriptions.contains(&uri) => {
                         return vec![("notifications/resources/updated", json!({"uri": &*uri}))];
                     }
-                    // Not wanted, or too many at once to tell of each.
+                    // No subscription, or more updates than the channel buffers.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => (),
                     Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
                 },
@@ -96,7 +96,7 @@ impl CatalogChanges {
             before.visible_to(&self.caller),
         ) {
             (Ok(now), Ok(before)) => now.changes_since(&before),
-            // A server that came or went changes all of its lists.
+            // A server that connected or disconnected changes all of its lists.
             (Ok(view), Err(_)) | (Err(_), Ok(view)) => view.changes_since(&CatalogView::default()),
             (Err(_), Err(_)) => Vec::new(),
         };

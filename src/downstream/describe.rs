@@ -1,14 +1,14 @@
-//! What maru says about itself.
+//! How maru describes itself, and the members that versions add to results.
 
 use maru_protocol::{ProtocolVersion, key, object_members};
 use serde_json::{Value, json};
 
 use crate::tools::{EntryResult, StructuredContent};
 
-/// How long a listing may be kept before it is asked for again.
+/// How long a client may cache a listing.
 const LIST_TTL_MS: u64 = 5_000;
 
-const INSTRUCTIONS: &str = "maru joins the tools of many servers. Call a tool by the name it is listed under; \
+const INSTRUCTIONS: &str = "maru combines the tools of many servers. Call a tool by its listed name; \
      results are JSON in structuredContent and the same as text.";
 
 pub(super) fn server_info() -> Value {
@@ -21,7 +21,7 @@ pub(super) fn server_info() -> Value {
 
 fn capabilities(hub_id: &str) -> Value {
     json!({
-        // Other hubs see by it that they ask themselves, or ask in a circle.
+        // Lets other hubs detect that they connect to themselves or in a circle.
         "experimental": {key::HUB_ID: {"id": hub_id}},
         "tools": {"listChanged": true},
         "resources": {"listChanged": true, "subscribe": true},
@@ -31,7 +31,7 @@ fn capabilities(hub_id: &str) -> Value {
     })
 }
 
-/// The answer to `initialize`.
+/// The result of `initialize`.
 pub(super) fn initialize_result(version: ProtocolVersion, hub_id: &str) -> String {
     json!({
         "protocolVersion": version.as_str(),
@@ -42,7 +42,7 @@ pub(super) fn initialize_result(version: ProtocolVersion, hub_id: &str) -> Strin
     .to_string()
 }
 
-/// The answer to `server/discover`, before [`stamp`].
+/// The result of `server/discover`, without the members that [`with_modern_members`] adds.
 pub(super) fn discover_result(hub_id: &str) -> String {
     json!({
         "supportedVersions": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
@@ -52,12 +52,12 @@ pub(super) fn discover_result(hub_id: &str) -> String {
     .to_string()
 }
 
-/// Adds what 2026-07-28 wants on a complete result of `method`.
+/// Adds the members that 2026-07-28 requires to a complete result of `method`.
 pub(super) fn with_modern_members(method: &str, result: &str) -> String {
     let mut text = String::with_capacity(result.len() + 200);
     text.push_str("{\"resultType\":\"complete\"");
     if is_cacheable(method) && !has_ttl(method, result) {
-        // What is listed depends on who asks.
+        // Listings depend on the caller's grants.
         text.push_str(&format!(
             ",\"ttlMs\":{LIST_TTL_MS},\"cacheScope\":\"private\""
         ));
@@ -94,7 +94,7 @@ pub(super) fn legacy_result(version: ProtocolVersion, result: EntryResult) -> St
     }
 }
 
-/// Whether the server that answered said itself how long its answer holds.
+/// Whether the result of another server has its own `ttlMs`.
 fn has_ttl(method: &str, result: &str) -> bool {
     !is_hub_result(method)
         && object_members(result).is_some_and(|mut all| all.any(|(name, _)| name == "ttlMs"))
@@ -104,7 +104,7 @@ fn is_cacheable(method: &str) -> bool {
     is_hub_result(method) || method == "resources/read"
 }
 
-/// Results that maru itself makes; those of others keep their own `_meta`.
+/// Whether maru itself builds the result; results of other servers keep their `_meta`.
 fn is_hub_result(method: &str) -> bool {
     method == "server/discover" || method.ends_with("/list")
 }

@@ -1,4 +1,4 @@
-//! Methods to answers: one table for every endpoint and version.
+//! Methods → responses, for every transport and version.
 
 use std::sync::Arc;
 
@@ -30,19 +30,19 @@ pub(super) struct OwnedRequest {
     pub(super) params: Option<String>,
 }
 
-/// On whose behalf a request is answered.
+/// The client of a request and how it is reached.
 pub(super) struct DispatchContext<'a> {
     pub(super) caller: &'a Caller,
     pub(super) version: ProtocolVersion,
     pub(super) capabilities: &'a Arc<Value>,
     pub(super) log_level: Option<LoggingLevel>,
-    /// Where messages of this request go until its answer.
+    /// Where messages of this request are sent until its response.
     pub(super) out: &'a message_queue::MessageSender,
     /// The client connection that the request came on.
     pub(super) connection: ClientConnection,
-    /// Can be asked back on the spot.
+    /// The session; input requests are sent through it.
     pub(super) session: Option<&'a McpSession>,
-    /// The program that asks, as it calls itself.
+    /// The client program, by its reported name.
     pub(super) client: Option<&'a Arc<str>>,
 }
 
@@ -55,17 +55,17 @@ impl OwnedRequest {
         }
     }
 
-    /// The answer as a message.
+    /// The response as a message.
     pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> String {
         match outcome {
             Ok(raw) => write_result(&self.id, raw),
-            Err(why) => write_error(Some(&self.id), why),
+            Err(error) => write_error(Some(&self.id), error),
         }
     }
 }
 
 impl McpEngine {
-    /// Answers a request of a session; `None` when it was cancelled.
+    /// Handles a request of a session; `None` if it was cancelled.
     pub(super) async fn handle_request(
         &self,
         session: &Arc<McpSession>,
@@ -78,7 +78,7 @@ impl McpEngine {
         }
     }
 
-    /// Answers a request that is on its session's list.
+    /// Handles a request that is registered in its session.
     pub(super) async fn handle_running(
         &self,
         running: &RunningRequest,
@@ -86,7 +86,7 @@ impl McpEngine {
         request: &OwnedRequest,
         out: &message_queue::MessageSender,
     ) -> Option<String> {
-        // The answer first: most are there at once, and then nobody waits.
+        // Biased: most requests finish at the first poll, so the token is rarely polled.
         tokio::select! {
             biased;
             outcome = self.handle_legacy(session, request, out) => Some(request.to_response(&outcome)),
@@ -145,18 +145,18 @@ impl McpEngine {
     ) -> Result<String, RpcError> {
         let uri = RequestParams::require_string(params.uri, "uri")?;
         let snapshot = self.catalog.snapshot();
-        let watching = snapshot.subscribe_resource(&session.caller, &uri);
-        let watching = watching.ok_or_else(|| resource_not_found(&uri))?;
-        if session.subscriptions.add(&uri, watching) {
+        let subscription = snapshot.subscribe_resource(&session.caller, &uri);
+        let subscription = subscription.ok_or_else(|| resource_not_found(&uri))?;
+        if session.subscriptions.add(&uri, subscription) {
             Ok("{}".to_owned())
         } else {
             Err(RpcError::invalid_params(
-                "this session watches as many resources as it may",
+                "this session has as many resource subscriptions as it may have",
             ))
         }
     }
 
-    /// Answers a request that stands alone.
+    /// Handles a request without a session.
     pub(super) async fn handle_modern(
         &self,
         context: &DispatchContext<'_>,
@@ -173,7 +173,7 @@ impl McpEngine {
         done.map_err(to_modern_code)
     }
 
-    /// What the catalog offers, in either era.
+    /// Handles the methods that all versions share.
     async fn handle_catalog_method(
         &self,
         context: &DispatchContext<'_>,
@@ -184,17 +184,17 @@ impl McpEngine {
         let list = |member: &str, pick: fn(&CatalogView) -> &EntryList| {
             if params.cursor.is_some() {
                 return Err(RpcError::invalid_params(
-                    "unknown cursor: lists come whole, on one page",
+                    "unknown cursor: every list has one page",
                 ));
             }
             let snapshot = self.catalog.snapshot();
             let view = snapshot.visible_to(context.caller)?;
-            let shelf = pick(&view);
+            let entry_list = pick(&view);
             if member == "tools" {
-                let count = Some(shelf.entries().len());
+                let count = Some(entry_list.entries().len());
                 self.record_client(context.client, context.caller, context.version, count);
             }
-            let entries = shelf.json_for(context.version);
+            let entries = entry_list.json_for(context.version);
             Ok(format!("{{\"{member}\":{entries}}}"))
         };
         let listed = match method {
@@ -202,14 +202,14 @@ impl McpEngine {
             "prompts/list" => list("prompts", |view| &view.prompts),
             "resources/list" => list("resources", |view| &view.resources),
             "resources/templates/list" => list("resourceTemplates", |view| &view.templates),
-            // On their own: what is around them is moved about before it runs.
+            // Boxed, because this future is moved before it runs.
             "completion/complete" => Box::pin(self.complete(context, params)).await,
             "tools/call" | "prompts/get" | "resources/read" => {
                 return Box::pin(self.call_with_inputs(context, method, params)).await;
             }
             _ => return Err(RpcError::method_not_found(method)),
         };
-        // A bad token is refused wherever it stands.
+        // An invalid progress token is refused by every method.
         params.meta()?.progress_token()?;
         listed.map(|text| {
             if is_modern {
@@ -220,7 +220,7 @@ impl McpEngine {
         })
     }
 
-    /// Notes that a program was there.
+    /// Records the client program.
     fn record_client(
         &self,
         client: Option<&Arc<str>>,
@@ -235,7 +235,7 @@ impl McpEngine {
         }
     }
 
-    /// The three questions that may be answered with a question.
+    /// Handles the three methods that may need input from the client.
     async fn call_with_inputs(
         &self,
         context: &DispatchContext<'_>,
@@ -254,7 +254,7 @@ impl McpEngine {
             name: &key,
             arguments: params.arguments.unwrap_or("{}"),
         };
-        let mut peer = Arc::new(RequestContext {
+        let mut request_context = Arc::new(RequestContext {
             connection: context.connection,
             client: context.client.cloned(),
             request_id: RequestId::from_meta(params.raw_meta()),
@@ -267,18 +267,22 @@ impl McpEngine {
             meta: params.raw_meta().map(Arc::from),
         });
         for _ in 0..input_rounds::MAX_INPUT_ROUNDS {
-            let (caller, again) = (context.caller, Arc::clone(&peer));
+            let (caller, attempt_context) = (context.caller, Arc::clone(&request_context));
             let answer = match method {
                 "tools/call" => {
                     self.catalog
-                        .call_tool(caller, &key, Arc::clone(&arguments), again)
+                        .call_tool(caller, &key, Arc::clone(&arguments), attempt_context)
                         .await?
                 }
                 "prompts/get" => {
                     let arguments = Arc::clone(&arguments);
-                    Box::pin(self.catalog.get_prompt(caller, &key, arguments, again)).await?
+                    Box::pin(
+                        self.catalog
+                            .get_prompt(caller, &key, arguments, attempt_context),
+                    )
+                    .await?
                 }
-                _ => Box::pin(self.catalog.read_resource(caller, &key, again)).await?,
+                _ => Box::pin(self.catalog.read_resource(caller, &key, attempt_context)).await?,
             };
             match (answer, context.session) {
                 (EntryResponse::Complete(result), _) if context.version.is_modern() => {
@@ -291,17 +295,17 @@ impl McpEngine {
                     return self.input_required_result(context, &bound, needed);
                 }
                 (EntryResponse::InputRequired(needed), Some(session)) => {
-                    // On its own: it would make the future of every call larger.
+                    // Boxed, because it is rare and would make the future of every call larger.
                     let inputs =
                         Box::pin(input_rounds::collect_inputs(context, session, needed)).await?;
-                    Arc::make_mut(&mut peer).inputs = inputs;
+                    Arc::make_mut(&mut request_context).inputs = inputs;
                 }
             }
         }
         Err(RpcError::new(
             code::INTERNAL_ERROR,
             format!(
-                "{key} asked back more than {} times",
+                "{key} requested input more than {} times",
                 input_rounds::MAX_INPUT_ROUNDS
             ),
         ))
@@ -322,7 +326,7 @@ impl McpEngine {
         let text = RequestParams::require_string(Some(raw), "requestState")?;
         let state = self.state_sealer.unseal(bound, &text);
         let state = state.map_err(|_| {
-            RpcError::invalid_params("params.requestState is not ours, or is too old; start again")
+            RpcError::invalid_params("params.requestState is invalid or expired; start again")
         })?;
         Ok(InputResponses {
             responses,
@@ -386,16 +390,16 @@ impl McpEngine {
             EntryResponse::Complete(done) => Ok(done.into_json()),
             EntryResponse::InputRequired(_) => Err(RpcError::new(
                 code::INTERNAL_ERROR,
-                "a completion cannot ask back",
+                "a completion cannot request input",
             )),
         }
     }
 }
 
-/// 2026-07-28 has no code of its own for a missing resource.
-fn to_modern_code(mut why: RpcError) -> RpcError {
-    if why.code == code::RESOURCE_NOT_FOUND {
-        why.code = code::INVALID_PARAMS;
+/// 2026-07-28 has no error code for a missing resource.
+fn to_modern_code(mut error: RpcError) -> RpcError {
+    if error.code == code::RESOURCE_NOT_FOUND {
+        error.code = code::INVALID_PARAMS;
     }
-    why
+    error
 }

@@ -1,4 +1,4 @@
-//! Messages on their way to one reader, in order, some kept for a second try.
+//! The messages to one reader, in order; recent ones are kept so that a stream can resume.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(super) const STANDALONE_STREAM: u64 = 0;
 const MAX_KEPT_MESSAGES: usize = 256;
 const MAX_KEPT_BYTES: usize = 1 << 20;
 
-/// The reading end of a queue, with news of the catalog mixed in.
+/// The receiving end of a message queue, merged with changes of the catalog.
 #[derive(Debug)]
 pub(super) struct MessageFeed {
     messages: message_queue::MessageReceiver,
@@ -32,15 +32,15 @@ impl MessageFeed {
     /// The stream of a session that belongs to no request.
     pub(super) fn standalone(
         messages: message_queue::MessageReceiver,
-        news: CatalogChanges,
+        changes: CatalogChanges,
     ) -> Self {
         let mut feed = Self::of_request(messages, STANDALONE_STREAM, CancellationToken::new());
-        feed.changes = Some(news);
+        feed.changes = Some(changes);
         feed.cancel = None;
         feed
     }
 
-    /// The stream of one request; `cancel` ends the work that fills it.
+    /// The stream of one request; `cancel` cancels that request.
     pub(super) fn of_request(
         messages: message_queue::MessageReceiver,
         stream_number: u64,
@@ -64,24 +64,24 @@ impl MessageFeed {
         self.stream_number
     }
 
-    /// Ends the work that fills the stream.
+    /// Cancels the request that fills the stream.
     pub(super) fn cancel(&self) {
         if let Some(cancel) = &self.cancel {
             cancel.cancel();
         }
     }
 
-    /// Whether what is kept is small enough to be kept a little longer.
+    /// Whether the kept messages are small enough to keep them after the end.
     pub(super) fn fits_history(&self) -> bool {
         self.kept_bytes <= MAX_KEPT_BYTES
     }
 
-    /// Shows the senders that the reader is busy with what it took.
+    /// Tells the senders that the reader makes progress.
     pub(super) fn report_progress(&self) {
         self.messages.record_progress();
     }
 
-    /// Puts a message in front of those still to come.
+    /// Adds a message before those that are still in the queue.
     pub(super) fn push(&mut self, message: String) {
         self.pending.push_back(message);
     }
@@ -92,21 +92,21 @@ impl MessageFeed {
             if let Some(message) = self.pending.pop_front() {
                 return Some(message);
             }
-            let Some(news) = &mut self.changes else {
+            let Some(changes) = &mut self.changes else {
                 return self.messages.recv().await;
             };
             tokio::select! {
                 biased;
                 message = self.messages.recv() => return message,
-                items = news.next() => self.pending.extend(
+                items = changes.next() => self.pending.extend(
                     items.into_iter().map(|(method, params)| write_notification(method, &params)),
                 ),
             }
         }
     }
 
-    /// The next message with its event id; it is kept for a reader who comes
-    /// back. Cancel-safe.
+    /// The next message with its event id; it is kept for a reader that resumes.
+    /// Cancel-safe.
     pub(super) async fn next_event(&mut self) -> Option<(String, String)> {
         let (at, message) = match self.replay.pop_front() {
             Some(again) => again,
@@ -125,7 +125,7 @@ impl MessageFeed {
         Some((self.event_id(at), message))
     }
 
-    /// The id to resume after when nothing was read yet.
+    /// The event id to resume after if no event was read yet.
     pub(super) fn first_event_id(&self) -> String {
         self.event_id(self.kept.back().map_or(0, |(at, _)| *at))
     }
@@ -134,7 +134,7 @@ impl MessageFeed {
         format!("{}-{at}", self.stream_number)
     }
 
-    /// Sends again what was kept after event `after`.
+    /// Sends the kept messages after event `after` again.
     pub(super) fn replay_after(&mut self, after: u64) {
         self.replay = std::mem::take(&mut self.kept)
             .into_iter()
@@ -145,7 +145,7 @@ impl MessageFeed {
     }
 }
 
-/// Reads an event id: the stream's number and the event's.
+/// Parses an event id: the numbers of the stream and of the event.
 pub(super) fn parse_event_id(text: &str) -> Option<(u64, u64)> {
     let (stream, event) = text.split_once('-')?;
     Some((stream.parse().ok()?, event.parse().ok()?))

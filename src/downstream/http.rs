@@ -39,7 +39,7 @@ pub(crate) use headers::{check_content_headers, require_json};
 /// Names the session on every request after the handshake.
 pub static SESSION_ID_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// What a reader may not ask.
+/// Methods that need the role agent.
 const AGENT_METHODS: [&str; 5] = [
     "tools/call",
     "prompts/get",
@@ -51,20 +51,20 @@ const AGENT_METHODS: [&str; 5] = [
 /// One request to a Streamable HTTP endpoint.
 #[derive(Debug)]
 pub struct StreamableRequest {
-    /// Who answers.
+    /// The engine that handles it.
     pub engine: Arc<McpEngine>,
-    /// Who asks, and for which part.
+    /// The caller and its part of the catalog.
     pub caller: Caller,
-    /// Answer also those who did not shake hands, as `POST /sse` does.
+    /// Whether requests without a handshake are allowed, as for `POST /sse`.
     pub allows_no_session: bool,
     /// The request's headers.
     pub headers: HeaderMap,
 }
 
 /// `POST`: one message, or in 2025-03-26 a batch of them.
-pub async fn post(arrival: StreamableRequest, body: Bytes) -> Response {
-    let accepts = match require_json(&arrival.headers) {
-        Ok(()) => accepted_types(&arrival.headers),
+pub async fn post(http_request: StreamableRequest, body: Bytes) -> Response {
+    let accepts = match require_json(&http_request.headers) {
+        Ok(()) => accepted_types(&http_request.headers),
         Err(refusal) => return refusal,
     };
     let Some(accepts) = accepts else {
@@ -77,11 +77,11 @@ pub async fn post(arrival: StreamableRequest, body: Bytes) -> Response {
         Ok(taken) => taken,
         Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
-    let version = protocol_version(&arrival.headers);
+    let version = protocol_version(&http_request.headers);
     if text.trim_start().starts_with('[') {
         return match version {
-            Ok(version) => Box::pin(batch::post(arrival, version, text)).await,
-            Err(why) => reply::rpc_error(StatusCode::BAD_REQUEST, None, &why),
+            Ok(version) => Box::pin(batch::post(http_request, version, text)).await,
+            Err(error) => reply::rpc_error(StatusCode::BAD_REQUEST, None, &error),
         };
     }
     let (message, version) = match (message, version) {
@@ -89,16 +89,16 @@ pub async fn post(arrival: StreamableRequest, body: Bytes) -> Response {
         (Err(InvalidMessage { id, error }), _) => {
             return reply::rpc_error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }
-        (Ok(message), Err(why)) => {
-            return reply::rpc_error(StatusCode::BAD_REQUEST, message.id(), &why);
+        (Ok(message), Err(error)) => {
+            return reply::rpc_error(StatusCode::BAD_REQUEST, message.id(), &error);
         }
     };
     match message {
-        RpcMessage::Request(request) => on_request(arrival, version, accepts, request).await,
+        RpcMessage::Request(request) => on_request(http_request, version, accepts, request).await,
         RpcMessage::Notification { .. } if version.is_some_and(ProtocolVersion::is_modern) => {
             reply::accepted()
         }
-        message => match arrival.session(version) {
+        message => match http_request.session(version) {
             Err(refusal) => refusal,
             Ok(session) => {
                 handle_one_way(&session, &message);
@@ -108,92 +108,93 @@ pub async fn post(arrival: StreamableRequest, body: Bytes) -> Response {
     }
 }
 
-/// `GET`: the stream of messages that belong to no request, or one that was cut.
-pub async fn get(arrival: StreamableRequest) -> Response {
-    if !accepted_types(&arrival.headers).is_some_and(|it| it.events) {
+/// `GET`: the stream of messages that belong to no request, or a stream to resume.
+pub async fn get(http_request: StreamableRequest) -> Response {
+    if !accepted_types(&http_request.headers).is_some_and(|it| it.events) {
         return reply::reject(
             StatusCode::NOT_ACCEPTABLE,
             "Accept must allow text/event-stream",
         );
     }
-    if !arrival.headers.contains_key(&SESSION_ID_HEADER) {
+    if !http_request.headers.contains_key(&SESSION_ID_HEADER) {
         return reply::reject(
             StatusCode::METHOD_NOT_ALLOWED,
             "GET needs a session: POST initialize first",
         );
     }
-    let session = match protocol_version(&arrival.headers) {
-        Err(why) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &why),
-        Ok(version) => match arrival.session(version) {
+    let session = match protocol_version(&http_request.headers) {
+        Err(error) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &error),
+        Ok(version) => match http_request.session(version) {
             Err(refusal) => return refusal,
             Ok(session) => session,
         },
     };
-    let resumed = single_header(&arrival.headers, &LAST_EVENT_ID_HEADER).and_then(parse_event_id);
+    let resumed =
+        single_header(&http_request.headers, &LAST_EVENT_ID_HEADER).and_then(parse_event_id);
     let (stream, event) = resumed.unwrap_or((STANDALONE_STREAM, u64::MAX));
     let Some(mut feed) = session.streams.claim(stream).await else {
         return reply::reject(
             StatusCode::GONE,
-            "this stream is over, or held by another reader",
+            "this stream has ended, or another reader holds it",
         );
     };
     if resumed.is_some() {
         feed.replay_after(event);
     }
-    exchange::stream(feed, &arrival.engine, Some(&session))
+    exchange::stream(feed, &http_request.engine, Some(&session))
 }
 
 /// `DELETE`: ends the session.
-pub fn delete(arrival: &StreamableRequest) -> Response {
-    if !arrival.headers.contains_key(&SESSION_ID_HEADER) {
+pub fn delete(http_request: &StreamableRequest) -> Response {
+    if !http_request.headers.contains_key(&SESSION_ID_HEADER) {
         return reply::reject(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
     }
-    match arrival.session(None) {
+    match http_request.session(None) {
         Err(refusal) => refusal,
         Ok(session) => {
-            arrival.engine.sessions.end(&session.id);
+            http_request.engine.sessions.end(&session.id);
             reply::empty(StatusCode::NO_CONTENT)
         }
     }
 }
 
 async fn on_request(
-    arrival: StreamableRequest,
+    http_request: StreamableRequest,
     version: Option<ProtocolVersion>,
     accepts: AcceptedTypes,
     request: RpcRequest<'_>,
 ) -> Response {
-    if !arrival.caller.principal.may_call() && AGENT_METHODS.contains(&&*request.method) {
-        let why = RpcError::new(
+    if !http_request.caller.principal.may_call() && AGENT_METHODS.contains(&&*request.method) {
+        let error = RpcError::new(
             code::FORBIDDEN,
             "the token does not allow this; it needs the role agent",
         );
-        return reply::rpc_error(StatusCode::FORBIDDEN, Some(&request.id), &why);
+        return reply::rpc_error(StatusCode::FORBIDDEN, Some(&request.id), &error);
     }
     if version.is_some_and(ProtocolVersion::is_modern) || declares_version(&request) {
-        return Box::pin(modern::post(arrival, accepts, &request)).await;
+        return Box::pin(modern::post(http_request, accepts, &request)).await;
     }
     let owned = OwnedRequest::new(&request);
     if request.method == "initialize" {
-        // On its own: it would make the future of every other request larger.
-        return Box::pin(initialize(&arrival, &owned)).await;
+        // Boxed, because it would make the future of every other request larger.
+        return Box::pin(initialize(&http_request, &owned)).await;
     }
-    let session = match arrival.session(version) {
+    let session = match http_request.session(version) {
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
     let (out, messages) = message_queue::channel();
-    // A request without a session cannot be resumed: when its caller leaves, it ends.
-    let resumable = arrival.headers.contains_key(&SESSION_ID_HEADER);
+    // A request without a session cannot be resumed; disconnecting cancels it.
+    let resumable = http_request.headers.contains_key(&SESSION_ID_HEADER);
     let resumable = resumable.then(|| Arc::clone(&session));
-    let engine = Arc::clone(&arrival.engine);
+    let engine = Arc::clone(&http_request.engine);
     let sender = out.clone();
     let work = async move {
         let answer = engine.handle_request(&session, &owned, &sender).await;
         answer.map(|text| (StatusCode::OK, text))
     };
     HttpExchange {
-        engine: arrival.engine,
+        engine: http_request.engine,
         accepts,
         session: resumable,
         out,
@@ -203,19 +204,21 @@ async fn on_request(
     .await
 }
 
-/// The handshake opens the session.
-async fn initialize(arrival: &StreamableRequest, request: &OwnedRequest) -> Response {
-    let engine = &arrival.engine;
-    // Wrong parameters must not cost a session.
+/// `initialize`: opens a session.
+async fn initialize(http_request: &StreamableRequest, request: &OwnedRequest) -> Response {
+    let engine = &http_request.engine;
+    // Invalid parameters must not open a session.
     let checked =
         RequestParams::parse(request.params.as_deref()).and_then(|params| read_handshake(&params));
-    if let Err(why) = checked {
-        return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &why);
+    if let Err(error) = checked {
+        return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error);
     }
-    let opened = engine.open_session(arrival.caller.clone());
+    let opened = engine.open_session(http_request.caller.clone());
     let session = match opened {
         Ok(session) => session,
-        Err(full) => return reply::reject(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
+        Err(too_many) => {
+            return reply::reject(StatusCode::SERVICE_UNAVAILABLE, too_many.to_string());
+        }
     };
     let answer = engine.handle_request(&session, request, &session.out).await;
     let mut response = reply::json(StatusCode::OK, answer.unwrap_or_default());
@@ -224,11 +227,11 @@ async fn initialize(arrival: &StreamableRequest, request: &OwnedRequest) -> Resp
     response
 }
 
-/// Takes a message that wants no answer.
+/// Handles a notification or a response, which get no response.
 pub(super) fn handle_one_way(session: &McpSession, message: &RpcMessage<'_>) {
     match message {
         RpcMessage::Notification { method, params } => {
-            // A notification is never answered, not even a bad one.
+            // Notifications get no response, not even an invalid one.
             session.handle_notification(method, &RequestParams::parse(*params).unwrap_or_default());
         }
         RpcMessage::Response(response) => session.handle_response(response),
@@ -241,11 +244,11 @@ impl StreamableRequest {
     fn session(&self, version: Option<ProtocolVersion>) -> Result<Arc<McpSession>, Response> {
         let Some(id) = self.headers.get(&SESSION_ID_HEADER) else {
             if !self.allows_no_session {
-                let why = "no Mcp-Session-Id: POST initialize first, or speak 2026-07-28";
+                let error = "no Mcp-Session-Id: POST initialize first, or use 2026-07-28";
                 return Err(reply::rpc_error(
                     StatusCode::BAD_REQUEST,
                     None,
-                    &RpcError::new(code::INVALID_REQUEST, why),
+                    &RpcError::new(code::INVALID_REQUEST, error),
                 ));
             }
             let limits = self.engine.limits();
@@ -273,7 +276,7 @@ impl StreamableRequest {
                     None,
                     &RpcError::new(
                         code::INVALID_REQUEST,
-                        "this session is over or never was; POST initialize again",
+                        "unknown or expired session; POST initialize again",
                     ),
                 )
             })

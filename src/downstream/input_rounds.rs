@@ -1,4 +1,4 @@
-//! Questions back to the client, in the older versions as requests of ours.
+//! Input requests to clients of a version with a handshake, as requests of the server.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::{dispatch::DispatchContext, session::McpSession};
 use crate::tools::{InputRequired, InputResponses};
 
-/// How often one request may be answered with questions.
+/// How often one request may need input.
 pub(super) const MAX_INPUT_ROUNDS: usize = 10;
-/// How long a person may take to answer.
+/// How long a user may take to answer.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Asks the client everything that is needed.
+/// Sends all input requests to the client and collects the answers.
 pub(super) async fn collect_inputs(
     context: &DispatchContext<'_>,
     session: &McpSession,
@@ -33,8 +33,8 @@ pub(super) async fn collect_inputs(
             Ok(answer) => {
                 inputs.responses.insert(key, answer);
             }
-            Err(why) => {
-                inputs.failure = Some(format!("the client did not answer {method}: {why}"));
+            Err(reason) => {
+                inputs.failure = Some(format!("the client did not answer {method}: {reason}"));
                 return Ok(inputs);
             }
         }
@@ -42,7 +42,7 @@ pub(super) async fn collect_inputs(
     Ok(inputs)
 }
 
-/// Refuses questions that the client did not say it can take.
+/// Refuses input requests for which the client did not declare the capability.
 pub(super) fn check_capabilities(declared: &Value, needed: &InputRequired) -> Result<(), RpcError> {
     let mut missing = Vec::new();
     for request in needed.requests.values() {
@@ -53,7 +53,7 @@ pub(super) fn check_capabilities(declared: &Value, needed: &InputRequired) -> Re
             _ => {
                 return Err(RpcError::new(
                     code::INTERNAL_ERROR,
-                    "a tool asked for something that no client can give",
+                    "a tool sent an input request that no client supports",
                 ));
             }
         };

@@ -1,4 +1,4 @@
-//! Clients of 2026-07-28: each request says all about them.
+//! Clients of 2026-07-28, which describe themselves in every request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     tools::{Caller, ClientConnection},
 };
 
-/// What a request says about its client.
+/// The client, as its request describes it.
 #[derive(Debug)]
 pub(super) struct ModernClient {
     version: ProtocolVersion,
@@ -42,12 +42,12 @@ impl ModernClient {
             })?),
             log_level: meta.log_level()?,
             label: meta.client_info().and_then(client_label),
-            // Without a session nothing says which requests come from one client.
+            // Without a session the hub cannot tell which requests come from one client.
             connection: ClientConnection::unique(),
         })
     }
 
-    /// The request came on `connection`, as others of the same client may have.
+    /// Sets the connection that the request came on.
     pub(super) fn with_connection(self, connection: ClientConnection) -> Self {
         Self { connection, ..self }
     }
@@ -73,9 +73,9 @@ impl ModernClient {
     }
 }
 
-/// We do not speak this version, or not without a handshake.
-pub(super) fn unsupported_version(asked: &str) -> RpcError {
-    let shown: String = asked.chars().take(40).collect();
+/// maru does not support this version, or not without a handshake.
+pub(super) fn unsupported_version(requested: &str) -> RpcError {
+    let shown: String = requested.chars().take(40).collect();
     RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version").with_data(json!({
         "supported": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
         "requested": shown,

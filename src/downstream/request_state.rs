@@ -1,4 +1,4 @@
-//! State that a client carries for us: sealed, so that it can be trusted again.
+//! State that a client returns with its answers: signed, so that it cannot be forged.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 const STATE_LIFETIME: Duration = Duration::from_secs(600);
 const TAG_BYTES: usize = 32;
 
-/// The key of one process, and its clock.
+/// Signs and verifies states, with a key of this process.
 #[derive(Debug)]
 pub(super) struct RequestStateSealer {
     key: [u8; 32],
     started: Instant,
 }
 
-/// What the state may be used for.
+/// The request that a state belongs to.
 #[derive(Debug)]
 pub(super) struct StateBinding<'a> {
     pub(super) principal: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct StateBinding<'a> {
     pub(super) arguments: &'a str,
 }
 
-/// The state is not ours, not for this request, or too old.
+/// The state is forged, belongs to another request, or is expired.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidRequestState;
 
@@ -60,7 +60,7 @@ impl RequestStateSealer {
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The state, if it is ours, fresh, and for this very request.
+    /// The state, if it is genuine, not expired, and belongs to this request.
     pub(super) fn unseal(
         &self,
         bound: &StateBinding<'_>,

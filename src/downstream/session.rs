@@ -1,4 +1,4 @@
-//! One client that shook hands: who it is, what it runs, what it was asked.
+//! A session: its client, its requests in progress, and the requests sent to the client.
 
 use std::{
     collections::HashMap,
@@ -28,38 +28,38 @@ use crate::{
     tools::{Caller, ClientConnection},
 };
 
-/// The server is busy; try again. From the range that JSON-RPC leaves free.
+/// The session has too many requests. A code from the range that JSON-RPC leaves to servers.
 const SESSION_BUSY: i64 = -32000;
 
-/// How many requests may wait for their turn, where waiting is possible.
+/// How many requests may wait, on a transport where they can wait.
 const MAX_WAITING_REQUESTS: usize = 1000;
-/// How many requests of a session may listen at once.
+/// How many `subscriptions/listen` requests a session may have.
 const MAX_LISTENING_REQUESTS: usize = 64;
 
-/// A session of a legacy client, whatever endpoint it came through.
+/// The session of a client of a version with a handshake, on any transport.
 #[derive(Debug)]
 pub(super) struct McpSession {
     pub(super) id: String,
     pub(super) caller: Caller,
-    /// Tells it apart from other sessions of the same token.
+    /// Distinguishes it from other sessions of the same token.
     pub(super) connection: ClientConnection,
     /// Messages that belong to no request.
     pub(super) out: message_queue::MessageSender,
-    /// Resources whose changes the client wants to hear of.
+    /// Resources that the client subscribed to.
     pub(super) subscriptions: ClientSubscriptions,
     /// Ends with the session.
     pub(super) end: CancellationToken,
-    /// The client says no more; what it began is finished.
+    /// Cancelled when no new requests come; requests in progress still finish.
     pub(super) closing: CancellationToken,
     freed: Notify,
     client: OnceLock<SessionClient>,
     log_level: Mutex<Option<LoggingLevel>>,
     running: Mutex<AHashMap<RpcId, CancellationToken>>,
     client_requests: Mutex<HashMap<RpcId, oneshot::Sender<Result<Value, String>>>>,
-    /// Streams that are read, or wait for a reader.
+    /// Streams that are being read or wait for a reader.
     pub(super) streams: SessionStreams,
     readers: AtomicUsize,
-    /// How many of `running` only listen.
+    /// How many of `running` are `subscriptions/listen`.
     listening: AtomicUsize,
     /// Requests that wait until fewer are running.
     waiting: AtomicUsize,
@@ -68,7 +68,7 @@ pub(super) struct McpSession {
     max_running: usize,
 }
 
-/// What the client said when it shook hands.
+/// The client, as it described itself in the handshake.
 #[derive(Debug)]
 struct SessionClient {
     version: ProtocolVersion,
@@ -76,7 +76,7 @@ struct SessionClient {
     label: Option<Arc<str>>,
 }
 
-/// A request in progress; dropping it takes it off the session's list.
+/// A request in progress; dropping it unregisters it.
 #[derive(Debug)]
 pub(super) struct RunningRequest {
     session: Arc<McpSession>,
@@ -91,7 +91,7 @@ enum RequestKind {
     Listening,
 }
 
-/// A request that waits for its turn.
+/// Counts a request that waits to start.
 #[derive(Debug)]
 pub(super) struct WaitingRequestGuard(Arc<McpSession>);
 
@@ -129,7 +129,7 @@ impl McpSession {
         }
     }
 
-    /// Shakes hands. A second handshake leaves the first as it was.
+    /// Handles the handshake. A second handshake does not change the first.
     pub(super) fn initialize(
         &self,
         params: &RequestParams<'_>,
@@ -139,7 +139,7 @@ impl McpSession {
         Ok(self.set_client_info(version, capabilities, label))
     }
 
-    /// Settles the version, unless it is settled.
+    /// Sets the client, unless it is set already; returns the version of the session.
     pub(super) fn set_client_info(
         &self,
         version: ProtocolVersion,
@@ -155,7 +155,7 @@ impl McpSession {
             .version
     }
 
-    /// What the client can be asked for; before the handshake nothing.
+    /// The client's capabilities; none before the handshake.
     pub(super) fn capabilities(&self) -> &Arc<Value> {
         static NO_CAPABILITIES: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
         self.client
@@ -163,12 +163,12 @@ impl McpSession {
             .map_or(&NO_CAPABILITIES, |it| &it.capabilities)
     }
 
-    /// The program at the other end, as it calls itself.
+    /// The client program, by its reported name.
     pub(super) fn client_label(&self) -> Option<&Arc<str>> {
         self.client.get()?.label.as_ref()
     }
 
-    /// The agreed version; before the handshake the oldest.
+    /// The negotiated version; before the handshake the oldest.
     pub(super) fn version(&self) -> ProtocolVersion {
         self.client
             .get()
@@ -183,12 +183,12 @@ impl McpSession {
         *lock(&self.log_level) = Some(level);
     }
 
-    /// Puts a request on the list, so that it can be cancelled by its id.
+    /// Registers a request, so that it can be cancelled by its id.
     pub(super) fn begin(self: &Arc<Self>, id: &RpcId) -> Result<RunningRequest, RpcError> {
         self.register(id, RequestKind::Call)
     }
 
-    /// The same for a request that only listens, which may last for ever.
+    /// Registers a `subscriptions/listen` request, which may last for ever.
     pub(super) fn begin_listening(
         self: &Arc<Self>,
         id: &RpcId,
@@ -196,7 +196,7 @@ impl McpSession {
         self.register(id, RequestKind::Listening)
     }
 
-    /// The same as [`begin`](Self::begin), waiting while too many are running.
+    /// Like [`begin`](Self::begin), but waits while too many requests are running.
     pub(super) async fn begin_when_free(
         self: &Arc<Self>,
         id: &RpcId,
@@ -212,7 +212,7 @@ impl McpSession {
         }
     }
 
-    /// Whether one more request may wait for its turn.
+    /// Reserves a place for a request that waits to start.
     pub(super) fn reserve_waiting(self: &Arc<Self>) -> Result<WaitingRequestGuard, RpcError> {
         let queued = WaitingRequestGuard(Arc::clone(self));
         if self.waiting.fetch_add(1, Relaxed) < MAX_WAITING_REQUESTS {
@@ -220,7 +220,7 @@ impl McpSession {
         }
         Err(RpcError::new(
             SESSION_BUSY,
-            "too many requests wait for their turn; read answers first",
+            "too many requests are waiting; read responses first",
         ))
     }
 
@@ -236,15 +236,15 @@ impl McpSession {
             RequestKind::Listening => (listening, MAX_LISTENING_REQUESTS),
         };
         if busy >= limit {
-            let why =
+            let message =
                 format!("{busy} requests of this session are in progress; wait for one to end");
-            return Err(RpcError::new(SESSION_BUSY, why));
+            return Err(RpcError::new(SESSION_BUSY, message));
         }
         if running.contains_key(id) {
-            let why = "a request with this id is in progress";
-            return Err(RpcError::new(code::INVALID_REQUEST, why));
+            let message = "a request with this id is in progress";
+            return Err(RpcError::new(code::INVALID_REQUEST, message));
         }
-        // Not a child of `end`: that tree has a lock of its own.
+        // Not a child of `end`: all children of a token share one lock.
         let cancelled = CancellationToken::new();
         if self.end.is_cancelled() {
             cancelled.cancel();
@@ -261,7 +261,7 @@ impl McpSession {
         })
     }
 
-    /// Ends the session and everything it runs.
+    /// Ends the session and cancels its requests.
     pub(super) fn close(&self) {
         self.closing.cancel();
         self.end.cancel();
@@ -270,7 +270,7 @@ impl McpSession {
         }
     }
 
-    /// Waits until nothing is in progress but listening.
+    /// Waits until all requests except `subscriptions/listen` have finished.
     pub(super) async fn drain(&self) {
         self.wait_until(|| self.running_calls() == 0 && self.waiting.load(Relaxed) == 0)
             .await;
@@ -278,7 +278,7 @@ impl McpSession {
 
     async fn wait_until(&self, reached: impl Fn() -> bool) {
         loop {
-            // Made before the look, so that no wake-up is missed.
+            // Created before the check, so that no wake-up is missed.
             let freed = self.freed.notified();
             if reached() {
                 return;
@@ -291,7 +291,7 @@ impl McpSession {
         lock(&self.running).len() - self.listening.load(Relaxed)
     }
 
-    /// Takes a notification.
+    /// Handles a notification.
     pub(super) fn handle_notification(&self, method: &str, params: &RequestParams<'_>) {
         self.touch();
         if method == "notifications/cancelled"
@@ -302,14 +302,14 @@ impl McpSession {
         }
     }
 
-    /// Takes an answer to a request of ours; others are ignored.
+    /// Handles a response to a request of ours; others are ignored.
     pub(super) fn handle_response(&self, response: &RpcResponse<'_>) {
         self.touch();
         let Some(waiting) = lock(&self.client_requests).remove(&response.id) else {
             return;
         };
         let read = |raw: RawJson<'_>| -> Value { serde_json::from_str(raw).unwrap_or_default() };
-        // Who asked may have gone.
+        // Fails if the call that sent the request was cancelled.
         let _ = waiting.send(match response.outcome {
             Ok(result) => Ok(read(result)),
             Err(error) => Err(read(error)["message"]
@@ -319,7 +319,7 @@ impl McpSession {
         });
     }
 
-    /// Asks the client, through `out`, for at most `limit`.
+    /// Sends a request to the client through `out` and waits at most `limit`.
     pub(super) async fn send_request(
         &self,
         out: &message_queue::MessageSender,
@@ -353,20 +353,20 @@ impl McpSession {
         self.next_number.fetch_add(1, Relaxed)
     }
 
-    /// Says that a stream of this session is being read.
+    /// Counts a reader of a stream; the session is not idle while it reads.
     pub(super) fn track_reader(self: &Arc<Self>) -> ReaderGuard {
         self.touch();
         self.readers.fetch_add(1, Relaxed);
         ReaderGuard(Arc::clone(self))
     }
 
-    /// How long nobody has used it, if nothing is going on.
+    /// How long the session has been idle; `None` if it is in use.
     pub(super) fn idle_time(&self) -> Option<Duration> {
         self.is_idle(Duration::ZERO)
             .then(|| lock(&self.last_used).elapsed())
     }
 
-    /// Whether nobody has used it for `limit` and nothing is going on.
+    /// Whether the session has been idle for `limit`.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
         self.readers.load(Relaxed) == 0
             && lock(&self.running).is_empty()
@@ -378,7 +378,7 @@ impl McpSession {
     }
 }
 
-/// The version to agree on and the client's capabilities.
+/// The negotiated version and the client's capabilities.
 pub(super) fn read_handshake(
     params: &RequestParams<'_>,
 ) -> Result<(ProtocolVersion, Value), RpcError> {
@@ -387,8 +387,8 @@ pub(super) fn read_handshake(
         "protocolVersion",
     )?);
     if params.capabilities.is_none() || params.client_info.is_none() {
-        let why = "initialize needs capabilities and clientInfo";
-        return Err(RpcError::invalid_params(why));
+        let message = "initialize needs capabilities and clientInfo";
+        return Err(RpcError::invalid_params(message));
     }
     RequestParams::object_or_empty(params.client_info, "clientInfo")?;
     let capabilities = RequestParams::object_or_empty(params.capabilities, "capabilities")?;
@@ -423,7 +423,7 @@ impl Drop for ReaderGuard {
     }
 }
 
-/// Takes a question off the list, however the wait for it ends.
+/// Unregisters a request to the client, however the wait for it ends.
 struct ClientRequestGuard<'a> {
     session: &'a McpSession,
     id: RpcId,

@@ -1,4 +1,4 @@
-//! The sessions that are open.
+//! All open sessions.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,8 +29,7 @@ pub(super) struct SessionRegistry {
 pub(super) struct TooManySessions(usize);
 
 impl SessionRegistry {
-    /// Opens a session. A caller with as many as it may have loses the one it
-    /// has not used for longest.
+    /// Opens a session. A caller at its limit loses the session that was idle longest.
     pub(super) fn open(
         &self,
         caller: Caller,
@@ -61,13 +60,13 @@ impl SessionRegistry {
         Ok(session)
     }
 
-    /// The session with this id, if it is this principal's.
+    /// The session with this id, if it belongs to this principal.
     pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<McpSession>> {
         let session = self.lock().get(id).cloned()?;
         (session.caller.principal == *principal).then_some(session)
     }
 
-    /// Ends a session and everything it runs.
+    /// Ends a session and cancels its requests.
     pub(super) fn end(&self, id: &str) {
         if let Some(session) = self.lock().remove(id) {
             session.close();
@@ -95,7 +94,7 @@ impl SessionRegistry {
         });
     }
 
-    /// Ends every session, each as soon as what it runs is done.
+    /// Ends every session, each as soon as its requests have finished.
     pub(super) async fn drain_all(&self) {
         let all: Vec<Arc<McpSession>> = self.lock().values().cloned().collect();
         for session in &all {
@@ -116,8 +115,8 @@ impl SessionRegistry {
     }
 }
 
-/// Nobody takes all sessions: a token has its share, and the programs of this
-/// machine leave some for tokens.
+/// How many sessions a principal may have. A token has its own limit; callers without a
+/// token, on this machine, leave a tenth for tokens.
 fn session_share(principal: &Principal, limits: &LimitSettings) -> usize {
     let max = limits.max_sessions;
     if principal.is_local() {
@@ -127,7 +126,7 @@ fn session_share(principal: &Principal, limits: &LimitSettings) -> usize {
     }
 }
 
-/// A session that is not in any table; it ends with its last user.
+/// A session that is not registered; it ends when it is dropped.
 pub(super) fn detached_session(
     caller: Caller,
     max_running: usize,
@@ -135,10 +134,10 @@ pub(super) fn detached_session(
 ) -> McpSession {
     let (out, messages) = message_queue::channel();
     let session = McpSession::new(random_id(), caller.clone(), out, max_running);
-    let news = CatalogChanges::new(catalog, caller, session.subscriptions.clone());
+    let changes = CatalogChanges::new(catalog, caller, session.subscriptions.clone());
     session
         .streams
-        .park(MessageFeed::standalone(messages, news), 0);
+        .park(MessageFeed::standalone(messages, changes), 0);
     session
 }
 

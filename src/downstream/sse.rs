@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: a stream down, posts up.
+//! HTTP+SSE of 2024-11-05: messages to the client in a stream, messages from it in POSTs.
 
 use std::sync::Arc;
 
@@ -18,27 +18,29 @@ use crate::{auth::Principal, tools::Caller};
 pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
     let session = match engine.open_session(caller) {
         Ok(session) => session,
-        Err(full) => return reply::reject(StatusCode::SERVICE_UNAVAILABLE, full.to_string()),
+        Err(too_many) => {
+            return reply::reject(StatusCode::SERVICE_UNAVAILABLE, too_many.to_string());
+        }
     };
     let Some(feed) = session.streams.take(STANDALONE_STREAM) else {
         return reply::reject(StatusCode::CONFLICT, "this stream is being read");
     };
-    // A relative address is right behind every proxy and under every name.
+    // A relative address works behind every proxy and under every host name.
     let endpoint = write_event(
         Some("endpoint"),
         None,
         &format!("/sse/message?session_id={}", session.id),
     );
-    let line = SseSessionStream {
+    let stream = SseSessionStream {
         engine: Arc::clone(engine),
         _reading: session.track_reader(),
         session,
         feed,
     };
-    stream_response(line, Some(endpoint), engine.limits().keep_alive())
+    stream_response(stream, Some(endpoint), engine.limits().keep_alive())
 }
 
-/// `POST /sse/message`: takes one message; its answer comes down the stream.
+/// `POST /sse/message`: handles one message; its response is sent in the stream.
 pub fn post(
     engine: &Arc<McpEngine>,
     principal: &Principal,
@@ -48,7 +50,7 @@ pub fn post(
     let Some(session) = engine.sessions.find(session_id, principal) else {
         return reply::reject(
             StatusCode::NOT_FOUND,
-            "this session is over or never was; GET /sse again",
+            "unknown or expired session; GET /sse again",
         );
     };
     let message = match RpcMessage::parse_bytes(body) {
@@ -63,11 +65,11 @@ pub fn post(
             let owned = OwnedRequest::new(&request);
             match session.begin(&owned.id) {
                 Ok(running) => answer(engine, session, owned, running),
-                // Nothing waits for a client that sends more than it may and reads
-                // nothing: it is told at once, or its request is refused.
+                // The error is not queued for a client that sends too much and reads
+                // nothing: if it does not fit, the POST itself is refused.
                 Err(busy) => {
-                    let told = session.out.try_send(owned.to_response(&Err(busy)));
-                    if told.is_err() {
+                    let delivered = session.out.try_send(owned.to_response(&Err(busy)));
+                    if delivered.is_err() {
                         let why = "too many requests of this session are in progress; read its stream first";
                         return reply::reject(StatusCode::SERVICE_UNAVAILABLE, why);
                     }
@@ -81,24 +83,24 @@ pub fn post(
     response
 }
 
-/// Answers in a task of its own; the post is over before that.
+/// Handles a request in its own task; the POST returns before that.
 fn answer(
     engine: &Arc<McpEngine>,
     session: Arc<McpSession>,
     request: OwnedRequest,
     running: RunningRequest,
 ) {
-    let answering = Arc::clone(engine);
+    let task_engine = Arc::clone(engine);
     engine.tasks.spawn(async move {
-        let text = answering
+        let text = task_engine
             .handle_running(&running, &session, &request, &session.out)
             .await;
-        deliver(&answering, &session, text).await;
+        deliver(&task_engine, &session, text).await;
         drop(running);
     });
 }
 
-/// Sends an answer; a reader who takes nothing loses the session.
+/// Sends a response; a client that does not read loses the session.
 pub(super) async fn deliver(engine: &McpEngine, session: &McpSession, text: Option<String>) {
     if let Some(text) = text
         && session.out.send(text).await.is_err()
@@ -122,8 +124,8 @@ impl EventSource for SseSessionStream {
             let message = feed.next().await?;
             Some(write_event(Some("message"), None, &message))
         };
-        // Answers to what is in progress come down this stream, too.
-        let wound_up = async {
+        // Responses to requests in progress are still sent in this stream.
+        let drained = async {
             session.closing.cancelled().await;
             session.drain().await;
         };
@@ -131,7 +133,7 @@ impl EventSource for SseSessionStream {
             biased;
             text = next => text,
             () = session.end.cancelled() => None,
-            () = wound_up => None,
+            () = drained => None,
         }
     }
 

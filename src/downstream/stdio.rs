@@ -1,4 +1,4 @@
-//! One client on standard input and output, in either era.
+//! One client on standard input and output, of any version.
 
 use std::{io, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::tools::Caller;
 
 const READ_CHUNK_BYTES: usize = 64 << 10;
 
-/// Serves until the input ends; what is being answered then is finished.
+/// Serves until the input ends and its requests have finished.
 pub async fn serve(
     engine: &Arc<McpEngine>,
     caller: Caller,
@@ -48,7 +48,7 @@ pub async fn serve(
     tokio::select! {
         written = &mut written => written,
         read = read => {
-            // What is still queued is written, unless nobody reads.
+            // Queued messages are still written, unless the client stopped reading.
             let written = tokio::time::timeout(engine.limits().drain_timeout(), written).await;
             read.and(written.unwrap_or(Ok(())))
         }
@@ -118,41 +118,41 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
         ),
         DecodedLine::Whole(bytes) => match RpcMessage::parse_bytes(bytes) {
             Err(bad) => write_error(None, &bad.into()),
-            Ok((_, Err(InvalidMessage { id, error: why }))) => write_error(id.as_ref(), &why),
+            Ok((_, Err(InvalidMessage { id, error }))) => write_error(id.as_ref(), &error),
             Ok((_, Ok(RpcMessage::Request(request)))) => {
                 match session.reserve_waiting() {
-                    Ok(place) => {
+                    Ok(slot) => {
                         let request = QueuedRequest {
-                            waiting: place,
+                            waiting: slot,
                             is_modern: declares_version(&request),
                             request: OwnedRequest::new(&request),
                         };
                         return answer(engine, session, request);
                     }
-                    // Told before the next line is read: a client that sends without
-                    // reading stops here, and nothing is kept for it.
+                    // Sent before the next line is read, so a client that sends without
+                    // reading blocks here, and nothing is buffered for it.
                     Err(busy) => write_error(Some(&request.id), &busy),
                 }
             }
             Ok((_, Ok(message))) => return handle_one_way(session, &message),
         },
     };
-    // A client that reads nothing ends the session in `write`.
+    // If the client does not read, `write` ends the session.
     let _ = session.out.send(refused).await;
 }
 
-/// A request that waits for its turn.
+/// A request that waits to start.
 struct QueuedRequest {
     waiting: WaitingRequestGuard,
     request: OwnedRequest,
     is_modern: bool,
 }
 
-/// Answers in a task of its own, in turn: the reader must go on, or nobody
-/// could cancel, answer our questions, or end.
+/// Handles a request in its own task, because the reader must go on: later lines may cancel
+/// it, answer an input request, or end the session.
 fn answer(engine: &Arc<McpEngine>, session: &Arc<McpSession>, request: QueuedRequest) {
     let QueuedRequest {
-        waiting: place,
+        waiting: slot,
         request,
         is_modern,
     } = request;
@@ -168,13 +168,13 @@ fn answer(engine: &Arc<McpEngine>, session: &Arc<McpSession>, request: QueuedReq
         let running = match begun {
             Ok(running) => running,
             Err(busy) => {
-                // The place is kept until this is written: refusals of a client that
+                // The slot is held until this is written, so that refusals of a client that
                 // repeats an id are bounded like its requests.
                 sse::deliver(&engine, &session, Some(request.to_response(&Err(busy)))).await;
-                return drop(place);
+                return drop(slot);
             }
         };
-        drop(place);
+        drop(slot);
         let text = if is_modern {
             tokio::select! {
                 biased;
@@ -196,11 +196,11 @@ async fn answer_modern(engine: &McpEngine, session: &McpSession, request: &Owned
         .and_then(|params| ModernClient::read(&params));
     let client = match client {
         Ok(client) => client.with_connection(session.connection),
-        Err(why) => return request.to_response(&Err(why)),
+        Err(error) => return request.to_response(&Err(error)),
     };
     if request.method == "subscriptions/listen" {
         return match SubscriptionListener::new(&engine.catalog, &session.caller, request) {
-            Err(why) => request.to_response(&Err(why)),
+            Err(error) => request.to_response(&Err(error)),
             Ok(listener) => listen(session, listener).await,
         };
     }
@@ -208,7 +208,7 @@ async fn answer_modern(engine: &McpEngine, session: &McpSession, request: &Owned
     request.to_response(&client.answer(engine, caller, &session.out, request).await)
 }
 
-/// Tells until the request is cancelled or the input ends.
+/// Sends notifications until the request is cancelled or the input ends.
 async fn listen(session: &McpSession, mut listener: SubscriptionListener) -> String {
     let mut messages = vec![listener.acknowledgement()];
     loop {

@@ -1,4 +1,4 @@
-//! The streams of one session: who reads them, and which wait for a reader.
+//! The streams of one session: those that are being read, and those that wait for a reader.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::feed::{MessageFeed, STANDALONE_STREAM};
 
-/// How long work goes on for a reader who left, and its stream waits for them.
+/// How long a request continues, and its stream can be resumed, after its reader left.
 pub(super) const READER_GRACE: Duration = Duration::from_secs(5);
-/// How long a new reader waits for the old one to let go.
+/// How long a new reader waits for the old one to release the stream.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_PARKED_STREAMS: usize = 16;
 
@@ -29,14 +29,14 @@ pub(super) struct SessionStreams {
 
 #[derive(Debug)]
 enum StreamState {
-    /// Being read; the reader lets go when this is cancelled.
+    /// Being read; the reader releases it when this is cancelled.
     BeingRead(CancellationToken),
-    /// Waiting; the number tells this wait from others of the stream.
+    /// Waiting for a reader; the number identifies this wait.
     Parked(Box<MessageFeed>, u64),
 }
 
 impl SessionStreams {
-    /// Notes a reader of stream `number`; a cancelled token asks it to let go.
+    /// Records a reader of stream `number`, which must release it when the token is cancelled.
     pub(super) fn start_reading(&self, number: u64) -> CancellationToken {
         let revoked = CancellationToken::new();
         self.lock()
@@ -56,8 +56,8 @@ impl SessionStreams {
         }
     }
 
-    /// Takes a stream, from its reader if need be: the new connection of a
-    /// client is there before we know that the old one is dead.
+    /// Takes a stream, if necessary from its reader: a client often reconnects before the
+    /// hub notices that its old connection is dead.
     pub(super) async fn claim(&self, number: u64) -> Option<MessageFeed> {
         let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
@@ -73,8 +73,8 @@ impl SessionStreams {
         }
     }
 
-    /// Keeps a stream for a reader who may come back. Whoever parked it may
-    /// [`forget`](Self::forget) it later, by `wait`.
+    /// Keeps a stream for a reader that may resume it, until [`forget`](Self::forget) is
+    /// called with the same `wait`.
     pub(super) fn park(&self, feed: MessageFeed, wait: u64) {
         let mut all = self.lock();
         all.insert(
@@ -93,7 +93,7 @@ impl SessionStreams {
         self.changed.notify_waiters();
     }
 
-    /// Gives a stream up if it still waits as it did, and ends its work.
+    /// Removes a stream if it still waits under this number, and cancels its request.
     pub(super) fn forget(&self, number: u64, wait: u64) {
         let mut all = self.lock();
         if matches!(all.get(&number), Some(StreamState::Parked(_, parked)) if *parked == wait)
@@ -103,7 +103,7 @@ impl SessionStreams {
         }
     }
 
-    /// A stream that is over and need not be kept.
+    /// Removes a stream that has ended and is not kept.
     pub(super) fn remove(&self, number: u64) {
         self.lock().remove(&number);
     }

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: news of the catalog on a stream of its own.
+//! `subscriptions/listen`: changes of the catalog in their own stream.
 
 use axum::{http::StatusCode, response::Response};
 use futures_util::stream;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::tools::{Caller, Catalog};
 
-/// Lists that a listener can ask for, and the notifications of each.
+/// Lists that a client can subscribe to, and their notifications.
 const LIST_NOTIFICATIONS: [(&str, &str); 3] = [
     ("toolsListChanged", "notifications/tools/list_changed"),
     ("promptsListChanged", "notifications/prompts/list_changed"),
@@ -26,7 +26,7 @@ const LIST_NOTIFICATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Someone who listens, and what for.
+/// A `subscriptions/listen` request and what it subscribed to.
 #[derive(Debug)]
 pub(super) struct SubscriptionListener {
     id: RpcId,
@@ -42,20 +42,22 @@ impl SubscriptionListener {
         request: &OwnedRequest,
     ) -> Result<Self, RpcError> {
         let params = RequestParams::parse(request.params.as_deref())?;
-        let asked = RequestParams::object_or_empty(params.notifications, "notifications")?;
-        let mut honoured = Map::new();
+        let requested = RequestParams::object_or_empty(params.notifications, "notifications")?;
+        let mut granted = Map::new();
         let mut methods = vec!["notifications/resources/updated"];
         for (name, method) in LIST_NOTIFICATIONS {
-            if asked.get(name) == Some(&Value::Bool(true)) {
-                honoured.insert(name.to_owned(), true.into());
+            if requested.get(name) == Some(&Value::Bool(true)) {
+                granted.insert(name.to_owned(), true.into());
                 methods.push(method);
             }
         }
         let wanted = ClientSubscriptions::default();
-        let uris = asked.get("resourceSubscriptions").and_then(Value::as_array);
+        let uris = requested
+            .get("resourceSubscriptions")
+            .and_then(Value::as_array);
         let snapshot = catalog.snapshot();
-        // What is not there yet may come; it is heard of then.
-        let watch = |uri: &str| {
+        // A resource that does not exist yet may be added later.
+        let subscribe = |uri: &str| {
             snapshot
                 .subscribe_resource(caller, uri)
                 .unwrap_or_else(|| Box::new(()))
@@ -64,22 +66,22 @@ impl SubscriptionListener {
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
-            .filter(|uri| wanted.add(uri, watch(uri)))
+            .filter(|uri| wanted.add(uri, subscribe(uri)))
             .collect();
         if !uris.is_empty() {
-            honoured.insert("resourceSubscriptions".to_owned(), uris.into());
+            granted.insert("resourceSubscriptions".to_owned(), uris.into());
         }
-        let news = CatalogChanges::new(catalog, caller.clone(), wanted);
+        let changes = CatalogChanges::new(catalog, caller.clone(), wanted);
         let id = request.id.clone();
         Ok(Self {
             id,
-            granted: honoured,
+            granted,
             methods,
-            changes: news,
+            changes,
         })
     }
 
-    /// The first message: what will be told.
+    /// The first message: which subscriptions were granted.
     pub(super) fn acknowledgement(&self) -> String {
         let params = json!({"notifications": self.granted, "_meta": self.meta()});
         write_notification("notifications/subscriptions/acknowledged", &params)
@@ -87,17 +89,17 @@ impl SubscriptionListener {
 
     /// The next messages. Cancel-safe.
     pub(super) async fn next(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         for (method, mut params) in self.changes.next().await {
             if self.methods.contains(&method) {
                 params["_meta"] = self.meta();
-                told.push(write_notification(method, &params));
+                messages.push(write_notification(method, &params));
             }
         }
-        told
+        messages
     }
 
-    /// The last message, when we end the stream.
+    /// The response, sent when the hub ends the stream.
     pub(super) fn final_result(&self) -> String {
         let done = json!({"_meta": self.meta()}).to_string();
         write_result(
@@ -111,9 +113,9 @@ impl SubscriptionListener {
     }
 }
 
-/// A stream that tells until the client leaves or maru stops.
+/// A stream of notifications until the client disconnects or maru stops.
 pub(super) fn http_response(
-    arrival: &StreamableRequest,
+    http_request: &StreamableRequest,
     takes_events: bool,
     request: &OwnedRequest,
 ) -> Response {
@@ -123,10 +125,10 @@ pub(super) fn http_response(
             "Accept must allow text/event-stream",
         );
     }
-    let engine = &arrival.engine;
-    let listener = match SubscriptionListener::new(&engine.catalog, &arrival.caller, request) {
+    let engine = &http_request.engine;
+    let listener = match SubscriptionListener::new(&engine.catalog, &http_request.caller, request) {
         Ok(listener) => listener,
-        Err(why) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &why),
+        Err(error) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error),
     };
     let first = listener.acknowledgement();
     let stop: CancellationToken = engine.tasks.stop_token();

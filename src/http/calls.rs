@@ -62,10 +62,10 @@ pub(super) async fn show(
         return json_error(StatusCode::NOT_FOUND, message, None);
     };
     let mut shown = summary(&record);
-    shown["arguments"] = mask_secrets(&record.asked.arguments).into();
+    shown["arguments"] = mask_secrets(&record.request.arguments).into();
     shown["result"] = mask_secrets(&record.result).into();
     shown["cut"] = json!({
-        "arguments": record.argument_bytes > record.asked.arguments.len(),
+        "arguments": record.argument_bytes > record.request.arguments.len(),
         "result": record.result_bytes > record.result.len(),
     });
     reply::json(StatusCode::OK, shown.to_string())
@@ -76,10 +76,10 @@ pub(super) fn summary(record: &CallRecord) -> Value {
     json!({
         "id": record.id,
         "time": record.ended_at,
-        "tool": &*record.asked.tool,
-        "server": &*record.asked.server,
-        "principal": &*record.asked.principal,
-        "client": record.asked.client.as_deref(),
+        "tool": &*record.request.tool,
+        "server": &*record.request.server,
+        "principal": &*record.request.principal,
+        "client": record.request.client.as_deref(),
         "outcome": record.outcome.as_str(),
         "milliseconds": millis(record.duration.as_secs_f64()),
         "upstreamMilliseconds": millis(record.server_duration.as_secs_f64()),
@@ -90,17 +90,17 @@ pub(super) fn summary(record: &CallRecord) -> Value {
 
 fn may_see(principal: Option<&Principal>, record: &CallRecord) -> bool {
     principal
-        .is_some_and(|it| it.role() == AccessRole::Admin || it.name() == &*record.asked.principal)
+        .is_some_and(|it| it.role() == AccessRole::Admin || it.name() == &*record.request.principal)
 }
 
 fn matches_query(record: &CallRecord, query: &HashMap<String, String>) -> bool {
-    let asked = &record.asked;
+    let request = &record.request;
     query.iter().all(|(name, wanted)| match name.as_str() {
-        "tool" => asked.tool.contains(wanted.as_str()),
-        "server" => *asked.server == **wanted,
+        "tool" => request.tool.contains(wanted.as_str()),
+        "server" => *request.server == **wanted,
         "client" => {
-            let client = asked.client.as_deref().unwrap_or_default();
-            client.contains(wanted.as_str()) || *asked.principal == **wanted
+            let client = request.client.as_deref().unwrap_or_default();
+            client.contains(wanted.as_str()) || *request.principal == **wanted
         }
         "outcome" => wanted.split(',').any(|it| it == record.outcome.as_str()),
         "slower" => {

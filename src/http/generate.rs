@@ -390,7 +390,7 @@ fn to_rpc_error(error: &agent::Error) -> RpcError {
     }
 }
 
-/// 400 for what is no request of this method, 200 for a request that is answered with an
+/// 400 for a body that is not a request of this method, 200 for a request that is answered with an
 /// error.
 fn rpc_error_response(id: &Value, error: &RpcError) -> Response {
     let status = match error.code {

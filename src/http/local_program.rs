@@ -14,7 +14,7 @@ use super::origin_policy::is_sent_to_loopback;
 
 /// Headers that programs send. A request with any other one may come from a browser
 /// (`Origin`, `Sec-Fetch-Site`, `Accept-Language`) or through a proxy (`X-Real-IP`, `Via`),
-/// and nobody knows the headers of all of them.
+/// and the headers of all of them are unknown.
 const PROGRAM_HEADERS: [&str; 18] = [
     "accept",
     "accept-charset",

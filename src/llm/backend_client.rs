@@ -21,7 +21,7 @@ pub(super) struct ErrorResponse {
     /// Its name, if it is nothing but a name.
     pub(super) code: Option<String>,
     pub(super) retry_after: Option<Duration>,
-    /// Whether it says that the model takes no tools.
+    /// Whether it reports that the model does not support tools.
     pub(super) tools_unsupported: bool,
     /// Whether it says that `stream_options` is unknown.
     pub(super) stream_options_unsupported: bool,
@@ -90,7 +90,7 @@ fn code(body: &[u8]) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// Words by which servers say that a model takes no tools.
+/// Phrases with which servers report that a model does not support tools.
 fn says_tools_unsupported(body: &[u8]) -> bool {
     const TOOLS_UNSUPPORTED_PHRASES: [&str; 8] = [
         "does not support tools",

@@ -47,7 +47,7 @@ impl CallStream {
         stream
     }
 
-    /// Takes the next piece of what the model wrote.
+    /// Adds the next piece of the model's text.
     pub(super) fn push(&mut self, text: &str) -> CallProgress {
         self.parser.push(text, &mut self.events);
         let mut progress = CallProgress::default();

@@ -19,7 +19,7 @@ pub struct ChatRequest {
     pub described_tools: Vec<ChatTool>,
     /// Whether the model must call a tool.
     pub tool_choice: ToolChoice,
-    /// Everything else, passed on as it is.
+    /// All other members, forwarded unchanged.
     pub other: Map<String, Value>,
 }
 
@@ -38,9 +38,9 @@ pub struct ChatMessage {
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatRole {
-    /// Whoever runs the conversation, under its newer name.
+    /// The application, under its newer name.
     Developer,
-    /// Whoever runs the conversation.
+    /// The application.
     System,
     /// The person.
     User,
@@ -88,7 +88,7 @@ pub enum ChatEvent {
     Reasoning(String),
     /// All text so far was reasoning: its closing tag came without an opening one.
     TextWasReasoning,
-    /// The model declines, in words of its own.
+    /// The model's refusal.
     Refusal(String),
     /// A call begins whose arguments follow in pieces, before the complete
     /// [`ChatEvent::ToolCall`] with the same id. If the response is cut off, the complete
@@ -146,7 +146,7 @@ pub struct InvalidToolCall {
     pub text: String,
     /// The tool, if one was named.
     pub name: Option<String>,
-    /// What is wrong with it, in words for the model.
+    /// What is wrong with it, for the model.
     pub reason: String,
     /// Id and arguments, if the backend handed it out apart from the text.
     pub native: Option<InvalidNativeCall>,
@@ -379,7 +379,7 @@ impl ChatTool {
     }
 }
 
-/// `prefix` and 24 letters and digits that nobody guesses.
+/// `prefix` and 24 random letters and digits.
 pub fn random_id(prefix: &str) -> String {
     const ID_ALPHABET: &[u8; 64] =
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";

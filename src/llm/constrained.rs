@@ -1,4 +1,4 @@
-//! Output constrained to a JSON Schema of our own, so that even a very small model
+//! Output constrained to a JSON Schema of maru, so that even a very small model
 //! writes a call that can be parsed.
 
 use serde::Deserialize;
@@ -103,7 +103,7 @@ enum OutputForm {
 }
 
 impl ConstrainedReader {
-    /// Takes the next piece of output.
+    /// Adds the next piece of output.
     pub(super) fn push(&mut self, text: &str) -> ConstrainedPiece {
         match &mut self.form {
             OutputForm::Undecided => {
@@ -156,7 +156,7 @@ fn answer_piece(text: String) -> ConstrainedPiece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenMatch {
-    /// Up to so many bytes.
+    /// Up to this many bytes.
     Whole(usize),
     /// More text may make it whole.
     Prefix,

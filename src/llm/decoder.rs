@@ -204,7 +204,7 @@ impl ResponseDecoder {
         let is_cut = self.open_call.take().is_some();
         out.push(ChatEvent::Finish(match finish {
             FinishReason::Length | FinishReason::ContentFilter => finish,
-            // The client has the beginning of a call that nobody can complete.
+            // The client has the beginning of a call that will never be complete.
             FinishReason::Stop | FinishReason::ToolCalls if is_cut => FinishReason::Length,
             FinishReason::Stop | FinishReason::ToolCalls if self.emitted_calls.is_empty() => {
                 FinishReason::Stop
@@ -218,7 +218,7 @@ impl ResponseDecoder {
         if mem::replace(&mut self.ended, true) {
             return;
         }
-        // In a run, the beginning of a call is no text.
+        // In a run, the beginning of a call is not text.
         let constrained = self.constrained.take();
         if let Some(reader) = constrained.filter(|_| !self.options.prompted) {
             self.parser

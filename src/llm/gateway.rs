@@ -146,7 +146,7 @@ impl Gateway {
         })
     }
 
-    /// Every model that can be requested by a name of its own. Backends that do not
+    /// Every model that can be requested by its own name. Backends that do not
     /// answer in time are left out.
     pub async fn list_models(&self) -> Vec<ModelInfo> {
         listing::list_models(&self.entries).await

@@ -173,7 +173,7 @@ fn model_parts(message: &ChatMessage, model: &str) -> Vec<Value> {
 }
 
 /// The results of one turn in the order of its calls: where ids are ignored, two results
-/// of one tool are told apart by their order.
+/// of one tool are distinguished by their order.
 fn response_parts(mut results: Vec<&ChatMessage>, calls: &[Value]) -> Vec<Value> {
     let position = |it: &&ChatMessage| {
         let id = it.extra_members.get("tool_call_id");

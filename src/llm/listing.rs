@@ -24,7 +24,7 @@ pub struct ModelInfo {
     pub backend: String,
 }
 
-/// Every model of `entries` that has a name of its own.
+/// Every model of `entries` that has its own name.
 pub(super) async fn list_models(entries: &[ModelEntry]) -> Vec<ModelInfo> {
     let listed = join_all(entries.iter().map(model_names)).await;
     let mut models: Vec<ModelInfo> = Vec::new();

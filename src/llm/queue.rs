@@ -170,8 +170,8 @@ impl QueuePosition {
         place.map_or(0, |it| it + 1)
     }
 
-    /// Waits for the turn. Whoever is first waits for room, the others for the
-    /// line to move. `told` hears every new place.
+    /// Waits until the request may start. The first in the queue waits for a free permit,
+    /// the others for the queue to advance. Every new position is sent to `positions`.
     pub(super) async fn wait_for_permit(self, positions: &watch::Sender<usize>) -> QueuePermit {
         let mut moved = self.queue.advanced.subscribe();
         loop {
@@ -238,7 +238,7 @@ mod tests {
         tokio::pin!(waiting);
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(turn);
-        // The first is not served by somebody else's wait.
+        // The permit belongs to the first waiter, not to another one.
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(first);
         assert_eq!(waiting.await.initial_position, 3);

@@ -1,4 +1,4 @@
-//! A response while it arrives, driven by whoever reads it.
+//! A response while it arrives, driven by its reader.
 
 use std::{mem, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::config::BackendApi;
 
-/// How long a stream may stay open after it said that it is complete.
+/// How long a stream may stay open after its last event.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pieces that are read together when they are there already.
 const MAX_CHUNKS_PER_READ: usize = 64;
@@ -61,7 +61,7 @@ struct StreamDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChatStreamState {
     Open,
-    /// It said that it is complete; only the end of the body is missing.
+    /// The last event has arrived; only the end of the body is missing.
     Complete,
     Ended,
 }
@@ -158,7 +158,7 @@ impl ChatStream {
     }
 
     async fn read_event_stream(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
-        // Before anything is read: whoever stops waiting here loses nothing.
+        // Before anything is read, so that cancelling here loses nothing.
         self.work_slice
             .spend(mem::take(&mut self.unspent_bytes))
             .await;
@@ -277,7 +277,7 @@ impl StreamDecoder {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// The body has ended: well, if the backend said why.
+    /// The body has ended; that is an error unless the backend sent a finish reason.
     fn finish(
         &mut self,
         backend: BackendApi,

@@ -1,5 +1,5 @@
 //! Whether a model takes tools natively. Some backends drop the tools of a request
-//! without a word, such as llama.cpp with a chat template that has no place for them.
+//! silently, such as llama.cpp with a chat template that has no place for them.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub(super) struct ToolSupport(Mutex<HashMap<String, ModelToolSupport>>);
 
 #[derive(Clone, Debug, Default)]
 struct ModelToolSupport {
-    /// The backend answered that the model takes no tools.
+    /// The backend answered that the model does not support tools.
     is_refused: bool,
     probed: Arc<OnceCell<ToolMode>>,
 }
@@ -57,7 +57,7 @@ impl ToolSupport {
         probed.await.copied().unwrap_or(ToolMode::Native)
     }
 
-    /// Whether the backend answered that `model` takes no tools.
+    /// Whether the backend answered that `model` does not support tools.
     pub(super) fn is_refused(&self, model: &str) -> bool {
         self.lock().get(model).is_some_and(|it| it.is_refused)
     }

@@ -1,5 +1,5 @@
-//! Who did what, kept in the store: calls in batches, changes before they are
-//! acknowledged. Nothing that looks like a secret is written.
+//! The audit log in the store: calls are written in batches, changes before they are
+//! acknowledged. Secrets are masked.
 
 mod redact;
 
@@ -27,17 +27,17 @@ use crate::{
 
 pub use redact::redact_body;
 
-/// Calls that wait to be written; one more is lost, and counted.
+/// Records that may wait to be written; more are dropped and counted.
 const MAX_QUEUED_RECORDS: usize = 16_384;
-/// Calls that are written together.
+/// Records per batch.
 const MAX_BATCH_RECORDS: usize = 4096;
-/// How long a call may wait for others.
+/// How long a record waits for others of its batch.
 const BATCH_DELAY: Duration = Duration::from_millis(250);
-/// How soon a store that failed is tried again.
+/// How long to wait after the store failed.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often old records are removed.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
-/// After which time a change that was begun has ended, whoever made it: milliseconds.
+/// In milliseconds: an older change that was never finished was interrupted.
 const MAX_CHANGE_AGE_MS: i64 = 3_600_000;
 /// Characters of arguments that are kept.
 const MAX_TEXT_CHARS: usize = 1000;
@@ -50,19 +50,19 @@ pub struct AuditLog {
     dropped: AtomicU64,
 }
 
-/// What waits to be written.
+/// A record that waits to be written.
 #[derive(Debug)]
 enum AuditItem {
     Call(Arc<CallRecord>),
     Change(Box<AuditRow>),
 }
 
-/// A change that someone made, or tried to.
+/// A change, or an attempt, for the audit log.
 #[derive(Clone, Debug)]
 pub struct AuditedChange<'a> {
-    /// Who.
+    /// Who made it.
     pub principal: &'a str,
-    /// From where; absent from this machine.
+    /// The remote address; absent for local callers.
     pub remote_ip: Option<IpAddr>,
     /// Method and route.
     pub action: String,
@@ -70,16 +70,16 @@ pub struct AuditedChange<'a> {
     pub target: &'a str,
     /// The body, redacted.
     pub arguments: String,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub status: u16,
     /// How long it took.
     pub duration: Duration,
-    /// The request.
+    /// The id of the request.
     pub request_id: String,
 }
 
 impl AuditLog {
-    /// Begins to write what `journal` tells, until `tasks` stops.
+    /// Starts to write the calls of `journal`, until `tasks` stops.
     pub fn start(
         store: Store,
         settings: &Settings,
@@ -93,9 +93,9 @@ impl AuditLog {
             dropped: AtomicU64::new(0),
         });
         if settings.calls {
-            let told = Arc::clone(&audit);
+            let callback_log = Arc::clone(&audit);
             journal.on_record(Box::new(move |record| {
-                told.enqueue(AuditItem::Call(Arc::clone(record)));
+                callback_log.enqueue(AuditItem::Call(Arc::clone(record)));
             }));
         }
         let keep = run_writer(
@@ -108,34 +108,33 @@ impl AuditLog {
         audit
     }
 
-    /// Notes a change before it is made: what cannot be noted is not to be made. It is
-    /// on disk when this returns.
+    /// Records a change before it is made; it is on disk when this returns. If this fails,
+    /// the change must not be made.
     pub async fn begin_change(&self, change: &AuditedChange<'_>) -> Result<(), maru_store::Error> {
         self.store.begin_change(&change.to_row()).await
     }
 
-    /// Records how a change that was begun has ended. That it was made is noted
-    /// already, so a store that fails now does not take it back: the record is
-    /// written when the store is there again.
+    /// Records how a change ended. The change itself is on record already, so if the store
+    /// fails now, this record is queued and written later.
     pub async fn finish_change(&self, change: &AuditedChange<'_>) {
         let row = change.to_row();
         if let Err(error) = self.store.end_change(row.clone()).await {
-            warn!(%error, "how a change ended is recorded when the store takes it");
+            warn!(%error, "the end of a change will be recorded when the store is back");
             self.enqueue(AuditItem::Change(Box::new(row)));
         }
     }
 
-    /// Notes a change that was refused, when there is time.
+    /// Queues the record of a change that was refused.
     pub fn record_rejected(&self, change: &AuditedChange<'_>) {
         self.enqueue(AuditItem::Change(Box::new(change.to_row())));
     }
 
-    /// The newest records that fit, newest first.
+    /// The records that match the filter, newest first.
     pub async fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, maru_store::Error> {
         self.store.audit_rows(filter).await
     }
 
-    /// Records that wait, and those that were lost because too many did.
+    /// The number of records that wait, and of those that were dropped.
     pub fn queue_depth(&self) -> (usize, u64) {
         let waiting = self.queue.max_capacity() - self.queue.capacity();
         (waiting, self.dropped.load(Relaxed))
@@ -144,6 +143,40 @@ impl AuditLog {
     fn enqueue(&self, item: AuditItem) {
         if self.queue.try_send(item).is_err() {
             self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Writes the batch; if that fails it is kept for the next attempt.
+    async fn write_batch(&self, batch: &mut Arc<Vec<AuditItem>>) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
+        let (items, mut origins) = (Arc::clone(batch), OriginCache::default());
+        let rows = (0..items.len()).map(move |at| items[at].to_row(&mut origins));
+        match self.store.insert_audit_rows(rows).await {
+            Ok(()) => {
+                *batch = Arc::default();
+                true
+            }
+            Err(error) if error.is_down() => false,
+            Err(error) => {
+                warn!(%error, "{} audit records wait until the store is back", batch.len());
+                false
+            }
+        }
+    }
+
+    async fn close_stale_changes(&self, before: i64) {
+        if let Err(error) = self.store.record_unfinished_changes(before).await {
+            warn!(%error, "unfinished changes could not be checked");
+        }
+    }
+
+    async fn remove_old_records(&self, settings: &config::AuditSettings) {
+        let before = clock::now_ms() - i64::from(settings.max_days) * clock::DAY_MS;
+        let done = self.store.trim_audit(before, settings.max_records).await;
+        if let Err(error) = done {
+            warn!(%error, "old audit records could not be removed");
         }
     }
 }
@@ -176,38 +209,38 @@ impl AuditedChange<'_> {
 }
 
 fn call_row(record: &CallRecord, origins: &mut OriginCache) -> AuditRow {
-    let asked = &record.asked;
+    let request = &record.request;
     AuditRow {
         id: 0,
         at: i64::try_from(record.ended_at).unwrap_or(i64::MAX),
-        principal: asked.principal.to_string(),
-        origin: origins.format(asked.remote_ip),
-        client: asked.client.as_ref().map(ToString::to_string),
+        principal: request.principal.to_string(),
+        origin: origins.format(request.remote_ip),
+        client: request.client.as_ref().map(ToString::to_string),
         action: "tools/call".to_owned(),
-        target: asked.tool.to_string(),
-        arguments: truncate_text(&mask_secrets(&asked.arguments)),
+        target: request.tool.to_string(),
+        arguments: truncate_text(&mask_secrets(&request.arguments)),
         outcome: record.outcome.as_str().to_owned(),
         took_micros: micros(record.duration),
-        request: asked.request_id.to_string(),
+        request: request.request_id.to_string(),
     }
 }
 
-/// Writes what comes, some at a time, and removes what is old.
+/// Writes records in batches and removes old ones.
 async fn run_writer(
     audit: Arc<AuditLog>,
     mut items: mpsc::Receiver<AuditItem>,
     settings: config::AuditSettings,
     stop: CancellationToken,
 ) {
-    // Nobody else changes a store that is not shared: what is open was left by a hub
-    // that was killed.
-    let left = if audit.store.is_shared() {
+    // No other hub uses a store that is not shared, so every unfinished change in it was
+    // left by a hub that was killed.
+    let min_age = if audit.store.is_shared() {
         MAX_CHANGE_AGE_MS
     } else {
         0
     };
-    audit.close_stale_changes(clock::now_ms() - left).await;
-    let mut tidied = time::Instant::now();
+    audit.close_stale_changes(clock::now_ms() - min_age).await;
+    let mut cleaned_at = time::Instant::now();
     let mut batch: Arc<Vec<AuditItem>> = Arc::default();
     loop {
         let mut new = Vec::new();
@@ -218,17 +251,17 @@ async fn run_writer(
             () = time::sleep(CLEANUP_INTERVAL) => (),
         }
         if !audit.write_batch(&mut batch).await {
-            // What waits meanwhile is bounded.
+            // The queue is bounded, so waiting is safe.
             let _stopped = time::timeout(STORE_RETRY_DELAY, stop.cancelled()).await;
         }
-        if tidied.elapsed() >= CLEANUP_INTERVAL {
-            tidied = time::Instant::now();
+        if cleaned_at.elapsed() >= CLEANUP_INTERVAL {
+            cleaned_at = time::Instant::now();
             audit.remove_old_records(&settings).await;
             audit
                 .close_stale_changes(clock::now_ms() - MAX_CHANGE_AGE_MS)
                 .await;
         }
-        // Others come meanwhile, and go together.
+        // Waits for more records, to write them in one batch.
         if items.len() < MAX_BATCH_RECORDS {
             let _stopped = time::timeout(BATCH_DELAY, stop.cancelled()).await;
         }
@@ -241,43 +274,7 @@ async fn run_writer(
     }
 }
 
-impl AuditLog {
-    /// Writes all of them; if that fails they are kept for the next time.
-    async fn write_batch(&self, batch: &mut Arc<Vec<AuditItem>>) -> bool {
-        if batch.is_empty() {
-            return true;
-        }
-        let (items, mut origins) = (Arc::clone(batch), OriginCache::default());
-        let rows = (0..items.len()).map(move |at| items[at].to_row(&mut origins));
-        match self.store.insert_audit_rows(rows).await {
-            Ok(()) => {
-                *batch = Arc::default();
-                true
-            }
-            Err(error) if error.is_down() => false,
-            Err(error) => {
-                warn!(%error, "{} audit records wait until the store takes them", batch.len());
-                false
-            }
-        }
-    }
-
-    async fn close_stale_changes(&self, before: i64) {
-        if let Err(error) = self.store.record_unfinished_changes(before).await {
-            warn!(%error, "changes that were begun could not be looked through");
-        }
-    }
-
-    async fn remove_old_records(&self, settings: &config::AuditSettings) {
-        let before = clock::now_ms() - i64::from(settings.max_days) * clock::DAY_MS;
-        let done = self.store.trim_audit(before, settings.max_records).await;
-        if let Err(error) = done {
-            warn!(%error, "old audit records could not be removed");
-        }
-    }
-}
-
-/// Remembers how the last one is written: many calls come from the same place.
+/// Caches the text of the last address, because many calls come from the same one.
 #[derive(Default)]
 struct OriginCache(Option<(Option<IpAddr>, String)>);
 

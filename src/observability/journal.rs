@@ -1,8 +1,8 @@
-//! What was called: every call leaves a [`CallRecord`], the last ones are kept in
-//! memory, and counts of each minute outlive them by an hour.
+//! The call journal: every call leaves a [`CallRecord`]. The latest records are kept in
+//! memory, and counts per minute for an hour.
 //!
-//! A call costs two looks at the clock, one lock and the texts that are kept.
-//! Nothing is written as JSON and nothing is masked until somebody looks.
+//! A call costs two reads of the clock, one lock and the copied texts. Serialising and
+//! masking happen only when a record is viewed.
 
 mod clients;
 mod record;
@@ -28,18 +28,18 @@ pub use record::{CallRecord, CallRequest, ToolCallOutcome};
 pub use request_id::RequestId;
 pub use stats::{CallSeries, CallStats, MinuteStats, StatsSummary};
 
-/// Every call of late.
+/// The latest calls.
 #[derive(Debug)]
 pub struct CallJournal {
     state: Mutex<JournalState>,
-    /// Rings when there is more, if anyone listens.
+    /// Wakes subscribers when a record is added.
     notify: Notify,
     subscriber_count: AtomicUsize,
     clients: KnownClients,
     callbacks: RwLock<Vec<RegisteredCallback>>,
 }
 
-/// Is told of every record; must not wait.
+/// Called with every record; must not block.
 pub type RecordCallback = Box<dyn Fn(&Arc<CallRecord>) + Send + Sync>;
 
 struct RegisteredCallback(RecordCallback);
@@ -50,19 +50,19 @@ struct JournalState {
     stats: CallStats,
 }
 
-/// A call in progress. Dropped before it is finished, it was cancelled.
+/// A call in progress. If it is dropped before it finishes, the call was cancelled.
 #[derive(Debug)]
 pub struct CallRecorder<'a> {
     journal: &'a CallJournal,
     request: Option<CallRequest>,
     started_at: Instant,
-    /// When whoever answers was asked.
+    /// When the call was forwarded to its handler.
     forwarded_at: Option<Instant>,
     answered_at: Option<Instant>,
     span: Span,
 }
 
-/// Somebody who is told that there is more, until this is dropped.
+/// A subscription to new records, which ends when this is dropped.
 #[derive(Debug)]
 pub struct JournalSubscription<'a>(&'a CallJournal);
 
@@ -83,23 +83,23 @@ impl Default for CallJournal {
 }
 
 impl CallJournal {
-    /// A call begins, in the trace that the client named or in the current one.
+    /// Starts to record a call, in the trace that the client named or in the current one.
     pub fn begin_call(
         &self,
-        mut asked: CallRequest,
+        mut request: CallRequest,
         trace: Option<RemoteTrace>,
     ) -> CallRecorder<'_> {
-        let span = spans::tool_call(&asked.tool, &asked.server, &asked.principal);
-        // Where the HTTP request names the same trace, the call is below that request.
+        let span = spans::tool_call(&request.tool, &request.server, &request.principal);
+        // If the HTTP request is in the same trace, the call stays below that request's span.
         if let Some(trace) = trace.filter(|it| !it.is_current()) {
             trace.adopt(&span);
         }
         if let Some(id) = RequestId::of_span(&span) {
-            asked.request_id = id;
+            request.request_id = id;
         }
         CallRecorder {
             journal: self,
-            request: Some(asked),
+            request: Some(request),
             started_at: Instant::now(),
             forwarded_at: None,
             answered_at: None,
@@ -112,7 +112,7 @@ impl CallJournal {
         self.lock().ring.get(id)
     }
 
-    /// The newest `limit` records before number `before` that `wanted` takes, newest first.
+    /// The newest `limit` records before number `before` that `wanted` accepts, newest first.
     pub fn recent(
         &self,
         before: Option<u64>,
@@ -136,26 +136,26 @@ impl CallJournal {
         self.lock().ring.last_id()
     }
 
-    /// Calls per minute of every tool, and of every server.
+    /// Reads the counts per minute of every tool and server.
     pub fn read_stats<T>(&self, read: impl FnOnce(&CallStats) -> T) -> T {
         read(&self.lock().stats)
     }
 
-    /// Tells `told` of every record from now on.
-    pub fn on_record(&self, told: RecordCallback) {
+    /// Calls `callback` with every record from now on.
+    pub fn on_record(&self, callback: RecordCallback) {
         let mut all = self
             .callbacks
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        all.push(RegisteredCallback(told));
+        all.push(RegisteredCallback(callback));
     }
 
-    /// Who calls.
+    /// The client programs.
     pub fn clients(&self) -> &KnownClients {
         &self.clients
     }
 
-    /// Wants to be told when there is more.
+    /// Subscribes to new records.
     pub fn subscribe(&self) -> JournalSubscription<'_> {
         self.subscriber_count.fetch_add(1, Relaxed);
         JournalSubscription(self)
@@ -168,12 +168,12 @@ impl CallJournal {
         let record = Arc::new(record);
         kept.ring.push(Arc::clone(&record));
         drop(kept);
-        for told in &*self
+        for callback in &*self
             .callbacks
             .read()
             .unwrap_or_else(PoisonError::into_inner)
         {
-            (told.0)(&record);
+            (callback.0)(&record);
         }
         if self.subscriber_count.load(Relaxed) > 0 {
             self.notify.notify_waiters();
@@ -196,28 +196,28 @@ impl CallRecorder<'_> {
         self.request.as_ref().map(|it| it.request_id)
     }
 
-    /// The question is passed on to whoever answers it.
+    /// The call is forwarded to its handler.
     pub fn mark_forwarded(&mut self) {
         self.forwarded_at = Some(Instant::now());
     }
 
-    /// The answer is there.
+    /// The handler has responded.
     pub fn mark_answered(&mut self) {
         self.answered_at = Some(Instant::now());
     }
 
-    /// The call is over.
+    /// Records the end of the call.
     pub fn finish(mut self, outcome: ToolCallOutcome, result: &str) {
         self.record_outcome(outcome, result);
     }
 
-    /// It leaves no record: it is put again, and then it does.
+    /// Leaves no record, because the call is sent again with the caller's input.
     pub fn discard(mut self) {
         self.request = None;
     }
 
     fn record_outcome(&mut self, outcome: ToolCallOutcome, result: &str) {
-        let Some(asked) = self.request.take() else {
+        let Some(request) = self.request.take() else {
             return;
         };
         let done = self.answered_at.unwrap_or_else(Instant::now);
@@ -230,10 +230,10 @@ impl CallRecorder<'_> {
             server_duration: self
                 .forwarded_at
                 .map_or_else(Default::default, |it| done - it),
-            argument_bytes: asked.arguments.len(),
+            argument_bytes: request.arguments.len(),
             result_bytes: result.len(),
             result: record::truncate_text(result, record::MAX_RESULT_BYTES),
-            asked: asked.truncate_arguments(),
+            request: request.truncate_arguments(),
         };
         self.journal.add_record(record);
     }
@@ -246,22 +246,22 @@ impl Drop for CallRecorder<'_> {
 }
 
 impl JournalSubscription<'_> {
-    /// Resolves when there is more than number `seen`.
+    /// Resolves when there is a record after number `seen`.
     pub async fn wait_past(&self, seen: u64) {
         loop {
-            // Made before the look, so that no ring is missed.
-            let rung = self.0.notify.notified();
+            // Created before the check, so that no wake-up is missed.
+            let notified = self.0.notify.notified();
             if self.0.last_id() > seen {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 }
 
 impl std::fmt::Debug for RegisteredCallback {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Told")
+        out.write_str("RegisteredCallback")
     }
 }
 
@@ -280,7 +280,7 @@ pub fn now_millis() -> u64 {
 mod tests {
     use super::*;
 
-    fn asked(tool: &str, arguments: &str) -> CallRequest {
+    fn request(tool: &str, arguments: &str) -> CallRequest {
         CallRequest {
             tool: tool.into(),
             server: "maru".into(),
@@ -296,14 +296,14 @@ mod tests {
     fn every_end_of_a_call_leaves_one_record() {
         let journal = CallJournal::default();
         journal
-            .begin_call(asked("a", "{}"), None)
+            .begin_call(request("a", "{}"), None)
             .finish(ToolCallOutcome::Ok, "done");
-        drop(journal.begin_call(asked("b", "{}"), None));
-        journal.begin_call(asked("c", "{}"), None).discard();
+        drop(journal.begin_call(request("b", "{}"), None));
+        journal.begin_call(request("c", "{}"), None).discard();
         let found: Vec<_> = journal
             .recent(None, 10, |_| true)
             .iter()
-            .map(|it| (it.asked.tool.to_string(), it.outcome))
+            .map(|it| (it.request.tool.to_string(), it.outcome))
             .collect();
         let expected = [
             ("b".to_owned(), ToolCallOutcome::Cancelled),
@@ -317,10 +317,10 @@ mod tests {
         let journal = CallJournal::default();
         let long = "가".repeat(10_000);
         journal
-            .begin_call(asked("a", &long), None)
+            .begin_call(request("a", &long), None)
             .finish(ToolCallOutcome::Ok, &long);
         let record = journal.get(journal.last_id()).unwrap();
-        assert!(record.asked.arguments.len() <= record::MAX_ARGUMENT_BYTES);
+        assert!(record.request.arguments.len() <= record::MAX_ARGUMENT_BYTES);
         assert!(record.result.len() <= record::MAX_RESULT_BYTES && record.result.ends_with('가'));
         assert_eq!(
             (record.argument_bytes, record.result_bytes),
@@ -329,12 +329,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listener_hears_of_what_came_before_it_waited() {
+    async fn subscriber_sees_records_from_before_it_waited() {
         let journal = CallJournal::default();
         let listening = journal.subscribe();
         let seen = journal.last_id();
         journal
-            .begin_call(asked("a", "{}"), None)
+            .begin_call(request("a", "{}"), None)
             .finish(ToolCallOutcome::Ok, "");
         listening.wait_past(seen).await;
         assert_eq!(journal.since(seen, 10).len(), 1);

@@ -1,4 +1,4 @@
-//! What the hub counts, for `GET /metrics`.
+//! Metrics for `GET /metrics`.
 //!
 //! Every label has few values: tools, models, sources and routes come from the catalog,
 //! the settings and the route table. A name that a caller made up is counted under
@@ -21,19 +21,19 @@ use tool_calls::ToolCallMetrics;
 pub use http_requests::HttpRequestMetrics;
 pub use models::{ModelMetrics, ModelOutcome, TokenKind};
 
-/// Stands for every name that is not known.
+/// The label of all unknown names.
 pub const OTHER_NAMES: &str = "(others)";
 
-/// Upper bounds of the steps in which times are counted, in seconds.
+/// Upper bounds of the histogram buckets, in seconds.
 const LATENCY_BOUNDS_SECONDS: [f64; 13] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
-/// The same for models, which take longer.
+/// Upper bounds for models, which take longer.
 const MODEL_LATENCY_BOUNDS_SECONDS: [f64; 12] = [
     0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
 ];
 
-/// Everything that one hub counts.
+/// All metrics of one hub.
 #[derive(Debug)]
 pub struct HubMetrics {
     registry: Registry,
@@ -73,14 +73,13 @@ impl HubMetrics {
         journal.on_record(Box::new(move |record| calls.count(record)));
     }
 
-    /// Counts the statements of the data sources that it is given to.
+    /// An observer that counts the statements of data sources.
     pub fn query_observer(&self) -> QueryObserver {
         let sql = self.sql.clone();
         QueryObserver::new(move |query| sql.count(query))
     }
 
-    /// Writes what was counted, and `current`, which is true at this moment only, in the
-    /// text format of `OpenMetrics`.
+    /// Writes all metrics, and the gauges in `current`, in the text format of `OpenMetrics`.
     pub fn encode(&self, current: &Registry) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry)?;

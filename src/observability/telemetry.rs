@@ -1,12 +1,12 @@
 //! Traces for an OpenTelemetry collector.
 //!
 //! The hub describes its work with `tracing` spans. A layer of the process's subscriber
-//! makes OpenTelemetry spans of them, and a thread of the SDK sends those as OTLP
-//! (protobuf over HTTP). Without a collector there is no layer, and a span costs one
-//! look at a cached flag.
+//! turns them into OpenTelemetry spans, and a thread of the SDK sends those as OTLP
+//! (protobuf over HTTP). Without a collector there is no layer, and a span costs one read
+//! of a cached flag.
 //!
-//! A collector that does not answer costs spans, never calls: the queue is bounded, and
-//! a span that does not fit is dropped.
+//! A collector that does not respond cannot slow calls down: the queue is bounded, and
+//! spans that do not fit are dropped.
 
 mod collector_client;
 mod propagation;
@@ -37,19 +37,19 @@ use collector_client::CollectorClient;
 pub use propagation::{OutgoingTrace, RemoteTrace, trace_of};
 pub(crate) use propagation::{TRACEPARENT, TRACESTATE};
 
-/// Spans that wait to be sent; one more is dropped.
+/// Spans that may wait to be sent; more are dropped.
 const MAX_QUEUED_SPANS: usize = 4096;
 /// Spans that are sent together, and how long one waits for others.
 const MAX_BATCH_SPANS: usize = 512;
 const BATCH_DELAY: Duration = Duration::from_secs(2);
-/// How long the collector may take for a batch.
+/// The deadline for sending a batch.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether spans are exported by this process.
 static EXPORTS_SPANS: AtomicBool = AtomicBool::new(false);
 
-/// Whether spans are exported by this process; what a span alone would need is not
-/// computed otherwise.
+/// Whether spans are exported by this process. Values that only spans need are computed
+/// only then.
 pub fn is_enabled() -> bool {
     EXPORTS_SPANS.load(Relaxed)
 }
@@ -63,12 +63,12 @@ pub enum Error {
     /// A header has characters that HTTP does not allow.
     #[error("telemetry.headers: {0} cannot be sent as a header")]
     Header(String),
-    /// The exporter does not take the settings.
+    /// The exporter does not accept the settings.
     #[error("cannot export spans")]
     Exporter(#[source] ExporterBuildError),
 }
 
-/// The way of spans out of this process.
+/// The span exporter of this process.
 #[derive(Debug)]
 pub struct SpanExport {
     provider: SdkTracerProvider,
@@ -103,7 +103,7 @@ impl SpanExport {
         Ok(Some(Self { provider, tasks }))
     }
 
-    /// Makes OpenTelemetry spans of the hub's own spans. Log events are not exported.
+    /// A layer that turns the hub's own spans into OpenTelemetry spans, without log events.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -118,7 +118,7 @@ impl SpanExport {
             .with_filter(is_own_span.with_max_level_hint(LevelFilter::INFO))
     }
 
-    /// Sends what waits, within the time that a batch may take, and stops.
+    /// Sends the waiting spans, within the deadline of a batch, and stops.
     pub async fn shutdown(self) {
         let Self { provider, tasks } = self;
         // The SDK blocks until its thread has sent the rest.
@@ -139,7 +139,7 @@ fn tracer_provider(exporter: SpanExporter) -> SdkTracerProvider {
         .with_scheduled_delay(BATCH_DELAY)
         .build();
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches);
-    // Tells the hubs of one trace apart.
+    // Distinguishes the hubs in one trace.
     let instance = uuid::Uuid::new_v4().to_string();
     let resource = Resource::builder()
         .with_service_name("maru")
@@ -147,13 +147,14 @@ fn tracer_provider(exporter: SpanExporter) -> SdkTracerProvider {
         .with_attribute(KeyValue::new("service.instance.id", instance));
     SdkTracerProvider::builder()
         .with_resource(resource.build())
-        // Who sends a traceparent decides whether the trace is recorded.
+        // The sender of a traceparent decides whether the trace is sampled.
         .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
         .with_span_processor(processor.build())
         .build()
 }
 
-/// The headers of the settings; the exporter would leave out those it cannot send.
+/// The headers of the settings. Invalid ones are an error, because the exporter would
+/// silently drop them.
 fn headers(settings: &TelemetrySettings) -> Result<HashMap<String, String>, Error> {
     let all = settings.headers.iter().map(|(name, value)| {
         let is_valid =

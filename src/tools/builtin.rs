@@ -19,7 +19,7 @@ use super::{
 
 pub use data::{DataContext, entries as data};
 
-/// How far a query of the sample tools may go.
+/// Limits of a query of the sample tools.
 pub const SAMPLE_LIMITS: QueryLimits = QueryLimits {
     rows: 10_000,
     max_bytes: 16 << 20,
@@ -27,22 +27,22 @@ pub const SAMPLE_LIMITS: QueryLimits = QueryLimits {
     request: None,
 };
 
-/// The sample tools over the sample database.
+/// The tools, prompt and resources that read the sample database.
 pub fn sample_entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
     [documents::entries(source), employees::entries(source)].concat()
 }
 
-/// A handler from a function of the source and the question.
+/// A handler that calls `answer` with the source and the request.
 fn entry_handler<F, Fut>(source: &DataSource, answer: F) -> EntryHandler
 where
     F: Fn(DataSource, EntryRequest) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
 {
     let source = source.clone();
-    Arc::new(move |ask| answer(source.clone(), ask).boxed())
+    Arc::new(move |request| answer(source.clone(), request).boxed())
 }
 
-/// The rows of a query on the sample data; each column is a field of `T`.
+/// Queries the sample data; each column of a row is a field of `T`.
 async fn query_sample<T: DeserializeOwned>(
     source: &DataSource,
     sql: &str,
@@ -54,7 +54,7 @@ async fn query_sample<T: DeserializeOwned>(
         .map_err(|_| maru_sources::Error::Database("a value has the wrong type".to_owned()))
 }
 
-/// `{"success": true, "result": …}`, or what went wrong.
+/// `{"success": true, "result": …}`, or the error in the same form.
 fn to_response(result: Result<impl Serialize, String>) -> Result<EntryResponse, RpcError> {
     #[derive(Serialize)]
     struct SuccessBody<T> {
@@ -70,7 +70,7 @@ fn to_response(result: Result<impl Serialize, String>) -> Result<EntryResponse, 
     }))
 }
 
-/// For callers: what failed, without the database's own words.
+/// The error for callers. It has no message of the database, which might quote a row.
 fn error_text(error: &maru_sources::Error) -> String {
     error.to_string()
 }
@@ -85,16 +85,16 @@ fn output_schema() -> Value {
         "type": "object",
         "properties": {
             "success": {"type": "boolean"},
-            "result": {"description": "What was asked for, when success is true"},
-            "error": {"type": "string", "description": "What went wrong, when success is false"}
+            "result": {"description": "The value, if success is true"},
+            "error": {"type": "string", "description": "The reason, if success is false"}
         },
         "required": ["success"]
     })
 }
 
-/// The output schema of a tool whose value may be anything, not only an object.
-/// Structured content is an object in most versions of MCP, so the value is its member
-/// `result`. Clients of `FastMCP` take it out again where they see the mark.
+/// The output schema of a tool whose value may have any type, not only an object.
+/// Structured content must be an object in most versions of MCP, so the value is its member
+/// `result`. Clients built with `FastMCP` unwrap it when they see the mark.
 pub(super) fn wrapped_output_schema(value: &Value) -> Value {
     json!({
         "type": "object",
@@ -104,7 +104,7 @@ pub(super) fn wrapped_output_schema(value: &Value) -> Value {
     })
 }
 
-/// The schema of an object of any members.
+/// The schema of an object with any members.
 fn object_of_anything() -> Value {
     json!({"type": "object", "additionalProperties": true})
 }

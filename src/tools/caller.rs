@@ -1,4 +1,4 @@
-//! Who asks, and which part of the catalog they see.
+//! The caller of a tool, and the part of the catalog that it sees.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -6,38 +6,38 @@ use maru_protocol::{RpcError, code};
 
 use crate::{auth::Principal, observability::journal::RequestId};
 
-/// Which part of the catalog a caller looks at.
+/// Which part of the catalog a caller uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CatalogScope {
     /// All of it.
     #[default]
     All,
-    /// One server, under its own names.
+    /// One server, whose entries have their own names, without the server's.
     Server(Arc<str>),
 }
 
-/// Who asks, and where they look.
+/// An authenticated caller and the part of the catalog that it uses.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Who asks.
+    /// The authenticated principal.
     pub principal: Principal,
-    /// Where they look.
+    /// The part of the catalog.
     pub scope: CatalogScope,
-    /// Their address; absent from this machine without one.
+    /// The caller's address; absent for callers that have none, such as the command line.
     pub remote_ip: Option<IpAddr>,
 }
 
-/// Who calls one of maru's own tools, and in which request.
+/// The principal and the request of a call to one of maru's own tools.
 #[derive(Clone, Debug)]
 pub(super) struct ToolCaller {
-    /// Who calls.
+    /// The authenticated principal.
     pub(super) principal: Principal,
     /// The request that the call is part of.
     pub(super) request: RequestId,
 }
 
 impl ToolCaller {
-    /// A caller whose request begins here.
+    /// A caller with a new request id.
     pub(super) fn new(principal: Principal) -> Self {
         let request = RequestId::next();
         Self { principal, request }
@@ -45,7 +45,7 @@ impl ToolCaller {
 }
 
 impl Caller {
-    /// Someone without an address.
+    /// A caller without an address.
     pub fn new(principal: Principal, scope: CatalogScope) -> Self {
         Self {
             principal,
@@ -54,7 +54,7 @@ impl Caller {
         }
     }
 
-    /// Readers may see what there is and ask for none of it.
+    /// Refuses a reader, who may list the catalog but not use it.
     pub(super) fn require_call_role(&self) -> Result<(), RpcError> {
         if self.principal.may_call() {
             Ok(())

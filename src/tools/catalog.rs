@@ -1,4 +1,4 @@
-//! The one catalog: what there is, and the one way to ask for it.
+//! The catalog of all tools, prompts and resources. Every call goes through it.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ use crate::{
     observability::journal::{CallJournal, CallRequest, ToolCallOutcome},
 };
 
-/// Everything available, shared by every endpoint, the agent and the command line.
+/// All tools, prompts and resources; shared by every endpoint, the agent and the command line.
 #[derive(Debug)]
 pub struct Catalog {
     current: watch::Sender<Arc<CatalogSnapshot>>,
@@ -44,7 +44,7 @@ pub struct Catalog {
     building: Mutex<()>,
     resource_updates: broadcast::Sender<Arc<str>>,
     limits: RwLock<CallLimits>,
-    /// Tells this hub from every other.
+    /// Identifies this hub; new at every start.
     hub_id: Arc<str>,
     connector: OnceLock<ServerConnector>,
     journal: Arc<CallJournal>,
@@ -63,10 +63,10 @@ impl fmt::Debug for ServerConnector {
     }
 }
 
-/// How many changed addresses wait for the slowest listener.
+/// How many updated resource URIs are buffered for the slowest subscriber.
 const MAX_PENDING_UPDATES: usize = 1024;
 
-/// What a call may take.
+/// Limits of one call.
 #[derive(Clone, Copy, Debug)]
 struct CallLimits {
     timeout: Duration,
@@ -91,19 +91,19 @@ impl Catalog {
         }
     }
 
-    /// Another catalog of the same hub.
+    /// Uses the id of another catalog, for a second catalog of the same hub.
     #[must_use]
     pub fn with_hub_id(mut self, id: &Arc<str>) -> Self {
         self.hub_id = Arc::clone(id);
         self
     }
 
-    /// The id that tells this hub from every other, new at every start.
+    /// The id of this hub, new at every start.
     pub fn hub_id(&self) -> &Arc<str> {
         &self.hub_id
     }
 
-    /// Bounds calls that begin from now on.
+    /// Sets the limits of calls that start from now on.
     pub fn set_limits(&self, timeout: Duration, sizes: ResultLimits) {
         let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
         *limits = CallLimits {
@@ -116,16 +116,16 @@ impl Catalog {
         *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces everything that `server` offers.
-    pub fn publish(&self, server: &str, offers: &[Arc<CatalogEntry>]) {
-        let view = CatalogView::build(offers, |offer| &offer.key);
+    /// Replaces all entries of `server`.
+    pub fn publish(&self, server: &str, entries: &[Arc<CatalogEntry>]) {
+        let view = CatalogView::build(entries, |entry| &entry.key);
         self.rebuild(|servers| {
             servers.insert(server.into(), Arc::new(view));
         });
     }
 
-    /// Replaces everything that `server` offers and sets the switches of some of its
-    /// tools, in one snapshot.
+    /// Replaces all entries of `server` and switches some of its tools on or off, in one
+    /// snapshot.
     pub fn publish_with_switches<'a>(
         &self,
         server: &str,
@@ -157,7 +157,7 @@ impl Catalog {
         self.current.send_replace(Arc::new(next));
     }
 
-    /// Takes `server` and everything it offers away.
+    /// Removes `server` and all its entries.
     pub fn withdraw(&self, server: &str) {
         self.rebuild(|servers| {
             servers.remove(server);
@@ -173,7 +173,7 @@ impl Catalog {
         self.current.send_replace(Arc::new(next));
     }
 
-    /// Says which tools are switched off: nobody sees them, nobody calls them.
+    /// Sets which tools are switched off. They are not listed and cannot be called.
     pub fn set_disabled_tools(&self, switches: DisabledTools) {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         let full = self.snapshot().all_servers.clone();
@@ -181,39 +181,39 @@ impl Catalog {
         self.current.send_replace(Arc::new(next));
     }
 
-    /// What was called.
+    /// The journal of all calls.
     pub fn journal(&self) -> &Arc<CallJournal> {
         &self.journal
     }
 
-    /// What is available now.
+    /// The catalog as it is now.
     pub fn snapshot(&self) -> Arc<CatalogSnapshot> {
         Arc::clone(&self.current.borrow())
     }
 
-    /// What is available, now and as it changes.
+    /// The current snapshot, and the next ones as they are published.
     pub fn subscribe(&self) -> watch::Receiver<Arc<CatalogSnapshot>> {
         self.current.subscribe()
     }
 
-    /// Says that the resource at `uri` has changed.
+    /// Notifies the subscribers of the resource at `uri` that it has changed.
     pub fn notify_resource_updated(&self, uri: &str) {
-        // Nobody may be listening.
+        // Fails if there is no subscriber.
         let _ = self.resource_updates.send(uri.into());
     }
 
-    /// Addresses of resources as they change.
+    /// The URIs of resources as they change.
     pub fn subscribe_resource_updates(&self) -> broadcast::Receiver<Arc<str>> {
         self.resource_updates.subscribe()
     }
 
-    /// Lets `waker` bring back the server of a tool that is not available now.
-    pub fn set_connector(&self, waker: ServerConnector) {
+    /// Sets how the server of a tool that is not available is connected.
+    pub fn set_connector(&self, connector: ServerConnector) {
         // Set once, when everything is built.
-        let _ = self.connector.set(waker);
+        let _ = self.connector.set(connector);
     }
 
-    /// Has calls counted against daily limits.
+    /// Counts calls against the limits of `quota`.
     pub fn set_quota(&self, quota: Arc<CallQuota>) {
         // Set once, when everything is built.
         let _ = self.quota.set(quota);
@@ -222,117 +222,119 @@ impl Catalog {
     async fn connect_server_of(&self, principal: &Principal, name: &str) -> Result<bool, String> {
         let server = name::server_of(name).filter(|it| principal.may_reach(it));
         match (server, self.connector.get()) {
-            (Some(server), Some(waker)) => (waker.0)(server.to_owned()).await,
+            (Some(server), Some(connector)) => (connector.0)(server.to_owned()).await,
             _ => Ok(false),
         }
     }
 
-    /// Calls a tool. A call that fails is an answer that says so; an error is
-    /// a question that could not be put.
+    /// Calls a tool. A tool that fails returns a result that says so; an `Err` means that
+    /// the request itself was wrong.
     pub async fn call_tool(
         &self,
         caller: &Caller,
         name: &str,
         arguments: Arc<CallArguments>,
-        mut peer: Arc<RequestContext>,
+        mut context: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
-        let trace = peer.remote_trace();
-        let mut asked = CallRequest {
+        let trace = context.remote_trace();
+        let mut request = CallRequest {
             tool: Arc::clone(&NO_NAME),
             server: Arc::clone(&NO_NAME),
             principal: caller.principal.shared_name(),
-            client: peer.client.clone(),
+            client: context.client.clone(),
             remote_ip: caller.remote_ip,
-            request_id: peer.request_id,
+            request_id: context.request_id,
             arguments: arguments.shared_text(),
         };
         let found = match self.available_tool(caller, name) {
-            // On its own: it would make the future of every call larger.
+            // Boxed, because it is rare and would make the future of every call larger.
             Ok(None) => Box::pin(self.connect_and_find_tool(caller, name)).await,
-            Ok(Some(offer)) => Ok(offer),
-            Err(why) => Err(why),
+            Ok(Some(entry)) => Ok(entry),
+            Err(error) => Err(error),
         };
-        let offer = match found {
-            Ok(offer) => offer,
-            Err(why) => {
-                asked.tool = name.chars().take(100).collect::<String>().into();
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(error) => {
+                request.tool = name.chars().take(100).collect::<String>().into();
                 self.journal
-                    .begin_call(asked, trace)
-                    .finish(ToolCallOutcome::Refused, &why.message);
-                return Err(why);
+                    .begin_call(request, trace)
+                    .finish(ToolCallOutcome::Refused, &error.message);
+                return Err(error);
             }
         };
-        asked.tool = Arc::clone(&offer.public_name);
-        asked.server = Arc::clone(&offer.server);
-        let mut started = self.journal.begin_call(asked, trace);
-        if let Some(id) = started.request_id().filter(|it| *it != peer.request_id) {
-            // A trace began with this call; what is below it, such as SQL, names the same.
-            Arc::make_mut(&mut peer).request_id = id;
+        request.tool = Arc::clone(&entry.public_name);
+        request.server = Arc::clone(&entry.server);
+        let mut started = self.journal.begin_call(request, trace);
+        if let Some(id) = started.request_id().filter(|it| *it != context.request_id) {
+            // This call started a trace, so SQL statements below it use that trace's id.
+            Arc::make_mut(&mut context).request_id = id;
         }
-        if let Err(why) = self.check_call(caller, &offer, &arguments).await {
-            let answer = offer.failure(&why);
-            started.finish(ToolCallOutcome::Refused, answer.as_json());
-            return Ok(EntryResponse::Complete(answer));
+        if let Err(error) = self.check_call(caller, &entry, &arguments).await {
+            let response = entry.failure(&error);
+            started.finish(ToolCallOutcome::Refused, response.as_json());
+            return Ok(EntryResponse::Complete(response));
         }
-        let log = peer.log_level.map(|_| (Arc::clone(&peer), Instant::now()));
+        let log = context
+            .log_level
+            .map(|_| (Arc::clone(&context), Instant::now()));
         started.mark_forwarded();
-        let answer = self
-            .invoke(caller, &offer, EntryAction::CallTool(arguments), peer)
+        let response = self
+            .invoke(caller, &entry, EntryAction::CallTool(arguments), context)
             .instrument(started.span().clone())
             .await;
         started.mark_answered();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(late) => {
-                let answer = offer.failure(&format!("{name} {late}"));
-                started.finish(ToolCallOutcome::TimedOut, answer.as_json());
-                return Ok(EntryResponse::Complete(answer));
+        let response = match response {
+            Ok(response) => response,
+            Err(timed_out) => {
+                let response = entry.failure(&format!("{name} {timed_out}"));
+                started.finish(ToolCallOutcome::TimedOut, response.as_json());
+                return Ok(EntryResponse::Complete(response));
             }
         };
         if let Some((log, started)) = log {
             let took = started.elapsed().as_secs_f64() * 1000.0;
-            let data = json!({"tool": name, "milliseconds": took, "answered": answer.is_ok()});
+            let data = json!({"tool": name, "milliseconds": took, "answered": response.is_ok()});
             Box::pin(log.send_log(LoggingLevel::Debug, "maru.tool", &data)).await;
         }
-        match answer {
+        match response {
             Ok(EntryResponse::Complete(result)) => {
                 let result = self.limits().result_limits.apply(result);
-                let result = fit_output_schema(&offer, result);
+                let result = fit_output_schema(&entry, result);
                 started.finish(call_outcome(&result), result.as_json());
                 Ok(EntryResponse::Complete(result))
             }
-            Ok(asked @ EntryResponse::InputRequired(_)) => {
+            Ok(needed @ EntryResponse::InputRequired(_)) => {
                 started.discard();
-                Ok(asked)
+                Ok(needed)
             }
-            Err(why) => {
-                started.finish(ToolCallOutcome::Refused, &why.message);
-                Err(why)
+            Err(error) => {
+                started.finish(ToolCallOutcome::Refused, &error.message);
+                Err(error)
             }
         }
     }
 
-    /// Whether the call may be made as it is; says why not.
+    /// Checks the arguments and the limits of a call; the error is for the caller.
     async fn check_call(
         &self,
         caller: &Caller,
-        offer: &CatalogEntry,
+        entry: &CatalogEntry,
         arguments: &CallArguments,
     ) -> Result<(), String> {
-        offer
+        entry
             .validate_arguments(arguments)
-            .map_err(|why| format!("wrong arguments: {why}"))?;
+            .map_err(|error| format!("wrong arguments: {error}"))?;
         match self.quota.get() {
             Some(quota) => {
                 let user = caller.principal.name();
-                let counted = quota.count_call(user, offer.public_name()).await;
+                let counted = quota.count_call(user, entry.public_name()).await;
                 counted.map_err(|it| it.message)
             }
             None => Ok(()),
         }
     }
 
-    /// The tool of this name, if it is available.
+    /// The tool of this name, if it is in the current snapshot.
     fn available_tool(
         &self,
         caller: &Caller,
@@ -342,23 +344,23 @@ impl Catalog {
         Ok(self.snapshot().find_tool(caller, name)?.cloned())
     }
 
-    /// A tool that is not available, after one attempt to bring back its server.
+    /// The tool of this name, after one attempt to connect its server.
     async fn connect_and_find_tool(
         &self,
         caller: &Caller,
         name: &str,
     ) -> Result<Arc<CatalogEntry>, RpcError> {
         let connected = self.connect_server_of(&caller.principal, name).await;
-        let connected = connected.map_err(|why| {
+        let connected = connected.map_err(|error| {
             let shown: String = name.chars().take(100).collect();
             let shown = shown.escape_debug();
-            RpcError::invalid_params(format!("cannot call {shown}: {why}"))
+            RpcError::invalid_params(format!("cannot call {shown}: {error}"))
         })?;
-        let offer = connected
+        let entry = connected
             .then(|| self.available_tool(caller, name))
             .transpose()?;
-        match offer.flatten() {
-            Some(offer) => Ok(offer),
+        match entry.flatten() {
+            Some(entry) => Ok(entry),
             None => Err(entry_not_found(
                 &self.snapshot().visible_to(caller)?.tools,
                 "tool",
@@ -373,16 +375,16 @@ impl Catalog {
         caller: &Caller,
         name: &str,
         arguments: Arc<CallArguments>,
-        peer: Arc<RequestContext>,
+        context: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
         caller.require_call_role()?;
         let snapshot = self.snapshot();
         let view = snapshot.visible_to(caller)?;
-        let offer = view
+        let entry = view
             .prompts
             .get(name)
             .ok_or_else(|| entry_not_found(&view.prompts, "prompt", name))?;
-        self.invoke_or_error(caller, offer, EntryAction::GetPrompt(arguments), peer)
+        self.invoke_or_error(caller, entry, EntryAction::GetPrompt(arguments), context)
             .await
     }
 
@@ -391,24 +393,24 @@ impl Catalog {
         &self,
         caller: &Caller,
         uri: &str,
-        peer: Arc<RequestContext>,
+        context: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
         caller.require_call_role()?;
         let snapshot = self.snapshot();
         let view = snapshot.visible_to(caller)?;
-        let offer = view
+        let entry = view
             .find_resource(uri)
             .ok_or_else(|| resource_not_found(uri))?;
         self.invoke_or_error(
             caller,
-            offer,
+            entry,
             EntryAction::ReadResource(uri.to_owned()),
-            peer,
+            context,
         )
         .await
     }
 
-    /// Suggests values, as `action` asks, for an argument of the prompt or template `key`.
+    /// Completes an argument of the prompt or resource template `key`.
     pub async fn complete(
         &self,
         caller: &Caller,
@@ -418,62 +420,63 @@ impl Catalog {
         caller.require_call_role()?;
         let snapshot = self.snapshot();
         let view = snapshot.visible_to(caller)?;
-        let offer = view.prompts.get(key).or_else(|| view.templates.get(key));
-        let offer =
-            offer.ok_or_else(|| RpcError::invalid_params("no such prompt or resource template"))?;
-        self.invoke_or_error(caller, offer, action, Arc::default())
+        let entry = view.prompts.get(key).or_else(|| view.templates.get(key));
+        let entry =
+            entry.ok_or_else(|| RpcError::invalid_params("no such prompt or resource template"))?;
+        self.invoke_or_error(caller, entry, action, Arc::default())
             .await
     }
 
     async fn invoke_or_error(
         &self,
         caller: &Caller,
-        offer: &CatalogEntry,
+        entry: &CatalogEntry,
         action: EntryAction,
-        peer: Arc<RequestContext>,
+        context: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
-        let answer = self.invoke(caller, offer, action, peer).await;
-        answer.unwrap_or_else(|late| {
+        let response = self.invoke(caller, entry, action, context).await;
+        response.unwrap_or_else(|timed_out| {
             Err(RpcError::new(
                 code::INTERNAL_ERROR,
-                format!("the answer {late}"),
+                format!("the request {timed_out}"),
             ))
         })
     }
 
-    /// The outer error says that the deadline passed.
+    /// Calls the handler of an entry. The outer error means that the deadline passed.
     async fn invoke(
         &self,
         caller: &Caller,
-        offer: &CatalogEntry,
+        entry: &CatalogEntry,
         action: EntryAction,
-        peer: Arc<RequestContext>,
+        context: Arc<RequestContext>,
     ) -> Result<Result<EntryResponse, RpcError>, String> {
-        // A server that waits is told; our own tools do not wait.
-        if let Some(why) = peer
+        // A server's handler passes the failure on to the server, which waits for an
+        // answer; our own tools do not wait for one.
+        if let Some(error) = context
             .inputs
             .failure
             .as_ref()
-            .filter(|_| &*offer.server == OWN_SERVER_NAME)
+            .filter(|_| &*entry.server == OWN_SERVER_NAME)
         {
-            return Ok(Err(RpcError::new(code::INTERNAL_ERROR, why.clone())));
+            return Ok(Err(RpcError::new(code::INTERNAL_ERROR, error.clone())));
         }
-        let answer = (offer.handler)(EntryRequest {
+        let response = (entry.handler)(EntryRequest {
             action,
-            context: peer,
+            context,
             principal: caller.principal.clone(),
         });
         let timeout = self.limits().timeout;
-        let answer = with_timeout(timeout, answer).await;
-        answer.ok_or_else(|| format!("did not answer within {timeout:?}"))
+        let response = with_timeout(timeout, response).await;
+        response.ok_or_else(|| format!("did not answer within {timeout:?}"))
     }
 }
 
-/// Where nobody was asked.
+/// The tool and server of a call until its tool is found.
 static NO_NAME: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
-/// Takes the structured content out of our own report on a server that did not answer,
-/// where the tool has an output schema that it would not fit.
+/// Removes the structured content of our own error about a server that did not answer, if
+/// the tool has an output schema, which that content would violate.
 fn fit_output_schema(entry: &CatalogEntry, result: EntryResult) -> EntryResult {
     let is_ours = result.status() == ResultStatus::ServerUnavailable;
     if is_ours && entry.failure_format == FailureFormat::TextOnly {

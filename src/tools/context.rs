@@ -1,4 +1,4 @@
-//! What a call in progress may say to who asked for it.
+//! How a call in progress reaches its caller: progress, log messages, input requests.
 
 use std::sync::{
     Arc,
@@ -14,58 +14,58 @@ use crate::observability::{
     telemetry::{self, RemoteTrace},
 };
 
-/// One client connection: a session, or one request of a client that has none.
-/// Clients that share a token are told apart by it.
+/// Identifies one client connection: a session, or one request of a client without a
+/// session. It distinguishes clients that share a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConnection(u64);
 
 impl ClientConnection {
-    /// A connection that is like no other.
+    /// A new connection.
     pub fn unique() -> Self {
         static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
         Self(NEXT_CONNECTION.fetch_add(1, Relaxed))
     }
 }
 
-/// The way back to the caller. Messages to a caller who cannot take them, or
-/// has gone, are dropped.
+/// What a handler knows about its caller, and how it sends messages to it. Messages to a
+/// caller that cannot receive them, or has disconnected, are dropped.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
     /// The client connection that the call came on.
     pub connection: ClientConnection,
-    /// The program that asks, as it calls itself.
+    /// The client program, by its reported name.
     pub client: Option<Arc<str>>,
-    /// The request that this is part of.
+    /// The id of the request, for journal, audit and traces.
     pub request_id: RequestId,
-    /// The protocol version that the caller speaks.
+    /// The protocol version of the caller.
     pub version: ProtocolVersion,
-    /// Where messages go.
+    /// Where messages to the caller are sent.
     pub outgoing: Option<message_queue::MessageSender>,
-    /// Names the call in progress reports, if the caller wants any.
+    /// The token of progress notifications, if the caller wants them.
     pub progress_token: Option<RpcId>,
-    /// The least severe log message wanted, if any.
+    /// The lowest level of log messages that the caller wants, if any.
     pub log_level: Option<LoggingLevel>,
-    /// What the caller can be asked for, as it declared.
+    /// The client capabilities that the caller declared.
     pub capabilities: Arc<Value>,
-    /// What the caller answered so far.
+    /// The caller's answers to input requests so far.
     pub inputs: InputResponses,
-    /// What else the caller says about its request, an object as it was written.
+    /// The request's `_meta`, as the caller wrote it.
     pub meta: Option<Arc<str>>,
 }
 
-/// Answers of the caller to [`InputRequired`](super::InputRequired).
+/// The caller's answers to [`InputRequired`](super::InputRequired).
 #[derive(Clone, Debug, Default)]
 pub struct InputResponses {
     /// Results by key.
     pub responses: Map<String, Value>,
-    /// Why the caller did not answer.
+    /// Why there is no answer.
     pub failure: Option<String>,
-    /// The state that came with the questions.
+    /// The state that came with the input requests.
     pub state: Option<String>,
 }
 
 impl Default for RequestContext {
-    /// A caller who hears nothing and cannot be asked.
+    /// A caller that receives no messages and no input requests.
     fn default() -> Self {
         Self {
             connection: ClientConnection::unique(),
@@ -83,13 +83,13 @@ impl Default for RequestContext {
 }
 
 impl RequestContext {
-    /// The trace that the caller's `_meta` names, where spans are exported.
+    /// The trace that the caller's `_meta` names; `None` if spans are not exported.
     pub fn remote_trace(&self) -> Option<RemoteTrace> {
         let meta = self.meta.as_deref().filter(|_| telemetry::is_enabled())?;
         RemoteTrace::from_meta(meta)
     }
 
-    /// Reports how far the call is.
+    /// Sends a progress notification.
     pub async fn send_progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = &self.progress_token else {
             return;
@@ -105,7 +105,7 @@ impl RequestContext {
             .await;
     }
 
-    /// Logs to the caller, if it asked for messages this severe.
+    /// Sends a log message, if the caller wants messages of this level.
     pub async fn send_log(&self, level: LoggingLevel, logger: &str, data: &Value) {
         if self.log_level.is_some_and(|least| level >= least) {
             let params = json!({"level": level, "logger": logger, "data": data});
@@ -114,10 +114,10 @@ impl RequestContext {
         }
     }
 
-    /// Passes on a message that someone else wrote.
+    /// Sends a complete message.
     pub async fn send(&self, message: String) {
         if let Some(out) = &self.outgoing {
-            // The caller has gone; the call ends by its own rules.
+            // Fails if the caller has disconnected; the call is cancelled elsewhere.
             let _ = out.send(message).await;
         }
     }

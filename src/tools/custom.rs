@@ -18,7 +18,7 @@ pub use parameter::ToolParameter;
 pub use record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord};
 pub use runner::ToolResources;
 
-/// A fault of a definition or of a run of it, with its place.
+/// An error in a definition or in a run of it, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError {
     /// What is wrong, and what would be right.
@@ -38,7 +38,7 @@ pub enum SaveError {
     /// Another tool has the name.
     #[error("a tool named {0:?} exists already; change that one, or choose another name")]
     NameTaken(String),
-    /// There is no custom tool of the name.
+    /// No custom tool has the name.
     #[error("there is no custom tool named {0:?}")]
     UnknownTool(String),
     /// The tool has no draft.
@@ -47,7 +47,7 @@ pub enum SaveError {
     /// The tool has no such version.
     #[error("the tool {0:?} has no version {1}")]
     UnknownVersion(String, i64),
-    /// There are as many custom tools as the hub takes.
+    /// The hub has as many custom tools as it allows.
     #[error("there are {0} custom tools already, as many as may be")]
     TooManyTools(usize),
     /// The store did not write the change.
@@ -56,7 +56,7 @@ pub enum SaveError {
 }
 
 impl ValidationError {
-    /// About a member of the definition.
+    /// An error in a member of the definition.
     fn for_field(field: &str, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -65,7 +65,7 @@ impl ValidationError {
         }
     }
 
-    /// About a character of the statement or expression.
+    /// An error at a character of the statement or expression.
     fn at_character(text: &str, characters: usize, message: impl Into<String>) -> Self {
         let before: Vec<char> = text.chars().take(characters).collect();
         let line = before.iter().filter(|it| **it == '\n').count() + 1;
@@ -76,9 +76,17 @@ impl ValidationError {
         }
     }
 
+    /// One line for the caller of the tool.
+    fn public_message(&self) -> String {
+        match self.position {
+            Some((line, column)) => format!("{} (line {line}, column {column})", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     fn from_source_error(text: &str, error: &maru_sources::Error) -> Self {
         match error.position() {
-            Some(place) => Self::at_character(text, place, error.to_string()),
+            Some(position) => Self::at_character(text, position, error.to_string()),
             None => Self::for_field("definition", error.to_string()),
         }
     }
@@ -87,7 +95,7 @@ impl ValidationError {
 impl From<maru_expression::Error> for ValidationError {
     fn from(error: maru_expression::Error) -> Self {
         Self {
-            // Line 0 means that the error has no place.
+            // Line 0 means that the error has no position.
             position: (error.line > 0).then_some((error.line, error.column)),
             ..Self::for_field("definition", error.message)
         }

@@ -1,20 +1,20 @@
-//! Tools that a person switched off.
+//! Tools that an admin switched off.
 
 use std::{collections::HashSet, sync::Arc};
 
 use super::view::CatalogView;
 
-/// Which tools are off, by server and the tool's name there.
+/// The tools that are switched off, by server and name on that server.
 #[derive(Clone, Debug, Default)]
 pub struct DisabledTools(HashSet<(String, String)>);
 
 impl DisabledTools {
-    /// Whether it is off.
+    /// Whether the tool is switched off.
     pub fn is_disabled(&self, server: &str, tool: &str) -> bool {
         !self.0.is_empty() && self.0.contains(&(server.to_owned(), tool.to_owned()))
     }
 
-    /// Switches a tool; true if that changes anything.
+    /// Switches a tool; returns whether that changed anything.
     pub fn set_enabled(&mut self, server: &str, tool: &str, on: bool) -> bool {
         let key = (server.to_owned(), tool.to_owned());
         if on {
@@ -24,7 +24,7 @@ impl DisabledTools {
         }
     }
 
-    /// What of `view` is on.
+    /// The view without the tools that are switched off.
     pub(super) fn enabled_part(&self, server: &str, view: &Arc<CatalogView>) -> Arc<CatalogView> {
         let is_on = |tool: &str| !self.is_disabled(server, tool);
         if view.tools.keys().all(is_on) {

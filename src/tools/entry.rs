@@ -1,4 +1,4 @@
-//! One thing that can be asked for: a tool, a prompt or a resource.
+//! An entry of the catalog: a tool, a prompt, a resource or a resource template.
 
 use std::{any::Any, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
@@ -18,114 +18,114 @@ use crate::auth::Principal;
 /// The server that maru's own entries belong to.
 pub const OWN_SERVER_NAME: &str = "maru";
 
-/// What kind of thing is offered.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CatalogEntryKind {
     /// Called with arguments.
     Tool,
     /// Rendered with arguments.
     Prompt,
-    /// Read by its address.
+    /// Read by its URI.
     Resource,
-    /// A family of resources, read by addresses that fit its pattern.
+    /// A family of resources, read by URIs that match its template.
     ResourceTemplate,
 }
 
-/// Something that can be called, rendered or read. Its key is a name, an address, or a pattern of addresses.
+/// An entry of the catalog. Its key is a name, a URI or a URI template.
 pub struct CatalogEntry {
     pub(super) kind: CatalogEntryKind,
     pub(super) server: Arc<str>,
     pub(super) key: String,
-    /// Its key beside the entries of all other servers.
+    /// Its key in the catalog of all servers.
     pub(super) public_name: Arc<str>,
     /// Its description in a listing, without the key: members of a JSON object.
     pub(super) listing_members: String,
-    /// The same for clients of a version with a handshake, where that differs.
+    /// Its description for clients of a version with a handshake, if it differs.
     pub(super) legacy_listing_members: Option<String>,
     pub(super) input_schema: Option<InputSchema>,
     pub(super) handler: EntryHandler,
     pub(super) subscribe: Option<SubscribeResource>,
-    /// How maru itself says that a call failed.
+    /// How maru itself reports that a call failed.
     pub(super) failure_format: FailureFormat,
     header_parameters: Vec<HeaderParameter>,
 }
 
-/// Begins to watch a resource for someone; dropping what it gives ends that.
+/// Subscribes to a resource; dropping the returned value ends the subscription.
 pub type SubscribeResource = Arc<dyn Fn(&str) -> ResourceSubscription + Send + Sync>;
 
-/// Someone watches a resource as long as this is kept.
+/// A subscription to a resource, which ends when this is dropped.
 pub type ResourceSubscription = Box<dyn Any + Send + Sync>;
 
-/// Answers what is asked of an entry.
+/// Handles the requests to an entry.
 pub type EntryHandler =
     Arc<dyn Fn(EntryRequest) -> BoxFuture<'static, Result<EntryResponse, RpcError>> + Send + Sync>;
 
-/// A question to an entry.
+/// A request to an entry.
 #[derive(Debug)]
 pub struct EntryRequest {
     /// What to do.
     pub action: EntryAction,
-    /// The way back to who asks, while the answer is being made.
+    /// How the handler reaches its caller while it works.
     pub context: Arc<RequestContext>,
-    /// Who asks.
+    /// The authenticated caller.
     pub principal: Principal,
 }
 
 /// What to do with an entry.
 #[derive(Debug)]
 pub enum EntryAction {
-    /// Call the tool; the arguments are an object that fits its schema.
+    /// Call the tool; the arguments are valid by its schema.
     CallTool(Arc<CallArguments>),
-    /// Render the prompt with the arguments of an object.
+    /// Render the prompt with these arguments.
     GetPrompt(Arc<CallArguments>),
-    /// Read this address.
+    /// Read the resource at this URI.
     ReadResource(String),
-    /// Suggest values for the argument that begin with the text.
+    /// Complete the value of an argument.
     Complete {
         /// The argument's name.
         argument: String,
         /// What was typed so far.
         value: String,
-        /// What is known besides, as the client wrote it.
+        /// The arguments that are known already, as the client wrote them.
         context: Option<String>,
     },
 }
 
-/// Arguments, an object: taken apart, and as the caller wrote it.
+/// The arguments of a call, an object: parsed, and as the caller wrote it.
 #[derive(Debug)]
 pub struct CallArguments {
     value: Value,
     text: Arc<str>,
 }
 
-/// What comes back.
+/// The response to an [`EntryRequest`].
 #[derive(Debug)]
 pub enum EntryResponse {
     /// The result.
     Complete(EntryResult),
-    /// The caller must be asked first; then the same question is put again.
+    /// The caller must answer these input requests; then the request is sent again.
     InputRequired(InputRequired),
 }
 
-/// Questions to the caller, as MCP requests by key.
+/// Input requests to the caller, as MCP requests by key.
 #[derive(Clone, Debug, Default)]
 pub struct InputRequired {
     /// `{"method", "params"}` by key.
     pub requests: BTreeMap<String, Value>,
-    /// Handed back with the answers.
+    /// The caller returns it with the answers.
     pub state: Option<String>,
 }
 
 impl CatalogEntry {
     /// One of maru's own entries. `described` is its entry in a listing.
     ///
-    /// Panics when `described` is not an object or its `inputSchema` is no
-    /// schema: ours are constants.
+    /// Panics if `described` is not an object or its `inputSchema` is not a valid schema;
+    /// ours are constants.
     pub fn builtin(kind: CatalogEntryKind, described: Value, handler: EntryHandler) -> Arc<Self> {
         Arc::new(Self::new_builtin(kind, described, handler))
     }
 
-    /// The entry of [`CatalogEntry::builtin`], to be changed before it is shared.
+    /// Like [`CatalogEntry::builtin`], but not shared yet.
     pub(super) fn new_builtin(
         kind: CatalogEntryKind,
         mut described: Value,
@@ -137,7 +137,7 @@ impl CatalogEntry {
         let key = members.shift_remove(kind.key_member());
         let key = key
             .and_then(|it| it.as_str().map(str::to_owned))
-            .expect("an offer has a key");
+            .expect("an entry has a key");
         let arguments = (kind == CatalogEntryKind::Tool).then(|| {
             InputSchema::new(&key, &members["inputSchema"]).expect("our own schemas are valid")
         });
@@ -157,8 +157,7 @@ impl CatalogEntry {
         }
     }
 
-    /// A custom tool. `described` is its entry in a listing, without
-    /// the name; `null` may stand for an argument that is not given.
+    /// A custom tool. `described` is its entry in a listing, without the name.
     pub(super) fn custom(name: String, described: &Value, handler: EntryHandler) -> Arc<Self> {
         Arc::new(Self {
             public_name: name.as_str().into(),
@@ -172,8 +171,8 @@ impl CatalogEntry {
         })
     }
 
-    /// An entry of another server. `described` is its entry in a listing,
-    /// without the key; a schema that cannot be checked here is not checked.
+    /// An entry of another server. `described` is its entry in a listing, without the key.
+    /// Arguments are not checked against a schema that is too complex to compile.
     pub fn from_server(
         server: &Arc<str>,
         kind: CatalogEntryKind,
@@ -191,7 +190,7 @@ impl CatalogEntry {
                 CatalogEntryKind::Tool | CatalogEntryKind::Prompt => {
                     name::public_name(server, &key).into()
                 }
-                // Addresses stand in results too, so they stay what they are.
+                // Results contain URIs too, so they must not change.
                 CatalogEntryKind::Resource | CatalogEntryKind::ResourceTemplate => {
                     key.as_str().into()
                 }
@@ -211,26 +210,26 @@ impl CatalogEntry {
         }
     }
 
-    /// Lets changes of the resource be watched.
+    /// Sets how clients subscribe to the resource.
     #[must_use]
-    pub fn with_subscription(mut self, watcher: SubscribeResource) -> Self {
-        self.subscribe = Some(watcher);
+    pub fn with_subscription(mut self, subscribe: SubscribeResource) -> Self {
+        self.subscribe = Some(subscribe);
         self
     }
 
-    /// Sets how maru itself says that a call failed.
+    /// Sets how maru itself reports that a call failed.
     #[must_use]
     pub(super) fn with_failure_format(mut self, format: FailureFormat) -> Self {
         self.failure_format = format;
         self
     }
 
-    /// A call of it that maru itself ended, for example because of wrong arguments.
+    /// The result of a call that maru itself refused or ended.
     pub(super) fn failure(&self, message: &str) -> EntryResult {
         EntryResult::failure_in(self.failure_format, message)
     }
 
-    /// What is wrong with arguments, and what would be right.
+    /// Checks arguments; the error says what is wrong and what was expected.
     pub(super) fn validate_arguments(&self, arguments: &Value) -> Result<(), String> {
         match &self.input_schema {
             Some(expected) => expected.validate(arguments),
@@ -238,12 +237,12 @@ impl CatalogEntry {
         }
     }
 
-    /// The name under which everyone sees it.
+    /// Its name in the catalog of all servers.
     pub fn public_name(&self) -> &str {
         &self.public_name
     }
 
-    /// The name on its own server.
+    /// Its name on its own server.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -253,7 +252,7 @@ impl CatalogEntry {
         &self.header_parameters
     }
 
-    /// Whose offer it is.
+    /// The server that it belongs to.
     pub fn server(&self) -> &Arc<str> {
         &self.server
     }
@@ -263,14 +262,24 @@ impl CatalogEntry {
         serde_json::from_str(&format!("{{{}}}", self.listing_members)).unwrap_or_default()
     }
 
-    /// What kind of thing it is.
+    /// Its kind.
     pub fn kind(&self) -> CatalogEntryKind {
         self.kind
     }
 }
 
+impl EntryAction {
+    /// The arguments of a tool call; other actions are refused.
+    pub fn into_call_arguments(self) -> Result<Arc<CallArguments>, RpcError> {
+        match self {
+            Self::CallTool(arguments) => Ok(arguments),
+            _ => Err(RpcError::invalid_params("a tool can only be called")),
+        }
+    }
+}
+
 impl CallArguments {
-    /// Reads arguments from checked JSON; none are an empty object.
+    /// Parses arguments from validated JSON; without any they are an empty object.
     pub fn parse(raw: Option<&str>) -> Result<Self, RpcError> {
         Ok(Self {
             value: Value::Object(RequestParams::object_or_empty(raw, "arguments")?),
@@ -278,17 +287,17 @@ impl CallArguments {
         })
     }
 
-    /// As the caller wrote it: numbers keep their digits.
+    /// The arguments as the caller wrote them, so that numbers keep their digits.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// An argument that is a whole number: `2026`, `2026.0` or `"2026"`.
+    /// An integer argument: `2026`, `2026.0` or `"2026"`.
     pub fn integer(&self, name: &str) -> Option<i64> {
         parse_integer(&self.value[name])
     }
 
-    /// The arguments as the caller wrote them, to be kept.
+    /// The shared text of the arguments.
     pub(super) fn shared_text(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }
@@ -315,7 +324,8 @@ fn object_members(described: &Value) -> String {
     text[1..text.len() - 1].to_owned()
 }
 
-/// Older clients take no list with an output schema that is not an object's.
+/// The members without an output schema that is not of type object: older clients refuse
+/// the whole list otherwise. `None` if nothing differs.
 fn legacy_object_members(described: &Value) -> Option<String> {
     let output = described.get("outputSchema")?;
     if output["type"] == "object" {

@@ -1,5 +1,5 @@
-//! Parameters that 2026-07-28 mirrors in headers, so that what stands between
-//! can read them without reading the body.
+//! Parameters that 2026-07-28 mirrors in headers, so that proxies can use them without
+//! reading the body.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub struct HeaderParameter {
     pub header: String,
 }
 
-/// The mirrored parameters of a tool's schema; the error says what is wrong.
+/// The mirrored parameters of a tool's input schema.
 pub fn parse_header_parameters(schema: &Value) -> Result<Vec<HeaderParameter>, String> {
     let mut found: Vec<HeaderParameter> = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -42,7 +42,7 @@ pub fn parse_header_parameters(schema: &Value) -> Result<Vec<HeaderParameter>, S
 }
 
 impl HeaderParameter {
-    /// What the header says for these arguments; nothing for a missing one.
+    /// The value of the header for these arguments; `None` for a missing argument.
     pub fn header_value(&self, arguments: &Value) -> Option<String> {
         match arguments.get(&self.parameter)? {
             Value::Null => None,
@@ -51,16 +51,16 @@ impl HeaderParameter {
         }
     }
 
-    /// Whether a header that says `said` agrees with the arguments.
-    pub fn matches_header(&self, said: Option<&str>, arguments: &Value) -> bool {
+    /// Whether a header with the value `sent` agrees with the arguments.
+    pub fn matches_header(&self, sent: Option<&str>, arguments: &Value) -> bool {
         let Some(value) = self.header_value(arguments) else {
             return true;
         };
         let number = |text: &str| text.parse::<f64>().ok();
         if arguments[&self.parameter].is_number() {
-            said.and_then(number) == number(&value)
+            sent.and_then(number) == number(&value)
         } else {
-            said == Some(&value)
+            sent == Some(&value)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Checking arguments against a tool's schema, and saying what was expected.
+//! Validates arguments against a tool's input schema and explains what was expected.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ pub(super) struct InputSchema {
     validator: Validator,
     signature: String,
     descriptions: HashMap<String, String>,
-    /// Arguments that may be whole numbers written as text: models quote numbers.
+    /// Integer arguments that may be strings, because models sometimes quote numbers.
     quoted_integers: Vec<String>,
 }
 
 impl InputSchema {
-    /// Compiles the schema of a built-in tool; `None` if it is no schema.
+    /// Compiles the schema of a built-in tool; `None` if it is not a valid schema.
     pub(super) fn new(tool: &str, schema: &Value) -> Option<Self> {
         Some(Self {
             validator: jsonschema::validator_for(schema).ok()?,
@@ -31,13 +31,13 @@ impl InputSchema {
         })
     }
 
-    /// Compiles a schema of someone else's; `None` also if checking might take long.
-    /// Its own server checks then.
+    /// Compiles the schema of another server; `None` also if validation might take long.
+    /// Then only that server validates the arguments.
     pub(super) fn new_untrusted(tool: &str, schema: &Value) -> Option<Self> {
         let mut budget = MAX_SCHEMA_NODES;
         check_complexity(schema, schema, 0, &mut budget)?;
         let validator = jsonschema::options()
-            // Linear in the text, whatever the pattern.
+            // This engine takes linear time for every pattern.
             .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
             .build(schema)
             .ok()?;
@@ -49,8 +49,8 @@ impl InputSchema {
         })
     }
 
-    /// What is wrong with `arguments`, and what would be right. `null` may stand for an
-    /// argument that is not given.
+    /// Validates arguments; the error says what is wrong and what was expected. An argument
+    /// that is `null` counts as not given.
     pub(super) fn validate(&self, arguments: &Value) -> Result<(), String> {
         if self.validator.is_valid(arguments) || self.is_valid_when_relaxed(arguments) {
             return Ok(());
@@ -88,22 +88,25 @@ impl InputSchema {
         parse_integer(value).map_or_else(|| value.clone(), Value::from)
     }
 
-    /// What is wrong, where, and what that place is for.
+    /// The message of an error, its path, and the description of that property.
     fn describe(&self, error: &ValidationError<'_>) -> String {
         let path = error.instance_path().to_string();
         let path = path.trim_start_matches('/');
         match (path, self.descriptions.get(path)) {
             ("", _) => truncate_error(&error.to_string()),
             (path, None) => truncate_error(&format!("{path}: {error}")),
-            (path, Some(about)) => {
-                format!("{} ({about})", truncate_error(&format!("{path}: {error}")))
+            (path, Some(description)) => {
+                format!(
+                    "{} ({description})",
+                    truncate_error(&format!("{path}: {error}"))
+                )
             }
         }
     }
 }
 
-/// Counts the nodes of a schema with its references followed; `None` when they
-/// are too many, too deep, go round in circles or lead elsewhere.
+/// Counts the nodes of a schema, following its references; `None` if there are too many,
+/// if they are nested too deep, or if a reference is circular or external.
 fn check_complexity(node: &Value, root: &Value, depth: usize, budget: &mut usize) -> Option<()> {
     *budget = budget.checked_sub(1)?;
     if depth > MAX_SCHEMA_DEPTH {
@@ -129,9 +132,9 @@ fn check_complexity(node: &Value, root: &Value, depth: usize, budget: &mut usize
     }
 }
 
-/// A whole number: `2`, `2.0` or `"2"`.
+/// An integer: `2`, `2.0` or `"2"`.
 pub(super) fn parse_integer(value: &Value) -> Option<i64> {
-    /// Up to here every whole number has a float of its own.
+    /// 2^53: up to here a float represents every integer exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     let is_whole = |it: &f64| it.fract() == 0.0 && it.abs() <= MAX_EXACT_INTEGER;
     match value {
@@ -155,7 +158,7 @@ fn property_descriptions(schema: &Value) -> HashMap<String, String> {
     described.collect()
 }
 
-/// The arguments may be megabytes; what is wrong with them is said in a line.
+/// Bounds a message, which may quote megabytes of arguments.
 fn truncate_error(finding: &str) -> String {
     match finding.char_indices().nth(MAX_ERROR_CHARS) {
         None => finding.to_owned(),
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_arguments_are_told_what_was_expected() {
+    fn error_says_what_was_expected() {
         let schema = json!({
             "type": "object",
             "properties": {"query": {"type": "string"}, "kind": {"enum": ["a", "b"]}},
@@ -259,7 +262,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        // A server behind the hub gets what was sent, and decides itself.
+        // A server behind the hub gets the arguments as they were sent, and decides itself.
         let untrusted = InputSchema::new_untrusted("find", &schema).unwrap();
         assert!(untrusted.validate(&json!({"limit": "2"})).is_err());
     }

@@ -1,19 +1,19 @@
-//! Names that every client accepts: at most 64 of `A-Z a-z 0-9 _ -`.
+//! Public names of entries, which every client accepts: at most 64 of `A-Z a-z 0-9 _ -`.
 //!
-//! maru's own entries keep their bare name, which has no `__`. One of another
-//! server is `server__name`. Where that does not fit, a cleaned beginning is
-//! followed by a digest of both: still a function of the two, and still one name
-//! for one thing. The catalog finds the thing again by looking the name up.
+//! maru's own entries keep their name, which has no `__`. An entry of another server is
+//! `server__name`. If that is too long or has other characters, the name is a cleaned
+//! prefix and a digest of both, so that it is stable and unique. The catalog looks entries
+//! up by this name.
 
 use sha2::{Digest as _, Sha256};
 
 const MAX_NAME_BYTES: usize = 64;
 const SEPARATOR: &str = "__";
-/// Announces a digest of [`DIGEST`] letters at the end of a name.
+/// Comes before the [`DIGEST_LETTERS`] of the digest at the end of a name.
 const DIGEST_MARK: &str = "__x";
 const DIGEST_LETTERS: usize = 13;
 
-/// The name under which `name` of `server` is offered beside everyone else's.
+/// The name of the entry `name` of `server` in the catalog of all servers.
 pub fn public_name(server: &str, name: &str) -> String {
     let plain = format!("{server}{SEPARATOR}{name}");
     if plain.len() <= MAX_NAME_BYTES
@@ -36,7 +36,7 @@ pub fn public_name(server: &str, name: &str) -> String {
     format!("{clean}{DIGEST_MARK}{}", digest(server, name))
 }
 
-/// The server that a name of another server's tool begins with.
+/// The server that a public name, or `server.tool`, begins with.
 pub(super) fn server_of(name: &str) -> Option<&str> {
     let (server, _) = name
         .split_once(SEPARATOR)
@@ -54,7 +54,7 @@ fn has_digest_suffix(name: &str) -> bool {
         .is_some_and(|at| name.is_char_boundary(at) && name[at..].starts_with(DIGEST_MARK))
 }
 
-/// 65 bits, five to a letter.
+/// The first 65 bits of a hash, five per letter.
 fn digest(server: &str, name: &str) -> String {
     const BASE32_ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
     let mut hash = Sha256::new();

@@ -1,20 +1,20 @@
-//! What is answered about something that is not available.
+//! Errors about tools, prompts and resources that do not exist.
 
 use maru_protocol::{RpcError, code};
 use serde_json::json;
 
 use super::view::EntryList;
 
-/// No resource has this address. Doors of the older versions give it its own code.
+/// No resource has this URI. Versions with a handshake have an error code for it.
 pub fn resource_not_found(uri: &str) -> RpcError {
     let shown: String = uri.chars().take(200).collect();
     RpcError::new(code::RESOURCE_NOT_FOUND, "resource not found").with_data(json!({"uri": shown}))
 }
 
-/// No tool or prompt has this name; perhaps another was meant.
-pub(super) fn entry_not_found(shelf: &EntryList, what: &str, name: &str) -> RpcError {
+/// No tool or prompt has this name; suggests the most similar one.
+pub(super) fn entry_not_found(entries: &EntryList, what: &str, name: &str) -> RpcError {
     let shown: String = name.chars().take(100).collect();
-    let nearest = shelf
+    let nearest = entries
         .keys()
         .map(|key| (strsim::jaro_winkler(key, &shown), key))
         .max_by(|a, b| a.0.total_cmp(&b.0))

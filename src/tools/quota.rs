@@ -1,5 +1,5 @@
-//! How often a day and how often a minute tools may be called: for each user,
-//! and for each tool. Days are counted in the store, minutes in memory.
+//! Limits on calls per day and per minute, for each user and for each tool. Days are
+//! counted in the store, minutes in memory.
 
 use std::{
     collections::HashMap,
@@ -18,53 +18,53 @@ use tokio::time::Instant;
 
 use super::token_bucket::TokenBucket;
 
-/// The limits in force. A call that none applies to costs a look at a map.
+/// The limits in force. A call without a limit costs one look-up in a map.
 #[derive(Debug)]
 pub struct CallQuota {
     store: Store,
     limits: RwLock<HashMap<(QuotaTarget, String), QuotaLimit>>,
-    /// What is left of this minute.
+    /// Calls that are left in this minute.
     buckets: Mutex<HashMap<(QuotaTarget, String), TokenBucket>>,
-    /// Calls a minute of users without a limit of their own.
+    /// The limit per minute of users who have no limit set.
     default_per_minute: AtomicI64,
-    /// The sample data, whose limits are those in force.
+    /// The sample database, which shows the limits in force in a table.
     sample_file: OnceLock<PathBuf>,
 }
 
-/// How often; what is absent is not limited.
+/// The limits of one user or tool; an absent one is unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 struct QuotaLimit {
     per_day: Option<i64>,
     per_minute: Option<i64>,
 }
 
-/// No limit; those there are begin with 1.
+/// Stands for no limit.
 const UNLIMITED: i64 = -1;
 
-/// Callers and tools whose minute is remembered.
+/// Users and tools whose calls in this minute are counted.
 const MAX_BUCKETS: usize = 10_000;
 
-/// Whether the limits of the sample data were taken over.
+/// The setting that records that the limits of the sample data were imported.
 const SAMPLE_LIMITS_SETTING: &str = "sample_limits";
 
-/// When a count that could not be written may be tried again.
+/// When a caller may try again after the store failed.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// One call more than are allowed.
+/// A call above the limit.
 #[derive(Clone, Debug)]
 pub struct QuotaExceeded {
-    /// What is used up, and when there is more.
+    /// Which limit was reached, and when it resets.
     pub message: String,
-    /// How long that takes.
+    /// When to try again.
     pub retry_after_seconds: u64,
 }
 
-/// Whose calls are counted.
+/// What a limit applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuotaTarget {
-    /// A principal's, to all tools.
+    /// All calls of one user.
     User,
-    /// Everyone's, to one tool.
+    /// All calls to one tool.
     Tool,
 }
 
@@ -88,8 +88,8 @@ impl QuotaTarget {
 }
 
 impl CallQuota {
-    /// Reads the limits.
-    pub async fn load(store: Store, usual: Option<i64>) -> Result<Self, maru_store::Error> {
+    /// Loads the limits; `default` is the limit per minute of users who have none set.
+    pub async fn load(store: Store, default: Option<i64>) -> Result<Self, maru_store::Error> {
         let rows = store.call_limits(today()).await?;
         let limits = rows.into_iter().filter_map(|row| {
             let target = QuotaTarget::parse(&row.target_type)?;
@@ -102,14 +102,14 @@ impl CallQuota {
         Ok(Self {
             limits: RwLock::new(limits.collect()),
             buckets: Mutex::default(),
-            default_per_minute: AtomicI64::new(usual.unwrap_or(UNLIMITED)),
+            default_per_minute: AtomicI64::new(default.unwrap_or(UNLIMITED)),
             sample_file: OnceLock::new(),
             store,
         })
     }
 
-    /// Has `h_mcp_tool_limit` of the sample data say what is enforced. Limits that the
-    /// sample data had when it was made are enforced from the first time on.
+    /// Keeps the table `h_mcp_tool_limit` of the sample data equal to the limits in force.
+    /// The first time, the limits of the sample data are imported.
     pub async fn mirror_to_sample(&self, file: PathBuf) -> Result<(), maru_store::Error> {
         let adopted = self.store.hub_setting(SAMPLE_LIMITS_SETTING).await?;
         if adopted.is_none() {
@@ -133,7 +133,7 @@ impl CallQuota {
         Ok(())
     }
 
-    /// Writes the limits in force to the sample data. They hold whether that works or not.
+    /// Writes the limits in force to the sample data. A failure is logged; the limits hold.
     async fn write_mirror(&self) {
         let Some(file) = self.sample_file.get().cloned() else {
             return;
@@ -155,13 +155,13 @@ impl CallQuota {
         }
     }
 
-    /// Changes how often a minute whoever has no limit of their own may call.
-    pub fn set_default_per_minute(&self, usual: Option<i64>) {
+    /// Sets the limit per minute of users who have no limit set.
+    pub fn set_default_per_minute(&self, default: Option<i64>) {
         self.default_per_minute
-            .store(usual.unwrap_or(UNLIMITED), Relaxed);
+            .store(default.unwrap_or(UNLIMITED), Relaxed);
     }
 
-    /// Every limit, with what was used of it today.
+    /// Every limit, with the calls of today.
     pub async fn list(&self) -> Result<Vec<CallLimitRow>, maru_store::Error> {
         self.store.call_limits(today()).await
     }
@@ -186,7 +186,7 @@ impl CallQuota {
         Ok(())
     }
 
-    /// Removes a limit; false if there is none.
+    /// Removes a limit; returns whether it existed.
     pub async fn remove_limit(
         &self,
         target: QuotaTarget,
@@ -198,14 +198,14 @@ impl CallQuota {
         Ok(removed)
     }
 
-    /// Counts a call, or says why it is one too many. A count that cannot be
-    /// written refuses too: nobody would know it had been made.
+    /// Counts a call, or refuses it. A call is also refused if the store cannot count it,
+    /// because the limit could not be enforced.
     pub(super) async fn count_call(&self, user: &str, tool: &str) -> Result<(), QuotaExceeded> {
         self.count_targets([(QuotaTarget::User, user), (QuotaTarget::Tool, tool)])
             .await
     }
 
-    /// Counts a request to a model: it is one of its user's.
+    /// Counts a request to a model as a call of its user.
     pub async fn count_request(&self, user: &str) -> Result<(), QuotaExceeded> {
         self.count_targets([(QuotaTarget::User, user)]).await
     }
@@ -215,16 +215,17 @@ impl CallQuota {
         targets: [(QuotaTarget, &str); N],
     ) -> Result<(), QuotaExceeded> {
         let limits = targets.map(|(target, id)| self.limit_of(target, id));
-        // The minute first: what it refuses does not count for the day.
+        // The minute first, because a call that it refuses does not count for the day.
         for ((target, id), limit) in targets.into_iter().zip(limits) {
-            if let Some(most) = limit.per_minute {
-                self.take_from_bucket(target, id, most)?;
+            if let Some(max_calls) = limit.per_minute {
+                self.take_from_bucket(target, id, max_calls)?;
             }
         }
         for ((target, id), limit) in targets.into_iter().zip(limits) {
-            if let Some(most) = limit.per_day {
-                // On its own: few are counted, and it would make every call larger.
-                Box::pin(self.count_in_day(target, id, most)).await?;
+            if let Some(max_calls) = limit.per_day {
+                // Boxed, because few calls have a limit per day and it would make the future
+                // of every call larger.
+                Box::pin(self.count_in_day(target, id, max_calls)).await?;
             }
         }
         Ok(())
@@ -234,41 +235,42 @@ impl CallQuota {
         &self,
         target: QuotaTarget,
         id: &str,
-        most: i64,
+        max_calls: i64,
     ) -> Result<(), QuotaExceeded> {
         let now = Instant::now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_BUCKETS {
-            buckets.retain(|_, it| !it.is_full(most, now));
+            buckets.retain(|_, it| !it.is_full(max_calls, now));
         }
         let bucket = buckets.entry((target, id.to_owned()));
-        let bucket = bucket.or_insert_with(|| TokenBucket::new(most, now));
+        let bucket = bucket.or_insert_with(|| TokenBucket::new(max_calls, now));
         bucket
-            .try_take(most, now)
-            .map_err(|wait| minute_limit_exceeded(target, id, most, wait))
+            .try_take(max_calls, now)
+            .map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait))
     }
 
     async fn count_in_day(
         &self,
         target: QuotaTarget,
         id: &str,
-        most: i64,
+        max_calls: i64,
     ) -> Result<(), QuotaExceeded> {
-        let counted = match most {
+        let counted = match max_calls {
             0 => Ok(false),
-            most => {
+            max_calls => {
                 let kind = target.as_str();
-                self.store.count_call(kind, id, today(), most).await
+                self.store.count_call(kind, id, today(), max_calls).await
             }
         };
         match counted {
             Ok(true) => Ok(()),
-            Ok(false) => Err(day_limit_exceeded(target, id, most)),
+            Ok(false) => Err(day_limit_exceeded(target, id, max_calls)),
             Err(error) => {
                 tracing::error!("a call is refused because it cannot be counted: {error}");
-                let why = "the call cannot be counted against its daily limit now; try again later";
+                let message =
+                    "the call cannot be counted against its daily limit now; try again later";
                 Err(QuotaExceeded {
-                    message: why.to_owned(),
+                    message: message.to_owned(),
                     retry_after_seconds: round_up_to_seconds(STORE_RETRY_DELAY),
                 })
             }
@@ -277,7 +279,7 @@ impl CallQuota {
 
     fn limit_of(&self, target: QuotaTarget, id: &str) -> QuotaLimit {
         let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
-        // The usual case makes no key.
+        // Most hubs have no limits; then no key is allocated.
         let mut limit = if limits.is_empty() {
             QuotaLimit::default()
         } else {
@@ -287,8 +289,10 @@ impl CallQuota {
                 .unwrap_or_default()
         };
         if target == QuotaTarget::User {
-            let usual = self.default_per_minute.load(Relaxed);
-            limit.per_minute = limit.per_minute.or((usual != UNLIMITED).then_some(usual));
+            let default = self.default_per_minute.load(Relaxed);
+            limit.per_minute = limit
+                .per_minute
+                .or((default != UNLIMITED).then_some(default));
         }
         limit
     }
@@ -309,7 +313,7 @@ fn today() -> i64 {
 fn minute_limit_exceeded(
     target: QuotaTarget,
     id: &str,
-    most: i64,
+    max_calls: i64,
     wait: Duration,
 ) -> QuotaExceeded {
     let what = match target {
@@ -319,25 +323,25 @@ fn minute_limit_exceeded(
     let seconds = round_up_to_seconds(wait);
     let reset =
         clock::now_ms().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX / 2000) * 1000);
-    let why = match most {
+    let message = match max_calls {
         0 => format!("{what} no calls"),
-        most => format!(
-            "{what} {most} calls a minute; try again in {seconds} s, at {}",
+        max_calls => format!(
+            "{what} {max_calls} calls a minute; try again in {seconds} s, at {}",
             clock::format_rfc3339(reset)
         ),
     };
     QuotaExceeded {
-        message: why,
+        message,
         retry_after_seconds: seconds,
     }
 }
 
-/// Enough whole seconds.
+/// Whole seconds that are at least as long as `wait`.
 fn round_up_to_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(1)
 }
 
-fn day_limit_exceeded(target: QuotaTarget, id: &str, most: i64) -> QuotaExceeded {
+fn day_limit_exceeded(target: QuotaTarget, id: &str, max_calls: i64) -> QuotaExceeded {
     let now = clock::now_ms();
     let reset = (now.div_euclid(clock::DAY_MS) + 1) * clock::DAY_MS;
     let minutes = (reset - now) / 60_000;
@@ -345,15 +349,15 @@ fn day_limit_exceeded(target: QuotaTarget, id: &str, most: i64) -> QuotaExceeded
         QuotaTarget::User => format!("the user {id} has made"),
         QuotaTarget::Tool => format!("the tool {id} has had"),
     };
-    let why = format!(
-        "{who} the {most} calls of today; the limit resets at {} (in {} h {} min)",
+    let message = format!(
+        "{who} the {max_calls} calls of today; the limit resets at {} (in {} h {} min)",
         clock::format_rfc3339(reset),
         minutes / 60,
         minutes % 60
     );
     let seconds = round_up_to_seconds(Duration::from_millis((reset - now).unsigned_abs()));
     QuotaExceeded {
-        message: why,
+        message,
         retry_after_seconds: seconds,
     }
 }

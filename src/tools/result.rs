@@ -1,4 +1,4 @@
-//! Results of tools, prompts and resources: parsed once, or made here.
+//! Results of tools, prompts and resources: received and parsed once, or built here.
 
 mod limits;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 pub use limits::ResultLimits;
 
-/// A result as it goes to a client, and what the hub has to know of it. The JSON is
-/// parsed once, when the result comes in; nobody searches it again.
+/// A result as it is sent to a client, and what the hub needs to know about it. The JSON is
+/// parsed once, when the result arrives; no code searches it again.
 #[derive(Clone, Debug)]
 pub struct EntryResult {
     /// An object without `resultType`.
@@ -20,43 +20,43 @@ pub struct EntryResult {
     structure: StructuredContent,
 }
 
-/// How a call ended, by what its result says.
+/// How a call ended, according to its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultStatus {
-    /// The tool did what it was asked to do.
+    /// The tool succeeded.
     Success,
-    /// The tool says that it failed (`isError`).
+    /// The tool reports an error (`isError`).
     ToolError,
-    /// The tool's server could not be asked.
+    /// The tool's server could not be reached.
     ServerUnavailable,
 }
 
-/// What `structuredContent` of a result is.
+/// The type of a result's `structuredContent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StructuredContent {
-    /// There is none.
+    /// The result has none.
     Absent,
-    /// An object, which every client takes.
+    /// An object, which every client accepts.
     Object,
-    /// Anything else, which only clients of 2026-07-28 take.
+    /// Any other value, which only clients of 2026-07-28 accept.
     Other,
 }
 
-/// How maru writes that a call failed: in a form that fits the output schema of the
-/// tool, because clients check structured content against it even of a failed call.
+/// The form in which maru reports that a call failed. It fits the output schema of the tool,
+/// because clients validate structured content even if the call failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailureFormat {
     /// `{"success": false, "error": message}` as text and as structured content.
     #[default]
     SuccessFlag,
-    /// `{"success": false, "error": message}` as text alone.
+    /// `{"success": false, "error": message}` as text only.
     TextOnly,
     /// `{"status": "error", "message": message}` as text and as structured content.
     StatusObject,
 }
 
 impl EntryResult {
-    /// Parses a result, a JSON object that was checked when it arrived.
+    /// Parses a result, a JSON object that was validated when it arrived.
     pub fn parse(json: String) -> Self {
         let (mut is_error, mut structure) = (None, None);
         for (name, raw) in object_members(&json).into_iter().flatten() {
@@ -77,7 +77,7 @@ impl EntryResult {
         }
     }
 
-    /// A result whose members were looked at already.
+    /// A result whose members were parsed already.
     pub fn from_parts(json: String, status: ResultStatus, structure: StructuredContent) -> Self {
         Self {
             json,
@@ -92,12 +92,12 @@ impl EntryResult {
         Self::text_and_structure(&json, &json)
     }
 
-    /// A failed call of a tool whose output schema says nothing else.
+    /// A failed call, in the default format.
     pub fn failure(message: &str) -> Self {
         Self::failure_in(FailureFormat::SuccessFlag, message)
     }
 
-    /// A failed call, written in the format of its tool.
+    /// A failed call, in the format of its tool.
     pub fn failure_in(format: FailureFormat, message: &str) -> Self {
         let json = match format {
             FailureFormat::SuccessFlag | FailureFormat::TextOnly => {
@@ -110,8 +110,8 @@ impl EntryResult {
         Self::write(&json, structure, ResultStatus::ToolError)
     }
 
-    /// A failed call that is not flagged by `isError`: the tool reports it in a value,
-    /// which is JSON. The hub still knows it as failed.
+    /// A failed call without `isError`: the tool reports the error in its value, which is
+    /// JSON. The hub still counts it as failed.
     pub fn reported_failure(json: &str) -> Self {
         Self {
             status: ResultStatus::ToolError,
@@ -119,7 +119,7 @@ impl EntryResult {
         }
     }
 
-    /// A failed call of a tool whose server could not be asked.
+    /// A failed call of a tool whose server could not be reached.
     pub fn server_unavailable(server: &str, reason: &str) -> Self {
         Self {
             status: ResultStatus::ServerUnavailable,
@@ -138,8 +138,8 @@ impl EntryResult {
         Self::text_and_structure(text, &format!("{{\"result\":{json}}}"))
     }
 
-    /// The result without its structured content. A result that had nothing else gets
-    /// it as text.
+    /// The result without its structured content, which becomes text if the result has no
+    /// other content.
     #[must_use]
     pub fn without_structure(self) -> Self {
         if self.structure == StructuredContent::Absent {
@@ -178,7 +178,7 @@ impl EntryResult {
         format!("{{\"content\":{content}{comma}{rest}")
     }
 
-    /// A member of the JSON object, as it is written.
+    /// The raw JSON of a member.
     fn member(&self, wanted: &str) -> Option<&str> {
         let mut members = object_members(&self.json)?;
         members.find_map(|(name, raw)| (name == wanted).then_some(raw))
@@ -207,7 +207,7 @@ impl EntryResult {
         &self.json
     }
 
-    /// The JSON object, taken out.
+    /// The JSON object, by value.
     pub fn into_json(self) -> String {
         self.json
     }
@@ -222,12 +222,12 @@ impl EntryResult {
         self.status != ResultStatus::Success
     }
 
-    /// What its structured content is.
+    /// The type of its structured content.
     pub fn structure(&self) -> StructuredContent {
         self.structure
     }
 
-    /// The result for readers of plain text.
+    /// The result as plain text.
     pub fn to_text(&self) -> String {
         let value: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let parts: Vec<String> = value["content"]
@@ -242,7 +242,7 @@ impl EntryResult {
         parts.join("\n")
     }
 
-    /// The same in at most `limit` characters, with a note of how much is missing.
+    /// The result as plain text of at most `limit` characters; a note says how much was cut.
     pub fn to_text_within(&self, limit: usize) -> String {
         let mut text = self.to_text();
         limits::truncate_text(&mut text, limit);
@@ -257,7 +257,7 @@ impl From<Value> for EntryResult {
 }
 
 impl ResultStatus {
-    /// By the member `isError`.
+    /// From the raw JSON of the member `isError`.
     pub fn from_member(is_error: Option<&str>) -> Self {
         if is_error == Some("true") {
             Self::ToolError
@@ -268,7 +268,7 @@ impl ResultStatus {
 }
 
 impl StructuredContent {
-    /// By the member `structuredContent`.
+    /// From the raw JSON of the member `structuredContent`.
     pub fn from_member(raw: Option<&str>) -> Self {
         match raw {
             None => Self::Absent,

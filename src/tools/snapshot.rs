@@ -1,5 +1,4 @@
-//! What the catalog holds at one moment. A request works on one snapshot, so that a list
-//! and the calls after it see the same tools.
+//! The catalog at one moment. A request uses one snapshot, so that all its look-ups agree.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,13 +12,13 @@ use super::{
     visibility::{FilteredViews, VisibleCatalog, may_use},
 };
 
-/// Everything that is available at one moment.
+/// The catalog at one moment.
 #[derive(Debug, Default)]
 pub struct CatalogSnapshot {
     all: CatalogView,
     servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
     filtered_views: FilteredViews,
-    /// The same, with what is switched off.
+    /// All servers, including the tools that are switched off.
     pub(super) all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
     pub(super) disabled_tools: Arc<DisabledTools>,
 }
@@ -29,17 +28,17 @@ impl CatalogSnapshot {
         all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
         disabled_tools: Arc<DisabledTools>,
     ) -> Self {
-        let offered = |(name, view): (&Arc<str>, &Arc<CatalogView>)| {
+        let enabled = |(name, view): (&Arc<str>, &Arc<CatalogView>)| {
             (Arc::clone(name), disabled_tools.enabled_part(name, view))
         };
-        let servers: BTreeMap<_, _> = all_servers.iter().map(offered).collect();
-        let offers: Vec<Arc<CatalogEntry>> = servers
+        let servers: BTreeMap<_, _> = all_servers.iter().map(enabled).collect();
+        let entries: Vec<Arc<CatalogEntry>> = servers
             .values()
             .flat_map(|view| view.entries())
             .cloned()
             .collect();
         Self {
-            all: CatalogView::build(&offers, CatalogEntry::public_name),
+            all: CatalogView::build(&entries, CatalogEntry::public_name),
             servers,
             filtered_views: FilteredViews::default(),
             all_servers,
@@ -47,7 +46,7 @@ impl CatalogSnapshot {
         }
     }
 
-    /// Every tool, also those that are switched off, and whether it is on.
+    /// Every tool, and whether it is switched on.
     pub fn tools_with_state(&self) -> impl Iterator<Item = (&Arc<CatalogEntry>, bool)> {
         let tools = self
             .all_servers
@@ -56,12 +55,12 @@ impl CatalogSnapshot {
         tools.map(|it| (it, !self.disabled_tools.is_disabled(&it.server, &it.key)))
     }
 
-    /// Which tools are switched off.
+    /// The tools that are switched off.
     pub fn disabled_tools(&self) -> &DisabledTools {
         &self.disabled_tools
     }
 
-    /// The part that `scope` names.
+    /// The view of a scope.
     pub fn view(&self, scope: &CatalogScope) -> Result<&CatalogView, RpcError> {
         match scope {
             CatalogScope::All => Ok(&self.all),
@@ -73,14 +72,13 @@ impl CatalogSnapshot {
         }
     }
 
-    /// What `caller` sees of the part they look at.
+    /// The entries that `caller` may see.
     pub fn visible_to(&self, caller: &Caller) -> Result<VisibleCatalog<'_>, RpcError> {
         let whole = self.view(&caller.scope)?;
         Ok(self.filtered_views.view_for(caller, whole))
     }
 
-    /// A tool by the name it is listed under, or as `server.tool`, if it is the
-    /// caller's to call.
+    /// A tool by its listed name or by `server.tool`, if the caller may call it.
     pub(super) fn find_tool(
         &self,
         caller: &Caller,
@@ -98,16 +96,16 @@ impl CatalogSnapshot {
         Ok(found.filter(|it| may_use(&caller.principal, it)))
     }
 
-    /// Begins to watch `uri` for someone; `None` if it cannot be read by them.
+    /// Subscribes a caller to `uri`; `None` if the caller may not read it.
     pub fn subscribe_resource(&self, caller: &Caller, uri: &str) -> Option<ResourceSubscription> {
         caller.require_call_role().ok()?;
         let view = self.visible_to(caller).ok()?;
-        let offer = view.find_resource(uri)?;
-        let watching = offer.subscribe.as_ref().map(|watch| watch(uri));
-        Some(watching.unwrap_or_else(|| Box::new(())))
+        let entry = view.find_resource(uri)?;
+        let subscription = entry.subscribe.as_ref().map(|subscribe| subscribe(uri));
+        Some(subscription.unwrap_or_else(|| Box::new(())))
     }
 
-    /// Whether there is a server of this name.
+    /// Whether a server of this name is connected.
     pub fn has_server(&self, name: &str) -> bool {
         self.servers.contains_key(name)
     }

@@ -1,5 +1,5 @@
-//! The databases that tools read: those of the settings, those that were added while
-//! the hub runs, and the sample.
+//! The databases that tools read: those of the settings, those that were added while the
+//! hub runs, and the sample database.
 
 mod options;
 
@@ -49,7 +49,7 @@ pub enum SourceError {
     /// Another source has the name.
     #[error("a source named {0:?} exists already")]
     NameTaken(String),
-    /// There is no source of the name.
+    /// No source has the name.
     #[error("there is no source named {0:?}")]
     UnknownSource(String),
     /// The source belongs to the settings or to maru.
@@ -93,13 +93,13 @@ impl SourceManager {
         })
     }
 
-    /// Has the custom tools compiled again whenever the sources change.
+    /// Compiles these custom tools again whenever the sources change.
     pub fn set_custom_tools(&self, custom_tools: Arc<CustomTools>) {
         // Set once, when everything is built.
         let _ = self.custom_tools.set(custom_tools);
     }
 
-    /// What the data tools work on now.
+    /// What the data tools use now.
     pub fn context(&self) -> DataContext {
         let context = self.context.read();
         context.unwrap_or_else(PoisonError::into_inner).clone()
@@ -116,7 +116,7 @@ impl SourceManager {
         &self.schema
     }
 
-    /// Every source with its origin; no address and no password.
+    /// Every source with its origin, without address and password.
     pub async fn list(&self) -> Vec<Value> {
         let state = self.state.lock().await;
         let from_settings = self.options.from_settings.iter();
@@ -187,7 +187,7 @@ impl SourceManager {
         Ok(())
     }
 
-    /// Says when the sample tools are available.
+    /// Sets when the sample tools are available.
     pub async fn set_sample_mode(&self, mode: SampleMode) -> Result<(), SourceError> {
         let mut state = self.state.lock().await;
         if self.options.sample.is_none() {
@@ -200,8 +200,7 @@ impl SourceManager {
         Ok(())
     }
 
-    /// Connects with settings that need not be saved; the number of tables that can be
-    /// read.
+    /// Connects with settings without saving them; returns the number of readable tables.
     pub async fn test(&self, definition: &Value) -> Result<usize, SourceError> {
         let name = definition["name"].as_str().unwrap_or_default();
         let definition = {
@@ -251,7 +250,7 @@ impl SourceManager {
         Ok(source_json(&opened, "console"))
     }
 
-    /// Makes the sources of `state` those that tools read.
+    /// Rebuilds the tools for the sources of `state`.
     async fn apply(&self, state: &SourceState) {
         let context = self.options.build_context(state);
         let entries = self.options.build_entries(state, &context);

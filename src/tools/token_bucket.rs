@@ -1,5 +1,5 @@
-//! How fast something may go on: so many a minute, evenly, with a full minute in
-//! reserve. Pure: the time is given.
+//! A token bucket: a number of calls per minute, refilled evenly, with bursts of up to one
+//! minute's calls. Pure: the caller passes the time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
-/// What is left for one caller or tool.
+/// The calls that one user or tool has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     available: f64,
@@ -15,7 +15,7 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// A full bucket.
     pub(super) fn new(per_minute: i64, now: Instant) -> Self {
         Self {
             available: capacity(per_minute),
@@ -23,7 +23,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes one; the error says after which time there is one again.
+    /// Takes a token; the error is the time until the next one.
     pub(super) fn try_take(&mut self, per_minute: i64, now: Instant) -> Result<(), Duration> {
         let most = capacity(per_minute);
         let since = now
@@ -39,7 +39,7 @@ impl TokenBucket {
         Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX))
     }
 
-    /// Whether it says nothing that a new one would not.
+    /// Whether it is full, so that it can be dropped.
     pub(super) fn is_full(&self, per_minute: i64, now: Instant) -> bool {
         let since = now
             .saturating_duration_since(self.refilled_at)
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_in_reserve_and_then_evenly() {
+    fn burst_of_a_minute_and_then_evenly() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut bucket = TokenBucket::new(6, start);

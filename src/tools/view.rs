@@ -1,4 +1,4 @@
-//! What one listener sees: tools, prompts and resources, ready to be listed.
+//! Tools, prompts and resources of one scope, with their listings as JSON.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,42 +7,41 @@ use maru_protocol::{ProtocolVersion, remove_members};
 
 use super::entry::{CatalogEntry, CatalogEntryKind};
 
-/// Everything in one scope.
+/// All entries of one scope.
 #[derive(Debug, Default)]
 pub struct CatalogView {
     /// Tools by name.
     pub tools: EntryList,
     /// Prompts by name.
     pub prompts: EntryList,
-    /// Resources by address.
+    /// Resources by URI.
     pub resources: EntryList,
-    /// Families of resources by pattern.
+    /// Resource templates by URI template.
     pub templates: EntryList,
 }
 
-/// Offers of one kind, sorted by key.
+/// Entries of one kind, sorted by key.
 #[derive(Debug, Default)]
 pub struct EntryList {
     entries: Vec<Arc<CatalogEntry>>,
     index: AHashMap<String, usize>,
     json: String,
-    /// The listing for clients of a version with a handshake, where it differs.
+    /// The listing for clients of a version with a handshake, if it differs.
     legacy_json: Option<String>,
-    /// The listing for clients of a version without structured output, made when one
-    /// asks.
+    /// The listing for clients of a version without structured output, built on first use.
     unstructured_json: OnceLock<String>,
 }
 
 const MAX_URI_BYTES: usize = 2048;
 
 impl CatalogView {
-    /// Sorts `offers` by kind; `key` gives each its name here.
+    /// Groups `entries` by kind; `key` is the name of an entry in this scope.
     pub(super) fn build(
-        offers: &[Arc<CatalogEntry>],
+        entries: &[Arc<CatalogEntry>],
         key: impl Fn(&CatalogEntry) -> &str + Copy,
     ) -> Self {
-        let shelf = |kind: CatalogEntryKind| {
-            let chosen = offers
+        let list = |kind: CatalogEntryKind| {
+            let chosen = entries
                 .iter()
                 .filter(|it| it.kind == kind)
                 .cloned()
@@ -50,36 +49,36 @@ impl CatalogView {
             EntryList::build(chosen, key)
         };
         Self {
-            tools: shelf(CatalogEntryKind::Tool),
-            prompts: shelf(CatalogEntryKind::Prompt),
-            resources: shelf(CatalogEntryKind::Resource),
-            templates: shelf(CatalogEntryKind::ResourceTemplate),
+            tools: list(CatalogEntryKind::Tool),
+            prompts: list(CatalogEntryKind::Prompt),
+            resources: list(CatalogEntryKind::Resource),
+            templates: list(CatalogEntryKind::ResourceTemplate),
         }
     }
 
-    /// The same without some of its tools.
+    /// The view without the tools for which `off` is true.
     pub(super) fn without_tools(&self, off: impl Fn(&str) -> bool) -> Self {
         let kept = self
             .entries()
             .filter(|it| it.kind != CatalogEntryKind::Tool || !off(&it.key));
         let kept: Vec<Arc<CatalogEntry>> = kept.cloned().collect();
-        Self::build(&kept, |offer| &offer.key)
+        Self::build(&kept, |entry| &entry.key)
     }
 
-    /// Every offer of every kind.
+    /// Every entry of every kind.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<CatalogEntry>> {
-        let shelves = [&self.tools, &self.prompts, &self.resources, &self.templates];
-        shelves.into_iter().flat_map(|shelf| &shelf.entries)
+        let lists = [&self.tools, &self.prompts, &self.resources, &self.templates];
+        lists.into_iter().flat_map(|list| &list.entries)
     }
 
-    /// What is read at `uri`.
+    /// The resource or template that `uri` is read from.
     pub(super) fn find_resource(&self, uri: &str) -> Option<&Arc<CatalogEntry>> {
         self.resources
             .get(uri)
             .or_else(|| self.templates.find_template(uri))
     }
 
-    /// The `list_changed` notifications owed to someone who saw `earlier`.
+    /// The `list_changed` notifications for a client that saw `earlier`.
     pub fn changes_since(&self, earlier: &Self) -> Vec<&'static str> {
         let mut changed = Vec::new();
         if self.tools.json != earlier.tools.json {
@@ -104,26 +103,26 @@ impl EntryList {
         let list = |members: fn(&CatalogEntry) -> &str| {
             let entries: Vec<String> = entries
                 .iter()
-                .map(|offer| listing_entry(offer.kind, key(offer), members(offer)))
+                .map(|entry| listing_entry(entry.kind, key(entry), members(entry)))
                 .collect();
             format!("[{}]", entries.join(","))
         };
-        let json = list(|offer| &offer.listing_members);
+        let json = list(|entry| &entry.listing_members);
         let differs = entries
             .iter()
-            .any(|offer| offer.legacy_listing_members.is_some());
+            .any(|entry| entry.legacy_listing_members.is_some());
         let legacy_json = differs.then(|| {
-            list(|offer| {
-                offer
+            list(|entry| {
+                entry
                     .legacy_listing_members
                     .as_ref()
-                    .unwrap_or(&offer.listing_members)
+                    .unwrap_or(&entry.listing_members)
             })
         });
         let index = entries
             .iter()
             .enumerate()
-            .map(|(at, offer)| (key(offer).to_owned(), at));
+            .map(|(at, entry)| (key(entry).to_owned(), at));
         Self {
             index: index.collect(),
             json,
@@ -159,22 +158,22 @@ impl EntryList {
         self.index.keys().map(String::as_str)
     }
 
-    /// Every offer, sorted by key.
+    /// Every entry, sorted by key.
     pub fn entries(&self) -> &[Arc<CatalogEntry>] {
         &self.entries
     }
 
-    /// The offer of this key.
+    /// The entry of this key.
     pub fn get(&self, key: &str) -> Option<&Arc<CatalogEntry>> {
         self.index.get(key).map(|at| &self.entries[*at])
     }
 
-    /// The template whose pattern fits `uri`.
+    /// The template that matches `uri`.
     pub(super) fn find_template(&self, uri: &str) -> Option<&Arc<CatalogEntry>> {
         let short = uri.len() <= MAX_URI_BYTES;
         self.entries
             .iter()
-            .find(|offer| short && template_matches(&offer.key, uri))
+            .find(|entry| short && template_matches(&entry.key, uri))
     }
 }
 
@@ -198,8 +197,8 @@ fn listing_entry(kind: CatalogEntryKind, key: &str, members: &str) -> String {
     }
 }
 
-/// Whether `uri` can come from the simple pattern `a{x}b{y}`; a variable
-/// stands for at least one character without `/`, and ends at the next `b`.
+/// Whether `uri` matches the template `a{x}b{y}`. A variable matches at least one character
+/// other than `/` and ends at the next literal.
 fn template_matches(pattern: &str, uri: &str) -> bool {
     let Some((fixed, rest)) = pattern.split_once('{') else {
         return pattern == uri;
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_whole_addresses() {
+    fn template_matches_the_whole_uri() {
         assert!(template_matches("doc://{id}", "doc://7"));
         assert!(template_matches("doc://{id}/data", "doc://가/data"));
         assert!(!template_matches("doc://{id}/data", "doc://1/2/data"));

@@ -1,5 +1,5 @@
-//! What one principal sees of a snapshot. Who is not restricted sees the
-//! listings that are there; for others they are filtered once and kept.
+//! The entries of a snapshot that a principal may see. A principal without grants sees all
+//! of them; for others the view is filtered once and cached in the snapshot.
 
 use std::{
     collections::HashMap,
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::auth::{Grants, Principal};
 
-/// How many filtered listings a snapshot keeps.
+/// How many filtered views a snapshot caches.
 const MAX_FILTERED_VIEWS: usize = 256;
 
-/// A part of the catalog, whole or filtered.
+/// The view of a caller, whole or filtered.
 #[derive(Debug)]
 pub enum VisibleCatalog<'a> {
     /// All of it.
     All(&'a CatalogView),
-    /// What the principal is restricted to.
+    /// The entries that the principal's grants allow.
     Filtered(Arc<CatalogView>),
 }
 
-/// Filtered listings, made when they are first asked for.
+/// Filtered views, built on first use.
 #[derive(Debug, Default)]
 pub(super) struct FilteredViews(Mutex<FilteredViewMap>);
 
@@ -54,30 +54,30 @@ impl FilteredViews {
     }
 }
 
-/// Whether `offer` is `principal`'s to see and to ask for.
-pub fn may_use(principal: &Principal, offer: &CatalogEntry) -> bool {
+/// Whether `principal` may see and use `entry`.
+pub fn may_use(principal: &Principal, entry: &CatalogEntry) -> bool {
     let Some(grants) = principal.grants() else {
         return true;
     };
-    match offer.kind {
+    match entry.kind {
         CatalogEntryKind::Tool => {
-            grants.allows_tool(&offer.server, &offer.key, offer.public_name())
+            grants.allows_tool(&entry.server, &entry.key, entry.public_name())
         }
         CatalogEntryKind::Prompt
         | CatalogEntryKind::Resource
-        | CatalogEntryKind::ResourceTemplate => grants.allows_prompts_and_resources(&offer.server),
+        | CatalogEntryKind::ResourceTemplate => grants.allows_prompts_and_resources(&entry.server),
     }
 }
 
 fn filter_view(whole: &CatalogView, principal: &Principal, scope: &CatalogScope) -> CatalogView {
-    let offers: Vec<Arc<CatalogEntry>> = whole
+    let entries: Vec<Arc<CatalogEntry>> = whole
         .entries()
         .filter(|it| may_use(principal, it))
         .cloned()
         .collect();
     match scope {
-        CatalogScope::All => CatalogView::build(&offers, CatalogEntry::public_name),
-        CatalogScope::Server(_) => CatalogView::build(&offers, |offer| &offer.key),
+        CatalogScope::All => CatalogView::build(&entries, CatalogEntry::public_name),
+        CatalogScope::Server(_) => CatalogView::build(&entries, |entry| &entry.key),
     }
 }
 

@@ -178,7 +178,7 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
 }
 
 /// Whether the cgroup was delegated to maru. Write access is no evidence, since root has
-/// it everywhere; a cgroup namespace of our own, a group owned by our user and systemd's
+/// it everywhere; a separate cgroup namespace, a group owned by our user and systemd's
 /// delegation attribute are.
 fn is_delegated(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

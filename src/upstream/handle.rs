@@ -34,9 +34,9 @@ pub struct ServerHandle {
 pub struct ServerStatus {
     /// The state of its connection.
     pub state: ServerState,
-    /// Why it is not connected, in the words for the server's owner.
+    /// Why it is not connected, for the server's owner.
     pub cause: Option<String>,
-    /// Why it is not connected, in the words for callers, without the server's own text.
+    /// Why it is not connected, for callers, without the server's own text.
     pub(super) public_error: Option<String>,
     /// The negotiated protocol version.
     pub version: Option<ProtocolVersion>,

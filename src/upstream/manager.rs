@@ -378,7 +378,7 @@ impl ServerManager {
         self.find(name).map(|entry| entry.handle)
     }
 
-    /// Runs a change to its end in a task of its own, even if the caller is cancelled.
+    /// Runs a change to its end in a separate task, even if the caller is cancelled.
     pub(super) async fn run_to_completion<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, RegistrationError>> + Send + 'static,

@@ -92,7 +92,7 @@ impl RegistryFile {
         Ok((registry, entries))
     }
 
-    /// Returns the names that maru wrote and somebody has deleted since; none while the
+    /// Returns the names that maru wrote and that were deleted since; none while the
     /// file is damaged.
     pub(super) fn deleted_names(&self) -> BTreeSet<String> {
         if self.has_nameless_entries {

@@ -28,7 +28,7 @@ const MAX_HEADER_BYTES: usize = 1024;
 /// What is known about where the arguments begin.
 #[derive(Debug)]
 pub(super) enum ArgumentsStart {
-    /// In a frame whose opener has so many bytes.
+    /// In a frame; the length of its opening marker in bytes.
     Frame(&'static FrameSyntax, usize),
     /// At this byte, of the tool of this name.
     Named(String, usize),
@@ -298,7 +298,7 @@ impl ArgumentStream {
         (text.trim_end_matches(is_open).len(), halt)
     }
 
-    /// Ends the string if what follows shows that its quote is no part of it.
+    /// Ends the string if the text after the quote shows that the quote closes it.
     fn close_text(&mut self, text: &str) -> Result<(), Halt> {
         if let (_, Some(halt)) = self.certain_text() {
             return Err(halt);

@@ -36,7 +36,7 @@ pub enum NormalizeError {
         #[source]
         source: repair::PayloadError,
     },
-    /// The arguments parse, to something that is no object.
+    /// The arguments parse, but not to an object.
     #[error("the arguments of {0} are no object")]
     NotAnObject(String),
 }
@@ -46,7 +46,7 @@ pub enum NormalizeError {
 ///
 /// # Errors
 ///
-/// When no offered tool is meant, or the arguments are no object.
+/// If the name matches no tool, or the arguments are not an object.
 pub fn normalize_arguments(
     tools: &ToolSet,
     name: &str,
@@ -145,7 +145,7 @@ fn coerce_members(members: JsonObject, schema: &ParameterSchema, depth: usize) -
     members.into_iter().map(fit).collect()
 }
 
-/// The value as its schema wants it, as far as nothing is lost by that.
+/// The value converted to the type of its schema, if that loses nothing.
 pub(super) fn coerce_value(value: JsonValue, schema: &ParameterSchema, depth: usize) -> JsonValue {
     let kinds = schema.types;
     if depth > MAX_COERCION_DEPTH {

@@ -115,7 +115,7 @@ impl<'a> TextCursor<'a> {
         found.map(|by| self.position + by)
     }
 
-    /// Where the text ends, for whoever takes all of it.
+    /// The end of the text, for parsers that consume all of it.
     pub(super) fn end_of_input(&self) -> usize {
         self.note_end_reached();
         self.text.len()

@@ -248,7 +248,7 @@ pub(super) fn parse_python_body(body: TextCursor<'_>, context: FrameContext<'_>)
         };
         (outcome, text)
     };
-    // What python writes differently from JSON is no defect here.
+    // Python's syntax, where it differs from JSON, is not an error here.
     let python = [
         JsonRepair::SurroundingText,
         JsonRepair::Comment,

@@ -9,7 +9,7 @@ pub(super) enum FrameBody {
     Json,
     /// A call as python, or several.
     Python,
-    /// The same between tags that are no token of a model.
+    /// Like the variant above, between tags that are not tokens of a model.
     Script,
     /// Tags: calls, and in them one tag per parameter.
     Tags,
@@ -452,7 +452,7 @@ pub(super) const STRUCTURAL_TOKENS: &[&str] = &[
     "<|recipient|>all~<|content|>",
 ];
 
-/// What a model writes when it makes up the result of its own call.
+/// Text with which a model begins to invent the result of its own call.
 pub(super) const HALLUCINATED_RESULT_MARKERS: &[&str] = &[
     "Observation",
     "[Tool Result",

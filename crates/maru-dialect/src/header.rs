@@ -27,7 +27,7 @@ pub(super) struct CallHeader<'a> {
     pub(super) is_kimi: bool,
 }
 
-/// Reads up to the arguments. None when this is no header.
+/// Parses up to the arguments. `None` if this is not a header.
 pub(super) fn parse_call_header<'a>(cursor: &mut TextCursor<'a>) -> Option<CallHeader<'a>> {
     let mut found = CallHeader::default();
     let mut before = None;
@@ -74,7 +74,7 @@ pub(super) struct MessageHeader<'a> {
     pub(super) length: usize,
 }
 
-/// Reads role, channel and recipient up to the body. None when there is none.
+/// Parses role, channel and recipient up to the body. `None` if the text has no body.
 pub(super) fn parse_message_header<'a>(cursor: TextCursor<'a>) -> Option<MessageHeader<'a>> {
     let mut found = MessageHeader::default();
     let mut ahead = cursor;

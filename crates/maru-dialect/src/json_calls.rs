@@ -56,7 +56,7 @@ pub(super) enum CandidateOutcome {
     Invalid {
         /// The offered tool it names, if it names one.
         name: Option<String>,
-        /// What to write instead, in words for the model.
+        /// What to write instead, for the model.
         reason: String,
     },
     /// Shaped like a call, which it is not for this reason.

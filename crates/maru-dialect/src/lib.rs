@@ -101,7 +101,7 @@ pub struct ParsedCall {
     /// the part that is the call for every further one.
     pub raw: String,
     /// Framed by markers of a dialect. Without them (bare JSON, bare python, a
-    /// tag per tool) it may be an echo of text that someone else wrote.
+    /// tag per tool) it may be quoted text.
     pub explicit: bool,
 }
 
@@ -115,7 +115,7 @@ pub struct InvalidCall {
     pub dialect: &'static str,
     /// The tool it names, if it names one.
     pub name: Option<String>,
-    /// Why it cannot be made, in words for the model.
+    /// Why it cannot be made, for the model.
     pub reason: String,
 }
 

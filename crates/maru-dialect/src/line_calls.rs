@@ -222,7 +222,7 @@ fn labelled(mut cursor: TextCursor<'_>, name: &str, context: FrameContext<'_>) -
     context.result_from_outcomes(vec![(outcome, context.raw_text(end))], &[], end)
 }
 
-/// Plain input: up to where the model goes on as someone else.
+/// Plain input, up to where the model continues in another role.
 fn take_plain_input<'a>(cursor: &mut TextCursor<'a>) -> &'a str {
     let from = cursor.position();
     loop {
@@ -234,7 +234,7 @@ fn take_plain_input<'a>(cursor: &mut TextCursor<'a>) -> &'a str {
     }
 }
 
-/// Arguments from input that is no object: nothing, `k=v`, or the one value.
+/// Arguments from input that is not an object: nothing, `k=v`, or a single value.
 fn arguments_from_plain_input(text: &str, tool: &ToolSignature) -> Option<JsonObject> {
     if matches!(text, "" | "None" | "null" | "none" | "N/A") {
         return Some(JsonObject::new());

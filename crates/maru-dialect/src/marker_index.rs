@@ -60,7 +60,7 @@ pub(super) const LINE_FIRST_BYTES: [bool; 256] = table(&[
 /// begin with something that only a line begins with.
 pub(super) fn may_start_line_marker(bytes: &[u8]) -> bool {
     let space = |b: &&u8| matches!(b, b' ' | b'\t' | b'\n' | b'\r');
-    // Not far: who asks may ask again at every one of them.
+    // Bounded, because the caller may search again from each of them.
     let near = bytes.iter().take(MAX_INDENT_BYTES);
     let rest = &bytes[near.take_while(space).count()..];
     match rest {

@@ -89,7 +89,7 @@ pub(super) fn parse_calls(
                     && found.len() < MAX_PYTHON_CALLS =>
             {
                 match statement(parser, &mut variables)? {
-                    // Nobody knows what the variable will hold.
+                    // The value of a variable is unknown.
                     Some(call) if call.uses_any(&variables) => return Ok(found),
                     Some(call) => found.push(call),
                     None => (),
@@ -235,7 +235,7 @@ fn parse_argument(parser: &mut LenientJsonParser<'_>) -> Result<JsonValue, Paylo
     if (1..=2).contains(&prefix.len()) && matches!(ahead.peek(), Some('"' | '\'')) {
         parser.cursor = ahead;
     }
-    // Nobody knows what another call will give.
+    // The result of another call is unknown.
     if peek_call_name(parser.cursor).is_some() {
         return Err(PayloadError::Malformed);
     }

@@ -452,7 +452,7 @@ impl<'a> LenientJsonParser<'a> {
         };
         if !fits {
             self.record_repair(JsonRepair::Closer);
-            // It closes something further out: that one takes it.
+            // It closes an outer container, which consumes it.
             let outer = &self.open_containers[..self.open_containers.len() - 1];
             let wanted = if array {
                 OpenContainer::Object

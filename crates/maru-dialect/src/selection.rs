@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// Which dialect a model speaks.
+/// The dialect of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DialectSelection {
     /// Whatever is found in the text.

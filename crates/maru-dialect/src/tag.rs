@@ -158,7 +158,7 @@ fn local(element: &str) -> &str {
     }
 }
 
-/// What was read is no tag.
+/// The text is not a tag.
 struct NotATag;
 
 /// Steps over attributes; the one that names something, unescaped.

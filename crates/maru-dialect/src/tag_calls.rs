@@ -287,7 +287,7 @@ impl<'a> TagCallParser<'a> {
     }
 
     /// Raw text up to the tag that ends it: its own closing tag, if what
-    /// follows shows that it is no part of the text.
+    /// follows shows that it is not part of the text.
     fn parse_value_text(
         &mut self,
         open: &MarkupTag<'_>,

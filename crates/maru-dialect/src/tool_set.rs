@@ -98,7 +98,7 @@ impl ToolSet {
             .map(|at| &self.tools[at])
     }
 
-    /// Why no tool is found by `written`, in words for the model.
+    /// Why no tool matches `written`, for the model.
     pub(super) fn explain_unknown(&self, written: &str) -> String {
         let name = strip_known_prefix(trim_noise(written));
         let meant = |tool: &&ToolSignature| {

@@ -12,13 +12,13 @@ pub enum PostgresConnectError {
     /// The password of the role is wrong.
     #[error("the password of the role is wrong")]
     WrongPassword,
-    /// The server wants a password and there is none.
+    /// The server requires a password, and none is set.
     #[error("the server asks for a password, and none is set")]
     MissingPassword,
     /// The server refuses the role, the database or where the connection comes from.
     #[error("the server does not let this role in from here (pg_hba.conf)")]
     AccessRefused,
-    /// The server wants TLS.
+    /// The server requires TLS.
     #[error("the server takes encrypted connections only; set sslmode=require or verify-full")]
     TlsRequired,
     /// The server has no TLS.
@@ -27,7 +27,7 @@ pub enum PostgresConnectError {
     /// The certificate of the server is refused.
     #[error("the certificate of the server is refused: {0}")]
     CertificateRefused(CertificateProblem),
-    /// The server wants a client certificate.
+    /// The server requires a client certificate.
     #[error("the server asks for a client certificate; set sslcert and sslkey")]
     ClientCertificateRequired,
     /// The server refuses the client certificate.
@@ -45,7 +45,7 @@ pub enum PostgresConnectError {
     /// Nothing listens on the port.
     #[error("nothing listens on the port")]
     PortClosed,
-    /// The server did not answer in time, or there is no way to it.
+    /// The server did not respond in time, or there is no route to it.
     #[error("the server does not answer")]
     NoAnswer,
     /// The server has as many connections as it takes.
@@ -60,7 +60,7 @@ pub enum PostgresConnectError {
     /// The server answered with another error.
     #[error("the server answered with an error (SQLSTATE {0})")]
     Server(String),
-    /// The server said something that is not PostgreSQL's protocol.
+    /// The server does not use PostgreSQL's protocol.
     #[error("what answers is not a PostgreSQL server, or the connection failed otherwise")]
     Protocol,
 }
@@ -86,7 +86,7 @@ pub enum CertificateProblem {
 }
 
 impl PostgresConnectError {
-    /// A short word for metrics, logs and programs.
+    /// A short code for metrics, logs and programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::WrongPassword => "wrong_password",
@@ -148,7 +148,7 @@ fn from_server(refusal: &DbError) -> PostgresConnectError {
     }
 }
 
-/// A server in another language has other words, and then it is just refused.
+/// Messages in another language are not recognised; then the cause is just "refused".
 fn from_refused_role(message: &str) -> PostgresConnectError {
     if message.contains("requires a valid client certificate") {
         PostgresConnectError::ClientCertificateRequired

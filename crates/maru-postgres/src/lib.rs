@@ -24,7 +24,7 @@ pub enum Error {
     /// The URL has another scheme.
     #[error("the address does not start with postgres://")]
     Scheme,
-    /// A name or a password has an `@` of its own.
+    /// A user name or a password contains an unescaped `@`.
     #[error("the address has more than one @; in a name or a password write %40")]
     UnescapedAt,
     /// An option has a value that it cannot have.

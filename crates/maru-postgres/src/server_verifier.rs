@@ -22,7 +22,7 @@ pub(super) struct PermissiveVerifier(pub(super) Arc<CryptoProvider>);
 /// themselves.
 #[derive(Debug)]
 pub(super) struct PinnedOrIssuedVerifier {
-    /// None if there is no authority to trust.
+    /// `None` if no certificate authority is trusted.
     issued: Option<Arc<WebPkiServerVerifier>>,
     pinned: Vec<CertificateDer<'static>>,
     checks_name: bool,

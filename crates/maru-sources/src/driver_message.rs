@@ -9,7 +9,7 @@ const MAX_SHOWN_WIDTH: usize = 60;
 /// Columns that stay visible right of the fault, as in libpq.
 const MIN_RIGHT_WIDTH: usize = 10;
 
-/// The message as libpq and its drivers write it: the database's own words, the
+/// The message as libpq and its drivers write it: the database's message, the
 /// line of the statement with a caret under the fault, and the hint.
 pub(super) fn format_error(error: &Error, statement: &str) -> String {
     match error {

@@ -54,7 +54,7 @@ pub struct SourceSettings {
     /// PostgreSQL: the schemas in which names without one are looked up, instead of
     /// those of the role.
     pub search_path: Vec<String>,
-    /// PostgreSQL: how long a query waits for a lock of somebody else.
+    /// PostgreSQL: how long a query waits for a lock.
     pub lock_timeout: Option<Duration>,
     /// PostgreSQL: settings such as `app.user` that a transaction has while a query
     /// runs, and the value of the caller that each gets, for row-level security.
@@ -64,7 +64,7 @@ pub struct SourceSettings {
 /// How many connections a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Connections that stay open when nobody uses them.
+    /// Idle connections that stay open.
     pub min_connections: usize,
     /// Connections, and so queries, at the same time.
     pub max_connections: usize,
@@ -93,7 +93,7 @@ pub struct QueryLimits {
     pub max_bytes: usize,
     /// Time that the query may run, from when it has a connection.
     pub timeout: Duration,
-    /// The request that it is part of, as the database is told: two halves.
+    /// The id of the request, in two halves; the database gets it too.
     pub request: Option<[u64; 2]>,
 }
 
@@ -154,7 +154,7 @@ pub enum Error {
     /// The database does not run the statement.
     #[error("the database says: {0}")]
     Database(String),
-    /// The database does not run the statement, in its own words.
+    /// The database refused the statement; its message.
     #[error("the database says: {message}{}", hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
     Rejected {
         /// What is wrong.

@@ -178,7 +178,7 @@ fn parse_list(list: &[Json]) -> Option<QueryValue> {
 }
 
 fn from_json_number(number: &serde_json::Number) -> Option<QueryValue> {
-    /// Up to here every whole number has a float of its own.
+    /// 2^53: up to here a float represents every integer exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     if let Some(whole) = number.as_i64() {
         return Some(QueryValue::Integer(whole));

@@ -1,4 +1,4 @@
-//! What others are told of every query: a `tracing` span, and a callback for counts.
+//! Reports every query: a `tracing` span, and a callback for metrics.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -22,7 +22,7 @@ pub struct QueryRows {
 }
 
 impl QueryRows {
-    /// What to tell whoever reads an answer that is not whole.
+    /// A note for the reader of a truncated result.
     pub fn truncation_note(&self) -> Option<&'static str> {
         if self.has_oversized_row {
             Some(

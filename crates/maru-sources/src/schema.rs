@@ -29,7 +29,7 @@ pub enum TableKind {
 }
 
 impl TableKind {
-    /// The word for people and models.
+    /// The name for people and models.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Table => "table",

@@ -43,7 +43,7 @@ use connection::GuardedConnection;
 /// How much later than its deadline a query may be seen to end: SQLite looks at the
 /// clock every thousand instructions.
 const CLOCK_GRACE: Duration = Duration::from_millis(100);
-/// How long a query may hold up whoever else is served by its thread.
+/// How long a query may block its thread, which serves other connections too.
 const INLINE_QUERY_TIMEOUT: Duration = Duration::from_millis(1);
 /// How many quick queries are remembered.
 const MAX_FAST_QUERIES: usize = 256;
@@ -72,7 +72,7 @@ struct QueryJob {
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// Stops a query that nobody waits for.
+/// Stops a query whose caller stopped waiting.
 struct CancelQueryOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelQueryOnDrop {
@@ -141,7 +141,7 @@ impl SqliteSource {
         columns.await?.ok_or_else(not_found)
     }
 
-    /// Does some work with statements of our own.
+    /// Runs `work`, which uses only maru's own statements.
     async fn run_internal<T: Send + 'static>(
         &self,
         work: impl FnOnce(&GuardedConnection) -> rusqlite::Result<T> + Send + 'static,

@@ -57,7 +57,7 @@ impl BoundStatement {
 
 impl SqlStatement {
     /// Reads exactly one query. A space that does not break is a space: people
-    /// and models paste it, and no database takes it.
+    /// and models paste it, and no database accepts it.
     pub(super) fn parse(sql: &str, dialect: SqlDialect) -> Result<Self, Error> {
         if MAX_STATEMENT_BYTES < sql.len() {
             return refuse(format!("it is longer than {MAX_STATEMENT_BYTES} bytes"));
@@ -200,7 +200,7 @@ impl SqlStatement {
 
     /// The statement with a number for each `:name`, the same for the same name.
     ///
-    /// `:name IS NULL` gets a number of its own in PostgreSQL, which finds the
+    /// `:name IS NULL` gets a separate number in PostgreSQL, which finds the
     /// type of a parameter by its use, and there it has no type. A list is one array in
     /// PostgreSQL and as many numbers as it has values in SQLite.
     pub(super) fn bind_parameters(&self, parameters: &QueryParameters) -> BoundStatement {
@@ -278,7 +278,7 @@ impl SqlStatement {
     }
 
     /// The comparison before a list, where the dialect writes it otherwise: SQLite has no
-    /// `= ANY (…)`, and PostgreSQL takes no array in `IN (…)`.
+    /// `= ANY (…)`, and PostgreSQL accepts no array in `IN (…)`.
     fn list_comparison(&self, at: usize) -> Option<ListComparison> {
         if self.token_kind(at.checked_sub(1)?) != Some(SqlTokenKind::OpenParenthesis)
             || self.token_kind(at + 1) != Some(SqlTokenKind::CloseParenthesis)

@@ -9,7 +9,7 @@ use super::{
 /// How deep parentheses, brackets and `CASE`s may be nested.
 const MAX_NESTING_DEPTH: usize = 100;
 
-/// Words that begin a statement of PostgreSQL or SQLite which is no query. A statement
+/// Keywords that begin a statement of PostgreSQL or SQLite that is not a query. A statement
 /// that begins with any other word is misspelt.
 const OTHER_COMMANDS: &[&str] = &[
     "ABORT",

@@ -94,7 +94,7 @@ impl Store {
         self.execute_in_transaction(PUT, work).await
     }
 
-    /// Removes the limits of a target; false if there is none.
+    /// Removes the limits of a target; returns false if it has none.
     pub async fn delete_limits(&self, target_type: &str, target_id: &str) -> Result<bool, Error> {
         let limits = self.call_limits(0).await?;
         let exists = limits

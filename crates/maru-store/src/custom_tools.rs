@@ -245,7 +245,7 @@ impl Store {
         self.execute(PUT_DRAFT, values).await.map(drop)
     }
 
-    /// Deletes the draft of a tool; false if there is none.
+    /// Deletes the draft of a tool; returns false if it has none.
     pub async fn delete_custom_tool_draft(&self, name: &str) -> Result<bool, Error> {
         self.execute(DELETE_DRAFT, vec![name.into()]).await
     }

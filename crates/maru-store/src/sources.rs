@@ -78,7 +78,7 @@ impl Store {
         self.execute(PUT, values).await.map(drop)
     }
 
-    /// Deletes a source; false if there is none.
+    /// Deletes a source; returns false if it does not exist.
     pub async fn delete_source(&self, name: &str) -> Result<bool, Error> {
         self.execute(DELETE, vec![name.into()]).await
     }

@@ -94,7 +94,7 @@ impl Store {
         self.execute(INSERT, values).await
     }
 
-    /// Deletes a token; false if there is none of that name.
+    /// Deletes a token; returns false if it does not exist.
     pub async fn delete_token(&self, name: &str) -> Result<bool, Error> {
         self.execute(DELETE, vec![name.into()]).await
     }

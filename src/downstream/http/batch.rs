@@ -16,7 +16,7 @@ use crate::downstream::dispatch::OwnedRequest;
 const MAX_BATCH_MESSAGES: usize = 100;
 
 pub(super) async fn post(
-    arrival: StreamableRequest,
+    http_request: StreamableRequest,
     version: Option<ProtocolVersion>,
     text: &str,
 ) -> Response {
@@ -24,7 +24,7 @@ pub(super) async fn post(
     if version.is_some_and(|it| it != ProtocolVersion::V2025_03_26) {
         return refuse("batches exist in 2025-03-26 only");
     }
-    let session = match arrival.session(version) {
+    let session = match http_request.session(version) {
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
@@ -54,27 +54,27 @@ pub(super) async fn post(
     if requests.is_empty() && refused.is_empty() {
         return reply::accepted();
     }
-    // The answer is one array, so nothing can be said on the way.
+    // The response is one array, so no other messages can be sent before it.
     let accepts = AcceptedTypes {
         json: true,
         events: false,
     };
     let (out, messages) = message_queue::channel();
-    let (engine, answering, sender) = (
-        Arc::clone(&arrival.engine),
+    let (engine, batch_session, sender) = (
+        Arc::clone(&http_request.engine),
         Arc::clone(&session),
         out.clone(),
     );
     let work = async move {
         let answers = requests
             .iter()
-            .map(|it| engine.handle_request(&answering, it, &sender));
+            .map(|it| engine.handle_request(&batch_session, it, &sender));
         let answers = join_all(answers).await.into_iter().flatten().chain(refused);
         let text = answers.collect::<Vec<_>>().join(",");
         Some((StatusCode::OK, format!("[{text}]")))
     };
     let session = Some(session);
-    let engine = arrival.engine;
+    let engine = http_request.engine;
     HttpExchange {
         engine,
         accepts,

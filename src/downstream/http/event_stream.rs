@@ -1,4 +1,4 @@
-//! The one form of a response of server-sent events.
+//! HTTP responses of server-sent events, with keep-alive comments.
 
 use std::{convert::Infallible, future::ready, time::Duration};
 
@@ -12,9 +12,9 @@ use maru_runtime::tasks::with_timeout;
 
 const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
 
-/// A response that sends `events`, which are framed already, as they come, and a
-/// comment whenever none came for `keep_alive`. Empty items are left out. An event may
-/// be cut into several items if they follow each other at once.
+/// A response that sends `events`, which are framed already, as they arrive, and a comment
+/// after each silence of `keep_alive`. Empty items are skipped. An event may be split into
+/// several items if they follow each other immediately.
 pub fn event_stream(
     events: impl Stream<Item = String> + Send + 'static,
     keep_alive: Duration,
@@ -38,8 +38,8 @@ pub(super) fn event_stream_from_bytes(
     response
 }
 
-/// The items of `events`, and comments while there are none. The stream is not
-/// restarted by a comment: what it waits for, it goes on waiting for.
+/// The items of `events`, and a comment after each silence of `interval`. A comment does not
+/// restart the wait inside `events`.
 fn with_keep_alive(
     events: impl Stream<Item = Bytes> + Send,
     interval: Duration,
@@ -63,7 +63,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(15);
 
-    /// What is sent, and after how many seconds.
+    /// The frames of a response, and after how many seconds each was sent.
     async fn sent(response: Response) -> Vec<(u64, String)> {
         let begin = Instant::now();
         let mut body = response.into_body();
@@ -76,8 +76,8 @@ mod tests {
         found
     }
 
-    /// Events that each come so many seconds after the one before; after one second
-    /// comes nothing.
+    /// Events with these pauses before them, in seconds; a pause of one second sends an
+    /// empty item.
     fn after_pauses(pauses: Vec<u64>) -> impl Stream<Item = String> + Send + 'static {
         stream::iter(pauses).then(|pause| async move {
             time::sleep(Duration::from_secs(pause)).await;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn proxies_are_told_to_pass_events_on_at_once() {
+    async fn headers_keep_proxies_from_buffering() {
         let response = event_stream(stream::empty(), INTERVAL);
         let headers = response.headers();
         assert_eq!(headers["content-type"], "text/event-stream");

@@ -1,5 +1,5 @@
-//! One request, one answer: as JSON when it is quiet and quick, as an event
-//! stream from its first message on.
+//! The response to one request: JSON if it finishes soon and sends no other messages, else
+//! an event stream.
 
 use std::{
     future::{Future, ready},
@@ -28,25 +28,26 @@ use crate::{
     observability::telemetry,
 };
 
-/// How long an answer may take before it becomes a stream, which stays alive.
+/// How long a request may take before its response becomes a stream, which has keep-alive
+/// comments.
 const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
-/// A long event leaves in pieces, so that a slow reader shows that it reads.
+/// A long event is sent in pieces of this size, so that progress of a slow reader shows.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
-/// An answer in the making: its status and text, or nothing when cancelled.
+/// A response in progress: its status and text, or `None` if it was cancelled.
 pub(super) type PendingResponse = BoxFuture<'static, Option<(StatusCode, String)>>;
 
 pub(super) struct HttpExchange {
     pub(super) engine: Arc<McpEngine>,
     pub(super) accepts: AcceptedTypes,
-    /// A broken connection does not cancel the requests of a session.
+    /// The session, if the stream can be resumed. Without one, disconnecting cancels the
+    /// request.
     pub(super) session: Option<Arc<McpSession>>,
     pub(super) out: message_queue::MessageSender,
     pub(super) messages: message_queue::MessageReceiver,
 }
 
-/// The work in the span of its request, also while the answer is streamed, which happens
-/// outside of it.
+/// Attaches the request's span, because a streamed response is polled outside of it.
 fn in_request_span(work: PendingResponse) -> PendingResponse {
     if telemetry::is_enabled() {
         Box::pin(work.in_current_span())
@@ -63,7 +64,7 @@ impl HttpExchange {
             engine: self.session.as_ref().map(|_| Arc::clone(&self.engine)),
         };
         if !self.accepts.events {
-            // Nobody reads messages on the way; who sends one learns it at once.
+            // No other messages can be sent; dropping the receiver tells their senders.
             drop(self.messages);
             return json_response(work.await);
         }
@@ -71,7 +72,7 @@ impl HttpExchange {
             biased;
             done = &mut work, if self.accepts.json => match self.messages.try_recv() {
                 None => return json_response(done),
-                // What it said on the way comes before its answer.
+                // Messages that the request sent come before its response.
                 first => return self.feed_response(first, Some(Box::pin(ready(done)))),
             },
             first = self.messages.recv() => first,
@@ -97,7 +98,7 @@ impl HttpExchange {
                 () = cancel.cancelled() => None,
             };
             if let Some((_, text)) = done {
-                // The reader has gone; there is nobody to tell.
+                // Fails if the reader has disconnected.
                 let _ = out.send(text).await;
             }
         });
@@ -105,8 +106,8 @@ impl HttpExchange {
     }
 }
 
-/// The response that reads `feed`. With a session, a reader who leaves can
-/// come back for a while; without one, leaving cancels the work.
+/// The response that reads `feed`. With a session the stream can be resumed for a while;
+/// without one, disconnecting cancels the request.
 pub(super) fn stream(
     feed: MessageFeed,
     engine: &Arc<McpEngine>,
@@ -134,16 +135,16 @@ pub(super) fn stream(
     stream_response(reader, first, engine.limits().keep_alive())
 }
 
-/// What an event stream is read from.
+/// The source of an event stream.
 pub(in crate::downstream) trait EventSource: Send + 'static {
     /// The next events as text; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
 
-    /// Shows that what was read is on its way.
+    /// Reports that the reader makes progress.
     fn report_progress(&self);
 }
 
-/// A response that sends `first` and then what `source` gives, in pieces, with comments
+/// A response that sends `first` and then the events of `source`, in pieces, with a comment
 /// after each silence of `keep_alive`.
 pub(in crate::downstream) fn stream_response(
     source: impl EventSource,
@@ -168,13 +169,13 @@ struct FeedReader {
     _reading: Option<ReaderGuard>,
     feed: Option<MessageFeed>,
     end: CancellationToken,
-    /// Someone else wants to read the stream.
+    /// Cancelled when another connection takes over the stream.
     revoked: CancellationToken,
     done: bool,
 }
 
 impl FeedReader {
-    /// Tells clients that know it where to resume, before there is anything.
+    /// An event without data that gives clients of 2025-11-25 an id to resume after.
     fn priming_event(&self) -> Option<String> {
         let session = self.session.as_ref()?;
         let feed = self.feed.as_ref()?;
@@ -236,7 +237,7 @@ impl Drop for FeedReader {
     }
 }
 
-/// Work that, dropped before its end, goes on for [`GRACE`] if it has an engine.
+/// A request that continues for [`READER_GRACE`] if it is dropped early and has an engine.
 struct SurvivingWork {
     work: Option<PendingResponse>,
     engine: Option<Arc<McpEngine>>,
@@ -274,7 +275,7 @@ impl Drop for SurvivingWork {
 fn json_response(done: Option<(StatusCode, String)>) -> Response {
     match done {
         Some((status, text)) => reply::json(status, text),
-        // Cancelled by its own client, which waits for nothing.
+        // Its client cancelled it and expects no response.
         None => event_stream_from_bytes(stream::empty(), READER_GRACE),
     }
 }

@@ -1,4 +1,4 @@
-//! What the headers of a request must say.
+//! Checks and parses the headers of a request.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use maru_protocol::{ProtocolVersion, RpcError};
 use super::reply;
 use crate::downstream::modern_client::unsupported_version;
 
-/// The version a request is written in.
+/// The protocol version of a request.
 pub(super) static PROTOCOL_VERSION_HEADER: HeaderName =
     HeaderName::from_static("mcp-protocol-version");
 /// Since 2026-07-28: the method of the body.
 pub(super) static METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
-/// Since 2026-07-28: the name or address in the body.
+/// Since 2026-07-28: the name or URI in the body.
 pub(super) static NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
-/// Where a cut stream is resumed.
+/// The event after which a stream is resumed.
 pub(super) static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Kinds of answer the client takes.
+/// The content types that the client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AcceptedTypes {
     pub(super) json: bool,
@@ -31,12 +31,12 @@ pub(super) struct AcceptedTypes {
 
 /// Refuses bodies that are not plain JSON.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Response> {
-    check_content_headers(headers).map_err(|(status, why)| reply::reject(status, why))
+    check_content_headers(headers).map_err(|(status, message)| reply::reject(status, message))
 }
 
-/// The same, for endpoints with errors of another form.
+/// Like [`require_json`], for endpoints with another form of errors.
 pub(crate) fn check_content_headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-    let refused = |why| Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    let refused = |message| Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     let kind = single_header(headers, &header::CONTENT_TYPE).unwrap_or_default();
     if !is_json(kind) {
         return refused("Content-Type must be application/json, in UTF-8");
@@ -63,11 +63,12 @@ fn is_json(kind: &str) -> bool {
         })
 }
 
-/// What the client takes; nothing named means anything. `None`: nothing of ours.
+/// The content types that the client accepts; without an Accept header JSON. `None` if it
+/// accepts neither.
 pub(super) fn accepted_types(headers: &HeaderMap) -> Option<AcceptedTypes> {
     let (json, events) = match headers.get(header::ACCEPT).map(HeaderValue::as_bytes) {
         None => (true, false),
-        // What nearly every client sends.
+        // The value that nearly every client sends.
         Some(b"application/json, text/event-stream") => (true, true),
         Some(_) => return read_accept(headers),
     };
@@ -99,19 +100,19 @@ fn read_accept(headers: &HeaderMap) -> Option<AcceptedTypes> {
     (found.json || found.events).then_some(found)
 }
 
-/// The version of the `MCP-Protocol-Version` header, if there is one.
+/// The version in the `MCP-Protocol-Version` header, if the request has it.
 pub(super) fn protocol_version(headers: &HeaderMap) -> Result<Option<ProtocolVersion>, RpcError> {
     let mut values = headers.get_all(&PROTOCOL_VERSION_HEADER).iter().peekable();
     if values.peek().is_none() {
         return Ok(None);
     }
-    let asked = single_value(values).unwrap_or_default();
-    ProtocolVersion::parse(asked)
+    let requested = single_value(values).unwrap_or_default();
+    ProtocolVersion::parse(requested)
         .map(Some)
-        .ok_or_else(|| unsupported_version(asked))
+        .ok_or_else(|| unsupported_version(requested))
 }
 
-/// A header that is there exactly once.
+/// The value of a header that appears exactly once.
 pub(super) fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     single_value(headers.get_all(name).iter())
 }
@@ -124,7 +125,7 @@ fn single_value<'a>(mut values: impl Iterator<Item = &'a HeaderValue>) -> Option
     first.to_str().ok().map(str::trim)
 }
 
-/// A header of 2026-07-28 that mirrors the body; decoded if it is encoded.
+/// The decoded value of a header of 2026-07-28 that mirrors the body.
 pub(super) fn mirrored_header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_json_in_utf8_is_taken() {
+    fn only_json_in_utf8_is_accepted() {
         for kind in [
             "application/json",
             "Application/JSON; charset=UTF-8",
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrored_headers_are_decoded_and_must_stand_once() {
+    fn mirrored_headers_are_decoded_and_must_appear_once() {
         let mut headers = HeaderMap::new();
         headers.insert("mcp-name", "=?base64?6rCA?=".parse().unwrap());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! HTTP answers without a stream.
+//! HTTP responses that are not streams.
 
 use std::borrow::Cow;
 
@@ -21,16 +21,16 @@ pub fn json(status: StatusCode, text: String) -> Response {
 }
 
 /// A JSON-RPC error.
-pub fn rpc_error(status: StatusCode, id: Option<&RpcId>, why: &RpcError) -> Response {
-    json(status, maru_protocol::write_error(id, why))
+pub fn rpc_error(status: StatusCode, id: Option<&RpcId>, error: &RpcError) -> Response {
+    json(status, maru_protocol::write_error(id, error))
 }
 
-/// A request that could not be taken at all.
-pub fn reject(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Response {
-    rpc_error(status, None, &RpcError::new(code::INVALID_REQUEST, why))
+/// The response to a request that is refused before its message is handled.
+pub fn reject(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Response {
+    rpc_error(status, None, &RpcError::new(code::INVALID_REQUEST, message))
 }
 
-/// The message was taken and has no answer.
+/// The response to a notification or a response.
 pub(crate) fn accepted() -> Response {
     empty(StatusCode::ACCEPTED)
 }

@@ -87,7 +87,7 @@ async fn publish_calls(hub: &HubState) {
             }
             time::sleep(BATCH_DELAY).await;
             for record in journal.since(last_call, MAX_CALLS_PER_BATCH) {
-                let owner = Some(Arc::clone(&record.asked.principal));
+                let owner = Some(Arc::clone(&record.request.principal));
                 hub.events
                     .publish("call", call_json(&record).to_string(), owner);
             }

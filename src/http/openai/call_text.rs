@@ -103,7 +103,7 @@ fn call_as_shell(program: &str, call: &ChatToolCall) -> String {
     )
 }
 
-/// A name as one word of a shell.
+/// Quotes a name for a shell.
 fn shell_word(text: &str) -> String {
     let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-' | b'.' | b'/');
     if text.bytes().all(plain) {
@@ -113,7 +113,7 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// Any text as one word of a shell.
+/// Quotes any text for a shell.
 fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

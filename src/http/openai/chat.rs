@@ -49,7 +49,7 @@ type HubStopping = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(in super::super) async fn post(State(hub): State<Arc<HubState>>, request: Request) -> Response {
     let principal = request.extensions().get::<Principal>();
     let principal = principal
-        .expect("the gate identifies every request")
+        .expect("the router authenticates every request")
         .clone();
     let (parts, body) = request.into_parts();
     handle(&hub, &principal, &parts.headers, body).await

@@ -102,7 +102,7 @@ fn error_body(message: &str, kind: &str, code: Option<&str>, param: Option<&str>
     json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
 }
 
-/// The error and what it comes from; neither holds what a backend said.
+/// The error and its cause; neither contains a backend's message.
 fn public_error(error: &llm::Error) -> String {
     match error {
         llm::Error::Unreachable { source, .. } => format!("{error}: {source}"),

@@ -88,7 +88,7 @@ fn types(given: &Map<String, Value>, out: &mut Map<String, Value>) {
     if let Some(constant) = given.get("const").filter(|it| it.is_string()) {
         out.insert("enum".to_owned(), json!([constant]));
     }
-    // Only texts can be listed; null is a type of its own.
+    // Only strings can be listed; null is a separate type.
     if let Some(Value::Array(mut choices)) = out.remove("enum") {
         let count = choices.len();
         choices.retain(|it| !it.is_null());

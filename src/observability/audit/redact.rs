@@ -1,13 +1,13 @@
-//! The body of a change without its secrets.
+//! Masks the secrets in the body of a change.
 
 use serde_json::Value;
 
 use crate::config::{MASK, mask_arguments, mask_secrets};
 
-/// Objects whose values are secrets whatever they are called.
+/// Objects whose values are all secrets.
 const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
 
-/// `body` as it may be written down. What is no JSON is not.
+/// `body` with its secrets masked. A body that is not JSON is left out.
 pub fn redact_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
         Ok(mut value) => {
@@ -19,7 +19,7 @@ pub fn redact_body(body: &[u8]) -> String {
     }
 }
 
-/// The reader of JSON bounds its depth.
+/// Recursion is bounded, because the JSON parser limits the depth.
 fn mask_members(value: &mut Value, secret: bool) {
     match value {
         Value::Object(members) => {
@@ -42,7 +42,7 @@ fn mask_members(value: &mut Value, secret: bool) {
     }
 }
 
-/// The items, if all of them are texts, as the arguments of a program are.
+/// The items, if all of them are strings, as the arguments of a program are.
 fn as_strings(items: &[Value]) -> Option<Vec<String>> {
     let text = |it: &Value| it.as_str().map(str::to_owned);
     items.iter().map(text).collect()
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_servers_are_hidden_whatever_they_are_called() {
+    fn env_and_headers_are_masked_whatever_their_names() {
         let body = br#"{"name":"fx","config":{"env":{"X":"s3cret"},"headers":{"Y":["s3cret"]},"args":["a"]},"password":"s3cret"}"#;
         let expected = r#"{"name":"fx","config":{"env":{"X":"***"},"headers":{"Y":["***"]},"args":["a"]},"password":"***"}"#;
         assert_eq!(redact_body(body), expected);

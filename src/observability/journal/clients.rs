@@ -1,4 +1,4 @@
-//! Who calls, as programs call themselves. Nobody is trusted by these names.
+//! Client programs by their reported names, which are not authenticated.
 
 use std::{
     collections::HashMap,
@@ -10,39 +10,39 @@ use tokio::sync::watch;
 
 use super::now_millis;
 
-/// How many programs are remembered.
+/// How many client programs are kept.
 const MAX_CLIENTS: usize = 200;
 const MAX_LABEL_CHARS: usize = 80;
 
 /// By label and principal.
 type ClientMap = HashMap<(Arc<str>, Arc<str>), ClientRecord>;
 
-/// Programs that were heard of.
+/// The client programs that connected.
 #[derive(Debug, Default)]
 pub struct KnownClients {
     known: Mutex<ClientMap>,
     changed: watch::Sender<()>,
 }
 
-/// What is known of a program.
+/// A client program.
 #[derive(Clone, Debug)]
 pub struct ClientRecord {
     /// Its name and version.
     pub label: Arc<str>,
-    /// On whose behalf it asks.
+    /// The principal that it uses.
     pub principal: Arc<str>,
-    /// The protocol version it speaks.
+    /// Its protocol version.
     pub protocol_version: &'static str,
-    /// When it was first heard of, in milliseconds since 1970.
+    /// When it first connected, in milliseconds since 1970.
     pub first_seen: u64,
-    /// When it was last heard of.
+    /// When it last connected or listed the tools.
     pub last_seen: u64,
-    /// How many tools it was last shown.
+    /// How many tools its last listing had.
     pub tools_listed: Option<usize>,
 }
 
 impl KnownClients {
-    /// A program shook hands, or asked for the tools and was shown `listed`.
+    /// Records a client that did the handshake, or listed the tools and got `listed`.
     pub fn record_client(
         &self,
         label: &Arc<str>,
@@ -71,14 +71,14 @@ impl KnownClients {
         self.changed.send_replace(());
     }
 
-    /// Everyone, the latest first.
+    /// All clients, the latest first.
     pub fn list(&self) -> Vec<ClientRecord> {
         let mut all: Vec<ClientRecord> = self.lock().values().cloned().collect();
         all.sort_by_key(|it| std::cmp::Reverse(it.last_seen));
         all
     }
 
-    /// Tells when someone was seen.
+    /// Notifies about every recorded client.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

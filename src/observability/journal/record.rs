@@ -1,4 +1,4 @@
-//! What is kept of one call.
+//! The record of one call.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,38 +16,38 @@ pub struct CallRecord {
     pub id: u64,
     /// When it ended, in milliseconds since 1970.
     pub ended_at: u64,
-    /// What was asked, and by whom.
-    pub asked: CallRequest,
+    /// The request, and who sent it.
+    pub request: CallRequest,
     /// How it ended.
     pub outcome: ToolCallOutcome,
-    /// How long it took, all in all.
+    /// Its total duration.
     pub duration: Duration,
-    /// How much of that whoever answered took.
+    /// The part of the duration that the handler took.
     pub server_duration: Duration,
     /// Bytes of the arguments.
     pub argument_bytes: usize,
     /// Bytes of the result.
     pub result_bytes: usize,
-    /// The beginning of the result. May hold secrets; see `mask_secrets`.
+    /// The beginning of the result. May contain secrets; see `mask_secrets`.
     pub result: Box<str>,
 }
 
-/// A question to a tool.
+/// A request to call a tool.
 #[derive(Debug)]
 pub struct CallRequest {
-    /// The name that everyone sees.
+    /// The public name of the tool.
     pub tool: Arc<str>,
-    /// Whose tool it is.
+    /// The server of the tool; empty if the tool is unknown.
     pub server: Arc<str>,
-    /// Who asks.
+    /// The authenticated principal.
     pub principal: Arc<str>,
-    /// The program they ask with, as it calls itself.
+    /// The client program, by its reported name.
     pub client: Option<Arc<str>>,
-    /// From which address; absent from this machine without one.
+    /// The remote address; absent for callers that have none.
     pub remote_ip: Option<IpAddr>,
-    /// The request that this is part of.
+    /// The id of the request.
     pub request_id: RequestId,
-    /// Arguments as they were written; of a record the beginning. May hold secrets.
+    /// The arguments as they were sent, truncated in a record. May contain secrets.
     pub arguments: Arc<str>,
 }
 
@@ -56,14 +56,14 @@ pub struct CallRequest {
 pub enum ToolCallOutcome {
     /// With a result.
     Ok,
-    /// The tool was called and says that it failed.
+    /// The tool was called and reports an error.
     Failed,
     /// It could not be called: it is unknown, its arguments are wrong, or its
     /// server cannot be reached.
     Refused,
     /// It did not answer in time.
     TimedOut,
-    /// Whoever asked left before the answer.
+    /// The caller disconnected or cancelled it.
     Cancelled,
 }
 
@@ -95,7 +95,7 @@ impl ToolCallOutcome {
 }
 
 impl CallRequest {
-    /// As much of it as is kept.
+    /// The request with its arguments truncated.
     pub(super) fn truncate_arguments(mut self) -> Self {
         if self.arguments.len() > MAX_ARGUMENT_BYTES {
             self.arguments = Arc::from(truncate_text(&self.arguments, MAX_ARGUMENT_BYTES));

@@ -1,4 +1,4 @@
-//! One request, wherever it goes: in the journal, the audit, traces and logs.
+//! The id of a request in the journal, the audit log, traces and logs.
 
 use std::{
     fmt,
@@ -12,24 +12,24 @@ use tracing::Span;
 
 use crate::observability::telemetry::{RemoteTrace, trace_of};
 
-/// The number of a request: that of its trace, if the client began one.
+/// The id of a request: its trace id, if the client sent one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// In two halves, as databases that know 64 bits are told it.
+    /// Two halves, because databases have no integers of 128 bits.
     trace: [u64; 2],
 }
 
-/// Tells apart what two hubs, or two runs, give out.
+/// Makes the ids of two hubs, or of two runs, different.
 static RUN_ID: LazyLock<u64> = LazyLock::new(|| {
     let mut bytes = [0; 8];
-    // Without chance the numbers of two runs are the same, which is no harm.
+    // Without random bytes the ids of two runs are equal, which does no harm.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes) | 1
 });
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl RequestId {
-    /// A new one.
+    /// A new id.
     pub fn next() -> Self {
         let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         Self {
@@ -37,12 +37,12 @@ impl RequestId {
         }
     }
 
-    /// As a number, in two halves.
+    /// The id in two halves.
     pub fn as_halves(self) -> [u64; 2] {
         self.trace
     }
 
-    /// The trace that the client's `_meta` names, or a new one.
+    /// The trace id in the client's `_meta`, or a new id.
     pub fn from_meta(meta: Option<&str>) -> Self {
         let trace = meta.and_then(RemoteTrace::from_meta);
         trace.map_or_else(Self::next, |it| Self {
@@ -50,7 +50,7 @@ impl RequestId {
         })
     }
 
-    /// The trace that `span` is part of; `None` where spans are not exported.
+    /// The trace id of `span`; `None` if spans are not exported.
     pub fn of_span(span: &Span) -> Option<Self> {
         trace_of(span).map(|trace| Self { trace })
     }

@@ -1,4 +1,4 @@
-//! The last records, numbered.
+//! A ring buffer of the latest records.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,7 +14,7 @@ pub(super) struct RecordRing {
 }
 
 impl RecordRing {
-    /// Numbers begin at `start`, so that those of an earlier run do not come again.
+    /// Numbers begin at `start`, so that those of an earlier run are not used again.
     pub(super) fn new(start: u64) -> Self {
         Self {
             records: VecDeque::new(),
@@ -44,7 +44,7 @@ impl RecordRing {
         self.records.get(at).cloned()
     }
 
-    /// Newest first.
+    /// All records before number `id`, newest first.
     pub(super) fn before(&self, id: Option<u64>) -> Vec<Arc<CallRecord>> {
         let records = self.records.iter().rev();
         records
@@ -53,7 +53,7 @@ impl RecordRing {
             .collect()
     }
 
-    /// Oldest first; the newest `limit`.
+    /// The newest `limit` records after number `id`, oldest first.
     pub(super) fn since(&self, id: u64, limit: usize) -> Vec<Arc<CallRecord>> {
         let newest = self.records.iter().rev().take_while(|it| it.id > id);
         let mut found: Vec<_> = newest.take(limit).cloned().collect();

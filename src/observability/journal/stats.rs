@@ -1,4 +1,4 @@
-//! Calls, errors and times of every minute of the last hour.
+//! Calls, errors and latencies of every minute of the last hour.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -8,22 +8,22 @@ use super::CallRecord;
 
 /// How many minutes are kept.
 const MINUTES_KEPT: u64 = 60;
-/// How many tools are counted one by one; calls of others count for their server.
+/// How many tools have their own series; calls to others count for their server only.
 const MAX_TOOLS: usize = 500;
 const MAX_SERVERS: usize = 1000;
-/// Four steps to each doubling, from one microsecond to a minute and more.
+/// Four buckets per power of two, from one microsecond to more than a minute.
 const LATENCY_BUCKETS: usize = 4 * 28;
 
 /// Counts by tool and by server.
 #[derive(Debug, Default)]
 pub struct CallStats {
-    /// By the name that everyone sees.
+    /// By public name.
     pub tools: AHashMap<Arc<str>, CallSeries>,
     /// By name.
     pub servers: AHashMap<Arc<str>, CallSeries>,
 }
 
-/// One tool, or one server.
+/// The counts of one tool or one server.
 #[derive(Debug, Default)]
 pub struct CallSeries {
     /// The server it belongs to.
@@ -34,7 +34,7 @@ pub struct CallSeries {
     pub total: u64,
 }
 
-/// What happened in one minute, or in several.
+/// The counts of one minute, or of several.
 #[derive(Clone, Debug)]
 pub struct MinuteStats {
     /// Minutes since 1970.
@@ -52,14 +52,19 @@ pub type StatsSummary = MinuteStats;
 impl CallStats {
     pub(super) fn count(&mut self, record: &CallRecord) {
         let minute = record.ended_at / 60_000;
-        let asked = &record.asked;
-        // Names that nobody offers would take the place of those that someone does.
-        let tool = if asked.server.is_empty() {
+        let request = &record.request;
+        // Unknown tools have no series: made-up names would use up the limit.
+        let tool = if request.server.is_empty() {
             None
         } else {
-            series_mut(&mut self.tools, &asked.tool, MAX_TOOLS, &asked.server)
+            series_mut(&mut self.tools, &request.tool, MAX_TOOLS, &request.server)
         };
-        let server = series_mut(&mut self.servers, &asked.server, MAX_SERVERS, &asked.server);
+        let server = series_mut(
+            &mut self.servers,
+            &request.server,
+            MAX_SERVERS,
+            &request.server,
+        );
         for series in tool.into_iter().chain(server) {
             series.total += 1;
             series.minute_mut(minute).count(record);
@@ -88,7 +93,7 @@ fn series_mut<'a>(
 }
 
 impl CallSeries {
-    /// The minutes after `from`, oldest first, without those in which nothing happened.
+    /// The minutes after `from` that have calls, oldest first.
     pub fn minutes_after(&self, from: u64) -> impl Iterator<Item = &MinuteStats> {
         self.minutes.iter().filter(move |it| it.minute > from)
     }
@@ -113,7 +118,7 @@ impl CallSeries {
 }
 
 impl MinuteStats {
-    /// A minute in which nothing happened.
+    /// A minute without calls.
     pub fn empty(minute: u64) -> Self {
         Self {
             minute,
@@ -129,7 +134,7 @@ impl MinuteStats {
         self.latency_counts[latency_bucket(record.duration)] += 1;
     }
 
-    /// Adds what happened in another.
+    /// Adds the counts of another minute.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -138,8 +143,7 @@ impl MinuteStats {
         }
     }
 
-    /// The time within which `share` of the calls ended, in milliseconds; within
-    /// a tenth of what it was.
+    /// The latency within which `share` of the calls ended, in milliseconds, to within 10 %.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = share * f64::from(self.calls);
         let mut below = 0.0;
@@ -161,7 +165,7 @@ impl MinuteStats {
     }
 }
 
-/// The step that a time belongs to.
+/// The bucket of a duration.
 fn latency_bucket(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(4);
     let octave = micros.ilog2() as usize;
@@ -169,10 +173,10 @@ fn latency_bucket(took: Duration) -> usize {
     (octave * 4 + quarter).min(LATENCY_BUCKETS - 1)
 }
 
-/// Where a step begins, in microseconds.
-fn bucket_start_micros(step: usize) -> f64 {
-    let octave = i32::try_from(step / 4).unwrap_or(i32::MAX);
-    2_f64.powi(octave) * (1.0 + (step % 4) as f64 / 4.0)
+/// The lower bound of a bucket, in microseconds.
+fn bucket_start_micros(bucket: usize) -> f64 {
+    let octave = i32::try_from(bucket / 4).unwrap_or(i32::MAX);
+    2_f64.powi(octave) * (1.0 + (bucket % 4) as f64 / 4.0)
 }
 
 #[cfg(test)]
@@ -184,7 +188,7 @@ mod tests {
         CallRecord {
             id: 0,
             ended_at: at,
-            asked: CallRequest {
+            request: CallRequest {
                 tool: "t".into(),
                 server: "s".into(),
                 principal: "p".into(),
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_within_a_tenth() {
+    fn quantiles_are_right_within_a_tenth() {
         let mut stats = CallStats::default();
         for millis in 1..=100 {
             stats.count(&record(60_000, millis, ToolCallOutcome::Ok));
@@ -229,11 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_tools_takes_more_than_its_share() {
+    fn number_of_series_is_bounded() {
         let mut stats = CallStats::default();
         for at in 0..2 * MAX_TOOLS {
             let mut one = record(60_000, 1, ToolCallOutcome::Ok);
-            one.asked.tool = format!("t{at}").into();
+            one.request.tool = format!("t{at}").into();
             stats.count(&one);
         }
         assert_eq!(stats.tools.len(), MAX_TOOLS);

@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use super::model_latency_histogram;
 
-/// The requests to every model of the settings. Clones count in the same place.
+/// The requests to every model of the settings. Clones share their counters.
 #[derive(Clone, Debug)]
 pub struct ModelMetrics {
     requests: Family<ModelOutcomeLabels, Counter>,
@@ -22,22 +22,22 @@ pub struct ModelMetrics {
 /// How a request to a model ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelOutcome {
-    /// With a whole answer.
+    /// With a complete response.
     Ok,
-    /// Without one: the backend failed, or was too late.
+    /// The backend failed or timed out.
     Failed,
     /// The queue was full.
     QueueFull,
-    /// Whoever asked left before the end.
+    /// The client disconnected before the end.
     Cancelled,
 }
 
-/// Whose tokens are counted.
+/// Which tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Those of the question.
+    /// Tokens of the prompt.
     Input,
-    /// Those of the answer.
+    /// Tokens of the response.
     Output,
 }
 
@@ -78,7 +78,7 @@ impl ModelMetrics {
         );
         registry.register(
             "maru_model_tokens",
-            "Tokens of questions and answers, as backends count them",
+            "Tokens of prompts and responses, as backends report them",
             self.tokens.clone(),
         );
         registry.register(
@@ -88,7 +88,7 @@ impl ModelMetrics {
         );
         registry.register(
             "maru_model_time_to_first_token_seconds",
-            "How long it took until an answer began, from the request",
+            "Time from the request to the first piece of its response",
             self.first_tokens.clone(),
         );
     }
@@ -111,12 +111,12 @@ impl ModelMetrics {
         self.tokens.get_or_create(&labels).inc_by(count);
     }
 
-    /// Counts how long a request waited for its turn.
+    /// Records how long a request waited in the queue.
     pub fn observe_queue_wait(&self, model: &Arc<str>, wait: Duration) {
         observe(&self.queue_waits, model, wait);
     }
 
-    /// Counts how long a request waited for the first piece of its answer.
+    /// Records the time to the first piece of a response.
     pub fn observe_first_token(&self, model: &Arc<str>, wait: Duration) {
         observe(&self.first_tokens, model, wait);
     }

@@ -12,7 +12,7 @@ use prometheus_client::{
 use super::{OTHER_NAMES, latency_histogram};
 use crate::observability::journal::{CallRecord, ToolCallOutcome};
 
-/// How many tools are counted one by one; the others as one.
+/// How many tools have their own labels; all others share one.
 const MAX_TOOLS: usize = 2000;
 
 /// The calls of every tool.
@@ -20,15 +20,15 @@ const MAX_TOOLS: usize = 2000;
 pub(super) struct ToolCallMetrics {
     calls: Family<ToolOutcomeLabels, Counter>,
     durations: Family<ToolLabels, Histogram, fn() -> Histogram>,
-    /// What a call is counted in is found by one look, by the name of its tool.
+    /// The counters of each tool, so that a call needs one look-up.
     tools: RwLock<AHashMap<Arc<str>, Arc<CountedTool>>>,
 }
 
-/// One tool.
+/// The counters of one tool.
 #[derive(Debug)]
 struct CountedTool {
     labels: ToolLabels,
-    /// In the order of [`ToolCallOutcome::ALL`]; there from the first call that ended so.
+    /// In the order of [`ToolCallOutcome::ALL`]; created at the first call with that outcome.
     outcomes: [OnceLock<Counter>; ToolCallOutcome::ALL.len()],
     duration: Histogram,
 }
@@ -71,8 +71,8 @@ impl ToolCallMetrics {
     }
 
     pub(super) fn count(&self, record: &CallRecord) {
-        let tool = self.find(&record.asked.tool);
-        let tool = tool.unwrap_or_else(|| self.add(&record.asked.tool, &record.asked.server));
+        let tool = self.find(&record.request.tool);
+        let tool = tool.unwrap_or_else(|| self.add(&record.request.tool, &record.request.server));
         let outcomes = ToolCallOutcome::ALL.iter().zip(&tool.outcomes);
         for (outcome, counter) in outcomes.filter(|(it, _)| **it == record.outcome) {
             counter.get_or_init(|| self.counter(&tool, *outcome)).inc();
@@ -85,10 +85,10 @@ impl ToolCallMetrics {
         tools.get(tool).cloned()
     }
 
-    /// A tool that is counted for the first time.
+    /// Adds a tool at its first call.
     fn add(&self, tool: &Arc<str>, server: &Arc<str>) -> Arc<CountedTool> {
         let mut tools = self.tools.write().unwrap_or_else(PoisonError::into_inner);
-        // Without a server nobody was asked: the name is the caller's own.
+        // Without a server the tool is unknown, and its name comes from the caller.
         let is_known = !server.is_empty() && tools.len() < MAX_TOOLS;
         let labels = if is_known {
             ToolLabels {

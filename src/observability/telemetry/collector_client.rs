@@ -1,8 +1,8 @@
 //! The HTTP client of the span exporter, over the hub's own client and its address
 //! policy.
 //!
-//! The SDK exports from a thread of its own, outside of the runtime, so a request
-//! crosses a channel to a task that sends it.
+//! The SDK exports from its own thread, outside of the runtime, so requests go through a
+//! channel to a task that sends them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::EXPORT_TIMEOUT;
 
-/// A failing collector is reported this often.
+/// How often a failing collector is reported.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The exporter's side of the channel.
@@ -69,15 +69,15 @@ async fn send_batches(client: Arc<HttpClient>, mut pending: mpsc::Receiver<Pendi
         let failure = match &sent {
             Ok(response) if response.status().is_success() => None,
             Ok(response) => Some(format!("the collector answered {}", response.status())),
-            Err(why) => Some(why.clone()),
+            Err(reason) => Some(reason.clone()),
         };
-        if let Some(why) = failure
+        if let Some(reason) = failure
             && warned_at.is_none_or(|it| it.elapsed() > WARNING_INTERVAL)
         {
             warned_at = Some(Instant::now());
-            warn!("spans could not be sent: {why}");
+            warn!("spans could not be sent: {reason}");
         }
-        // Nobody waits for it while the exporter is dropped.
+        // Fails if the exporter was dropped meanwhile.
         let _ = batch.reply.send(sent);
     }
 }

@@ -1,4 +1,4 @@
-//! W3C Trace Context, in and out: HTTP headers, and the same two members of `_meta`.
+//! W3C Trace Context in HTTP headers and in `_meta`, of requests to the hub and of its own.
 
 use hyper::HeaderMap;
 use maru_protocol::{object_members, parse_json_string};
@@ -15,21 +15,21 @@ use super::is_enabled;
 
 /// Names the trace and the span that a request is part of.
 pub(crate) const TRACEPARENT: &str = "traceparent";
-/// What vendors add to it.
+/// Vendor-specific additions to it.
 pub(crate) const TRACESTATE: &str = "tracestate";
-/// The longest `tracestate` that is passed on; the specification asks for no more.
+/// The longest `tracestate` that is forwarded; the specification requires no more.
 const MAX_STATE_BYTES: usize = 512;
 
-/// The trace that a request to us is part of, and the caller's span in it.
+/// The trace of a request to the hub, and the caller's span in it.
 #[derive(Clone, Debug)]
 pub struct RemoteTrace(Context);
 
-/// The trace that a request of ours is part of, as it is told to whoever answers.
+/// The trace of a request of the hub, as it is sent to a server.
 #[derive(Debug, Default)]
 pub struct OutgoingTrace {
     /// Version, trace, span and flags.
     pub traceparent: String,
-    /// What vendors added, if anything.
+    /// Vendor-specific additions.
     pub tracestate: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl RemoteTrace {
 
     /// The trace that `_meta`, a JSON object, names.
     pub fn from_meta(meta: &str) -> Option<Self> {
-        // Most requests have none, and are told so by a quick search.
+        // A fast path: most requests have none.
         memchr::memmem::find(meta.as_bytes(), TRACEPARENT.as_bytes())?;
         let mut carrier = TraceCarrier::default();
         for (name, raw) in object_members(meta)? {
@@ -68,7 +68,7 @@ impl RemoteTrace {
 
     /// Makes `span` part of the trace, below the caller's span.
     pub fn adopt(self, span: &Span) {
-        // Fails where spans are not exported, and then nothing is lost.
+        // Fails if spans are not exported, which does no harm.
         let _ = span.set_parent(self.0);
     }
 
@@ -77,14 +77,13 @@ impl RemoteTrace {
         trace_of(&Span::current()) == Some(self.trace_halves())
     }
 
-    /// The number of the trace, in two halves.
+    /// The trace id, in two halves.
     pub fn trace_halves(&self) -> [u64; 2] {
         trace_halves(self.0.span().span_context())
     }
 }
 
-/// The number of the trace that `span` is part of, in two halves; `None` where spans are
-/// not exported.
+/// The trace id of `span`, in two halves; `None` if spans are not exported.
 pub fn trace_of(span: &Span) -> Option<[u64; 2]> {
     if !is_enabled() || span.is_disabled() {
         return None;
@@ -96,7 +95,7 @@ pub fn trace_of(span: &Span) -> Option<[u64; 2]> {
 }
 
 impl OutgoingTrace {
-    /// The trace that the current span is part of; `None` where spans are not exported.
+    /// The trace of the current span; `None` if spans are not exported.
     pub fn current() -> Option<Self> {
         if !is_enabled() {
             return None;
@@ -106,7 +105,7 @@ impl OutgoingTrace {
         Some(trace).filter(|it| !it.traceparent.is_empty())
     }
 
-    /// Its names and values, as headers and `_meta` carry them.
+    /// The names and values for headers and `_meta`.
     pub fn members(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.tracestate.as_deref().map(|it| (TRACESTATE, it));
         std::iter::once((TRACEPARENT, self.traceparent.as_str())).chain(state)

@@ -1,7 +1,7 @@
-//! The spans of the hub, named and described as the OpenTelemetry conventions for HTTP,
-//! MCP and generative AI say. SQL statements have theirs in `maru-sources`.
+//! The spans of the hub, by the OpenTelemetry semantic conventions for HTTP, MCP and
+//! generative AI. The spans of SQL statements are in `maru-sources`.
 //!
-//! Arguments, results, prompts and answers are in none of them.
+//! Spans contain no arguments, results, prompts or responses.
 
 use hyper::{HeaderMap, Method, StatusCode};
 use tracing::{Span, field::Empty, info_span};
@@ -9,10 +9,10 @@ use tracing::{Span, field::Empty, info_span};
 use super::propagation::RemoteTrace;
 use crate::observability::journal::ToolCallOutcome;
 
-/// The most bytes of a name that somebody else chose.
+/// The longest name from outside in a span.
 const MAX_NAME_BYTES: usize = 200;
 
-/// A request over HTTP to a route of ours, in the trace that its headers name.
+/// An HTTP request to the hub, in the trace that its headers name.
 pub fn http_request(method: &Method, route: &str, headers: &HeaderMap) -> Span {
     let span = info_span!(
         "http_request",
@@ -29,7 +29,7 @@ pub fn http_request(method: &Method, route: &str, headers: &HeaderMap) -> Span {
     span
 }
 
-/// Adds how an HTTP request was answered.
+/// Records the status of an HTTP response.
 pub fn record_http_status(span: &Span, status: StatusCode) {
     span.record("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
@@ -37,7 +37,7 @@ pub fn record_http_status(span: &Span, status: StatusCode) {
     }
 }
 
-/// A tool call, whoever asked for it. Its outcome is recorded by the call journal.
+/// A tool call, from any caller. The call journal records its outcome.
 pub fn tool_call(tool: &str, server: &str, principal: &str) -> Span {
     let tool = truncate_name(tool);
     info_span!(
@@ -55,7 +55,7 @@ pub fn tool_call(tool: &str, server: &str, principal: &str) -> Span {
     )
 }
 
-/// Adds how a tool call ended.
+/// Records how a tool call ended.
 pub fn record_tool_outcome(span: &Span, outcome: ToolCallOutcome) {
     if span.is_disabled() {
         return;
@@ -66,7 +66,7 @@ pub fn record_tool_outcome(span: &Span, outcome: ToolCallOutcome) {
     }
 }
 
-/// A request to an upstream server; `key` is the name or the address that it is about.
+/// A request to an upstream server for the tool, prompt or resource `key`.
 pub fn upstream_request(method: &str, key: &str, server: &str) -> Span {
     let key = truncate_name(key);
     let span = info_span!(
@@ -85,7 +85,7 @@ pub fn upstream_request(method: &str, key: &str, server: &str) -> Span {
     if span.is_disabled() {
         return span;
     }
-    // There may be any number of resources, so their names are no names of spans.
+    // URIs are unbounded, so they are not part of a span's name.
     let name = match method {
         "resources/read" => method.to_owned(),
         _ => format!("{method} {key}"),
@@ -107,7 +107,7 @@ pub fn upstream_request(method: &str, key: &str, server: &str) -> Span {
     span
 }
 
-/// A question to a model, from its place in the queue to the end of the answer.
+/// A request to a model, from the queue to the end of the response.
 pub fn model_request(provider: &str, model: &str) -> Span {
     let model = truncate_name(model);
     info_span!(

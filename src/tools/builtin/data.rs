@@ -12,16 +12,15 @@ use super::{object_of_anything, read_only_annotations, wrapped_output_schema};
 use crate::tools::{
     caller::ToolCaller,
     entry::{
-        CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
-        EntryResponse,
+        CallArguments, CatalogEntry, CatalogEntryKind, EntryHandler, EntryRequest, EntryResponse,
     },
     result::{EntryResult, FailureFormat},
 };
 
-/// What the tools work on.
+/// The embedder, index and sources that the data tools use.
 #[derive(Clone, Debug)]
 pub struct DataContext {
-    /// Embeds and finds.
+    /// Embeds texts and finds documents.
     pub index: DocumentIndex,
     /// The collection that is searched.
     pub collection: String,
@@ -31,14 +30,14 @@ pub struct DataContext {
     pub flag_sql_errors: bool,
 }
 
-/// The most texts in one call.
+/// How many texts one call may pass.
 const MAX_TEXTS_PER_CALL: usize = 2048;
-/// Documents for each query where the caller does not say how many.
+/// Documents per query if the caller does not pass `n_results`.
 const DEFAULT_RESULTS: usize = 3;
-/// The most documents for each query.
+/// The largest `n_results`.
 const MAX_RESULTS: usize = 10_000;
 
-/// The tools.
+/// The data tools; those that query are left out while no source is set up.
 pub fn entries(data: &DataContext) -> Vec<Arc<CatalogEntry>> {
     let mut entries = vec![
         embedding_tool(data),
@@ -59,7 +58,7 @@ fn embedding_tool(data: &DataContext) -> Arc<CatalogEntry> {
     let model = data.index.embedder().model();
     let description = if data.index.embedder().is_lexical() {
         format!(
-            "Turns texts into vectors with {model}, a built-in embedder that knows words and listed synonyms, but no meaning; set TEXT_EMBEDDING_MODEL_URL for a model that does."
+            "Turns texts into vectors with {model}, a built-in embedder that matches words and listed synonyms, not meaning; set TEXT_EMBEDDING_MODEL_URL to use an embedding model."
         )
     } else {
         format!("Turns texts into vectors with the embedding model {model}.")
@@ -82,7 +81,7 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
     let document = json!({"anyOf": [{"type": "string"}, {"type": "null"}]});
     DataTool {
         name: "get_sim_search",
-        description: "Finds the documents that are most similar to each query, most similar first. Returns a list of documents for every query.",
+        description: "Finds the documents that are most similar to each query, most similar first. Returns one list of documents per query.",
         parameters: json!({
             "query_list": text_list_schema("What to look for"),
             "n_results": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": DEFAULT_RESULTS, "description": "Documents for each query"},
@@ -107,7 +106,7 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
 fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
     let name = data.sources.first().map_or("none", DataSource::name);
     let description = format!(
-        "Runs one SQL query that only reads, on the source {name:?}, and returns its rows. See list_tables and describe_table for what there is."
+        "Runs one read-only SQL query on the source {name:?} and returns its rows. Call list_tables and describe_table first to see tables and columns."
     );
     DataTool {
         name: "query_bga_database",
@@ -144,7 +143,7 @@ fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
 fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
     DataTool {
         name: "list_tables",
-        description: "Lists the tables and views that can be queried, with what is known about them.",
+        description: "Lists the tables and views that can be queried, with comment and estimated number of rows.",
         parameters: json!({"source": source_schema(data)}),
         required: &[],
         output: DataOutput::Value(list_of(&object_of_anything())),
@@ -157,9 +156,9 @@ fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
 fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
     DataTool {
         name: "describe_table",
-        description: "Describes the columns of a table or view: type, key, comment, and what it points to.",
+        description: "Describes the columns of a table or view: type, default, comment, primary key and references.",
         parameters: json!({
-            "table": {"type": "string", "description": "As list_tables names it: name, or schema.name"},
+            "table": {"type": "string", "description": "A name that list_tables returns: name, or schema.name"},
             "source": source_schema(data),
         }),
         required: &["table"],
@@ -246,7 +245,7 @@ impl DataContext {
     }
 }
 
-/// How a tool is described.
+/// A data tool before it has a handler.
 struct DataTool<'a> {
     name: &'a str,
     description: &'a str,
@@ -255,7 +254,7 @@ struct DataTool<'a> {
     output: DataOutput,
 }
 
-/// What a tool returns.
+/// The form of a tool's result.
 enum DataOutput {
     /// A value of this schema.
     Value(Value),
@@ -264,22 +263,22 @@ enum DataOutput {
 }
 
 impl DataTool<'_> {
-    /// The tool over the data, from a function of its arguments.
+    /// The catalog entry of the tool, which calls `answer` with the arguments.
     fn into_entry<F, Fut>(self, data: &DataContext, answer: F) -> Arc<CatalogEntry>
     where
         F: Fn(DataContext, Arc<CallArguments>, ToolCaller) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
     {
         let data = data.clone();
-        let handler: EntryHandler = Arc::new(move |request: EntryRequest| match request.action {
-            EntryAction::CallTool(input) => {
-                let caller = ToolCaller {
-                    principal: request.principal,
-                    request: request.context.request_id,
-                };
-                answer(data.clone(), input, caller).boxed()
+        let handler: EntryHandler = Arc::new(move |request: EntryRequest| {
+            let caller = ToolCaller {
+                principal: request.principal,
+                request: request.context.request_id,
+            };
+            match request.action.into_call_arguments() {
+                Ok(input) => answer(data.clone(), input, caller).boxed(),
+                Err(error) => std::future::ready(Err(error)).boxed(),
             }
-            _ => std::future::ready(Err(RpcError::invalid_params("a tool is called"))).boxed(),
         });
         let (output_schema, failures) = match self.output {
             DataOutput::Value(schema) => (wrapped_output_schema(&schema), FailureFormat::TextOnly),
@@ -318,7 +317,7 @@ fn string_list(input: &Value, name: &str) -> Vec<String> {
     texts.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Models write non-breaking spaces where they mean plain ones.
+/// Models sometimes write non-breaking spaces in SQL, which databases refuse.
 fn replace_nbsp(text: &str) -> String {
     text.replace('\u{a0}', " ")
 }
@@ -346,7 +345,7 @@ fn query_result(sql: &str, rows: &QueryRows) -> EntryResult {
     EntryResult::text_and_structure(&text, &text)
 }
 
-/// A failed statement. The specification of the tool reports it in `status` alone;
+/// The result of a failed statement. By its specification the tool reports the error in `status` only;
 /// `flag` adds `isError`.
 fn query_error_result(message: &str, flag: bool) -> EntryResult {
     let message = format!("Error while querying DB: {message}");

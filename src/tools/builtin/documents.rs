@@ -31,7 +31,7 @@ struct DocumentId {
     id: String,
 }
 
-/// Found as `LIKE` finds: capitals and small letters of ASCII are the same.
+/// Ignores the case of ASCII letters, as `LIKE` does.
 const FIND_MATCHING: &str = "SELECT id, title, content, category FROM documents
     WHERE instr(lower(title), lower(:query)) > 0 OR instr(lower(content), lower(:query)) > 0
     ORDER BY id LIMIT 50";
@@ -48,7 +48,7 @@ pub(super) fn entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
             "type": "object",
             "properties": {"query": {
                 "type": "string", "minLength": 1, "maxLength": 1000,
-                "description": "Words to look for, as they stand in the text, such as 연차 or deployment"
+                "description": "Text to search for, exactly as it is written in the document, such as 연차 or deployment"
             }},
             "required": ["query"],
             "additionalProperties": false
@@ -77,10 +77,8 @@ pub(super) fn entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
-async fn search_docs(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
-    let EntryAction::CallTool(arguments) = ask.action else {
-        return Err(RpcError::invalid_params("a tool is called"));
-    };
+async fn search_docs(source: DataSource, request: EntryRequest) -> Result<EntryResponse, RpcError> {
+    let arguments = request.action.into_call_arguments()?;
     let query = arguments["query"].as_str().unwrap_or_default();
     let query = QueryValue::Text(query.to_owned());
     let found: Result<Vec<SampleDocument>, _> =
@@ -88,9 +86,12 @@ async fn search_docs(source: DataSource, ask: EntryRequest) -> Result<EntryRespo
     to_response(found.map_err(|error| error_text(&error)))
 }
 
-/// Reads one, or completes its number.
-async fn handle_document(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
-    match ask.action {
+/// Reads a document, or completes its number.
+async fn handle_document(
+    source: DataSource,
+    request: EntryRequest,
+) -> Result<EntryResponse, RpcError> {
+    match request.action {
         EntryAction::ReadResource(uri) => read_document(source, uri).await,
         EntryAction::Complete { value, .. } => {
             let start = [("start", QueryValue::Text(value))];
@@ -104,7 +105,7 @@ async fn handle_document(source: DataSource, ask: EntryRequest) -> Result<EntryR
             ))
         }
         EntryAction::CallTool(_) | EntryAction::GetPrompt(_) => {
-            Err(RpcError::invalid_params("a resource is read"))
+            Err(RpcError::invalid_params("a document can only be read"))
         }
     }
 }

@@ -124,9 +124,9 @@ pub(super) fn entries(source: &DataSource) -> Vec<Arc<CatalogEntry>> {
 
 async fn get_employee_info(
     source: DataSource,
-    ask: EntryRequest,
+    request: EntryRequest,
 ) -> Result<EntryResponse, RpcError> {
-    let id = argument(&ask, "employee_id");
+    let id = argument(&request, "employee_id");
     let wanted = [("id", QueryValue::Text(id.clone()))];
     let found: Result<Vec<Employee>, _> = query_sample(&source, FIND_EMPLOYEE, wanted).await;
     to_response(match found {
@@ -140,7 +140,7 @@ async fn get_employee_info(
 
 async fn get_all_employees(
     source: DataSource,
-    _ask: EntryRequest,
+    _request: EntryRequest,
 ) -> Result<EntryResponse, RpcError> {
     let found = list_employees(&source, String::new()).await;
     to_response(found.map_err(|error| error_text(&error)))
@@ -148,12 +148,10 @@ async fn get_all_employees(
 
 async fn calculate_vacation_days(
     source: DataSource,
-    ask: EntryRequest,
+    request: EntryRequest,
 ) -> Result<EntryResponse, RpcError> {
-    let EntryAction::CallTool(arguments) = &ask.action else {
-        return Err(RpcError::invalid_params("a tool is called"));
-    };
-    let id = argument(&ask, "employee_id");
+    let id = argument(&request, "employee_id");
+    let arguments = request.action.into_call_arguments()?;
     let year = arguments.integer("year").unwrap_or_default();
     to_response(find_vacation(&source, &id, year).await)
 }
@@ -183,8 +181,11 @@ async fn find_vacation(
 }
 
 /// Renders the prompt, or completes the employee's number.
-async fn vacation_report(source: DataSource, ask: EntryRequest) -> Result<EntryResponse, RpcError> {
-    if let EntryAction::Complete { value, .. } = ask.action {
+async fn vacation_report(
+    source: DataSource,
+    request: EntryRequest,
+) -> Result<EntryResponse, RpcError> {
+    if let EntryAction::Complete { value, .. } = request.action {
         let found = list_employees(&source, value).await;
         let found = found.map_err(|error| internal_error(&error))?;
         let values: Vec<String> = found.into_iter().map(|it| it.id).take(100).collect();
@@ -193,7 +194,7 @@ async fn vacation_report(source: DataSource, ask: EntryRequest) -> Result<EntryR
             json!({"completion": completion}).into(),
         ));
     }
-    let id = argument(&ask, "employee_id");
+    let id = argument(&request, "employee_id");
     if id.is_empty() {
         return Err(RpcError::invalid_params(
             "the prompt vacation_report needs the argument employee_id",
@@ -208,8 +209,9 @@ async fn vacation_report(source: DataSource, ask: EntryRequest) -> Result<EntryR
     Ok(EntryResponse::Complete(result.into()))
 }
 
-fn argument(ask: &EntryRequest, name: &str) -> String {
-    let (EntryAction::CallTool(arguments) | EntryAction::GetPrompt(arguments)) = &ask.action else {
+fn argument(request: &EntryRequest, name: &str) -> String {
+    let (EntryAction::CallTool(arguments) | EntryAction::GetPrompt(arguments)) = &request.action
+    else {
         return String::new();
     };
     arguments[name].as_str().unwrap_or_default().to_owned()

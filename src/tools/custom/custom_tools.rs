@@ -1,4 +1,4 @@
-//! The custom tools: kept in the store, published in the catalog.
+//! All custom tools: saved in the store, published in the catalog.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,9 +50,9 @@ enum DraftHandling {
     Delete,
 }
 
-/// The most custom tools, drafts included.
+/// How many custom tools a hub may have, drafts included.
 const MAX_CUSTOM_TOOLS: usize = 5000;
-/// Words that stand in routes where a name could.
+/// Names that would collide with routes or with maru's own tools.
 const RESERVED_NAMES: &[&str] = &["test", "export", "import", "find_tools", "ask_agent"];
 
 impl CustomTools {
@@ -97,7 +97,7 @@ impl CustomTools {
         sources: Arc<[DataSource]>,
     ) {
         let mut state = self.state.lock().await;
-        // A sample tool that comes back does not replace a custom tool of its name.
+        // A custom tool keeps its name even if the sample tools come back.
         let mut entries = builtin_entries;
         entries.retain(|it| state.published(it.key()).is_none());
         state.builtin_entries = entries;
@@ -114,7 +114,7 @@ impl CustomTools {
         self.publish_entries(&state, None);
     }
 
-    /// Every tool and draft, by name.
+    /// All tools and drafts, by name.
     pub async fn list(&self) -> Vec<(String, ToolRecord)> {
         let state = self.state.lock().await;
         let tools = state.tools.iter();
@@ -150,8 +150,8 @@ impl CustomTools {
             .await
     }
 
-    /// Publishes `json`, or else the draft of the tool, as its new active version; the
-    /// draft ends with that.
+    /// Publishes `json`, or else the draft of the tool, as its new active version, and
+    /// deletes the draft.
     pub async fn publish(
         &self,
         name: &str,
@@ -175,8 +175,8 @@ impl CustomTools {
             .await
     }
 
-    /// Keeps `json` as the draft of a tool. What clients see does not change, and the
-    /// draft need not be complete.
+    /// Saves `json` as the draft of a tool. Clients see no change, and the draft may be
+    /// incomplete.
     pub async fn save_draft(
         &self,
         name: &str,
@@ -231,7 +231,7 @@ impl CustomTools {
             .await
     }
 
-    /// Switches a published tool on or off. That is no new version.
+    /// Switches a published tool on or off, without a new version.
     pub async fn set_active(&self, name: &str, active: bool) -> Result<ToolRecord, SaveError> {
         let mut state = self.state.lock().await;
         state.published(name).ok_or_else(|| unknown_tool(name))?;
@@ -242,7 +242,7 @@ impl CustomTools {
     }
 
     /// Switches tools of any server, each given by its server and its name there; all of
-    /// them or none. A custom tool has no other switch than its `is_active`.
+    /// them or none. The switch of a custom tool is its `is_active`.
     pub async fn set_tools_enabled(
         &self,
         tools: &[(String, String)],
@@ -273,7 +273,7 @@ impl CustomTools {
         Ok(rows.into_iter().map(SavedVersion::from).collect())
     }
 
-    /// Runs a definition that need not be saved; the time it took is in milliseconds.
+    /// Runs a definition without saving it; returns the duration in milliseconds too.
     pub async fn run_unsaved(
         &self,
         json: &Value,
@@ -294,7 +294,7 @@ impl CustomTools {
         Ok((result, started.elapsed().as_secs_f64() * 1000.0))
     }
 
-    /// Says what saving a definition would change, or why it would be refused.
+    /// What saving a definition would change, or why it would be refused.
     pub async fn check(&self, json: &Value) -> Result<ToolChange, SaveError> {
         let state = self.state.lock().await;
         let name = json["name"].as_str().unwrap_or_default();
@@ -410,7 +410,7 @@ impl CustomTools {
         Ok(())
     }
 
-    /// Publishes the tools with their switches; `removed` has none any more.
+    /// Publishes the tools and their switches, and clears the switch of `removed`.
     fn publish_entries(&self, state: &ToolState, removed: Option<&str>) {
         let published = || state.tools.values().filter_map(|it| it.published.as_ref());
         let entries = state.builtin_entries.iter();
@@ -437,7 +437,7 @@ impl ToolState {
         }
     }
 
-    /// Refuses a name that a published tool has, and one tool too many.
+    /// Refuses a name that is taken, and a tool above the limit.
     fn check_new_name(&self, name: &str) -> Result<(), SaveError> {
         if self.published(name).is_some() || self.is_builtin(name) {
             return Err(SaveError::NameTaken(name.to_owned()));
@@ -469,7 +469,7 @@ impl ToolState {
         Ok(definition)
     }
 
-    /// Compiles a definition and checks it with its database, as saving it needs.
+    /// Compiles a definition that is to be saved, and checks it with its database.
     async fn compile(
         &self,
         definition: &CustomToolDefinition,

@@ -1,4 +1,4 @@
-//! The definition of a custom tool: read, checked, written.
+//! The definition of a custom tool: its JSON, its validation, its row in the store.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{
     parameter::{ToolParameter, parse_flag},
 };
 
-/// A well-formed definition of a tool. Whether it can run is known when it is compiled.
+/// A well-formed definition of a tool. Compiling it shows whether it can run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomToolDefinition {
     /// Its name.
@@ -40,10 +40,10 @@ pub enum ToolLogic {
     Python,
 }
 
-/// How a result is written for those who read text.
+/// How a result is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultFormat {
-    /// One row as an object, any other number as a list; text as it is.
+    /// One row as an object, any other number of rows as a list, a string as plain text.
     Auto,
     /// The first row, or null.
     Row,
@@ -64,12 +64,12 @@ const RESULT_FORMATS: &[(&str, ResultFormat)] = &[
     ("table", ResultFormat::Table),
     ("csv", ResultFormat::Csv),
     ("lines", ResultFormat::Lines),
-    // Another name of the table.
+    // An alias of `table`.
     ("markdown", ResultFormat::Table),
 ];
 const MAX_DESCRIPTION_CHARS: usize = 4000;
 const MAX_PARAMS: usize = 50;
-/// The members that people set.
+/// The members that a user sets; the hub sets the read-only ones.
 const EDITABLE_FIELDS: &[&str] = &[
     "name",
     "description_agent",
@@ -93,7 +93,7 @@ const READ_ONLY_FIELDS: &[&str] = &[
 ];
 
 impl CustomToolDefinition {
-    /// Reads one as the API has it.
+    /// Parses and validates a definition, as the API has it.
     pub fn from_json(json: &Value) -> Result<Self, ValidationError> {
         let Some(members) = json.as_object() else {
             return Err(ValidationError::for_field(
@@ -122,7 +122,7 @@ impl CustomToolDefinition {
         Ok(definition)
     }
 
-    /// Checks what a draft must have: known members and a name that a tool may have.
+    /// Checks a draft: it has only known members and a valid name.
     pub(super) fn check_draft(members: &Map<String, Value>) -> Result<(), ValidationError> {
         check_known_fields(members)?;
         check_name(
@@ -133,7 +133,7 @@ impl CustomToolDefinition {
         )
     }
 
-    /// Leaves out the members that only the hub sets.
+    /// Removes the members that only the hub sets.
     pub(super) fn drop_read_only(members: &mut Map<String, Value>) {
         members.retain(|name, _| EDITABLE_FIELDS.contains(&name.as_str()));
     }
@@ -162,7 +162,7 @@ impl CustomToolDefinition {
         }
     }
 
-    /// As the API shows it.
+    /// The definition as the API shows it.
     pub fn to_json(&self) -> Value {
         json!({
             "name": self.name,
@@ -177,7 +177,7 @@ impl CustomToolDefinition {
         })
     }
 
-    /// The schema that clients see.
+    /// The input schema that clients see.
     pub(super) fn input_schema(&self) -> Value {
         let properties = self.params.iter().map(|it| (it.name.clone(), it.schema()));
         let needed = self.params.iter().filter(|it| it.is_required_in_call());
@@ -190,7 +190,7 @@ impl CustomToolDefinition {
         })
     }
 
-    /// As stored, without what the store adds.
+    /// The row in the store, without version, dates and author.
     pub(super) fn to_row(&self) -> CustomToolRow {
         CustomToolRow {
             name: self.name.clone(),
@@ -206,7 +206,7 @@ impl CustomToolDefinition {
         }
     }
 
-    /// From the store, where others may have written too.
+    /// Parses and validates a row, which another program may have written.
     pub(super) fn from_row(row: &CustomToolRow) -> Result<Self, ValidationError> {
         let json = |text: &Option<String>| -> Value {
             let read = text.as_deref().map(serde_json::from_str);
@@ -233,6 +233,38 @@ impl CustomToolDefinition {
             "is_active": row.is_active,
             "params": params.collect::<Vec<_>>(),
         }))
+    }
+
+    /// Refuses parameters that only a statement can use.
+    pub(super) fn check_computable(&self) -> Result<(), ValidationError> {
+        match self.params.iter().position(|it| it.kind.is_sql_only()) {
+            None => Ok(()),
+            Some(at) => Err(ValidationError::for_field(
+                &format!("params.{at}.param_type"),
+                format!(
+                    "{} is for statements; use STRING in an expression",
+                    self.params[at].kind.parse_name()
+                ),
+            )),
+        }
+    }
+
+    /// Refuses parameters that a statement cannot bind.
+    pub(super) fn check_bindable(&self) -> Result<(), ValidationError> {
+        let unbound = self
+            .params
+            .iter()
+            .position(|it| it.kind.sql_kind().is_none());
+        match unbound {
+            None => Ok(()),
+            Some(at) => Err(ValidationError::for_field(
+                &format!("params.{at}.param_type"),
+                format!(
+                    "{} cannot be a parameter of a statement; bind the members that it needs one by one",
+                    self.params[at].kind.parse_name()
+                ),
+            )),
+        }
     }
 }
 
@@ -288,8 +320,8 @@ fn check_known_fields(members: &Map<String, Value>) -> Result<(), ValidationErro
     }
 }
 
-/// Names that every client takes. Two underscores or a dot stand between a
-/// server and its tool.
+/// Checks that every client accepts the name. `__` and `.` are excluded because they
+/// separate a server from its tool.
 fn check_name(name: &str) -> Result<(), ValidationError> {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let begins = name.starts_with(|it: char| it.is_ascii_alphabetic());
@@ -370,38 +402,4 @@ fn parse_params(given: Option<&Value>) -> Result<Vec<ToolParameter>, ValidationE
         params.push(parameter);
     }
     Ok(params)
-}
-
-impl CustomToolDefinition {
-    /// Refuses parameters that only a statement can use.
-    pub(super) fn check_computable(&self) -> Result<(), ValidationError> {
-        match self.params.iter().position(|it| it.kind.is_sql_only()) {
-            None => Ok(()),
-            Some(at) => Err(ValidationError::for_field(
-                &format!("params.{at}.param_type"),
-                format!(
-                    "{} is for statements; use STRING in an expression",
-                    self.params[at].kind.parse_name()
-                ),
-            )),
-        }
-    }
-
-    /// Whether a statement can bind all its parameters.
-    pub(super) fn check_bindable(&self) -> Result<(), ValidationError> {
-        let unbound = self
-            .params
-            .iter()
-            .position(|it| it.kind.sql_kind().is_none());
-        match unbound {
-            None => Ok(()),
-            Some(at) => Err(ValidationError::for_field(
-                &format!("params.{at}.param_type"),
-                format!(
-                    "{} cannot be a parameter of a statement; bind the members that it needs one by one",
-                    self.params[at].kind.parse_name()
-                ),
-            )),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A draft of a custom tool: kept beside the published version, seen by no client.
+//! A draft of a custom tool: saved beside the published version and not visible to clients.
 
 use maru_runtime::clock;
 use maru_store::CustomDraftRow;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{CustomToolDefinition, SaveError, ValidationError};
 
-/// A tool that may be incomplete, with who saved it.
+/// A tool that may be incomplete, and who saved it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDraft {
     /// The tool as the API shows it; members may be missing or wrong.
@@ -17,11 +17,11 @@ pub struct ToolDraft {
     pub saved_dt: String,
 }
 
-/// The largest draft, as bytes of JSON.
+/// The size limit of a draft, in bytes of JSON.
 const MAX_DRAFT_BYTES: usize = 256 * 1024;
 
 impl ToolDraft {
-    /// Takes `json` as the draft of the tool `name`. Only its name, the names of its
+    /// Parses `json` as the draft of the tool `name`. Only its name, the names of its
     /// members and its size are checked.
     pub(super) fn parse(name: &str, json: &Value, user: &str) -> Result<Self, SaveError> {
         let mut tool = json.clone();

@@ -1,4 +1,4 @@
-//! What a custom tool takes.
+//! Parameters of custom tools: their types, their JSON, their schema.
 
 use maru_sources::{QueryParameterKind, QueryValue};
 use serde_json::{Map, Value, json};
@@ -10,19 +10,19 @@ use super::ValidationError;
 pub struct ToolParameter {
     /// Its name.
     pub name: String,
-    /// What it takes.
+    /// Its type.
     pub kind: ParameterType,
-    /// Whether it must be given.
+    /// Whether a call must pass it, unless it has a default.
     pub required: bool,
     /// What it is for.
     pub description: String,
-    /// The value where none is given.
+    /// The value if a call does not pass it.
     pub default: Option<Value>,
-    /// What may be given, if not everything of its kind.
+    /// The allowed values; empty if every value of the type is allowed.
     pub choices: Vec<Value>,
 }
 
-/// What a parameter takes.
+/// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterType {
     /// Text.
@@ -33,9 +33,9 @@ pub enum ParameterType {
     Integer,
     /// True or false.
     Boolean,
-    /// A day: `2026-11-18`.
+    /// A date: `2026-11-18`.
     Date,
-    /// A moment: `2026-11-18T15:04:05Z`, or without a zone.
+    /// A date and time: `2026-11-18T15:04:05Z`, or without a time zone.
     Timestamp,
     /// A list; in a statement all of one type, for `= ANY(:ids)`.
     List,
@@ -58,17 +58,18 @@ const TYPE_NAMES: &[(&str, ParameterType)] = &[
     ("OBJECT", ParameterType::Object),
     ("IDENTIFIER", ParameterType::Identifier),
     ("EMBEDDING", ParameterType::Embedding),
-    // Other names of these.
+    // Aliases.
     ("ARRAY", ParameterType::List),
     ("DICT", ParameterType::Object),
     ("ENUM", ParameterType::String),
 ];
 const MAX_NAME_BYTES: usize = 64;
-/// With the most parameters this is a schema that is still checked.
+/// Keeps the schema of a tool with the most parameters below the limit of nodes up to
+/// which schemas are compiled.
 const MAX_ENUM_VALUES: usize = 80;
 
 impl ParameterType {
-    /// The kind of this name, in any case.
+    /// The type of this name, in upper or lower case.
     pub fn parse(name: &str) -> Option<Self> {
         let mut known = TYPE_NAMES.iter();
         let found = known.find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -81,7 +82,7 @@ impl ParameterType {
         found.map_or("STRING", |(name, _)| *name)
     }
 
-    /// What a statement binds it as; objects are not bound.
+    /// The kind that a statement binds it as; `None` for objects, which cannot be bound.
     pub(super) fn sql_kind(self) -> Option<QueryParameterKind> {
         Some(match self {
             Self::String | Self::Embedding => QueryParameterKind::Text,
@@ -134,7 +135,7 @@ impl ParameterType {
 }
 
 impl ToolParameter {
-    /// Reads one as the API has it. `field` is where it stands.
+    /// Parses and validates a parameter; `field` is its path in the definition.
     pub fn from_json(json: &Value, field: &str) -> Result<Self, ValidationError> {
         let Some(members) = json.as_object() else {
             return Err(ValidationError::for_field(
@@ -183,7 +184,7 @@ impl ToolParameter {
         Ok(())
     }
 
-    /// As the API shows it.
+    /// The parameter as the API shows it.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({
             "param_name": self.name,
@@ -200,7 +201,7 @@ impl ToolParameter {
         shown
     }
 
-    /// Its part of the schema that clients see.
+    /// Its property in the input schema that clients see.
     pub(super) fn schema(&self) -> Value {
         let mut schema = json!({"type": self.kind.schema_type()});
         match self.kind {
@@ -220,7 +221,7 @@ impl ToolParameter {
         schema
     }
 
-    /// Whether a call without it is wrong.
+    /// Whether a call without it is refused.
     pub(super) fn is_required_in_call(&self) -> bool {
         self.required && self.default.is_none()
     }
@@ -314,7 +315,7 @@ fn parse_choices(
     }
 }
 
-/// True and false, also as the columns have them.
+/// A boolean, also written `Y` or `N` as in the columns of the store.
 pub(super) fn parse_flag(given: Option<&Value>, missing: bool) -> Option<bool> {
     match given {
         None | Some(Value::Null) => Some(missing),

@@ -1,4 +1,4 @@
-//! A custom tool as the hub keeps it: the published version, its draft, its history.
+//! A custom tool in memory: the published version, its draft, its saved versions.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct SavedTool {
 /// How saving a definition changes the published version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChange {
-    /// There was none; this is a new version.
+    /// Nothing was published before; this is a new version.
     Created,
     /// It differs; this is a new version.
     Changed,
@@ -83,7 +83,7 @@ impl ToolRecord {
 }
 
 impl CustomTool {
-    /// Uses another runner, and tells whether that one can run.
+    /// Uses another runner, and records whether that one can run.
     pub(super) fn set_runner(&mut self, runner: &Arc<CustomToolRunner>, tasks: &Tasks) {
         self.fault = runner.compile_error().map(|it| it.message.clone());
         self.entry = runner.catalog_entry(tasks);
@@ -135,7 +135,7 @@ impl ToolChange {
     }
 }
 
-/// The members of a draft, or what a tool without them has.
+/// The members of a draft, with defaults for those it does not have.
 fn unpublished_json(name: &str, draft: Option<&ToolDraft>) -> Value {
     let mut shown = json!({
         "name": name, "description_agent": "", "description_user": "", "tool_type": "SQL",

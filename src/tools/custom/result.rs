@@ -101,7 +101,7 @@ fn on_one_line(text: &str) -> String {
     text.replace(['\n', '\r', '\t'], " ")
 }
 
-/// As RFC 4180 has it, with quotes where they are needed.
+/// CSV by RFC 4180, with quotes where they are needed.
 fn format_csv(records: &TableRecords) -> String {
     let field = |text: &String| {
         if text.contains(['"', ',', '\n', '\r']) {
@@ -119,7 +119,7 @@ fn format_csv(records: &TableRecords) -> String {
     lines.join("\r\n")
 }
 
-/// As Markdown, which models and people read alike.
+/// A Markdown table, which both models and people can read.
 fn format_table(records: &TableRecords) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells

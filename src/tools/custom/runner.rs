@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures_util::FutureExt as _;
 use maru_expression::{CompiledExpression, LocalTimestamp};
-use maru_protocol::{RpcError, object_members};
+use maru_protocol::object_members;
 use maru_retrieval::Embedder;
 use maru_runtime::{clock, tasks::Tasks};
 use maru_sources::{
@@ -21,20 +21,20 @@ use super::{
 use crate::tools::{
     builtin::{read_only_annotations, wrapped_output_schema},
     caller::ToolCaller,
-    entry::{CallArguments, CatalogEntry, EntryAction, EntryHandler, EntryResponse},
+    entry::{CallArguments, CatalogEntry, EntryHandler, EntryResponse},
     result::{EntryResult, FailureFormat},
 };
 
-/// Steps of an expression that is evaluated on the caller's thread: well below a
-/// millisecond.
+/// An expression of at most so many steps is evaluated on the caller's thread; they take
+/// well below a millisecond.
 const INLINE_STEP_LIMIT: u64 = 2000;
 
-/// What custom tools work with.
+/// What custom tools use to run.
 #[derive(Clone, Debug)]
 pub struct ToolResources {
     /// The sources; the first is used where none is named.
     pub sources: Arc<[DataSource]>,
-    /// Makes the vectors of EMBEDDING parameters.
+    /// Computes the vectors of EMBEDDING parameters.
     pub embedder: Embedder,
 }
 
@@ -154,7 +154,7 @@ impl CustomToolRunner {
         Ok(CustomToolResult::from_rows(&rows, definition.format))
     }
 
-    /// The vector of a text, as pgvector reads it.
+    /// The vector of a text, in the text form of pgvector.
     async fn embed(&self, value: &Value) -> Result<QueryValue, ValidationError> {
         let Some(text) = value.as_str() else {
             return Ok(QueryValue::Null);
@@ -167,8 +167,8 @@ impl CustomToolRunner {
         Ok(QueryValue::Text(format!("[{}]", numbers.join(","))))
     }
 
-    /// Evaluates a small expression on this thread; one that needs more steps starts again
-    /// on a thread that may block.
+    /// Evaluates a small expression on this thread; one that needs more steps is evaluated
+    /// again on a blocking thread.
     async fn evaluate(
         &self,
         program: &CompiledExpression,
@@ -211,7 +211,7 @@ impl CustomToolRunner {
         Ok(CustomToolResult::from_value(json, self.definition.format))
     }
 
-    /// The entry of the catalog.
+    /// The catalog entry of the tool.
     pub(super) fn catalog_entry(self: &Arc<Self>, tasks: &Tasks) -> Arc<CatalogEntry> {
         let described = json!({
             "description": self.definition.description_agent,
@@ -227,9 +227,7 @@ impl CustomToolRunner {
                     principal: request.principal,
                     request: request.context.request_id,
                 };
-                let EntryAction::CallTool(arguments) = request.action else {
-                    return Err(RpcError::invalid_params("a tool is called"));
-                };
+                let arguments = request.action.into_call_arguments()?;
                 Ok(EntryResponse::Complete(
                     match runner.run(&arguments, &caller, &tasks).await {
                         Ok(done) => EntryResult::text_and_value(&done.text, &done.json),
@@ -243,16 +241,6 @@ impl CustomToolRunner {
             .boxed()
         });
         CatalogEntry::custom(self.definition.name.clone(), &described, handler)
-    }
-}
-
-impl ValidationError {
-    /// One line for the caller of the tool.
-    fn public_message(&self) -> String {
-        match self.position {
-            Some((line, column)) => format!("{} (line {line}, column {column})", self.message),
-            None => self.message.clone(),
-        }
     }
 }
 
@@ -286,7 +274,7 @@ fn argument_or_default<'a>(
     }
 }
 
-/// Integers that are too large for a JSON number, as they were written.
+/// Integers that lose digits as a JSON number, as the caller wrote them.
 fn large_integers(arguments: &CallArguments) -> HashMap<String, String> {
     let mut values = arguments.as_object().into_iter().flatten();
     if !values.any(|(_, value)| value.is_f64()) {
@@ -350,7 +338,7 @@ fn find_source<'a>(
     })
 }
 
-/// `{{name}}` would make a value part of the statement.
+/// Refuses `{{name}}`: it would insert a value into the statement instead of binding it.
 fn reject_templates(text: &str) -> Result<(), ValidationError> {
     for (at, _) in text.match_indices("{{") {
         let inside = text[at + 2..].split("}}").next().unwrap_or_default().trim();
@@ -387,8 +375,8 @@ fn check_parameters_declared(
     }
 }
 
-/// Has the database check the statement. One that cannot be reached now is no reason to
-/// refuse; it is reached at every call.
+/// Has the database check the statement. A tool can be saved while its database is
+/// offline; its calls fail until the database is back.
 async fn check_with_database(
     source: &DataSource,
     definition: &CustomToolDefinition,
@@ -406,13 +394,13 @@ async fn check_with_database(
             | maru_sources::Error::TimedOut
             | maru_sources::Error::NoFreeConnection(_),
         ) => Ok(()),
-        // `check_parameters_used` says it better.
+        // `check_parameters_used` has a clearer message for it.
         Err(maru_sources::Error::UnknownParameter(_)) => Ok(()),
         Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
     }
 }
 
-/// A value of the parameter's type, for a statement that is prepared and not run.
+/// A value of the parameter's type, for a statement that is only prepared.
 fn sample_value(parameter: &ToolParameter) -> Option<QueryValue> {
     Some(match parameter.kind.sql_kind()? {
         QueryParameterKind::Text => QueryValue::Text(String::new()),

@@ -1,11 +1,11 @@
-//! How large a result may be, and cutting it to that size.
+//! The size limits of results, and how a larger result is cut.
 
 use serde_json::{Value, json};
 
 use super::EntryResult;
 use crate::config::Config;
 
-/// How large the result of a tool may be.
+/// The size limits of a tool's result.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultLimits {
     /// Bytes of JSON.
@@ -15,7 +15,7 @@ pub struct ResultLimits {
 }
 
 impl ResultLimits {
-    /// Only bytes are bounded.
+    /// Limits the bytes only.
     pub fn from_max_bytes(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -23,7 +23,7 @@ impl ResultLimits {
         }
     }
 
-    /// The result, cut where it is too large.
+    /// The result, cut if it is too large.
     pub(in crate::tools) fn apply(self, result: EntryResult) -> EntryResult {
         let result = limit_bytes(result, self.max_bytes);
         match self.max_characters {
@@ -48,7 +48,7 @@ fn limit_bytes(result: EntryResult, limit: usize) -> EntryResult {
     if size <= limit {
         return result;
     }
-    // Escapes double most text at worst, and make six bytes of a control character.
+    // Escaping at most doubles ordinary text; a control character becomes six bytes.
     let mut tried = [2, 16].into_iter().map(|share| {
         let shortened = truncate_content(&result, limit / share);
         (shortened.json.len() <= limit).then_some(shortened)
@@ -60,9 +60,9 @@ fn limit_bytes(result: EntryResult, limit: usize) -> EntryResult {
     })
 }
 
-/// Cuts a result to `limit` characters: text is kept as far as it goes, with a note
-/// of how much is missing. Half an image or half a structure is none, so they are
-/// left out as a whole, which is an error.
+/// Cuts a result to `limit` characters. Text is truncated, with a note that says how much is
+/// missing. Images and structures cannot be truncated, so they are removed, and the result
+/// becomes an error.
 fn limit_characters(result: EntryResult, limit: usize) -> EntryResult {
     // No text has more characters than its JSON has bytes.
     if result.json.len() <= limit {
@@ -75,7 +75,7 @@ fn truncate_content(result: &EntryResult, limit: usize) -> EntryResult {
     let Ok(Value::Object(mut members)) = serde_json::from_str(&result.json) else {
         return EntryResult::failure("the result is not a JSON object");
     };
-    let mut room = TruncationBudget {
+    let mut budget = TruncationBudget {
         remaining_characters: limit,
         skipped_texts: 0,
         omitted: Vec::new(),
@@ -86,22 +86,24 @@ fn truncate_content(result: &EntryResult, limit: usize) -> EntryResult {
     };
     let mut content: Vec<Value> = content
         .into_iter()
-        .filter_map(|it| room.fit_content(it))
+        .filter_map(|it| budget.fit_content(it))
         .collect();
     let structure = members.get("structuredContent");
     let size = structure.map_or(0, |it| it.to_string().chars().count());
     if size > limit {
         members.shift_remove("structuredContent");
-        room.omitted.push(format!("structure of {size} characters"));
+        budget
+            .omitted
+            .push(format!("structure of {size} characters"));
     }
-    if room.skipped_texts > 0 {
-        let note = format!("[cut: {} more texts; ask for less]", room.skipped_texts);
+    if budget.skipped_texts > 0 {
+        let note = format!("[cut: {} more texts; ask for less]", budget.skipped_texts);
         content.push(json!({"type": "text", "text": note}));
     }
-    if !room.omitted.is_empty() {
-        let count = room.omitted.len();
-        room.omitted.truncate(3);
-        let named = room.omitted.join(", ");
+    if !budget.omitted.is_empty() {
+        let count = budget.omitted.len();
+        budget.omitted.truncate(3);
+        let named = budget.omitted.join(", ");
         let note = format!(
             "[left out: {named} ({count} in all); at most {limit} characters are allowed, so ask for less]"
         );
@@ -111,7 +113,7 @@ fn truncate_content(result: &EntryResult, limit: usize) -> EntryResult {
     members.insert("content".to_owned(), content.into());
     let cut = EntryResult::from(Value::Object(members));
     if result.is_error() {
-        // Why it failed does not change with its length.
+        // A result that was an error keeps its status.
         EntryResult {
             status: result.status,
             ..cut
@@ -121,17 +123,17 @@ fn truncate_content(result: &EntryResult, limit: usize) -> EntryResult {
     }
 }
 
-/// The room that a result has.
+/// What is left of the limit while a result is cut, and what had to go.
 struct TruncationBudget {
-    /// Characters.
+    /// Characters that may still be used.
     remaining_characters: usize,
     skipped_texts: usize,
-    /// What did not fit and cannot be cut.
+    /// Parts that did not fit and cannot be truncated.
     omitted: Vec<String>,
 }
 
 impl TruncationBudget {
-    /// As much of a part of the content as fits.
+    /// Truncates a content item to the budget; `None` if it is left out.
     fn fit_content(&mut self, mut part: Value) -> Option<Value> {
         let inside = match part.get_mut("resource") {
             Some(resource) => resource,
@@ -166,7 +168,7 @@ impl TruncationBudget {
     }
 }
 
-/// Cuts a text to `limit` characters, the note of how much is missing included;
+/// Truncates a text to `limit` characters, including a note of how much is missing; returns
 /// false if it fits.
 pub(super) fn truncate_text(text: &mut String, limit: usize) -> bool {
     let all = text.chars().count();

@@ -1,4 +1,4 @@
-//! What the source manager is built from: how sources are opened, checked and joined.
+//! What the source manager is built from: how sources are opened, checked and combined.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use crate::{
 pub struct SourceOptions {
     /// Keeps the added sources.
     pub store: Store,
-    /// Ends with the hub.
+    /// The hub's tasks; their stop also stops the added sources.
     pub tasks: Tasks,
     /// Opens a source from its settings.
     pub open: OpenSource,
@@ -45,7 +45,7 @@ pub struct SourceOptions {
     pub address_policy: AddressPolicy,
     /// Whether SQLite files may be added.
     pub allows_files: bool,
-    /// The hub's own files, which are no sources.
+    /// The directory of the hub's own files, which cannot be sources.
     pub data_dir: PathBuf,
 }
 
@@ -68,7 +68,7 @@ pub enum SampleMode {
     Auto,
     /// Always.
     On,
-    /// Never, and the sample source is not there either.
+    /// Never; the sample source is not available either.
     Off,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct SourceState {
 pub(super) struct AddedSource {
     pub(super) definition: Value,
     pub(super) opened: Result<DataSource, String>,
-    /// Ends what the source has running.
+    /// The tasks of the source.
     pub(super) tasks: Tasks,
 }
 
@@ -170,8 +170,8 @@ impl SourceOptions {
         }
     }
 
-    /// Refuses what an admin over HTTP may not reach: the hub's own files, files at all
-    /// where other machines reach the hub, and hosts that the settings do not list.
+    /// Refuses addresses that an admin may not add over HTTP: the hub's own files, all files
+    /// if other machines can reach the hub, and hosts that the settings do not allow.
     pub(super) fn check_address(&self, url: &str) -> Result<(), String> {
         if url.contains(MASK) {
             return Err("type the password: a masked one was given".to_owned());
@@ -185,7 +185,7 @@ impl SourceOptions {
                 Ok(IpAddr::V6(address)) => format!("[{address}]"),
                 _ => host,
             };
-            // The policy knows hosts of HTTP; the port of the database is no concern of it.
+            // The policy checks HTTP URLs, so the host is checked as one; its port does not matter.
             let probe = format!("http://{host}:80/");
             self.address_policy.authorize(&probe).map_err(|error| {
                 error.to_string().replace(
@@ -234,7 +234,7 @@ impl SampleMode {
     }
 }
 
-/// The hosts of a PostgreSQL address, by the rules that the driver reads it with.
+/// The hosts of a PostgreSQL address, as the driver parses it.
 fn postgres_hosts(url: &str) -> Result<Vec<String>, String> {
     let address = maru_postgres::PostgresAddress::parse(url).map_err(|error| error.to_string())?;
     let hosts = address.hosts();

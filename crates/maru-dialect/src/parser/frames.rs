@@ -19,7 +19,7 @@ use crate::{
     surrounding_text,
 };
 
-/// Parses the marker at the current position. None when there is none.
+/// Parses the marker at the current position; `None` without one.
 pub(super) fn parse_marker(
     parser: &mut DialectParser,
     place: MarkerPlacement,
@@ -200,7 +200,7 @@ fn begin_argument_stream(parser: &mut DialectParser, start: ArgumentsStart) {
     }
 }
 
-/// Ends the stream of arguments of a frame that is no call.
+/// Ends the argument stream of a frame that turned out not to be a call.
 fn abort_argument_stream(parser: &mut DialectParser) {
     if let Some(stream) = parser.argument_stream.take()
         && stream.has_started()

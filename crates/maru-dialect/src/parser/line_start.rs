@@ -14,7 +14,7 @@ use crate::{
     line_calls, marker, marker_index, markerless_calls, stripped_harmony, surrounding_text,
 };
 
-/// Looks at the first word of a line. None when it is ordinary.
+/// Checks the first word of a line; `None` if it announces nothing.
 pub(super) fn parse_line_start(parser: &mut DialectParser, end: InputState) -> Option<ParserStep> {
     let rest = &parser.buffer[parser.position..];
     let named = parser.tools.may_start_named_line(rest.as_bytes());
@@ -199,7 +199,7 @@ fn tool_tag(parser: &mut DialectParser, end: InputState) -> Option<ParserStep> {
 enum LineStart {
     /// The model makes up the result of its call.
     HallucinatedResult,
-    /// A label of so many bytes before the answer.
+    /// A label before the answer; its length in bytes.
     Label(usize),
     /// The thoughts of a `ReAct` message.
     Thought,

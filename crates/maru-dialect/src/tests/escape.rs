@@ -1,4 +1,4 @@
-//! Tool results that try to speak as someone else.
+//! Tool results that try to change the role of the conversation.
 
 use std::borrow::Cow;
 

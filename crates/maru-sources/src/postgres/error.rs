@@ -1,4 +1,4 @@
-//! The server's errors, as far as they are for the author of a query.
+//! Errors of the server, translated for the author of a query.
 
 use deadpool_postgres::PoolError;
 use maru_postgres::PostgresConnectError;
@@ -49,7 +49,7 @@ pub(super) fn from_execution(error: &tokio_postgres::Error) -> Error {
         }
         SqlState::SYNTAX_ERROR => "only a query that reads can be run",
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => "a number is too large for its type",
-        // The server's words for these are always the same, so they quote nothing.
+        // The server's messages for these are fixed, so they quote nothing.
         SqlState::DIVISION_BY_ZERO => return Error::Database("division by zero".to_owned()),
         SqlState::CARDINALITY_VIOLATION => {
             let message = "more than one row returned by a subquery used as an expression";
@@ -85,7 +85,7 @@ pub(super) fn from_pool(error: &PoolError) -> PostgresConnectError {
     }
 }
 
-/// An error of a statement of our own.
+/// An error of one of maru's own statements.
 pub(super) fn from_internal_query(error: &tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(refusal) if is_canceled(refusal) => Error::TimedOut,

@@ -16,7 +16,7 @@ pub(super) struct QueryRequest<'a> {
     pub(super) limits: QueryLimits,
     /// The deadlines that the session has unless the transaction sets others.
     pub(super) session_timeouts: SessionTimeouts,
-    /// Settings of the transaction that tell the server who asks.
+    /// Settings of the transaction that identify the caller.
     pub(super) caller_settings: Vec<(&'a str, &'a str)>,
 }
 

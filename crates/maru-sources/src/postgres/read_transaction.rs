@@ -99,7 +99,7 @@ impl ReadTransaction {
             .prepare_cached(SELECT_LOCKED_RELATIONS)
             .await
             .map_err(|error| error::from_internal_query(&error))?;
-        // All go out at once; the server takes them in this order.
+        // All are sent together; the server runs them in this order.
         let (begun, prepared, locked) = tokio::join!(
             biased;
             client.batch_execute(&begin),
@@ -336,7 +336,7 @@ fn begin(request: &QueryRequest<'_>) -> String {
         let name = name.replace('.', "\".\"");
         begin.push_str(&format!("; SET LOCAL \"{name}\" = '{value}'"));
     }
-    // Who looks at the server's activity or log finds the call in the audit.
+    // Lets an admin match the server's activity or log with the audit log.
     if let Some([high, low]) = request.limits.request {
         begin.push_str(&format!(
             "; SET LOCAL application_name = 'maru {high:016x}{low:016x}'"

@@ -44,7 +44,7 @@ const SHADOW_TABLE_SUFFIXES: &[&str] = &[
     "_stat",
 ];
 
-/// What may be used, with all names in small letters.
+/// What may be used, with all names in lower case.
 #[derive(Debug, Default)]
 pub(super) struct SqliteAccessRules {
     /// The tables and views that may be read, by their names as written.

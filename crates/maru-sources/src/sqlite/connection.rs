@@ -25,9 +25,9 @@ use crate::rows::unique_column_names;
 
 /// How long another program may hold the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Virtual-machine instructions between two looks at the clock.
+/// Virtual-machine instructions between two reads of the clock.
 const PROGRESS_CHECK_INSTRUCTIONS: i32 = 1000;
-/// No query can be this text: it begins with another word.
+/// No query can have this text, because it does not begin like a statement.
 const SELECT_SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Statements that a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
@@ -66,7 +66,7 @@ pub(super) struct StatementAuthorizer(Mutex<AuthorizerState>);
 #[derive(Debug, Default)]
 struct AuthorizerState {
     rules: SqliteAccessRules,
-    /// Whether a statement of our own is prepared.
+    /// Whether one of maru's own statements is being prepared.
     allows_all: bool,
     refusal: Option<String>,
 }
@@ -183,7 +183,7 @@ impl GuardedConnection {
         })
     }
 
-    /// Does some work that fails at once if another program holds the file.
+    /// Runs `work`, which fails immediately if another program has locked the file.
     pub(super) fn without_busy_timeout<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Error>,
@@ -280,7 +280,7 @@ pub(super) fn relation_not_available(name: &str) -> Error {
     ))
 }
 
-/// While it runs, a message may quote what was read; only its kind is told.
+/// While a statement runs, a message may quote data; only its kind is reported.
 pub(super) fn execution_error(error: &rusqlite::Error) -> Error {
     Error::Database(match error.sqlite_error_code() {
         Some(ErrorCode::OperationInterrupted) => return Error::TimedOut,

@@ -7,7 +7,7 @@ use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 
 use super::QueryValue;
 
-/// A parameter as SQLite takes it.
+/// A parameter as SQLite binds it.
 pub(super) fn to_sql_output(value: &QueryValue) -> ToSqlOutput<'_> {
     match value {
         QueryValue::Null => ToSqlOutput::Owned(Stored::Null),
