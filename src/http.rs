@@ -15,6 +15,7 @@ mod listener;
 mod local_program;
 mod mcp;
 mod metrics;
+mod model_api;
 mod openai;
 mod origin_policy;
 mod registry;
@@ -122,7 +123,7 @@ pub struct ReloadableSettings {
 
 /// The command line that calls tools of the hub with this `config`.
 pub fn cli_command(config: &Config) -> Arc<str> {
-    openai::maru_command(config).into()
+    model_api::maru_command(config).into()
 }
 
 impl HubState {

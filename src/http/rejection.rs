@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 
-use super::{openai, routes::RouteRule};
+use super::{model_api::ApiError, openai::ChatCompletionWriter, routes::RouteRule};
 use crate::{
     auth::{AccessControl, AccessRole, Error, Principal},
     downstream::http::reply,
@@ -15,7 +15,7 @@ use crate::{
 /// An error response in the format of the API at `path`.
 pub(super) fn error_response(path: &str, status: StatusCode, message: &str) -> Response {
     if path.starts_with("/v1/") {
-        openai::rejection_response(status, message)
+        ApiError::rejected(status, message).into_response::<ChatCompletionWriter>()
     } else {
         reply::reject(status, message.to_owned())
     }

@@ -11,7 +11,7 @@ use axum::{
 
 use super::{
     HubState, audit, calls, console, custom_tools, diagnostics, generate, health, limits, mcp,
-    metrics, openai, registry, resource_metadata, runs, servers, sources, tokens, tools,
+    metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens, tools,
 };
 use crate::auth::{AccessRole, Principal};
 
@@ -127,9 +127,13 @@ fn route_table() -> Vec<RouteEntry> {
             custom_tools::restore,
         ),
         // Models and the agent loop.
-        agent(POST, "/v1/chat/completions", openai::post)
-            .filtered()
-            .counted(),
+        agent(
+            POST,
+            "/v1/chat/completions",
+            model_api::post::<openai::ChatCompletionWriter>,
+        )
+        .filtered()
+        .counted(),
         agent(GET, "/v1/models", openai::list).filtered(),
         agent(GET, "/v1/models/{*name}", openai::show).filtered(),
         agent(POST, "/v1/embeddings", openai::embed)

@@ -3,58 +3,27 @@
 
 use serde_json::{Map, Value};
 
-use super::error::OpenAiError;
+use super::{
+    super::model_api::{
+        ApiError, MAX_MESSAGES, MAX_TOOLS, ParsedRequest, check_members, parse_model, parse_stream,
+    },
+    ChatCompletionWriter,
+};
 use crate::llm::{ChatMessage, ChatRequest, ChatRole, ChatTool, ToolChoice};
 
-const MAX_TOOLS: usize = 1024;
-const MAX_MESSAGES: usize = 10_000;
-/// Members that would choose a backend or its key, which no caller may.
-const FORBIDDEN_MEMBERS: [&str; 9] = [
-    "api_base",
-    "base_url",
-    "api_key",
-    "api_version",
-    "api_type",
-    "organization",
-    "extra_headers",
-    "custom_llm_provider",
-    "fallbacks",
-];
-
-/// A parsed request.
-#[derive(Debug)]
-pub(super) struct ChatCompletionRequest {
-    pub(super) request: ChatRequest,
-    pub(super) stream: bool,
-    /// Whether the stream is to end with its usage.
-    pub(super) include_usage: bool,
-}
-
 /// Parses the body of `/v1/chat/completions`.
-pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
-    let Value::Object(mut body) = body else {
-        return Err(OpenAiError::new("body", "the body must be a JSON object"));
-    };
-    if let Some(name) = FORBIDDEN_MEMBERS.iter().find(|it| body.contains_key(**it)) {
-        return Err(OpenAiError::new(
-            name,
-            format!("{name} cannot be chosen by the caller"),
-        ));
-    }
+pub(super) fn parse(body: Value) -> Result<ParsedRequest<ChatCompletionWriter>, ApiError> {
+    let mut body = check_members(body)?;
     let model = parse_model(body.remove("model"))?;
     let messages = parse_messages(body.remove("messages"))?;
     let tools = parse_tools(body.remove("tools"))?;
     let choice = parse_tool_choice(body.remove("tool_choice"), &tools)?;
-    let stream = match body.remove("stream") {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(stream)) => stream,
-        Some(_) => return Err(OpenAiError::new("stream", "stream must be true or false")),
-    };
+    let stream = parse_stream(body.remove("stream").as_ref())?;
     check_numbers(&body)?;
     let parallel = body.get("parallel_tool_calls").unwrap_or(&Value::Null);
     if !parallel.is_null() && !parallel.is_boolean() {
         let name = "parallel_tool_calls";
-        return Err(OpenAiError::new(
+        return Err(ApiError::invalid(
             name,
             format!("{name} must be true or false"),
         ));
@@ -62,7 +31,8 @@ pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
     let usage = body
         .get("stream_options")
         .is_some_and(|it| it["include_usage"] == true);
-    Ok(ChatCompletionRequest {
+    Ok(ParsedRequest {
+        api: ChatCompletionWriter::new(&model, usage),
         request: ChatRequest {
             model,
             messages,
@@ -72,23 +42,7 @@ pub(super) fn parse(body: Value) -> Result<ChatCompletionRequest, OpenAiError> {
             other: body,
         },
         stream,
-        include_usage: usage,
     })
-}
-
-fn parse_model(given: Option<Value>) -> Result<String, OpenAiError> {
-    match given {
-        Some(Value::String(name)) if (1..=256).contains(&name.len()) => Ok(name),
-        Some(Value::String(_)) => Err(OpenAiError::new(
-            "model",
-            "model must have 1 to 256 characters",
-        )),
-        Some(_) => Err(OpenAiError::new("model", "model must be text")),
-        None => Err(OpenAiError::new(
-            "model",
-            "model is missing; GET /v1/models lists what there is",
-        )),
-    }
 }
 
 /// The messages of a conversation, or what is wrong with them.
@@ -96,16 +50,16 @@ pub(in super::super) fn parse_conversation(given: Value) -> Result<Vec<ChatMessa
     parse_messages(Some(given)).map_err(|invalid| invalid.message)
 }
 
-fn parse_messages(given: Option<Value>) -> Result<Vec<ChatMessage>, OpenAiError> {
+fn parse_messages(given: Option<Value>) -> Result<Vec<ChatMessage>, ApiError> {
     let Some(Value::Array(given)) = given else {
-        return Err(OpenAiError::new("messages", "messages must be a list"));
+        return Err(ApiError::invalid("messages", "messages must be a list"));
     };
     if given.is_empty() || given.len() > MAX_MESSAGES {
         let reason = format!("messages must have 1 to {MAX_MESSAGES} entries");
-        return Err(OpenAiError::new("messages", reason));
+        return Err(ApiError::invalid("messages", reason));
     }
     let read = given.into_iter().enumerate().map(|(at, it)| {
-        parse_message(it).map_err(|reason| OpenAiError::new(&format!("messages[{at}]"), reason))
+        parse_message(it).map_err(|reason| ApiError::invalid(&format!("messages[{at}]"), reason))
     });
     read.collect()
 }
@@ -146,22 +100,22 @@ fn parse_message(given: Value) -> Result<ChatMessage, &'static str> {
     }
 }
 
-fn parse_tools(given: Option<Value>) -> Result<Vec<ChatTool>, OpenAiError> {
+fn parse_tools(given: Option<Value>) -> Result<Vec<ChatTool>, ApiError> {
     let given = match given {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(given)) => given,
-        Some(_) => return Err(OpenAiError::new("tools", "tools must be a list")),
+        Some(_) => return Err(ApiError::invalid("tools", "tools must be a list")),
     };
     if given.len() > MAX_TOOLS {
         let reason = format!("tools may have {MAX_TOOLS} entries at most");
-        return Err(OpenAiError::new("tools", reason));
+        return Err(ApiError::invalid("tools", reason));
     }
     let mut tools: Vec<ChatTool> = Vec::with_capacity(given.len());
     for (at, it) in given.into_iter().enumerate() {
         let param = format!("tools[{at}]");
-        let tool = parse_tool(it).map_err(|reason| OpenAiError::new(&param, reason))?;
+        let tool = parse_tool(it).map_err(|reason| ApiError::invalid(&param, reason))?;
         if tools.iter().any(|it| it.name == tool.name) {
-            return Err(OpenAiError::new(&param, "two tools have the same name"));
+            return Err(ApiError::invalid(&param, "two tools have the same name"));
         }
         tools.push(tool);
     }
@@ -198,8 +152,8 @@ fn parse_tool(given: Value) -> Result<ChatTool, &'static str> {
     })
 }
 
-fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolChoice, OpenAiError> {
-    let invalid = |reason: &str| Err(OpenAiError::new("tool_choice", reason));
+fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolChoice, ApiError> {
+    let invalid = |reason: &str| Err(ApiError::invalid("tool_choice", reason));
     let given = match given {
         None | Some(Value::Null) => return Ok(ToolChoice::Auto),
         Some(given) => given,
@@ -220,11 +174,11 @@ fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolCho
 }
 
 /// Members that every backend understands, and what they may be.
-fn check_numbers(body: &Map<String, Value>) -> Result<(), OpenAiError> {
+fn check_numbers(body: &Map<String, Value>) -> Result<(), ApiError> {
     let given = |name: &str| body.get(name).filter(|it| !it.is_null());
     for name in ["max_tokens", "max_completion_tokens"] {
         if given(name).is_some_and(|it| it.as_u64().is_none_or(|it| it == 0)) {
-            return Err(OpenAiError::new(
+            return Err(ApiError::invalid(
                 name,
                 format!("{name} must be a positive integer"),
             ));
@@ -240,13 +194,13 @@ fn check_numbers(body: &Map<String, Value>) -> Result<(), OpenAiError> {
         let fits = |it: &Value| it.as_f64().is_some_and(|it| (low..=high).contains(&it));
         if given(name).is_some_and(|it| !fits(it)) {
             let reason = format!("{name} must be a number from {low} to {high}");
-            return Err(OpenAiError::new(name, reason));
+            return Err(ApiError::invalid(name, reason));
         }
     }
     if given("n").is_none_or(|it| it.as_u64() == Some(1)) {
         Ok(())
     } else {
-        Err(OpenAiError::new("n", "n must be 1"))
+        Err(ApiError::invalid("n", "n must be 1"))
     }
 }
 
@@ -306,7 +260,7 @@ mod tests {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "x", "name": "n"}],
             "stream": true, "stream_options": {"include_usage": true}, "min_p": 0.1});
         let parsed = parse(body).unwrap();
-        assert!(parsed.stream && parsed.include_usage);
+        assert!(parsed.stream && parsed.api.wants_usage());
         assert_eq!(parsed.request.other["min_p"], 0.1);
         assert_eq!(parsed.request.messages[0].extra_members["name"], "n");
     }

@@ -1,168 +1,58 @@
-//! Responses in the strict form that OpenAI's clients need. Several clients concatenate ids
-//! and names, ignore calls that come twice, or fail on text after a call: text comes first,
-//! then one call after the other, then one finish reason, then the usage.
+//! Responses in the strict form that OpenAI's clients need.
 
-use maru_protocol::push_json_string;
+use maru_protocol::{push_json_string, write_event};
 use maru_runtime::clock;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::call_text::CallOutput;
-use crate::llm::{
-    ChatEvent, ChatResponse, ChatToolCall, FinishReason, InvalidToolCall, TokenUsage, random_id,
+use super::{
+    super::model_api::{ApiError, ClientApi, ParsedRequest, ResponseEnd, ResponsePiece},
+    chat_request,
+    error::error_body,
 };
+use crate::llm::{ChatResponse, ChatToolCall, FinishReason, random_id};
 
-/// Writes the chunks of a stream.
+/// Writes a response as chunks, or whole.
 #[derive(Debug)]
-pub(super) struct ChunkWriter {
+pub(in super::super) struct ChatCompletionWriter {
+    model: String,
     /// `data: {"id":…,"model":…,` of every chunk.
     chunk_prefix: String,
-    output: CallOutput,
     /// Whether the client wants the usage.
     wants_usage: bool,
     has_begun: bool,
-    /// The text does not end with a line break; a call in the text needs one.
-    has_open_line: bool,
-    /// Complete calls that wait for the end of the text.
-    calls: Vec<ChatToolCall>,
-    /// Calls that were written as `tool_calls`.
+    /// Calls that were written.
     call_count: usize,
-    /// Bytes of arguments that were written of the call that is not complete.
-    open_arguments: Option<usize>,
-    usage: Option<TokenUsage>,
-    finish: Option<FinishReason>,
 }
 
-impl ChunkWriter {
-    pub(super) fn new(model: &str, output: CallOutput, wants_usage: bool) -> Self {
-        let id = random_id("chatcmpl-");
-        let (created, model) = (clock::now_ms() / 1000, Value::from(model));
+impl ChatCompletionWriter {
+    pub(super) fn new(model: &str, wants_usage: bool) -> Self {
         Self {
-            chunk_prefix: format!(
-                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},"
-            ),
-            output,
+            model: model.to_owned(),
+            chunk_prefix: String::new(),
             wants_usage,
             has_begun: false,
-            has_open_line: false,
-            calls: Vec::new(),
             call_count: 0,
-            open_arguments: None,
-            usage: None,
-            finish: None,
         }
-    }
-
-    /// Writes what can be written; complete calls wait for the end of the text.
-    pub(super) fn write(&mut self, events: &mut Vec<ChatEvent>, out: &mut String) {
-        let mut events = events.drain(..).peekable();
-        while let Some(event) = events.next() {
-            match event {
-                ChatEvent::Text(mut text)
-                | ChatEvent::InvalidCall(InvalidToolCall {
-                    mut text,
-                    native: None,
-                    ..
-                }) => {
-                    // What arrived together goes out together: a chunk for each of a
-                    // million broken calls would be ten times as long as they are.
-                    while let Some(
-                        ChatEvent::Text(more)
-                        | ChatEvent::InvalidCall(InvalidToolCall { text: more, .. }),
-                    ) = events.next_if(|it| {
-                        matches!(
-                            it,
-                            ChatEvent::Text(_)
-                                | ChatEvent::InvalidCall(InvalidToolCall { native: None, .. })
-                        )
-                    }) {
-                        text.push_str(&more);
-                    }
-                    self.write_content(&text, out);
-                }
-                ChatEvent::Reasoning(mut text) => {
-                    while let Some(ChatEvent::Reasoning(more)) =
-                        events.next_if(|it| matches!(it, ChatEvent::Reasoning(_)))
-                    {
-                        text.push_str(&more);
-                    }
-                    self.write_text("reasoning_content", &text, out);
-                }
-                // It is out already.
-                ChatEvent::TextWasReasoning => (),
-                ChatEvent::InvalidCall(invalid) => {
-                    // One that stands apart from the text gets a line of its own.
-                    let gap = if self.has_open_line { "\n" } else { "" };
-                    self.write_content(&format!("{gap}{}", invalid.text), out);
-                }
-                ChatEvent::Refusal(text) => self.write_text("refusal", &text, out),
-                ChatEvent::ToolCallStarted {
-                    id,
-                    name,
-                    extra_content,
-                } => {
-                    self.write_held_calls(out);
-                    self.write_call_start(&id, &name, extra_content, out);
-                    self.open_arguments = Some(0);
-                }
-                ChatEvent::ToolCallArguments(mut piece) => {
-                    while let Some(ChatEvent::ToolCallArguments(more)) =
-                        events.next_if(|it| matches!(it, ChatEvent::ToolCallArguments(_)))
-                    {
-                        piece.push_str(&more);
-                    }
-                    self.write_arguments(&piece, out);
-                }
-                ChatEvent::ToolCall(call) => match self.open_arguments {
-                    Some(written) => {
-                        self.write_arguments(&call.arguments[written..], out);
-                        self.open_arguments = None;
-                    }
-                    None => self.calls.push(call),
-                },
-                ChatEvent::Logprobs(logprobs) => self.write_logprobs(&logprobs, out),
-                ChatEvent::SystemFingerprint(name) => self.set_system_fingerprint(&name),
-                ChatEvent::Usage(usage) => self.usage = Some(usage),
-                ChatEvent::Finish(finish) => self.finish = Some(finish),
-            }
-        }
-    }
-
-    /// Whether the finish reason is known.
-    pub(super) fn is_finished(&self) -> bool {
-        self.finish.is_some()
-    }
-
-    /// The response is complete: writes calls, the finish reason, the usage, and the end.
-    pub(super) fn write_end(&mut self, out: &mut String) {
-        self.write_held_calls(out);
-        let finish = self.finish.unwrap_or(FinishReason::Stop);
-        let finish = finish_reason(finish, self.call_count > 0);
-        self.write_delta(&json!({}), Some(finish), out);
-        if let Some(usage) = self.usage.take().filter(|_| self.wants_usage) {
-            let usage = Value::Object(usage.0);
-            let prefix = &self.chunk_prefix;
-            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}\n\n"));
-        }
-        out.push_str("data: [DONE]\n\n");
     }
 
     /// The first chunk has the role, whatever follows.
-    pub(super) fn write_first_chunk(&mut self, out: &mut String) {
+    fn write_first_chunk(&mut self, out: &mut String) {
         if !std::mem::replace(&mut self.has_begun, true) {
+            self.write_prefix();
             self.write_choice_start(out);
             out.push_str("{\"role\":\"assistant\",\"content\":\"\"}");
             out.push_str(CHOICE_END);
         }
     }
 
-    /// Text for the user. No client expects any after a call: what a model adds there is
-    /// not lost, but no answer.
-    fn write_content(&mut self, text: &str, out: &mut String) {
-        if self.call_count == 0 {
-            self.write_text("content", text, out);
-        } else if !text.trim().is_empty() && self.open_arguments.is_none() {
-            self.write_text("reasoning_content", text, out);
+    fn write_prefix(&mut self) {
+        if self.chunk_prefix.is_empty() {
+            let id = random_id("chatcmpl-");
+            let (created, model) = (clock::now_ms() / 1000, Value::from(self.model.as_str()));
+            self.chunk_prefix = format!(
+                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},"
+            );
         }
     }
 
@@ -178,25 +68,6 @@ impl ChunkWriter {
         push_json_string(out, text);
         out.push('}');
         out.push_str(CHOICE_END);
-        if member == "content" {
-            self.has_open_line = !text.ends_with('\n');
-        }
-    }
-
-    fn write_held_calls(&mut self, out: &mut String) {
-        for call in std::mem::take(&mut self.calls) {
-            match self.output.render(&call) {
-                Some(text) => {
-                    let gap = if self.has_open_line { "\n\n" } else { "" };
-                    self.write_content(&format!("{gap}{text}\n"), out);
-                }
-                None => {
-                    self.write_call_start(&call.id, &call.name, call.extra_content, out);
-                    self.write_arguments(&call.arguments, out);
-                    self.open_arguments = None;
-                }
-            }
-        }
     }
 
     fn write_call_start(
@@ -217,7 +88,7 @@ impl ChunkWriter {
     }
 
     /// A piece of the arguments of the call that was started last.
-    fn write_arguments(&mut self, piece: &str, out: &mut String) {
+    fn write_arguments(&self, piece: &str, out: &mut String) {
         if piece.is_empty() {
             return;
         }
@@ -229,9 +100,6 @@ impl ChunkWriter {
         push_json_string(out, piece);
         out.push_str("}}]}");
         out.push_str(CHOICE_END);
-        if let Some(written) = &mut self.open_arguments {
-            *written += piece.len();
-        }
     }
 
     fn write_logprobs(&mut self, logprobs: &Map<String, Value>, out: &mut String) {
@@ -261,10 +129,66 @@ impl ChunkWriter {
 
     fn set_system_fingerprint(&mut self, name: &str) {
         if !self.has_begun {
+            self.write_prefix();
             self.chunk_prefix.push_str("\"system_fingerprint\":");
             push_json_string(&mut self.chunk_prefix, name);
             self.chunk_prefix.push(',');
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn wants_usage(&self) -> bool {
+        self.wants_usage
+    }
+}
+
+impl ClientApi for ChatCompletionWriter {
+    fn parse(body: Value) -> Result<ParsedRequest<Self>, ApiError> {
+        chat_request::parse(body)
+    }
+
+    fn error_body(error: &ApiError) -> Value {
+        error_body(error)
+    }
+
+    fn response_body(self, response: ChatResponse) -> String {
+        completion_json(&self.model, &response)
+    }
+
+    fn write_start(&mut self, out: &mut String) {
+        self.write_first_chunk(out);
+    }
+
+    fn write_piece(&mut self, piece: ResponsePiece, out: &mut String) {
+        match piece {
+            ResponsePiece::Text(text) => self.write_text("content", &text, out),
+            ResponsePiece::Reasoning(text) => self.write_text("reasoning_content", &text, out),
+            ResponsePiece::Refusal(text) => self.write_text("refusal", &text, out),
+            ResponsePiece::CallStart {
+                id,
+                name,
+                extra_content,
+            } => self.write_call_start(&id, &name, extra_content, out),
+            ResponsePiece::CallArguments(piece) => self.write_arguments(&piece, out),
+            ResponsePiece::CallEnd => (),
+            ResponsePiece::Logprobs(logprobs) => self.write_logprobs(&logprobs, out),
+            ResponsePiece::SystemFingerprint(name) => self.set_system_fingerprint(&name),
+        }
+    }
+
+    /// Writes the finish reason, the usage, and the end.
+    fn write_end(&mut self, end: ResponseEnd, out: &mut String) {
+        self.write_delta(&json!({}), Some(end.finish), out);
+        if let Some(usage) = end.usage.filter(|_| self.wants_usage) {
+            let usage = Value::Object(usage.0);
+            let prefix = &self.chunk_prefix;
+            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}\n\n"));
+        }
+        out.push_str("data: [DONE]\n\n");
+    }
+
+    fn write_error(&mut self, error: &ApiError, out: &mut String) {
+        out.push_str(&write_event(None, None, &error_body(error).to_string()));
     }
 }
 
@@ -272,19 +196,8 @@ impl ChunkWriter {
 const CHOICE_END: &str = ",\"finish_reason\":null}]}\n\n";
 
 /// A whole response.
-pub(super) fn completion_json(
-    model: &str,
-    output: &CallOutput,
-    mut response: ChatResponse,
-) -> String {
-    let mut tool_calls = Vec::new();
-    for call in std::mem::take(&mut response.calls) {
-        match output.render(&call) {
-            Some(text) => append_call_text(&mut response.text, &text),
-            None => tool_calls.push(call),
-        }
-    }
-    let finish = finish_reason(response.finish_reason, !tool_calls.is_empty());
+fn completion_json(model: &str, response: &ChatResponse) -> String {
+    let tool_calls = &response.calls;
     let is_silent =
         response.text.is_empty() && (!tool_calls.is_empty() || response.refusal.is_some());
     let completion = ChatCompletion {
@@ -306,27 +219,11 @@ pub(super) fn completion_json(
                     .collect(),
             },
             logprobs: response.logprobs.as_ref(),
-            finish_reason: finish.as_str(),
+            finish_reason: response.finish_reason.as_str(),
         }],
         usage: response.usage.as_ref().map(|it| &it.0),
     };
     serde_json::to_string(&completion).expect("a response is JSON")
-}
-
-fn append_call_text(text: &mut String, call: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push_str("\n\n");
-    }
-    text.push_str(call);
-    text.push('\n');
-}
-
-/// Calls in the text are text.
-fn finish_reason(finish: FinishReason, has_calls: bool) -> FinishReason {
-    match finish {
-        FinishReason::ToolCalls if !has_calls => FinishReason::Stop,
-        finish => finish,
-    }
 }
 
 #[derive(Serialize)]

@@ -12,10 +12,13 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{
-    super::{HubState, body},
-    error::{self, OpenAiError},
+    super::{
+        HubState,
+        model_api::{ApiError, read_json},
+    },
+    ChatCompletionWriter,
 };
-use crate::downstream::http::{check_content_headers, reply};
+use crate::downstream::http::reply;
 
 const MAX_INPUTS: usize = 2048;
 
@@ -30,25 +33,22 @@ pub(in super::super) async fn create(
     State(hub): State<Arc<HubState>>,
     request: Request,
 ) -> Response {
-    let asked = match read_request(&hub, request).await {
-        Ok(asked) => asked,
-        Err(refusal) => return refusal,
-    };
+    let response = embed(&hub, request).await;
+    response.unwrap_or_else(ApiError::into_response::<ChatCompletionWriter>)
+}
+
+async fn embed(hub: &HubState, request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let asked = parse(&read_json(hub, &parts.headers, body).await?)?;
     let embedder = hub.data.index.embedder();
-    let vectors = match embedder.embed(&asked.texts).await {
-        Ok(vectors) => vectors,
-        Err(error) => {
-            warn!(%error, "the embedder failed");
-            return error::rejection_response(
-                StatusCode::BAD_GATEWAY,
-                "the embedder cannot be used now",
-            );
-        }
-    };
+    let vectors = embedder.embed(&asked.texts).await.map_err(|error| {
+        warn!(%error, "the embedder failed");
+        ApiError::rejected(StatusCode::BAD_GATEWAY, "the embedder cannot be used now")
+    })?;
     let length = vectors.first().map_or(0, Vec::len);
     if asked.dimensions.is_some_and(|it| it != length as u64) {
         let why = format!("dimensions must be {length}, which the embedder makes");
-        return error::invalid_request_response(&OpenAiError::new("dimensions", why));
+        return Err(ApiError::invalid("dimensions", why));
     }
     let data: Vec<Value> = vectors
         .iter()
@@ -58,27 +58,10 @@ pub(in super::super) async fn create(
     // Embedders count no tokens.
     let usage = json!({"prompt_tokens": 0, "total_tokens": 0});
     let answer = json!({"object": "list", "data": data, "model": embedder.model(), "usage": usage});
-    reply::json(StatusCode::OK, answer.to_string())
+    Ok(reply::json(StatusCode::OK, answer.to_string()))
 }
 
-async fn read_request(hub: &HubState, request: Request) -> Result<EmbeddingsRequest, Response> {
-    let (parts, body) = request.into_parts();
-    check_content_headers(&parts.headers)
-        .map_err(|(status, why)| error::rejection_response(status, why))?;
-    let bytes = body::collect(body, hub.max_body_bytes()).await;
-    let bytes = bytes.map_err(|(status, why)| error::rejection_response(status, &why))?;
-    let bad = |message: String| {
-        error::invalid_request_response(&OpenAiError {
-            message,
-            param: None,
-        })
-    };
-    let text = maru_protocol::validate_json(&bytes).map_err(|why| bad(why.to_string()))?;
-    let body = serde_json::from_str(text).map_err(|why| bad(why.to_string()))?;
-    parse(&body).map_err(|it| error::invalid_request_response(&it))
-}
-
-fn parse(body: &Value) -> Result<EmbeddingsRequest, OpenAiError> {
+fn parse(body: &Value) -> Result<EmbeddingsRequest, ApiError> {
     let text = |it: &Value| it.as_str().filter(|it| !it.is_empty()).map(str::to_owned);
     let texts: Option<Vec<String>> = match &body["input"] {
         Value::Array(inputs) if (1..=MAX_INPUTS).contains(&inputs.len()) => {
@@ -92,14 +75,14 @@ fn parse(body: &Value) -> Result<EmbeddingsRequest, OpenAiError> {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => {
-            return Err(OpenAiError::new(
+            return Err(ApiError::invalid(
                 "encoding_format",
                 "it must be float or base64",
             ));
         }
     };
     Ok(EmbeddingsRequest {
-        texts: texts.ok_or_else(|| OpenAiError::new("input", why))?,
+        texts: texts.ok_or_else(|| ApiError::invalid("input", why))?,
         base64,
         dimensions: body["dimensions"].as_u64(),
     })

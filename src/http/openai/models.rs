@@ -9,7 +9,11 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::{super::HubState, agent_models::AGENT_MODEL_PREFIX, error};
+use super::super::{
+    HubState,
+    model_api::{AGENT_MODEL_PREFIX, ApiError},
+};
+use super::ChatCompletionWriter;
 use crate::{
     downstream::http::reply,
     llm::{self, ModelInfo},
@@ -31,7 +35,9 @@ pub(in super::super) async fn show(
     let models = all_models(&hub).await;
     match models.iter().find(|it| it.name == name) {
         Some(model) => reply::json(StatusCode::OK, model_json(model).to_string()),
-        None => error::model_error_response(&llm::Error::UnknownModel(name)),
+        None => {
+            ApiError::from(&llm::Error::UnknownModel(name)).into_response::<ChatCompletionWriter>()
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use std::{collections::HashSet, env, fs, path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use crate::{config::Config, llm::ChatToolCall};
+use crate::{
+    config::Config,
+    llm::{ChatResponse, ChatToolCall, FinishReason},
+};
 
 /// How calls reach a client.
 #[derive(Clone, Debug)]
@@ -38,6 +41,34 @@ impl CallOutput {
                 is_known.then(|| call_as_shell(&commands.program, call))
             }
         }
+    }
+
+    /// Moves the calls of a whole response that go out as text into its text.
+    pub(super) fn apply(&self, response: &mut ChatResponse) {
+        for call in std::mem::take(&mut response.calls) {
+            match self.render(&call) {
+                Some(text) => append_call_text(&mut response.text, &text),
+                None => response.calls.push(call),
+            }
+        }
+        let has_calls = !response.calls.is_empty();
+        response.finish_reason = finish_reason(response.finish_reason, has_calls);
+    }
+}
+
+fn append_call_text(text: &mut String, call: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push_str("\n\n");
+    }
+    text.push_str(call);
+    text.push('\n');
+}
+
+/// Calls in the text are text.
+pub(super) fn finish_reason(finish: FinishReason, has_calls: bool) -> FinishReason {
+    match finish {
+        FinishReason::ToolCalls if !has_calls => FinishReason::Stop,
+        finish => finish,
     }
 }
 
