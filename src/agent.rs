@@ -12,7 +12,6 @@ mod machine;
 mod named_servers;
 mod record;
 mod runs;
-mod tool_ranking;
 mod toolbox;
 
 use std::{
@@ -20,7 +19,6 @@ use std::{
     time::Duration,
 };
 
-use maru_retrieval::Embedder;
 use maru_runtime::tasks::Tasks;
 use maru_store::Store;
 use serde_json::{Map, Value};
@@ -31,7 +29,7 @@ use crate::{
     auth::Principal,
     config,
     llm::{self, ChatMessage, ChatRole, ReloadableGateway},
-    tools::{Catalog, CatalogSnapshot},
+    tools::{Catalog, CatalogSnapshot, ToolSearch},
     upstream::ServerManager,
 };
 use toolbox::Toolbox;
@@ -49,7 +47,7 @@ pub struct Agent {
     models: Arc<ReloadableGateway>,
     catalog: Arc<Catalog>,
     servers: Arc<ServerManager>,
-    embedder: Embedder,
+    search: Arc<ToolSearch>,
     settings: config::AgentSettings,
     runs: RunRegistry,
     /// The tools of the last snapshot, read once.
@@ -69,7 +67,7 @@ pub struct AgentDependencies {
     /// Knows the servers behind the tools.
     pub servers: Arc<ServerManager>,
     /// Finds tools.
-    pub embedder: Embedder,
+    pub search: Arc<ToolSearch>,
     /// Keeps what happened.
     pub store: Store,
     /// How far runs may go.
@@ -192,7 +190,7 @@ impl Agent {
             models: parts.models,
             catalog: parts.catalog,
             servers: parts.servers,
-            embedder: parts.embedder,
+            search: parts.search,
             runs: RunRegistry::new(parts.store, parts.tasks.clone(), parts.settings.keep_days),
             settings: parts.settings,
             toolbox: Mutex::default(),

@@ -37,7 +37,7 @@ use crate::{
     llm::{Gateway, ReloadableGateway},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
-        CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions,
+        CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions, ToolSearch,
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
@@ -177,6 +177,11 @@ impl HubCore {
         );
         let custom_tools = Arc::new(custom_tools.await?);
         sources.set_custom_tools(Arc::clone(&custom_tools));
+        let search = Arc::new(ToolSearch::new(
+            data.index.embedder().clone(),
+            tasks.clone(),
+        ));
+        catalog.set_search(Arc::clone(&search));
         let quota =
             Arc::new(CallQuota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
@@ -201,7 +206,7 @@ impl HubCore {
             models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
             servers: Arc::clone(&servers),
-            embedder: data.index.embedder().clone(),
+            search: Arc::clone(&search),
             store: store.clone(),
             settings: config.agent.clone(),
             tasks: tasks.clone(),

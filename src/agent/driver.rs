@@ -15,7 +15,6 @@ use super::{
     machine::{AgentMachine, MachineEffect, MachineEvent, ModelReply, Observation, RunLimits},
     record::{RunCall, RunCallResult},
     runs::RunGuard,
-    tool_ranking::rank_tools,
     toolbox::{AgentTool, FIND_TOOLS, Toolbox, find_tools_definition},
 };
 use crate::{
@@ -224,10 +223,7 @@ impl<'a> RunDriver<'a> {
             self.offered = all;
             return;
         }
-        let ranked = rank_tools(&self.toolbox, &self.agent.embedder, question, |it| {
-            self.may_offer(it)
-        })
-        .await;
+        let ranked = self.rank_tools(question).await;
         let mut spent = 0;
         let fits = |at: &usize| {
             spent += self.toolbox.tools[*at].tokens;
@@ -239,6 +235,15 @@ impl<'a> RunDriver<'a> {
             .take_while(fits)
             .collect();
         self.selected = Some(self.offered.len());
+    }
+
+    /// The positions of the tools that may be offered, the best for `query` first.
+    async fn rank_tools(&self, query: &str) -> Vec<usize> {
+        let (search, snapshot) = (&self.agent.search, &self.toolbox.snapshot);
+        let ranked = search.rank(snapshot, query, |_| true).await;
+        let mut positions = self.toolbox.positions_of(&ranked);
+        positions.retain(|at| self.may_offer(&self.toolbox.tools[*at]));
+        positions
     }
 
     /// Whether the run may use the tool: its server takes part, and so may the caller.
@@ -511,10 +516,7 @@ impl<'a> RunDriver<'a> {
     async fn search_tools(&self, arguments: &str) -> Vec<usize> {
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
         let query = arguments["query"].as_str().unwrap_or_default();
-        let mut found = rank_tools(&self.toolbox, &self.agent.embedder, query, |it| {
-            self.may_offer(it)
-        })
-        .await;
+        let mut found = self.rank_tools(query).await;
         found.truncate(MAX_FOUND_TOOLS);
         found
     }

@@ -6,10 +6,13 @@ use std::collections::HashMap;
 use maru_dialect::escape_markers;
 use serde_json::{Value, json};
 
-use super::{record::TokenTotals, toolbox::estimate_tokens};
-use crate::llm::{
-    self, ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall,
-    TokenUsage,
+use super::record::TokenTotals;
+use crate::{
+    llm::{
+        self, ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall,
+        TokenUsage,
+    },
+    tools::estimate_tokens,
 };
 
 /// How far a run may go.

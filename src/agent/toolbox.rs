@@ -1,21 +1,22 @@
 //! The tools that runs can use.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value, json};
-use tokio::sync::OnceCell;
 
 use crate::{
     llm::ChatTool,
-    tools::{CatalogEntry, CatalogScope, CatalogSnapshot},
+    tools::{CatalogEntry, CatalogScope, CatalogSnapshot, RankedTool, estimate_tokens},
 };
 
 /// Every tool of a snapshot, as models see it.
 #[derive(Debug)]
 pub(super) struct Toolbox {
     pub(super) tools: Vec<AgentTool>,
-    /// What each is about, as vectors; made when there are too many to offer all.
-    pub(super) vectors: OnceCell<Vec<Vec<f32>>>,
+    /// The snapshot that they are from.
+    pub(super) snapshot: Arc<CatalogSnapshot>,
+    /// The position of each tool by its public name.
+    positions: HashMap<String, usize>,
 }
 
 /// A tool as runs see it.
@@ -46,18 +47,29 @@ const MAX_DESCRIPTION_CHARS: usize = 2000;
 impl Toolbox {
     /// `destructive` are the names of tools that need approval besides those that
     /// say so themselves.
-    pub(super) fn from_snapshot(snapshot: &CatalogSnapshot, destructive: &[String]) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Arc<CatalogSnapshot>, destructive: &[String]) -> Self {
         let view = snapshot.view(&CatalogScope::All);
         let entries = view.map_or(&[][..], |view| view.tools.entries());
         let entries = entries
             .iter()
             .filter(|it| !EXCLUDED_TOOLS.contains(&it.public_name()));
+        let tools: Vec<AgentTool> = entries
+            .map(|it| AgentTool::from_entry(it, destructive))
+            .collect();
+        let positions = tools.iter().enumerate();
         Self {
-            tools: entries
-                .map(|it| AgentTool::from_entry(it, destructive))
-                .collect(),
-            vectors: OnceCell::new(),
+            positions: positions.map(|(at, it)| (it.name.clone(), at)).collect(),
+            tools,
+            snapshot: Arc::clone(snapshot),
         }
+    }
+
+    /// The positions of ranked tools, in their order.
+    pub(super) fn positions_of(&self, ranked: &[RankedTool]) -> Vec<usize> {
+        let names = ranked.iter().map(|it| it.entry.public_name());
+        names
+            .filter_map(|it| self.positions.get(it).copied())
+            .collect()
     }
 
     /// What `find_tools` returns for the tools at these positions.
@@ -118,12 +130,6 @@ impl AgentTool {
         let names = [&*self.name, &*self.qualified_name, self.entry.key()];
         names.into_iter().any(|it| fold(it) == name)
     }
-
-    /// The text that searches compare.
-    pub(super) fn search_text(&self) -> String {
-        let words = self.qualified_name.replace(['_', '-', '.'], " ");
-        format!("{words}\n{}", self.description)
-    }
 }
 
 /// The tool that finds others.
@@ -142,12 +148,4 @@ pub(super) fn find_tools_definition() -> ChatTool {
         }),
         other: Map::new(),
     }
-}
-
-/// Estimates the tokens of a text: four ASCII characters, or one of any other
-/// script.
-pub(super) fn estimate_tokens(text: &str) -> usize {
-    let plain = text.bytes().filter(u8::is_ascii).count();
-    let other = text.chars().filter(|it| !it.is_ascii()).count();
-    plain / 4 + other + 1
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::StatusCode,
     response::Response,
 };
+use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::Instant;
 
@@ -21,9 +22,27 @@ use crate::{
 /// The client name of calls from the console.
 const CONSOLE_CLIENT_NAME: &str = "maru console";
 const MAX_SUMMARY_CHARS: usize = 300;
+const DEFAULT_FOUND_TOOLS: usize = 50;
 
-/// `GET /api/tools`.
-pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+/// The parameters of `GET /api/tools`.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolListQuery {
+    /// What the tools should do; the best are listed first.
+    query: Option<String>,
+    /// The maximum number of tools that a query finds.
+    limit: Option<usize>,
+}
+
+/// `GET /api/tools`: all tools, or those that `query` finds.
+pub(super) async fn list(
+    State(hub): State<Arc<HubState>>,
+    Extension(principal): Extension<Principal>,
+    Query(asked): Query<ToolListQuery>,
+) -> Response {
+    if let Some(query) = asked.query.as_deref().filter(|it| !it.trim().is_empty()) {
+        let limit = asked.limit.unwrap_or(DEFAULT_FOUND_TOOLS);
+        return found_tools(&hub, principal, query, limit).await;
+    }
     let snapshot = hub.engine.catalog().snapshot();
     let journal = hub.engine.catalog().journal();
     let tools: Vec<Value> = journal.read_stats(|stats| {
@@ -35,6 +54,17 @@ pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
         };
         snapshot.tools_with_state().map(tool_json).collect()
     });
+    reply::json(StatusCode::OK, Value::from(tools).to_string())
+}
+
+async fn found_tools(hub: &HubState, principal: Principal, query: &str, limit: usize) -> Response {
+    let caller = Caller::new(principal, CatalogScope::All);
+    let ranked = match hub.engine.catalog().rank_tools(&caller, query).await {
+        Ok(ranked) => ranked,
+        Err(error) => return json_error(StatusCode::BAD_REQUEST, &error.message, None),
+    };
+    let found = ranked.iter().filter(|it| it.is_match).take(limit);
+    let tools: Vec<Value> = found.map(|it| summary(&it.entry, true)).collect();
     reply::json(StatusCode::OK, Value::from(tools).to_string())
 }
 

@@ -28,6 +28,7 @@ use super::{
     not_found::{entry_not_found, resource_not_found},
     quota::CallQuota,
     result::{EntryResult, FailureFormat, ResultLimits, ResultStatus},
+    search::{RankedTool, ToolSearch},
     snapshot::CatalogSnapshot,
     view::CatalogView,
 };
@@ -49,6 +50,7 @@ pub struct Catalog {
     connector: OnceLock<ServerConnector>,
     journal: Arc<CallJournal>,
     quota: OnceLock<Arc<CallQuota>>,
+    search: OnceLock<Arc<ToolSearch>>,
 }
 
 /// Connects a server by its name; true if its tools are available now. The error says
@@ -88,6 +90,7 @@ impl Catalog {
             connector: OnceLock::new(),
             journal: Arc::default(),
             quota: OnceLock::new(),
+            search: OnceLock::new(),
         }
     }
 
@@ -217,6 +220,27 @@ impl Catalog {
     pub fn set_quota(&self, quota: Arc<CallQuota>) {
         // Set once, when everything is built.
         let _ = self.quota.set(quota);
+    }
+
+    /// Has tools ranked by `search`.
+    pub fn set_search(&self, search: Arc<ToolSearch>) {
+        // Set once, when everything is built.
+        let _ = self.search.set(search);
+    }
+
+    /// Ranks the tools that `caller` sees, the best for `query` first.
+    pub async fn rank_tools(
+        &self,
+        caller: &Caller,
+        query: &str,
+    ) -> Result<Vec<RankedTool>, RpcError> {
+        let snapshot = self.snapshot();
+        let view = snapshot.visible_to(caller)?;
+        let Some(search) = self.search.get() else {
+            return Ok(Vec::new());
+        };
+        let is_visible = |it: &CatalogEntry| view.contains_tool(it);
+        Ok(search.rank(&snapshot, query, is_visible).await)
     }
 
     async fn connect_server_of(&self, principal: &Principal, name: &str) -> Result<bool, String> {

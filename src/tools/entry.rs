@@ -1,9 +1,16 @@
 //! An entry of the catalog: a tool, a prompt, a resource or a resource template.
 
-use std::{any::Any, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use futures_util::future::BoxFuture;
 use maru_protocol::{RequestParams, RpcError};
+use maru_retrieval::ToolTerms;
 use serde_json::Value;
 
 use super::{
@@ -12,6 +19,7 @@ use super::{
     input_schema::{InputSchema, parse_integer},
     name,
     result::{EntryResult, FailureFormat},
+    search,
 };
 use crate::auth::Principal;
 
@@ -48,6 +56,8 @@ pub struct CatalogEntry {
     /// How maru itself reports that a call failed.
     pub(super) failure_format: FailureFormat,
     header_parameters: Vec<HeaderParameter>,
+    /// The terms by which it is found, made at the first search.
+    search_terms: OnceLock<ToolTerms>,
 }
 
 /// Subscribes to a resource; dropping the returned value ends the subscription.
@@ -154,6 +164,7 @@ impl CatalogEntry {
             subscribe: None,
             failure_format: FailureFormat::default(),
             header_parameters: mirrored,
+            search_terms: OnceLock::new(),
         }
     }
 
@@ -207,6 +218,7 @@ impl CatalogEntry {
             },
             header_parameters: parse_header_parameters(&described["inputSchema"])
                 .unwrap_or_default(),
+            search_terms: OnceLock::new(),
         }
     }
 
@@ -260,6 +272,12 @@ impl CatalogEntry {
     /// Its description in a listing, without the key.
     pub fn listing(&self) -> Value {
         serde_json::from_str(&format!("{{{}}}", self.listing_members)).unwrap_or_default()
+    }
+
+    /// The terms by which it is found.
+    pub(super) fn search_terms(&self) -> &ToolTerms {
+        self.search_terms
+            .get_or_init(|| search::listing_terms(&self.server, &self.key, &self.listing()))
     }
 
     /// Its kind.

@@ -1,13 +1,18 @@
 //! The catalog at one moment. A request uses one snapshot, so that all its look-ups agree.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use maru_protocol::RpcError;
+use maru_retrieval::ToolIndex;
 
 use super::{
     caller::{Caller, CatalogScope},
     disabled_tools::DisabledTools,
     entry::{CatalogEntry, ResourceSubscription},
+    search,
     view::CatalogView,
     visibility::{FilteredViews, VisibleCatalog, may_use},
 };
@@ -18,6 +23,8 @@ pub struct CatalogSnapshot {
     all: CatalogView,
     servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
     filtered_views: FilteredViews,
+    /// Ranks `all.tools`; built at the first search.
+    tool_index: OnceLock<ToolIndex>,
     /// All servers, including the tools that are switched off.
     pub(super) all_servers: BTreeMap<Arc<str>, Arc<CatalogView>>,
     pub(super) disabled_tools: Arc<DisabledTools>,
@@ -41,6 +48,7 @@ impl CatalogSnapshot {
             all: CatalogView::build(&entries, CatalogEntry::public_name),
             servers,
             filtered_views: FilteredViews::default(),
+            tool_index: OnceLock::new(),
             all_servers,
             disabled_tools,
         }
@@ -53,6 +61,22 @@ impl CatalogSnapshot {
             .values()
             .flat_map(|view| view.tools.entries());
         tools.map(|it| (it, !self.disabled_tools.is_disabled(&it.server, &it.key)))
+    }
+
+    /// Every tool that is switched on, sorted by its public name.
+    pub(super) fn all_tools(&self) -> &[Arc<CatalogEntry>] {
+        self.all.tools.entries()
+    }
+
+    /// Ranks [`Self::all_tools`] by their words.
+    pub(super) fn tool_index(&self) -> &ToolIndex {
+        self.tool_index
+            .get_or_init(|| search::build_index(self.all_tools()))
+    }
+
+    /// Whether the index is built.
+    pub(super) fn has_tool_index(&self) -> bool {
+        self.tool_index.get().is_some()
     }
 
     /// The tools that are switched off.

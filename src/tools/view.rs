@@ -71,6 +71,13 @@ impl CatalogView {
         lists.into_iter().flat_map(|list| &list.entries)
     }
 
+    /// Whether `tool` is one of its tools.
+    pub(super) fn contains_tool(&self, tool: &CatalogEntry) -> bool {
+        let names = [tool.public_name(), &tool.key];
+        let mut found = names.iter().filter_map(|it| self.tools.get(it));
+        found.any(|it| std::ptr::eq(&**it, tool))
+    }
+
     /// The resource or template that `uri` is read from.
     pub(super) fn find_resource(&self, uri: &str) -> Option<&Arc<CatalogEntry>> {
         self.resources

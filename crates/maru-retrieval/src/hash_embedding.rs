@@ -75,7 +75,7 @@ fn ngrams(run: &TextRun) -> Vec<String> {
 }
 
 /// FNV-1a with a final mix, so that low and high bits depend on every byte.
-fn hash(kind: u8, text: &str) -> u64 {
+pub(super) fn hash(kind: u8, text: &str) -> u64 {
     let bytes = std::iter::once(kind).chain(text.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

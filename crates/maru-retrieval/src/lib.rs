@@ -5,6 +5,7 @@
 //! - [`DocumentIndex`] stores documents and searches them: in an SQLite file (vectors and
 //!   full text, fused by [`Ranking`]), or in a ChromaDB server ([`ChromaEndpoint`]).
 //! - [`Glossary`] lists synonyms in Korean and English, for both vectors and full text.
+//! - [`ToolIndex`] ranks tools by a question.
 //! - [`JsonLinesReader`] reads documents from a JSON Lines file.
 //!
 //! ```ignore
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod bm25;
 mod chroma;
 mod document;
 mod embedded;
@@ -29,6 +31,8 @@ mod hash_embedding;
 mod index;
 mod json_lines;
 mod text_runs;
+mod tool_ranking;
+mod tool_terms;
 mod vector_set;
 
 use maru_http::{AddressPolicy, AllowedUrl, json_service};
@@ -41,6 +45,8 @@ pub use endpoint::EmbeddingEndpoint;
 pub use glossary::Glossary;
 pub use index::{DocumentIndex, Ranking};
 pub use json_lines::JsonLinesReader;
+pub use tool_ranking::{ToolIndex, cosine_similarity, fuse_scores};
+pub use tool_terms::{ToolDescription, ToolTerms};
 
 /// Why texts could not be embedded, or documents not stored or found.
 #[derive(Debug, Error)]
