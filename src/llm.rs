@@ -6,6 +6,7 @@
 //! the stream closes the backend's connection and releases the permit.
 
 mod backend_client;
+mod backend_health;
 mod call_stream;
 mod chat;
 mod constrained;
@@ -14,6 +15,7 @@ mod gateway;
 mod gemini;
 mod history;
 mod listing;
+mod model_call;
 mod model_entry;
 mod model_names;
 mod native_calls;
@@ -123,6 +125,37 @@ pub enum Error {
         /// How long it may be silent.
         limit: Duration,
     },
+}
+
+impl Error {
+    /// Whether another backend of the same model may answer instead.
+    fn allows_failover(&self) -> bool {
+        match self {
+            Self::QueueFull { .. } => true,
+            Self::Status { status: 404, .. } => true,
+            error => error.is_backend_failure(),
+        }
+    }
+
+    /// Whether the backend is at fault, not the request.
+    fn is_backend_failure(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::InvalidResponse { .. } | Self::Silent { .. } => true,
+            Self::Status { status, .. } => {
+                matches!(status, 401..=403 | 408 | 429 | 500..=599)
+            }
+            _ => false,
+        }
+    }
+
+    /// When the backend wants to be asked again.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            Self::QueueFull { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
 }
 
 fn format_error_code(code: Option<&str>) -> String {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
@@ -307,11 +307,13 @@ impl<'a> RunDriver<'a> {
             tools: self.chat_tools(),
             described_tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            other: with_usage(self.request.backend_options.clone()),
+            other: self.request.backend_options.clone(),
         };
         let started = Instant::now();
-        let mut options =
-            ChatRequestOptions::streamed(self.deadline.saturating_duration_since(started));
+        let mut options = ChatRequestOptions::streamed(
+            self.request.principal.name(),
+            self.deadline.saturating_duration_since(started),
+        );
         options.prompted = true;
         options.keep_written = true;
         let models = self.agent.models.current();
@@ -535,12 +537,6 @@ impl<'a> RunDriver<'a> {
         // Without a reader the run is about to be dropped.
         let _ = self.events.send(event).await;
     }
-}
-
-/// Streams report their tokens only on request.
-fn with_usage(mut options: Map<String, Value>) -> Map<String, Value> {
-    options.insert("stream_options".to_owned(), json!({"include_usage": true}));
-    options
 }
 
 fn milliseconds(since: Instant) -> u64 {

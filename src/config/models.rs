@@ -11,7 +11,7 @@ use super::SecretString;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelDefinition {
-    /// Model name in client requests; `*` matches any text. The first entry that matches is used.
+    /// Model name in client requests; `*` matches any text. The first entry that matches is used. Further entries with the same name are used, in their order, when its backend fails.
     #[schemars(length(min = 1, max = 200))]
     pub name: String,
     /// Further names of this model, for clients that know only certain models. Needs `model`, unless `name` has no `*`.
@@ -58,6 +58,10 @@ pub struct ModelDefinition {
     #[serde(default = "default_idle_timeout_ms")]
     #[schemars(range(min = 100, max = 3_600_000))]
     pub idle_timeout_ms: u64,
+    /// Milliseconds for which a backend that failed three times in a row is used last, where other entries have the same name.
+    #[serde(default = "default_cooldown_ms")]
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub cooldown_ms: u64,
 }
 
 /// How clients of `/v1/chat/completions` get tool calls.
@@ -124,6 +128,10 @@ fn default_idle_timeout_ms() -> u64 {
     120_000
 }
 
+fn default_cooldown_ms() -> u64 {
+    30_000
+}
+
 fn default_timeout_ms() -> u64 {
     600_000
 }
@@ -145,6 +153,7 @@ impl Default for ModelDefinition {
             max_waiting: default_max_waiting(),
             timeout_ms: default_timeout_ms(),
             idle_timeout_ms: default_idle_timeout_ms(),
+            cooldown_ms: default_cooldown_ms(),
         }
     }
 }

@@ -40,6 +40,12 @@ struct QueueLabels {
     model: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BackendAvailabilityLabels {
+    model: String,
+    backend: String,
+}
+
 /// `GET /metrics`: counters since the start, and current states.
 pub(super) async fn show(State(hub): State<Arc<HubState>>) -> Response {
     let mut current = Registry::default();
@@ -96,11 +102,24 @@ fn add_servers(registry: &mut Registry, hub: &HubState) {
 fn add_model_queues(registry: &mut Registry, hub: &HubState) {
     let running = Family::<QueueLabels, Gauge>::default();
     let waiting = Family::<QueueLabels, Gauge>::default();
+    let available = Family::<BackendAvailabilityLabels, Gauge>::default();
     for it in hub.models.current().status() {
         let labels = QueueLabels { model: it.name };
-        running.get_or_create(&labels).set(count(it.running));
-        waiting.get_or_create(&labels).set(count(it.waiting));
+        running.get_or_create(&labels).inc_by(count(it.running));
+        waiting.get_or_create(&labels).inc_by(count(it.waiting));
+        let labels = BackendAvailabilityLabels {
+            model: labels.model,
+            backend: it.backend,
+        };
+        available
+            .get_or_create(&labels)
+            .set(i64::from(it.cooldown.is_zero()));
     }
+    registry.register(
+        "maru_model_backend_available",
+        "0 for a backend that is used last because it failed repeatedly, 1 for others",
+        available,
+    );
     registry.register(
         "maru_model_queue_running",
         "Requests to a model that are in progress",

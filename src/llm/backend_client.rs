@@ -12,7 +12,7 @@ use crate::config::SecretString;
 /// How long the body of an error may take.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a request is sent again.
-const MAX_RETRIES: u32 = 4;
+pub(super) const MAX_RETRIES: u32 = 4;
 
 /// An error that a backend answered with.
 #[derive(Debug)]
@@ -44,7 +44,6 @@ pub(super) fn open_backend(
         return Err("base_url must not have a query".to_owned());
     }
     let service = JsonService::new(target, tls.clone(), timeout)
-        .with_max_retries(MAX_RETRIES)
         .with_accept("application/json, text/event-stream");
     let Some((name, value)) = key else {
         return Ok(service);

@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use maru_http::{AddressPolicy, ClientTls};
-use maru_runtime::tasks::with_timeout;
 use tokio::time::Instant;
-use tracing::Instrument as _;
 
 use super::{
     ChatRequest, ChatRequestOptions, ChatResponse, ChatStream, Error, ModelInfo, listing,
-    model_entry::ModelEntry, stream::ChatStreamParts,
+    model_call::{BackendCandidate, ModelCall},
+    model_entry::ModelEntry,
 };
 use crate::{
     config::{ClientMode, ModelDefinition},
     observability::metrics::ModelMetrics,
 };
+
+/// Counts the requests of a program that embeds the gateway.
+const UNNAMED_CALLER: &str = "local";
 
 /// Every configured model. Responses come as [`ChatStream`]s, driven by their readers.
 #[derive(Debug)]
@@ -34,6 +36,12 @@ pub struct ModelStatus {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
+    /// Host and port of its backend.
+    pub backend: String,
+    /// Failures of the backend in a row.
+    pub consecutive_failures: u32,
+    /// How long the backend is used last because of them.
+    pub cooldown: Duration,
 }
 
 impl Gateway {
@@ -84,8 +92,8 @@ impl Gateway {
         request: ChatRequest,
         limit: Duration,
     ) -> Result<ChatStream, Error> {
-        self.start_chat(request, &ChatRequestOptions::streamed(limit))
-            .await
+        let options = ChatRequestOptions::streamed(UNNAMED_CALLER, limit);
+        self.start_chat(request, &options).await
     }
 
     /// Requests a whole response.
@@ -94,9 +102,8 @@ impl Gateway {
         request: ChatRequest,
         limit: Duration,
     ) -> Result<ChatResponse, Error> {
-        let stream = self
-            .start_chat(request, &ChatRequestOptions::unstreamed(limit))
-            .await?;
+        let options = ChatRequestOptions::unstreamed(UNNAMED_CALLER, limit);
+        let stream = self.start_chat(request, &options).await?;
         stream.collect_response().await
     }
 
@@ -106,44 +113,25 @@ impl Gateway {
         request: ChatRequest,
         options: &ChatRequestOptions,
     ) -> Result<ChatStream, Error> {
+        let started_at = Instant::now();
         let name = request.model.clone();
-        let (entry, model) = self
-            .find_entry(&name)
-            .ok_or_else(|| Error::UnknownModel(name.clone()))?;
-        let limit = entry.timeout.min(options.limit);
-        let deadline = Instant::now() + limit;
-        let mut recorder = entry.record_request(&self.metrics, &model);
-        let starting = async {
-            let permit = entry.acquire_permit(&name, options).await?;
-            recorder.mark_admitted();
-            let (response, decoder) = entry
-                .start_response(request, &model, options, deadline)
-                .await?;
-            Ok((permit, response, decoder))
-        };
-        let late = || Error::Timeout {
-            model: name.clone(),
+        let candidates = self.find_candidates(&name);
+        let timeout = candidates.iter().map(|it| it.entry.timeout).max();
+        let timeout = timeout.ok_or_else(|| Error::UnknownModel(name.clone()))?;
+        let limit = timeout.min(options.limit);
+        let call = ModelCall {
+            name,
+            options,
+            metrics: &self.metrics,
+            started_at,
+            deadline: started_at + limit,
             limit,
         };
-        let starting = Box::pin(starting.instrument(recorder.span().clone()));
-        let started = with_timeout(limit, starting)
-            .await
-            .unwrap_or_else(|| Err(late()));
-        let (permit, response, decoder) = started.map_err(|error| {
-            recorder.fail(&error);
-            self.to_public_error(error)
-        })?;
-        ChatStream::new(ChatStreamParts {
-            response,
-            decoder,
-            backend: entry.backend,
-            model: name,
-            deadline,
-            timeout: limit,
-            idle_timeout: entry.idle_timeout,
-            permit,
-            recorder,
-        })
+        let started = match candidates.as_slice() {
+            [only] => call.start(only, request).await,
+            several => call.start_with_failover(several, request).await,
+        };
+        started.map_err(|error| self.to_public_error(error))
     }
 
     /// Every model that can be requested by its own name. Backends that do not
@@ -154,27 +142,42 @@ impl Gateway {
 
     /// How calls of `model` reach clients, if the settings say so.
     pub fn client_mode(&self, model: &str) -> Option<ClientMode> {
-        self.find_entry(model)?.0.client_mode
+        let serves = |it: &&ModelEntry| it.resolve(model).is_some();
+        self.entries.iter().find(serves)?.client_mode
     }
 
     /// How busy every entry is.
     pub fn status(&self) -> Vec<ModelStatus> {
         let status = |it: &ModelEntry| {
             let (running, waiting) = it.queue.load();
+            let (consecutive_failures, cooldown) = it.health.status();
             ModelStatus {
                 name: it.names.configured_name().to_owned(),
                 running,
                 waiting,
+                backend: it.authority(),
+                consecutive_failures,
+                cooldown,
             }
         };
         self.entries.iter().map(status).collect()
     }
 
-    /// The entry for a name that clients use, and the backend's name of the model.
-    fn find_entry(&self, name: &str) -> Option<(&ModelEntry, String)> {
-        let resolve =
-            |entry| -> Option<_> { ModelEntry::resolve(entry, name).map(|model| (entry, model)) };
-        self.entries.iter().find_map(resolve)
+    /// The first entry for a name that clients use, and the entries with the same name in
+    /// the settings that also serve it.
+    fn find_candidates(&self, name: &str) -> Vec<BackendCandidate<'_>> {
+        let resolve = |entry| -> Option<_> {
+            let model = ModelEntry::resolve(entry, name)?;
+            Some(BackendCandidate { entry, model })
+        };
+        let mut matching = self.entries.iter().filter_map(resolve);
+        let Some(first) = matching.next() else {
+            return Vec::new();
+        };
+        let configured = first.entry.names.configured_name();
+        let others = matching.filter(|it| it.entry.names.configured_name() == configured);
+        let others: Vec<_> = others.collect();
+        std::iter::once(first).chain(others).collect()
     }
 
     /// Where no model is configured, the error says that.

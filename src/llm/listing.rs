@@ -22,22 +22,37 @@ pub struct ModelInfo {
     pub name: String,
     /// Host and port of its backend.
     pub backend: String,
+    /// Backends that are used when that one fails.
+    pub fallback_backends: Vec<String>,
 }
 
 /// Every model of `entries` that has its own name.
 pub(super) async fn list_models(entries: &[ModelEntry]) -> Vec<ModelInfo> {
     let listed = join_all(entries.iter().map(model_names)).await;
-    let mut models: Vec<ModelInfo> = Vec::new();
+    let mut models: Vec<(&str, ModelInfo)> = Vec::new();
     for (entry, names) in entries.iter().zip(listed) {
+        let configured = entry.names.configured_name();
         for name in names {
-            let is_listed = models.iter().any(|it| it.name == name);
-            if !is_listed && models.len() < MAX_LISTED_MODELS {
-                let backend = entry.service.target().authority();
-                models.push(ModelInfo { name, backend });
+            let backend = entry.authority();
+            let has_room = models.len() < MAX_LISTED_MODELS;
+            match models.iter_mut().find(|(_, it)| it.name == name) {
+                Some((first, model)) if *first == configured => {
+                    model.fallback_backends.push(backend);
+                }
+                None if has_room => {
+                    let fallback_backends = Vec::new();
+                    let model = ModelInfo {
+                        name,
+                        backend,
+                        fallback_backends,
+                    };
+                    models.push((configured, model));
+                }
+                _ => (),
             }
         }
     }
-    models
+    models.into_iter().map(|(_, model)| model).collect()
 }
 
 async fn model_names(entry: &ModelEntry) -> Vec<String> {

@@ -9,7 +9,9 @@ use std::{
 };
 
 use maru_dialect::{DIALECT_NAMES, DialectSelection, ToolSet, UnknownDialect};
-use maru_http::{AddressPolicy, ClientTls, HttpResponse, JsonService, ServiceRequest};
+use maru_http::{
+    AddressPolicy, ClientTls, HttpResponse, JsonService, RetrySchedule, ServiceRequest,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::debug;
@@ -17,12 +19,13 @@ use tracing::debug;
 use super::{
     ChatRequest, ChatRequestOptions, Error, ToolChoice,
     backend_client::{ErrorResponse, open_backend},
+    backend_health::BackendHealth,
     constrained,
     decoder::{DecoderOptions, ResponseDecoder},
     gemini,
     history::{self, BackendQuirks},
     model_names::ModelNames,
-    openai,
+    openai::{self, OutputOptions},
     prompt::{self, CallFormat},
     queue::{QueueLimits, QueuePermit, RequestQueue},
     request_recorder::ModelRequestRecorder,
@@ -46,6 +49,7 @@ pub(super) struct ModelEntry {
     pub(super) service: JsonService,
     base_url: String,
     pub(super) queue: Arc<RequestQueue>,
+    pub(super) health: Arc<BackendHealth>,
     tool_mode: ToolMode,
     dialect: DialectSelection,
     pub(super) client_mode: Option<ClientMode>,
@@ -94,6 +98,9 @@ impl ModelEntry {
             service: open_backend(base_url, policy, tls, timeout, key.map(|it| (header, it)))?,
             base_url: base_url.to_owned(),
             queue: RequestQueue::new(queue_limits(definition)),
+            health: Arc::new(BackendHealth::new(Duration::from_millis(
+                definition.cooldown_ms,
+            ))),
             tool_mode: definition.tool_mode,
             dialect: parse_dialect(&definition.dialect)?,
             client_mode: definition.client_mode,
@@ -104,18 +111,24 @@ impl ModelEntry {
         })
     }
 
-    /// Counts and traces one request for `model`.
+    /// Host and port of the backend.
+    pub(super) fn authority(&self) -> String {
+        self.service.target().authority()
+    }
+
+    /// Counts and traces one request for `model`, which arrived at `started_at`.
     pub(super) fn record_request(
         &self,
         metrics: &ModelMetrics,
         model: &str,
+        started_at: Instant,
     ) -> ModelRequestRecorder {
         let provider = match self.backend {
             BackendApi::Openai => "openai",
             BackendApi::Gemini => "gcp.gemini",
         };
         let entry = self.names.configured_name();
-        ModelRequestRecorder::start(metrics.clone(), entry, provider, model)
+        ModelRequestRecorder::start(metrics.clone(), entry, provider, model, started_at)
     }
 
     /// The backend's name of the model that clients call `name`, if it is served here.
@@ -140,45 +153,38 @@ impl ModelEntry {
         })
     }
 
-    /// Starts a response. A model that turns out to take no tools gets them in the text;
-    /// a backend that does not know `stream_options` gets none.
+    /// Starts a response, with the attempts of `schedule`. A model that turns out to take
+    /// no tools gets them in the text; a backend that does not know `stream_options` gets
+    /// none.
     pub(super) async fn start_response(
         &self,
         mut request: ChatRequest,
         model: &str,
         options: &ChatRequestOptions,
-        deadline: Instant,
+        mut schedule: RetrySchedule,
     ) -> Result<(HttpResponse, ResponseDecoder), Error> {
         let name = request.model.clone();
         let mut mode = self.effective_tool_mode(&request, model).await;
-        if self.rejects_stream_options.load(Relaxed) {
-            request.other.shift_remove("stream_options");
-        }
         loop {
             // What may have to be sent once more in another form.
             let has_native_tools = mode == ToolMode::Native
                 && self.tool_mode == ToolMode::Auto
                 && !request.tools.is_empty();
-            let has_stream_options = request.other.contains_key("stream_options");
-            let spare = (has_native_tools || has_stream_options).then(|| request.clone());
+            let spare = has_native_tools.then(|| request.clone());
             let prepared = self.prepare(request, model, mode, options);
-            let error = match self.send_with_retry(&prepared, &name, deadline).await? {
-                Ok(response) => return Ok((response, prepared.decoder)),
+            let sent = self.send(prepared, &name, &mut schedule).await?;
+            let error = match sent {
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             match spare {
-                Some(spare) if has_native_tools && error.tools_unsupported => {
+                Some(spare) if error.tools_unsupported => {
                     debug!(
                         model,
                         "the model takes no tools; describing them from now on"
                     );
                     self.tool_support.set_refused(model);
                     mode = ToolMode::Prompt;
-                    request = spare;
-                }
-                Some(mut spare) if has_stream_options && error.stream_options_unsupported => {
-                    self.rejects_stream_options.store(true, Relaxed);
-                    spare.other.shift_remove("stream_options");
                     request = spare;
                 }
                 _ => {
@@ -193,16 +199,38 @@ impl ModelEntry {
         }
     }
 
+    /// Sends a request, once more without `stream_options` if the backend refuses them.
+    async fn send(
+        &self,
+        mut prepared: PreparedRequest,
+        name: &str,
+        schedule: &mut RetrySchedule,
+    ) -> Result<Result<(HttpResponse, ResponseDecoder), ErrorResponse>, Error> {
+        let mut sent = self
+            .send_with_retry(&prepared.request, name, schedule)
+            .await?;
+        if let Err(error) = &sent
+            && error.stream_options_unsupported
+            && let Some(body) = openai::without_stream_options(&prepared.request.body)
+        {
+            self.rejects_stream_options.store(true, Relaxed);
+            prepared.request.body = body.into();
+            sent = self
+                .send_with_retry(&prepared.request, name, schedule)
+                .await?;
+        }
+        Ok(sent.map(|response| (response, prepared.decoder)))
+    }
+
     /// Sends a request until there is a response, or trying again does not help.
     async fn send_with_retry(
         &self,
-        prepared: &PreparedRequest,
+        request: &ServiceRequest,
         name: &str,
-        deadline: Instant,
+        schedule: &mut RetrySchedule,
     ) -> Result<Result<HttpResponse, ErrorResponse>, Error> {
-        let mut schedule = self.service.retry_schedule(deadline);
         loop {
-            let failed = match self.service.open_response(&prepared.request).await {
+            let failed = match self.service.open_response(request).await {
                 Ok(response) if response.status.is_success() => return Ok(Ok(response)),
                 Ok(response) => Ok(ErrorResponse::read(response).await),
                 Err(error) => Err(error),
@@ -305,7 +333,12 @@ impl ModelEntry {
     ) -> (String, Vec<u8>) {
         match self.backend {
             BackendApi::Openai => {
-                let body = openai::encode_request(request, model, form, stream);
+                let output = OutputOptions {
+                    form,
+                    stream,
+                    stream_usage: !self.rejects_stream_options.load(Relaxed),
+                };
+                let body = openai::encode_request(request, model, output);
                 ("/chat/completions".to_owned(), body)
             }
             BackendApi::Gemini => {

@@ -16,13 +16,18 @@ pub(super) type ProtocolViolation = &'static str;
 
 pub(super) const RESPONSE_TOO_LARGE: ProtocolViolation = "more than one response may hold";
 
-/// The body of a request for `model`; `form` is the schema that constrains its output.
-pub(super) fn encode_request(
-    request: ChatRequest,
-    model: &str,
-    form: Option<Value>,
-    stream: bool,
-) -> Vec<u8> {
+/// What is asked for besides the text.
+#[derive(Debug, Default)]
+pub(super) struct OutputOptions {
+    /// The schema that constrains the output.
+    pub(super) form: Option<Value>,
+    pub(super) stream: bool,
+    /// Streams report their tokens only on request, which some backends do not know.
+    pub(super) stream_usage: bool,
+}
+
+/// The body of a request for `model`.
+pub(super) fn encode_request(request: ChatRequest, model: &str, output: OutputOptions) -> Vec<u8> {
     let mut all = Map::new();
     all.insert("model".to_owned(), model.into());
     let messages = request
@@ -40,17 +45,33 @@ pub(super) fn encode_request(
             all.insert("tool_choice".to_owned(), choice);
         }
     }
-    if let Some(schema) = form {
+    if let Some(schema) = output.form {
         let form = json!({"name": "reply", "strict": true, "schema": schema});
         let format = json!({"type": "json_schema", "json_schema": form});
         all.insert("response_format".to_owned(), format);
     }
-    if stream {
+    if output.stream {
         all.insert("stream".to_owned(), true.into());
+    }
+    if output.stream && output.stream_usage {
+        let options = all.entry("stream_options").or_insert_with(|| json!({}));
+        match options {
+            Value::Object(options) => {
+                options.insert("include_usage".to_owned(), true.into());
+            }
+            other => *other = json!({"include_usage": true}),
+        }
     } else {
         all.remove("stream_options");
     }
     serde_json::to_vec(&all).expect("values are JSON")
+}
+
+/// The same request without `stream_options`, if it has them.
+pub(super) fn without_stream_options(body: &[u8]) -> Option<Vec<u8>> {
+    let mut all: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    all.shift_remove("stream_options")?;
+    Some(serde_json::to_vec(&all).expect("values are JSON"))
 }
 
 fn choice(choice: &ToolChoice) -> Option<Value> {

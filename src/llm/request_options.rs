@@ -1,12 +1,14 @@
 //! How a response of a model is wanted.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 /// How a response is wanted.
 #[derive(Debug)]
 pub struct ChatRequestOptions {
+    /// The name of the token that the request is counted for.
+    pub caller: Arc<str>,
     /// Streamed, or whole.
     pub stream: bool,
     /// Hand out the arguments of calls while they arrive, in a stream.
@@ -23,9 +25,10 @@ pub struct ChatRequestOptions {
 }
 
 impl ChatRequestOptions {
-    /// Streamed, within `limit`.
-    pub fn streamed(limit: Duration) -> Self {
+    /// Streamed, within `limit`, counted for the token `caller`.
+    pub fn streamed(caller: &str, limit: Duration) -> Self {
         Self {
+            caller: caller.into(),
             stream: true,
             stream_arguments: false,
             prompted: false,
@@ -35,11 +38,11 @@ impl ChatRequestOptions {
         }
     }
 
-    /// Whole, within `limit`.
-    pub fn unstreamed(limit: Duration) -> Self {
+    /// Whole, within `limit`, counted for the token `caller`.
+    pub fn unstreamed(caller: &str, limit: Duration) -> Self {
         Self {
             stream: false,
-            ..Self::streamed(limit)
+            ..Self::streamed(caller, limit)
         }
     }
 }

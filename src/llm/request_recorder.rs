@@ -26,6 +26,8 @@ pub(super) struct ModelRequestRecorder {
     has_answer: bool,
     /// The last one: some backends repeat it with every chunk.
     usage: Option<TokenUsage>,
+    /// Whether the answer is whole, even if nobody reads its end.
+    is_complete: bool,
     is_over: bool,
 }
 
@@ -36,14 +38,16 @@ impl ModelRequestRecorder {
         entry: &str,
         provider: &'static str,
         model: &str,
+        started_at: Instant,
     ) -> Self {
         Self {
             metrics,
             model: entry.into(),
             span: spans::model_request(provider, model),
-            started_at: Instant::now(),
+            started_at,
             has_answer: false,
             usage: None,
+            is_complete: false,
             is_over: false,
         }
     }
@@ -88,7 +92,20 @@ impl ModelRequestRecorder {
         });
     }
 
-    fn record_finish(&self, reason: FinishReason) {
+    /// Another backend is asked instead, whose recorder counts the request.
+    pub(super) fn fail_over(self, backend: &str) {
+        self.metrics.count_failover(&self.model, backend);
+        self.discard();
+    }
+
+    /// The request is sent again, which counts it.
+    pub(super) fn discard(mut self) {
+        self.is_over = true;
+        spans::record_error(&self.span, ModelOutcome::Failed.as_str());
+    }
+
+    fn record_finish(&mut self, reason: FinishReason) {
+        self.is_complete = true;
         let reason = match reason {
             FinishReason::Stop => "stop",
             FinishReason::Length => "length",
@@ -135,6 +152,10 @@ impl ModelRequestRecorder {
 
 impl Drop for ModelRequestRecorder {
     fn drop(&mut self) {
-        self.end(ModelOutcome::Cancelled);
+        self.end(if self.is_complete {
+            ModelOutcome::Ok
+        } else {
+            ModelOutcome::Cancelled
+        });
     }
 }

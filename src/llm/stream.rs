@@ -1,6 +1,6 @@
 //! A response while it arrives, driven by its reader.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     ChatEvent, ChatResponse, Error,
+    backend_health::BackendHealth,
     decoder::ResponseDecoder,
     gemini,
     openai::{self, ProtocolViolation},
@@ -45,9 +46,15 @@ pub struct ChatStream {
     work_slice: WorkSlice,
     /// Bytes that were read since the slice was looked at.
     unspent_bytes: usize,
+    /// What was read before the stream was handed out.
+    prefetched: Option<PrefetchedEvents>,
+    health: Arc<BackendHealth>,
     _permit: QueuePermit,
     recorder: ModelRequestRecorder,
 }
+
+/// The first events of a stream, and whether more follow.
+type PrefetchedEvents = (Vec<ChatEvent>, Result<bool, Error>);
 
 /// What is being read, and what it means so far.
 #[derive(Debug)]
@@ -69,31 +76,35 @@ enum ChatStreamState {
 /// What a stream is made of.
 pub(super) struct ChatStreamParts {
     pub(super) response: HttpResponse,
+    /// An event stream, or one document.
+    pub(super) is_event_stream: bool,
     pub(super) decoder: ResponseDecoder,
     pub(super) backend: BackendApi,
     pub(super) model: String,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
     pub(super) idle_timeout: Duration,
+    pub(super) health: Arc<BackendHealth>,
     pub(super) permit: QueuePermit,
     pub(super) recorder: ModelRequestRecorder,
 }
 
+/// Whether a response is an event stream or one document; neither is a violation.
+pub(super) fn is_event_stream(response: &HttpResponse) -> Result<bool, ProtocolViolation> {
+    let content_type = response.header(&CONTENT_TYPE).unwrap_or_default();
+    match content_type.split(';').next().unwrap_or_default().trim() {
+        "text/event-stream" => Ok(true),
+        "application/json" | "" => Ok(false),
+        _ => Err("neither JSON nor an event stream"),
+    }
+}
+
 impl ChatStream {
-    /// Fails if the backend answers with neither JSON nor events.
-    pub(super) fn new(parts: ChatStreamParts) -> Result<Self, Error> {
-        let content_type = parts.response.header(&CONTENT_TYPE).unwrap_or_default();
-        let sse_reader = match content_type.split(';').next().unwrap_or_default().trim() {
-            "text/event-stream" => Some(SseReader::with_max_event_bytes(MAX_EVENT_BYTES)),
-            "application/json" | "" => None,
-            _ => {
-                return Err(Error::InvalidResponse {
-                    model: parts.model,
-                    what: "neither JSON nor an event stream",
-                });
-            }
-        };
-        Ok(Self {
+    pub(super) fn new(parts: ChatStreamParts) -> Self {
+        let sse_reader = parts
+            .is_event_stream
+            .then(|| SseReader::with_max_event_bytes(MAX_EVENT_BYTES));
+        Self {
             response: parts.response,
             decoder: StreamDecoder {
                 sse_reader,
@@ -108,9 +119,11 @@ impl ChatStream {
             queue_position: parts.permit.initial_position,
             work_slice: WorkSlice::default(),
             unspent_bytes: 0,
+            prefetched: None,
+            health: parts.health,
             _permit: parts.permit,
             recorder: parts.recorder,
-        })
+        }
     }
 
     /// The position in the queue that the request had when it arrived; 0 if it did
@@ -128,18 +141,56 @@ impl ChatStream {
     /// After an error nothing follows.
     pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
         let before = out.len();
-        let read = match (self.decoder.state, self.decoder.sse_reader.is_some()) {
-            (ChatStreamState::Ended, _) => return Ok(false),
-            (_, true) => self.read_event_stream(out).await,
-            (_, false) => self.read_document(out).await,
+        let read = match self.prefetched.take() {
+            Some((events, read)) => {
+                out.extend(events);
+                read
+            }
+            None if self.decoder.state == ChatStreamState::Ended => return Ok(false),
+            None => self.read_events(out).await,
         };
-        if read.is_err() {
+        if let Err(error) = &read {
             self.decoder.state = ChatStreamState::Ended;
             // What was held back is not lost.
             self.decoder.response_decoder.abort(out);
+            if error.is_backend_failure() {
+                self.health.record_failure(None);
+            }
         }
         self.recorder.observe(&out[before..], &read);
         read
+    }
+
+    /// Reads until the response has begun, for the next reader. Fails if it breaks before,
+    /// when another backend can still be asked.
+    pub(super) async fn prefetch(&mut self) -> Result<(), Error> {
+        let mut events = Vec::new();
+        let read = loop {
+            let read = self.read_events(&mut events).await;
+            if !events.is_empty() || !matches!(read, Ok(true)) {
+                break read;
+            }
+        };
+        match read {
+            Err(error) if events.is_empty() => Err(error),
+            read => {
+                self.prefetched = Some((events, read));
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives up a response that has not begun.
+    pub(super) fn into_recorder(self) -> ModelRequestRecorder {
+        self.recorder
+    }
+
+    async fn read_events(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
+        if self.decoder.sse_reader.is_some() {
+            self.read_event_stream(out).await
+        } else {
+            self.read_document(out).await
+        }
     }
 
     /// Reads to the end.

@@ -77,10 +77,10 @@ async fn respond<A: ClientApi>(
     }
     let output = client_mode::apply_mode(hub, principal, mode, request);
     if parsed.stream {
-        response_stream::respond(hub, parsed, output).await
+        response_stream::respond(hub, principal, parsed, output).await
     } else {
         tokio::select! {
-            response = respond_whole(hub, parsed, &output) => response,
+            response = respond_whole(hub, principal, parsed, &output) => response,
             () = hub.agent.stopping() => Err(ApiError::stopping()),
         }
     }
@@ -88,10 +88,11 @@ async fn respond<A: ClientApi>(
 
 async fn respond_whole<A: ClientApi>(
     hub: &HubState,
+    principal: &Principal,
     parsed: ParsedRequest<A>,
     output: &CallOutput,
 ) -> Result<Response, ApiError> {
-    let options = ChatRequestOptions::unstreamed(MAX_CHAT_DURATION);
+    let options = ChatRequestOptions::unstreamed(principal.name(), MAX_CHAT_DURATION);
     let models = hub.models.current();
     let stream = models.start_chat(parsed.request, &options).await;
     let position = stream.as_ref().map_or(0, ChatStream::queue_position);

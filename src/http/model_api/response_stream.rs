@@ -15,7 +15,10 @@ use super::{
     super::HubState, ApiError, ClientApi, ParsedRequest, call_text::CallOutput,
     endpoint::MAX_CHAT_DURATION, response_sequence::ResponseSequence,
 };
-use crate::llm::{self, ChatEvent, ChatRequestOptions, ChatStream};
+use crate::{
+    auth::Principal,
+    llm::{self, ChatEvent, ChatRequestOptions, ChatStream},
+};
 
 static QUEUE_POSITION_HEADER: HeaderName = HeaderName::from_static("x-maru-queue-place");
 /// After so long in the queue a stream begins and reports its position.
@@ -30,10 +33,11 @@ type HubStopping = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Asks the model, and streams its response.
 pub(super) async fn respond<A: ClientApi>(
     hub: &Arc<HubState>,
+    principal: &Principal,
     parsed: ParsedRequest<A>,
     output: CallOutput,
 ) -> Result<Response, ApiError> {
-    let mut options = ChatRequestOptions::streamed(MAX_CHAT_DURATION);
+    let mut options = ChatRequestOptions::streamed(principal.name(), MAX_CHAT_DURATION);
     // A call in the text is written when it is complete.
     options.stream_arguments = matches!(output, CallOutput::ToolCalls);
     let mut position = options.queue_position.subscribe();

@@ -49,20 +49,31 @@ async fn all_models(hub: &HubState) -> Vec<ModelInfo> {
         .map(|it| ModelInfo {
             name: format!("{AGENT_MODEL_PREFIX}{}", it.name),
             backend: "maru".to_owned(),
+            fallback_backends: Vec::new(),
         })
         .collect();
     models.extend(agents);
     models
 }
 
-/// `GET /api/models`: every entry of the settings, and its queue.
+/// `GET /api/models`: every entry of the settings, its queue and the health of its backend.
 pub(in super::super) async fn queue_status(State(hub): State<Arc<HubState>>) -> Response {
     let status = hub.models.current().status().into_iter();
-    let shown =
-        status.map(|it| json!({"name": it.name, "running": it.running, "waiting": it.waiting}));
+    let shown = status.map(|it| {
+        json!({
+            "name": it.name, "backend": it.backend, "running": it.running, "waiting": it.waiting,
+            "consecutive_failures": it.consecutive_failures,
+            "cooldown_seconds": it.cooldown.as_secs_f64().ceil(),
+        })
+    });
     reply::json(StatusCode::OK, shown.collect::<Value>().to_string())
 }
 
 fn model_json(model: &ModelInfo) -> Value {
-    json!({"id": model.name, "object": "model", "created": 0, "owned_by": model.backend})
+    let mut shown =
+        json!({"id": model.name, "object": "model", "created": 0, "owned_by": model.backend});
+    if !model.fallback_backends.is_empty() {
+        shown["fallback_backends"] = model.fallback_backends.clone().into();
+    }
+    shown
 }

@@ -15,6 +15,7 @@ use super::model_latency_histogram;
 pub struct ModelMetrics {
     requests: Family<ModelOutcomeLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
+    failovers: Family<BackendLabels, Counter>,
     queue_waits: Family<ModelLabels, Histogram, fn() -> Histogram>,
     first_tokens: Family<ModelLabels, Histogram, fn() -> Histogram>,
 }
@@ -47,6 +48,12 @@ struct ModelLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BackendLabels {
+    model: Arc<str>,
+    backend: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModelOutcomeLabels {
     model: Arc<str>,
     outcome: &'static str,
@@ -63,6 +70,7 @@ impl Default for ModelMetrics {
         Self {
             requests: Family::default(),
             tokens: Family::default(),
+            failovers: Family::default(),
             queue_waits: Family::new_with_constructor(model_latency_histogram),
             first_tokens: Family::new_with_constructor(model_latency_histogram),
         }
@@ -80,6 +88,11 @@ impl ModelMetrics {
             "maru_model_tokens",
             "Tokens of prompts and responses, as backends report them",
             self.tokens.clone(),
+        );
+        registry.register(
+            "maru_model_failovers",
+            "Requests that a backend did not answer and another one was asked",
+            self.failovers.clone(),
         );
         registry.register(
             "maru_model_queue_wait_seconds",
@@ -109,6 +122,15 @@ impl ModelMetrics {
             kind: kind.as_str(),
         };
         self.tokens.get_or_create(&labels).inc_by(count);
+    }
+
+    /// Counts a request that `backend` did not answer and another one was asked.
+    pub fn count_failover(&self, model: &Arc<str>, backend: &str) {
+        let labels = BackendLabels {
+            model: Arc::clone(model),
+            backend: backend.to_owned(),
+        };
+        self.failovers.get_or_create(&labels).inc();
     }
 
     /// Records how long a request waited in the queue.
