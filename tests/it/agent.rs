@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clients::{client_tools_dir, node_program},
-    http_client::{TestRequest, TestResponse},
+    http_client::{TestRequest, TestResponse, wait_for},
     openai::fake_model::{
         FakeModelServer, ReceivedRequest, ScriptStep, json_response, stream_head, streamed_by_byte,
         streamed_response,
@@ -194,17 +194,12 @@ async fn tools_of_a_real_server_are_used() {
 
 /// The record of a run that has ended.
 async fn finished_run(hub: &TestHub, id: &str) -> Value {
-    for _ in 0..100 {
-        let run = TestRequest::new(&hub.address, "GET", &format!("/api/runs/{id}"))
-            .send()
-            .await;
-        let run = run.json().await;
-        if !run["ended_at"].is_null() {
-            return run;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the run {id} does not end");
+    let path = format!("/api/runs/{id}");
+    let run = async || {
+        let run = TestRequest::new(&hub.address, "GET", &path).send().await;
+        run.json().await
+    };
+    wait_for(run, |it| !it["ended_at"].is_null()).await
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! Who did what: calls and changes, in the store before anyone hears of a change.
 
-use std::time::Duration;
-
 use maru_store::{AuditFilter, Store};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-use crate::test_hub::{TestHub, call_message};
+use crate::{
+    http_client::wait_for,
+    test_hub::{TestHub, call_message},
+};
 
 async fn audit_records(hub: &TestHub, query: &str) -> Vec<Value> {
     let path = format!("/api/audit?{query}");
@@ -51,14 +51,8 @@ async fn change_is_recorded_when_it_is_acknowledged() {
         crate::http_client::TestRequest::new(&hub.address, "DELETE", "/api/mcp/servers/fx")
             .header("authorization", &format!("Bearer {token}"));
     assert_eq!(refused.send().await.status, 403);
-    let began = Instant::now();
-    while audit_records(&hub, "principal=r&outcome=403")
-        .await
-        .is_empty()
-    {
-        assert!(began.elapsed() < Duration::from_secs(10));
-        sleep(Duration::from_millis(50)).await;
-    }
+    let refused = async || audit_records(&hub, "principal=r&outcome=403").await;
+    wait_for(refused, |it| !it.is_empty()).await;
     let all = hub
         .send_as_admin("GET", "/api/audit", Value::Null)
         .await
@@ -86,15 +80,8 @@ async fn calls_are_recorded_soon_and_can_be_found() {
         .await
         .rpc_response()
         .await;
-    let began = Instant::now();
-    let found = loop {
-        let found = audit_records(&hub, "action=tools/call").await;
-        if found.len() == 2 {
-            break found;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{found:?}");
-        sleep(Duration::from_millis(50)).await;
-    };
+    let calls = async || audit_records(&hub, "action=tools/call").await;
+    let found = wait_for(calls, |it| it.len() == 2).await;
     assert_eq!(found[1]["target"], "get_employee_info");
     assert_eq!(found[1]["outcome"], "ok");
     assert_eq!(found[1]["principal"], "local");

@@ -4,15 +4,14 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, process::Command, time::sleep};
+use tokio::{net::TcpListener, process::Command};
 
 use crate::{
     fixture_server::fixture_program,
-    http_client::{TestRequest, within_test_timeout},
+    http_client::{TestRequest, wait_for, within_test_timeout},
     openai::fake_model::{FakeModelServer, streamed_by_byte},
     test_hub::TestHub,
 };
@@ -58,11 +57,10 @@ async fn show(hub: &TestHub, name: &str) -> Value {
 }
 
 async fn wait_until_connected(hub: &TestHub, name: &str) {
-    within_test_timeout(async {
-        while show(hub, name).await["status"] != "CONNECTED" {
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
+    wait_for(
+        async || show(hub, name).await,
+        |it| it["status"] == "CONNECTED",
+    )
     .await;
 }
 
@@ -133,11 +131,10 @@ async fn command_line_waits_until_the_server_is_connected() {
     let program = SlowProgram::create();
     let adding = add_by_command_line(hub.directory.path(), &program);
     let readying = async {
-        within_test_timeout(async {
-            while show(&hub, "slow").await["status"] != "CONNECTING" {
-                sleep(Duration::from_millis(20)).await;
-            }
-        })
+        wait_for(
+            async || show(&hub, "slow").await,
+            |it| it["status"] == "CONNECTING",
+        )
         .await;
         program.make_ready();
     };

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use maru::config::{SecretString, SourceDefinition};
+use maru::config::{QueryBounds, SecretString, SourceDefinition};
 use serde_json::{Value, json};
 
 use crate::{
@@ -221,7 +221,10 @@ async fn postgresql_of_the_settings_is_queried() {
         config.postgresql.password = SecretString::from(PASSWORD.to_owned());
         config.postgresql.database.clone_from(&database);
         config.sources = vec![SourceDefinition {
-            max_rows: 2,
+            bounds: QueryBounds {
+                max_rows: 2,
+                ..QueryBounds::default()
+            },
             ..SourceDefinition::new("few", SecretString::from(cluster.url(&database)))
         }];
     })

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
-    time::{Instant, sleep},
+    time::Instant,
 };
 
 use crate::{
-    http_client::TestRequest,
+    http_client::{TestRequest, wait_for},
     test_hub::{TestHub, call_message},
 };
 
@@ -58,20 +58,12 @@ async fn store_that_fails_stops_changes_and_nothing_else() {
     let made = hub.send_as_admin("POST", "/api/tokens", body).await;
     assert_eq!(made.status, 201);
     // The calls were kept until they could be written.
-    let began = Instant::now();
-    loop {
-        let path = "/api/audit?action=tools/call";
-        let found = hub
-            .send_as_admin("GET", path, Value::Null)
-            .await
-            .json()
-            .await;
-        if found.as_array().unwrap().len() == 2 {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(15), "{found}");
-        sleep(Duration::from_millis(100)).await;
-    }
+    let path = "/api/audit?action=tools/call";
+    let found = async || {
+        let found = hub.send_as_admin("GET", path, Value::Null).await;
+        found.json().await
+    };
+    wait_for(found, |it| it.as_array().unwrap().len() == 2).await;
 }
 
 /// A disk that is full: calls go on, changes are refused in words, and what was

@@ -1,6 +1,6 @@
 //! A minimal HTTP/1.1 client, so that tests see what is on the wire.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
@@ -13,10 +13,16 @@ use hyper_util::rt::TokioIo;
 use maru_protocol::{SseEvent, SseReader};
 use maru_runtime::tasks::Tasks;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep},
+};
 
 /// Deadline of every wait in a test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time between two reads of a state that a test waits for.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A builder of requests.
 pub(crate) struct TestRequest {
@@ -162,6 +168,38 @@ impl TestResponse {
             }
         }
     }
+}
+
+/// Reads a value until it is as `wanted` says, and returns it. Fails after
+/// [`TEST_TIMEOUT`] with the last value.
+pub(crate) async fn wait_for<T: fmt::Debug>(
+    mut read: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let value = within_test_timeout(read()).await;
+        if wanted(&value) {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not in time: {value:?}");
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Waits until `reached` returns true. Fails after [`TEST_TIMEOUT`].
+pub(crate) async fn wait_until(mut reached: impl AsyncFnMut() -> bool) {
+    wait_for(async || reached().await, |it| *it).await;
+}
+
+/// Fails if a value changes within `duration`. Only waiting shows that nothing happens.
+pub(crate) async fn assert_stays<T: fmt::Debug + PartialEq>(
+    duration: Duration,
+    mut read: impl AsyncFnMut() -> T,
+) {
+    let before = read().await;
+    sleep(duration).await;
+    assert_eq!(read().await, before);
 }
 
 pub(crate) async fn within_test_timeout<T>(work: impl Future<Output = T>) -> T {

@@ -1,27 +1,16 @@
 //! Hubs behind hubs: nobody offers what is its own, and no tool goes round.
 
-use std::time::Duration;
-
 use maru::upstream::{ServerView, WithheldEntry};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::{http_client::within_test_timeout, test_hub::TestHub};
+use crate::{http_client::wait_for, test_hub::TestHub};
 
 impl TestHub {
     /// Waits until what is known of a server fits.
     async fn wait_for_server(&self, name: &str, fits: impl Fn(&ServerView) -> bool) -> ServerView {
-        within_test_timeout(async {
-            loop {
-                let views = self.running.servers().list();
-                let view = views.into_iter().find(|it| it.server.name.as_str() == name);
-                match view {
-                    Some(view) if fits(&view) => return view,
-                    _ => sleep(Duration::from_millis(20)).await,
-                }
-            }
-        })
-        .await
+        let view = async || self.running.servers().get(name).ok();
+        let view = wait_for(view, |it| it.as_ref().is_some_and(&fits)).await;
+        view.unwrap()
     }
 }
 

@@ -3,15 +3,13 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::{
     faults::PYTHON,
-    http_client::within_test_timeout,
+    http_client::wait_for,
     mcp_client::{LEGACY_VERSIONS, McpClient},
     test_hub::{TestHub, call_message},
 };
@@ -98,12 +96,8 @@ impl PayServer {
     /// Waits until `pay` is in progress on the server.
     async fn until_paying(&self) {
         let mut watcher = ClientTransport::Stateless.connect(&self.hub).await;
-        let paying = async {
-            while call_accepting(&mut watcher, "state", json!({})).await != "paying" {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        within_test_timeout(paying).await;
+        let state = async || call_accepting(&mut watcher, "state", json!({})).await;
+        wait_for(state, |it| it == "paying").await;
     }
 }
 

@@ -7,16 +7,19 @@
 )]
 mod embed;
 
-use std::{fs, process, time::Duration};
+use std::{fs, process};
 
 use maru::{
     Hub, HubOptions, ServerRegistration,
     hub::{Error, ServerState},
 };
 use serde_json::{Value, json};
-use tokio::{process::Command, time::sleep};
+use tokio::process::Command;
 
-use crate::{fixture_server::fixture_program, http_client::within_test_timeout};
+use crate::{
+    fixture_server::fixture_program,
+    http_client::{wait_for, wait_until},
+};
 
 const SIMPLE_TOOL: &str = "fixture__test_simple_text";
 const SIMPLE_TEXT: &str = "This is a simple text response for testing.";
@@ -49,12 +52,7 @@ fn marked_processes(mark: &str) -> Vec<String> {
 
 /// A server may take a moment to end after it was told to.
 async fn wait_until_ended(mark: &str) {
-    within_test_timeout(async {
-        while !marked_processes(mark).is_empty() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    wait_for(async || marked_processes(mark), Vec::is_empty).await;
 }
 
 async fn assert_answers(hub: &Hub) {
@@ -115,12 +113,7 @@ async fn lost_server_is_connected_again_and_close_leaves_no_child() {
     assert_eq!(before.len(), 1);
     let killed = Command::new("kill").args(["-KILL", &before[0]]).status();
     assert!(killed.await.unwrap().success());
-    within_test_timeout(async {
-        while hub.server("fixture").unwrap().is_connected() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    wait_until(async || !hub.server("fixture").unwrap().is_connected()).await;
     let again = hub.ensure_connected("fixture").await.unwrap();
     assert!(again.is_connected());
     assert_answers(&hub).await;

@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::http_client::{TestRequest, within_test_timeout};
+use crate::http_client::{TestRequest, wait_for, within_test_timeout};
 
 const REGISTRY_FILES_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/security/mcp");
 
@@ -508,17 +508,11 @@ arc.reactor.mcp.reconnection.max-attempts: 2
     write_file(directory.path(), "maru.yaml", yaml);
     let hub = HubProcess::start(directory.path()).await;
     assert_eq!(hub.server_names().await, ["seeded"]);
-    let seen = within_test_timeout(async {
-        loop {
-            let seen = hub
-                .send_as_admin("GET", "/api/mcp/servers/seeded", Value::Null)
-                .await;
-            if seen["attempts"] == 2 && seen["status"] == "FAILED" {
-                return seen;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
+    let path = "/api/mcp/servers/seeded";
+    let seen = wait_for(
+        async || hub.send_as_admin("GET", path, Value::Null).await,
+        |it| it["attempts"] == 2 && it["status"] == "FAILED",
+    )
     .await;
     assert_eq!(seen["nextAttemptAt"], Value::Null);
     let log = hub.stop().await;

@@ -1,6 +1,6 @@
 //! The REST API on every kind of store, and while the store is down.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use maru::{
@@ -8,11 +8,11 @@ use maru::{
     http::{RouteRule, route_rules},
 };
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time};
+use tokio::net::TcpStream;
 
 use crate::{
     fixture_server::fixture_program,
-    http_client::{TEST_TIMEOUT, TestRequest},
+    http_client::{TestRequest, wait_for, wait_until, within_test_timeout},
     postgres_cluster::{PASSWORD, PostgresCluster},
     test_hub::{TestHub, call_message},
 };
@@ -445,13 +445,7 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
     assert!(answer["result"]["content"].is_array(), "{answer}");
 
     cluster.restart().await;
-    time::timeout(TEST_TIMEOUT, async {
-        while readiness_status(&hub).await != 200 {
-            time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await
-    .expect("ready again");
+    wait_for(async || readiness_status(&hub).await, |it| *it == 200).await;
     assert!(visible_state(&hub).await == before, "something was changed");
     let now = std::fs::read_to_string(hub.directory.path().join("mcp.json")).unwrap();
     assert_eq!(now, file);
@@ -480,17 +474,7 @@ async fn readiness_fails_before_the_port_closes_at_shutdown() {
         while probe().await == 200 {
             tokio::task::yield_now().await;
         }
-        wait_until_closed(&address).await;
+        wait_until(async || TcpStream::connect(&address).await.is_err()).await;
     };
-    let all = async { tokio::join!(running.stop(), watch) };
-    time::timeout(TEST_TIMEOUT, all)
-        .await
-        .expect("stopped in time");
-}
-
-/// Waits until the port is closed.
-async fn wait_until_closed(address: &str) {
-    while TcpStream::connect(address).await.is_ok() {
-        time::sleep(Duration::from_millis(20)).await;
-    }
+    within_test_timeout(async { tokio::join!(Box::pin(running.stop()), watch) }).await;
 }

@@ -4,15 +4,13 @@ use std::{
     fs,
     path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use crate::{
     faults::{PYTHON, free_port},
-    http_client::TestRequest,
+    http_client::{TestRequest, wait_until},
 };
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
@@ -59,11 +57,10 @@ impl SecretsHub {
             .spawn()
             .unwrap();
         let token = at.join("data/admin-token");
-        let began = Instant::now();
-        while tokio::net::TcpStream::connect(&address).await.is_err() || !token.exists() {
-            assert!(began.elapsed() < Duration::from_secs(20));
-            sleep(Duration::from_millis(20)).await;
-        }
+        wait_until(async || {
+            tokio::net::TcpStream::connect(&address).await.is_ok() && token.exists()
+        })
+        .await;
         Self {
             child,
             address,

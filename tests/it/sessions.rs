@@ -1,13 +1,13 @@
 //! The life of a session: streams, cancelling, coming back, ending.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::{
-    http_client::{TestRequest, TestResponse},
-    suite_fixture,
+    http_client::{TestRequest, TestResponse, wait_for, wait_until},
+    suite_fixture::{self, SLOW_CALLS},
     test_hub::{TestHub, call_message, request_message},
 };
 
@@ -116,9 +116,13 @@ async fn response_lost_in_transit_can_be_fetched_again() {
         .header("accept", "text/event-stream");
     let mut first = ask.send().await;
     let primed = first.next_event().await.unwrap();
-    sleep(Duration::from_millis(100)).await;
+    let journal = hub.running.catalog().journal();
+    wait_for(
+        async || journal.recent(None, 1, |_| true),
+        |it| !it.is_empty(),
+    )
+    .await;
     drop(first);
-    sleep(Duration::from_millis(100)).await;
     for _ in 0..2 {
         let mut again = TestRequest::new(&hub.address, "GET", "/mcp")
             .header("accept", "text/event-stream")
@@ -150,15 +154,10 @@ async fn stream_that_is_cut_again_after_resuming_is_given_up() {
             .send()
     };
     assert_eq!(again().await.status, 200);
-    sleep(Duration::from_millis(5600)).await;
+    // When its grace is over its work ends, and its id is free.
+    let body = call_message(8, "slow", json!({"milliseconds": 1}));
+    wait_until_slept(&hub, &session, &body).await;
     assert_eq!(again().await.status, 410);
-    // Its work has ended, so its id is free.
-    let free = hub.session_request(
-        &session,
-        &call_message(8, "slow", json!({"milliseconds": 1})),
-    );
-    let free = free.send().await.rpc_response().await;
-    assert_eq!(free["result"]["content"][0]["text"], "Slept");
 }
 
 #[tokio::test]
@@ -239,7 +238,7 @@ async fn cancelled_request_gets_no_response_and_frees_its_id() {
         .session_request(&session, &call_message(1, "slow", json!({})))
         .send();
     let cancel = async {
-        sleep(Duration::from_millis(100)).await;
+        wait_until(async || SLOW_CALLS.load(Relaxed) == 1).await;
         let busy = hub
             .session_request(&session, &call_message(1, "slow", json!({})))
             .send()
@@ -282,7 +281,7 @@ async fn session_is_limited_in_concurrent_requests() {
         .send()
     };
     let late = async {
-        sleep(Duration::from_millis(200)).await;
+        wait_until(async || SLOW_CALLS.load(Relaxed) == 2).await;
         slow(3).await.rpc_response().await
     };
     let (one, two, three) = tokio::join!(slow(1), slow(2), late);
@@ -324,7 +323,12 @@ async fn idle_session_ends_by_itself_and_a_read_one_does_not() {
         hub.session_request(session, &request_message(1, "ping", json!({})))
             .send()
     };
-    sleep(Duration::from_millis(1800)).await;
+    // A request would keep the session alive, so they are counted from outside.
+    let sessions = async || {
+        let ready = TestRequest::new(&hub.address, "GET", "/readyz").send();
+        ready.await.json().await["sessions"].clone()
+    };
+    wait_for(sessions, |it| it == 1).await;
     assert_eq!(ping(&idle).await.status, 404);
     assert_eq!(ping(&read).await.status, 200);
 }
@@ -430,19 +434,10 @@ async fn vanished_client_does_not_block_the_hub() {
         .rpc_response()
         .await;
     assert_eq!(answer["result"]["isError"], false);
-    // After the grace the session has room again: nothing of it runs on.
-    sleep(Duration::from_millis(5600)).await;
-    let ids: Vec<Value> = (0..20)
-        .map(|id| call_message(id, "slow", json!({"milliseconds": 1})))
-        .collect();
-    for body in &ids {
-        let again = hub
-            .session_request(&session, body)
-            .send()
-            .await
-            .rpc_response()
-            .await;
-        assert_eq!(again["result"]["content"][0]["text"], "Slept");
+    // After the grace nothing of the session runs any more, so its ids are free.
+    for id in 0..20 {
+        let body = call_message(id, "slow", json!({"milliseconds": 1}));
+        wait_until_slept(&hub, &session, &body).await;
     }
 }
 
@@ -469,10 +464,7 @@ async fn stopping_finishes_requests_and_ends_streams() {
             json!({"name": "slow", "arguments": arguments}),
         )
         .header("accept", "text/event-stream");
-    let asked = Arc::new(tokio::sync::Notify::new());
-    let ready = Arc::clone(&asked);
     let answered = async move {
-        ready.notify_one();
         let (one, two, three) = tokio::join!(slow.send(), legacy.send(), streamed.send());
         [
             one.rpc_response().await,
@@ -482,8 +474,7 @@ async fn stopping_finishes_requests_and_ends_streams() {
     };
     let address = hub.address.clone();
     let stopped = async {
-        asked.notified().await;
-        sleep(Duration::from_millis(200)).await;
+        wait_until(async || SLOW_CALLS.load(Relaxed) == 3).await;
         hub.running.stop().await;
     };
     let (answers, ()) = tokio::join!(answered, stopped);
@@ -494,4 +485,13 @@ async fn stopping_finishes_requests_and_ends_streams() {
     let over = listening.next_message().await.unwrap();
     assert_eq!(over["result"]["resultType"], "complete");
     assert!(tokio::net::TcpStream::connect(&address).await.is_err());
+}
+
+/// Sends a call of the slow tool until it runs to its end.
+async fn wait_until_slept(hub: &TestHub, session: &str, body: &Value) {
+    let call = async || {
+        let answer = hub.session_request(session, body).send().await;
+        answer.rpc_response().await
+    };
+    wait_for(call, |it| it["result"]["content"][0]["text"] == "Slept").await;
 }

@@ -4,15 +4,13 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use maru::app::running_hub;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::http_client::{TestRequest, within_test_timeout};
+use crate::http_client::{TestRequest, wait_for, wait_until};
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 
@@ -52,16 +50,7 @@ impl ServeProcess {
     }
 
     async fn wait_for(&self, file: &str, text: &str) -> String {
-        within_test_timeout(async {
-            loop {
-                let written = self.read(file);
-                if written.contains(text) {
-                    return written;
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await
+        wait_for(async || self.read(file), |it| it.contains(text)).await
     }
 
     fn send(&self, signal: Signal) {
@@ -72,12 +61,7 @@ impl ServeProcess {
     /// Asks the hub to stop, and waits until it has.
     pub(crate) async fn stop(&mut self) {
         self.send(Signal::TERM);
-        within_test_timeout(async {
-            while self.child.try_wait().unwrap().is_none() {
-                sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        wait_until(async || self.child.try_wait().unwrap().is_some()).await;
     }
 
     /// Reloads, and gives what was logged since.
@@ -85,16 +69,8 @@ impl ServeProcess {
         let before = self.read("stderr").len();
         fs::write(self.path("maru.yaml"), yaml).unwrap();
         self.send(Signal::HUP);
-        within_test_timeout(async {
-            loop {
-                let written = self.read("stderr");
-                if written[before..].contains(expected) {
-                    return written[before..].to_owned();
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await
+        let written = async || self.read("stderr")[before..].to_owned();
+        wait_for(written, |it| it.contains(expected)).await
     }
 
     async fn status(&self, token: Option<&str>) -> u16 {
@@ -127,15 +103,8 @@ fn maru_command(directory: &Path, arguments: &[&str]) -> Command {
 
 /// Where the hub of this directory listens, once it does.
 async fn wait_for_address(directory: &Path) -> String {
-    within_test_timeout(async {
-        loop {
-            match running_hub(&directory.join("data")) {
-                Some(address) if !address.is_empty() => return address,
-                _ => sleep(Duration::from_millis(20)).await,
-            }
-        }
-    })
-    .await
+    let address = async || running_hub(&directory.join("data")).unwrap_or_default();
+    wait_for(address, |it| !it.is_empty()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,30 +234,20 @@ async fn on_a_terminal_the_code_is_printed_and_closing_it_ends_the_hub() {
         .spawn()
         .unwrap();
     let address = wait_for_address(directory.path()).await;
-    let code = within_test_timeout(async {
-        loop {
-            let screen = fs::read(directory.path().join("screen")).unwrap_or_default();
-            let screen = String::from_utf8_lossy(&screen).into_owned();
-            if let Some((_, rest)) = screen.split_once("/#code=")
-                && let Some((code, _)) = rest.split_once(char::is_whitespace)
-            {
-                return code.to_owned();
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    let printed_code = async || {
+        let screen = fs::read(directory.path().join("screen")).unwrap_or_default();
+        let screen = String::from_utf8_lossy(&screen);
+        let (_, rest) = screen.split_once("/#code=")?;
+        let (code, _) = rest.split_once(char::is_whitespace)?;
+        Some(code.to_owned())
+    };
+    let code = wait_for(printed_code, Option::is_some).await;
     let body = json!({"code": code});
     let signed_in = TestRequest::post(&address, "/api/session", &body);
     assert_eq!(signed_in.send().await.status, 200);
     script.kill().unwrap();
     script.wait().unwrap();
-    within_test_timeout(async {
-        while running_hub(&data).is_some() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    wait_until(async || running_hub(&data).is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

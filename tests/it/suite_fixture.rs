@@ -351,12 +351,16 @@ fn list_changing_tools(catalog: &Arc<Catalog>) -> Vec<Arc<CatalogEntry>> {
     ]
 }
 
+/// How many calls of the slow tool have started in this process.
+pub(crate) static SLOW_CALLS: AtomicUsize = AtomicUsize::new(0);
+
 /// A slow tool. It is not part of the suite, which calls every tool it finds.
 pub(crate) fn slow_tool() -> Arc<CatalogEntry> {
     tool(
         "slow",
         json!({"milliseconds": {"type": "integer"}}),
         |ask| async move {
+            SLOW_CALLS.fetch_add(1, Relaxed);
             let wait = arguments(&ask)["milliseconds"].as_u64().unwrap_or(60_000);
             tokio::time::sleep(Duration::from_millis(wait)).await;
             text_result("Slept")

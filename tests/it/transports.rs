@@ -3,7 +3,10 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::Command,
+};
 
 use crate::{
     http_client::{TestRequest, within_test_timeout},
@@ -214,22 +217,26 @@ async fn stdio_ends_with_its_input_however_much_is_going_on() {
         request_message(99, "tools/list", json!({}))
     ));
     input.write_all(text.as_bytes()).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    // All requests have started when the last of them are refused.
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines: Vec<Value> = Vec::new();
+    let is_busy = |it: &&Value| it["error"]["code"] == -32000;
+    let has = |lines: &[Value], id: i64| lines.iter().any(|it| it["id"] == id);
+    while lines.iter().filter(is_busy).count() < 6 || !has(&lines, 99) || !has(&lines, 100) {
+        let line = within_test_timeout(output.next_line()).await.unwrap();
+        lines.push(serde_json::from_str(&line.unwrap()).unwrap());
+    }
     drop(input);
-    let output = within_test_timeout(child.wait_with_output()).await.unwrap();
-    assert!(output.status.success());
-    let lines: Vec<Value> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|it| serde_json::from_str(it).unwrap())
-        .collect();
+    while let Some(line) = within_test_timeout(output.next_line()).await.unwrap() {
+        lines.push(serde_json::from_str(&line).unwrap());
+    }
+    assert!(child.wait().await.unwrap().success());
     let listed = lines.iter().find(|it| it["id"] == 99).unwrap();
     assert!(listed["result"]["tools"].is_array());
     let unknown = lines.iter().find(|it| it["id"] == 100).unwrap();
     assert_eq!(unknown["error"]["code"], -32022);
-    // Listening has a limit of its own; the first may still count when it is reached.
-    let busy = lines.iter().filter(|it| it["error"]["code"] == -32000);
-    assert!((6..=7).contains(&busy.count()));
+    // Listening has its own limit; the first may still count when it is reached.
+    assert!((6..=7).contains(&lines.iter().filter(is_busy).count()));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::{
     clients::{client_tools_dir, node_program},
     conformance::{check_scenario, count_passed, passed_scenarios},
     fixture_server::{FixtureServer, fixture_program},
-    http_client::TestRequest,
+    http_client::{TestRequest, wait_for, wait_until},
     mcp_client::{LEGACY_VERSIONS, McpClient},
     test_hub::{TestHub, call_message},
 };
@@ -203,16 +203,9 @@ async fn stdio_reaches_every_server_of_the_settings() {
         let mut client = McpClient::stdio(directory.path(), version).await;
         for kind in TRANSPORT_KINDS {
             // Servers connect beside; the first list may come before them.
-            loop {
-                let list = client.request(100, "tools/list", json!({})).await;
-                if list
-                    .to_string()
-                    .contains(&format!("up-{kind}__test_simple_text"))
-                {
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
+            let tool = format!("up-{kind}__test_simple_text");
+            let list = async || client.request(100, "tools/list", json!({})).await;
+            wait_for(list, |it| it.to_string().contains(&tool)).await;
             check_upstream(&mut client, &format!("up-{kind}__")).await;
         }
     }
@@ -390,17 +383,17 @@ async fn watched_resource_of_a_server_is_reported_when_it_changes() {
             .await
             .rpc_response()
             .await;
-        // The server is asked beside.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        hub.session_request(
-            &session,
-            &call_message(2, "up__test_trigger_resource_update", json!({})),
-        )
-        .send()
-        .await
-        .rpc_response()
-        .await;
-        let told = news.next_message().await.unwrap();
+        // The hub subscribes in the background, so the first changes may be missed.
+        let trigger = call_message(2, "up__test_trigger_resource_update", json!({}));
+        let change_forever = async || {
+            let answer = hub.session_request(&session, &trigger).send().await;
+            answer.rpc_response().await;
+            false
+        };
+        let told = tokio::select! {
+            told = news.next_message() => told.unwrap(),
+            () = wait_until(change_forever) => panic!("it never returns true"),
+        };
         assert_eq!(
             told["method"], "notifications/resources/updated",
             "{kind}: {told}"

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::openai::fake_model::delta_step;
+use crate::{http_client::wait_until, openai::fake_model::delta_step};
 
 /// Half of the time that requests have at shutdown is too short for a model that never
 /// answers.
@@ -31,9 +31,7 @@ async fn run_in_progress_at_shutdown_is_kept_and_its_client_gets_an_error() {
     let plain = TestRequest::post(&address, "/v1/chat/completions", &plain).send();
     let agent = TestRequest::post(&address, "/v1/chat/completions", &agent).send();
     let stop = async {
-        while backend.seen().len() < 4 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        wait_until(async || backend.seen().len() >= 4).await;
         running.stop().await;
     };
     let ((), whole, streamed, plain, agent) = tokio::join!(

@@ -1,6 +1,6 @@
 //! Serving more than this machine: encrypted, with tokens, and no programs.
 
-use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use maru::config::TlsSettings;
 use maru_runtime::tasks::Tasks;
 use serde_json::json;
-use tokio::{net::TcpStream, time::sleep};
+use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -23,7 +23,7 @@ use tokio_rustls::{
 };
 
 use crate::{
-    http_client::{TestRequest, within_test_timeout},
+    http_client::{TestRequest, wait_until, within_test_timeout},
     test_hub::TestHub,
 };
 
@@ -150,12 +150,7 @@ async fn renewed_certificate_is_shown_to_new_connections() {
     copy("renewed.pem", "c.pem");
     assert!(connect(&hub, "certificate.pem").await.is_ok());
     copy("renewed_key.pem", "k.pem");
-    within_test_timeout(async {
-        while connect(&hub, "renewed.pem").await.is_err() {
-            sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    wait_until(async || connect(&hub, "renewed.pem").await.is_ok()).await;
     assert!(connect(&hub, "certificate.pem").await.is_err());
     // Connections that are open go on.
     let (mut sender, connection) = http1::handshake(TokioIo::new(old)).await.unwrap();

@@ -3,7 +3,6 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use axum::{Router, extract::Request, http::StatusCode};
@@ -13,9 +12,9 @@ use maru::{
 };
 use maru_runtime::tasks::Tasks;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::sleep};
+use tokio::net::TcpListener;
 
-use crate::{http_client::within_test_timeout, test_hub::TestHub};
+use crate::{http_client::wait_until, test_hub::TestHub};
 
 /// The paths that were asked for.
 type SeenPaths = Arc<Mutex<Vec<String>>>;
@@ -84,13 +83,8 @@ async fn services_of_the_settings_are_reached_on_the_machine_of_an_exposed_hub()
         let answer = call.header("authorization", &token).send().await;
         assert_eq!(answer.status, 200);
         for expected in ["/jwks", "/v1/models", "/v1/embeddings", "/api/v2/"] {
-            within_test_timeout(async {
-                let is_expected = |it: &String| it.starts_with(expected);
-                while !seen.lock().unwrap().iter().any(is_expected) {
-                    sleep(Duration::from_millis(20)).await;
-                }
-            })
-            .await;
+            let is_expected = |it: &String| it.starts_with(expected);
+            wait_until(async || seen.lock().unwrap().iter().any(is_expected)).await;
         }
         // What a user registers at the same address is still refused.
         let url = format!("http://{address}/mcp");

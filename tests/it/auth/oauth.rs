@@ -1,14 +1,13 @@
 //! Tokens of somebody else's authorisation server.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::{
-    http_client::{TestRequest, TestResponse, within_test_timeout},
+    http_client::{TestRequest, TestResponse, wait_for},
     test_hub::TestHub,
 };
 
@@ -172,12 +171,8 @@ async fn keys_come_over_http_through_the_policy() {
 
 /// Asks until the answer has this status.
 async fn wait_for_status(hub: &TestHub, token: &str, status: u16) {
-    within_test_timeout(async {
-        while send_with_token(hub, token, "GET", "/readyz").await.status != status {
-            sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    let answer = async || send_with_token(hub, token, "GET", "/readyz").await.status;
+    wait_for(answer, |it| *it == status).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::{
-    process::Command,
-    time::{Instant, sleep},
-};
+use tokio::{process::Command, time::Instant};
 
 use super::harness::{FaultHarness, PYTHON, zombies};
-use crate::http_client::TestRequest;
+use crate::http_client::{TestRequest, wait_until};
 
 const STUBBORN_MODES: [&str; 4] = ["ignore-term", "orphan", "stdin-ignore", "good"];
 
@@ -37,9 +34,7 @@ async fn program_that_is_being_connected_is_gone_when_it_is_removed() {
     let servers = bench.hub.running.servers();
     let connecting = bench.add_program("evil", "stdin-ignore");
     let removing = async {
-        while bench.processes("evil").is_empty() {
-            sleep(Duration::from_millis(10)).await;
-        }
+        wait_until(async || !bench.processes("evil").is_empty()).await;
         servers.remove("evil").await.unwrap();
         bench.wait_until_gone("evil").await;
     };

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    http_client::TEST_TIMEOUT,
+    http_client::wait_for,
     test_hub::{TestHub, call_message},
 };
 
@@ -143,15 +143,7 @@ impl FaultHarness {
         name: &str,
         wanted: impl Fn(&ServerView) -> bool,
     ) -> ServerView {
-        let began = Instant::now();
-        loop {
-            let view = self.view(name);
-            if wanted(&view) {
-                return view;
-            }
-            assert!(began.elapsed() < TEST_TIMEOUT, "{name}: {:?}", view.status);
-            sleep(Duration::from_millis(5)).await;
-        }
+        wait_for(async || self.view(name), wanted).await
     }
 
     /// Removes a server; then nothing of it is left.
@@ -162,13 +154,7 @@ impl FaultHarness {
 
     /// Every process of a server has ended; the killed ones may take a moment.
     pub(super) async fn wait_until_gone(&self, name: &str) {
-        for _ in 0..50 {
-            if self.processes(name).is_empty() {
-                return;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{name} is still there");
+        wait_for(async || self.processes(name), Vec::is_empty).await;
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> CallResult {

@@ -4,15 +4,17 @@
 use std::{
     fs,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use maru::{config::Config, upstream::ServerView};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::harness::{FaultHarness, PYTHON, processes_with_mark};
-use crate::{faults::free_port, http_client::TestRequest, test_hub::call_message};
+use crate::{
+    faults::free_port,
+    http_client::{TestRequest, wait_for, wait_until},
+    test_hub::call_message,
+};
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 const GREEDY_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/faults/greedy.py");
@@ -88,7 +90,7 @@ async fn program_over_its_cpu_limit_is_throttled() {
     let bench =
         harness_with_greedy_server(true, |config| config.mcp.programs.cpu_percent = 20).await;
     assert!(bench.call("greedy__spin", json!({})).await.is_ok());
-    wait_until("the program to rest", || {
+    wait_until(async || {
         let stats = bench.processes("greedy").into_iter();
         let mut stats = stats.filter_map(|it| fs::read_to_string(format!("/proc/{it}/stat")).ok());
         stats.any(|it| it.contains(") T "))
@@ -193,43 +195,22 @@ async fn program_that_kills_its_warden_leaves_nothing_behind() {
             let ask = ask.header("authorization", &format!("Bearer {}", token.trim()));
             ask.send().await.json().await
         };
-        wait_until("the program", || processes_with_mark(&mark).len() >= 2).await;
+        wait_until(async || processes_with_mark(&mark).len() >= 2).await;
         wait_for_status(&show, "CONNECTED").await;
         let asked = call_message(1, &format!("greedy__{tool}"), json!({}));
         let _ = TestRequest::post(&listen, "/sse", &asked).send().await;
         let shown = wait_for_status(&show, "FAILED").await;
         let said = shown["cause"].as_str().unwrap_or_default();
         assert!(said.contains(cause), "{tool}: {shown}");
-        wait_until("all to be gone", || processes_with_mark(&mark).is_empty()).await;
+        wait_until(async || processes_with_mark(&mark).is_empty()).await;
         let children = format!("/proc/{0}/task/{0}/children", hub.id());
-        wait_until("all to be collected", || {
-            fs::read_to_string(&children).is_ok_and(|it| it.trim().is_empty())
-        })
-        .await;
+        wait_until(async || fs::read_to_string(&children).is_ok_and(|it| it.trim().is_empty()))
+            .await;
         hub.kill().unwrap();
         hub.wait().unwrap();
     }
 }
 
 async fn wait_for_status(show: &impl AsyncFn() -> Value, status: &str) -> Value {
-    let began = Instant::now();
-    loop {
-        let shown = show().await;
-        if shown["status"] == status {
-            return shown;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "{shown}");
-        sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "waited for {what}"
-        );
-        sleep(Duration::from_millis(20)).await;
-    }
+    wait_for(show, |it| it["status"] == status).await
 }

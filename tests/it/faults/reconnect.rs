@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     clients::{client_tools_dir, node_program},
-    http_client::within_test_timeout,
+    http_client::{assert_stays, wait_until},
 };
 
 /// Waits of about `first` milliseconds, and this many attempts.
@@ -193,12 +193,7 @@ async fn start_reference_server(port: u16) -> Child {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let listening = async {
-        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within_test_timeout(listening).await;
+    wait_until(async || TcpStream::connect(("127.0.0.1", port)).await.is_ok()).await;
     child
 }
 
@@ -234,8 +229,8 @@ async fn reconnection_attempts_end_and_can_be_started_by_hand() {
         .wait_for("evil", |it| it.status.state == ServerState::Failed)
         .await;
     assert_eq!(server.connection_count(), 4);
-    sleep(Duration::from_millis(500)).await;
-    assert_eq!(server.connection_count(), 4);
+    let count = async || server.connection_count();
+    assert_stays(Duration::from_millis(500), count).await;
     bench.hub.running.servers().connect("evil").await.unwrap();
     bench
         .wait_for("evil", |it| it.status.state == ServerState::Failed)
@@ -251,9 +246,8 @@ async fn removed_server_is_not_tried_again() {
     );
     bench.add_server("evil", "SSE", server.config()).await;
     bench.remove("evil").await;
-    let attempts = server.connection_count();
-    sleep(Duration::from_millis(600)).await;
-    assert_eq!(server.connection_count(), attempts);
+    let count = async || server.connection_count();
+    assert_stays(Duration::from_millis(600), count).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,8 +263,8 @@ async fn server_that_is_switched_off_is_never_connected() {
     let attempts = server.connection_count();
     let still = servers.connect("evil").await.unwrap();
     assert_eq!(still.status.state, ServerState::Disabled);
-    sleep(Duration::from_millis(400)).await;
-    assert_eq!(server.connection_count(), attempts);
+    let count = async || server.connection_count();
+    assert_stays(Duration::from_millis(400), count).await;
     servers.set_enabled("evil", true).await.unwrap();
     assert!(server.connection_count() > attempts);
 
@@ -290,9 +284,8 @@ async fn rejected_credentials_are_not_retried() {
         .add_server("evil", "HTTP", evil.registration("HTTP", "h401"))
         .await;
     assert_eq!(view.status.state, ServerState::Failed);
-    let asked = evil.received().await.len();
-    sleep(Duration::from_millis(400)).await;
-    assert_eq!(evil.received().await.len(), asked);
+    let count = async || evil.received().await.len();
+    assert_stays(Duration::from_millis(400), count).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,7 +297,7 @@ async fn slow_shutdown_of_an_attempt_is_awaited() {
     .await;
     let most = max_processes_during(&bench, "evil", async {
         bench.add_program("evil", "stdin-ignore").await;
-        sleep(Duration::from_secs(3)).await;
+        bench.wait_for("evil", |it| it.status.attempts >= 2).await;
     })
     .await;
     assert_eq!(most, 1);

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::harness::{FaultHarness, PYTHON, processes_with_mark};
-use crate::faults::free_port;
+use crate::{faults::free_port, http_client::wait_until};
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 const WARDEN_MODES: [&str; 5] = [
@@ -98,22 +98,8 @@ async fn killed_hub_leaves_no_program_behind() {
     let count = |name: &String| processes_with_mark(&mark(name)).len();
     // The warden, the program, and the children of some.
     let wanted = |name: &String| count(name) >= if name.starts_with("orphan") { 3 } else { 2 };
-    wait_until("all to run", || names.iter().all(wanted)).await;
+    wait_until(async || names.iter().all(wanted)).await;
     hub.kill().unwrap();
     hub.wait().unwrap();
-    wait_until("all to be gone", || {
-        names.iter().all(|name| count(name) == 0)
-    })
-    .await;
-}
-
-async fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "waited for {what}"
-        );
-        sleep(Duration::from_millis(20)).await;
-    }
+    wait_until(async || names.iter().all(|name| count(name) == 0)).await;
 }

@@ -1,6 +1,6 @@
 //! A backend that misbehaves on purpose: `tests/security/faults/evil_llm.py`.
 
-use std::{net::TcpListener, time::Duration};
+use std::net::TcpListener;
 
 use maru::config::ModelDefinition;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 
 use super::chat_client::{StreamedAnswer, chat_body, chat_request, read_stream};
 use crate::{
-    http_client::{TestRequest, within_test_timeout},
+    http_client::{TestRequest, wait_for, wait_until},
     test_hub::TestHub,
 };
 
@@ -35,12 +35,7 @@ impl EvilModelServer {
             .spawn()
             .unwrap();
         let place = format!("127.0.0.1:{port}");
-        within_test_timeout(async {
-            while tokio::net::TcpStream::connect(&place).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await;
+        wait_until(async || tokio::net::TcpStream::connect(&place).await.is_ok()).await;
         let base_url = Some(format!("http://{place}/v1"));
         let hub = TestHub::with_config(|config| {
             config.models = vec![ModelDefinition {
@@ -149,12 +144,7 @@ async fn endless_stream_is_closed_when_its_client_disconnects() {
         assert!(reply.next_event().await.is_some());
     }
     drop(reply);
-    within_test_timeout(async {
-        while evil.stats().await["cuts"] != 1 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    wait_for(async || evil.stats().await, |it| it["cuts"] == 1).await;
 }
 
 #[tokio::test]

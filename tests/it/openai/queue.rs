@@ -1,14 +1,15 @@
 //! Turns at a backend, and what leaving means.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{
     chat_client::{chat_body, chat_request, complete, read_stream},
     fake_model::{FakeModelServer, ScriptStep, delta_step, stream_head, text_response},
 };
-use crate::{http_client::TestRequest, test_hub::TestHub};
+use crate::{
+    http_client::{TestRequest, wait_for},
+    test_hub::TestHub,
+};
 
 /// A hub with one turn, which somebody has.
 async fn hub_with_busy_model(
@@ -81,7 +82,7 @@ async fn waiting_client_is_told_its_queue_position() {
     assert_eq!(queue_load(&hub).await, (1, 1));
     let quick = chat_request(&hub, &chat_body(json!({}))).send();
     let free = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        wait_for(async || queue_load(&hub).await, |it| *it == (1, 2)).await;
         drop(first);
     };
     let (quick, ()) = tokio::join!(quick, free);
@@ -97,13 +98,7 @@ async fn cancelled_request_leaves_the_queue() {
         .await;
     assert_eq!(queue_load(&hub).await.1, 1);
     drop(waiting);
-    for _ in 0..100 {
-        if queue_load(&hub).await.1 == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the place is not freed");
+    wait_for(async || queue_load(&hub).await, |it| it.1 == 0).await;
 }
 
 #[tokio::test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use maru::config::SourceDefinition;
+use maru::config::{QueryBounds, SourceDefinition};
 use serde_json::{Value, json};
 
 use crate::{
-    http_client::TestRequest,
+    http_client::{TestRequest, wait_until},
     postgres_cluster::PostgresCluster,
     test_hub::{TestHub, call_message},
 };
@@ -30,8 +30,11 @@ async fn start_hub(cluster: &PostgresCluster) -> (TestHub, String) {
     let url = format!("postgres://app:x@127.0.0.1:{}/{database}", cluster.port);
     let hub = TestHub::with_config(|config| {
         config.sources = vec![SourceDefinition {
-            caller_settings: [("app.user".to_owned(), "name".to_owned())].into(),
-            functions: vec!["slow".to_owned()],
+            bounds: QueryBounds {
+                caller_settings: [("app.user".to_owned(), "name".to_owned())].into(),
+                functions: vec!["slow".to_owned()],
+                ..QueryBounds::default()
+            },
             ..SourceDefinition::new("items", url.into())
         }];
     })
@@ -239,10 +242,9 @@ async fn check_abandoned_call(hub: &TestHub, cluster: &PostgresCluster, database
     let request = TestRequest::post(&hub.address, "/sse", &call).send();
     let left = tokio::time::timeout(Duration::from_millis(700), request).await;
     assert!(left.is_err());
-    tokio::time::sleep(Duration::from_millis(900)).await;
     let running = "SELECT count(*) FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE '%slow(4)%' AND pid <> pg_backend_pid()";
-    assert_eq!(cluster.run_sql(database, running), "0");
+    wait_until(async || cluster.run_sql(database, running) == "0").await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::{
     databases::{postgres_fixture, query_json, query_rows, source_settings, url_as_role},
     hostile,
 };
-use crate::postgres_cluster::PostgresCluster;
+use crate::{http_client::wait_for, postgres_cluster::PostgresCluster};
 
 /// Everything that a statement could have changed.
 const STATE_DIGEST_SQL: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
@@ -55,17 +55,8 @@ async fn postgres_rejects_hostile_statements() {
         assert_eq!(hostile::run_argument_cases(&source).await, 47, "{role}");
         hostile::run_name_cases(&source, 'P').await;
         // Connections are cleaned up behind the answers.
-        for _ in 0..100 {
-            if cluster.run_sql(&database, SESSION_LEFTOVERS_SQL) == "0" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        assert_eq!(
-            cluster.run_sql(&database, SESSION_LEFTOVERS_SQL),
-            "0",
-            "{role}"
-        );
+        let leftovers = async || cluster.run_sql(&database, SESSION_LEFTOVERS_SQL);
+        wait_for(leftovers, |it| it == "0").await;
         assert_eq!(
             cluster.run_sql(&database, STATE_DIGEST_SQL),
             before,
@@ -422,25 +413,15 @@ async fn check_dropped_query(source: &DataSource, cluster: &PostgresCluster, dat
         ..source.limits()
     };
     let none = QueryParameters::default();
-    let (left, named) = tokio::join!(
-        tokio::time::timeout(
-            Duration::from_millis(600),
-            source.query(endless, &none, limits)
-        ),
-        async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let running = "SELECT application_name FROM pg_stat_activity
-                WHERE query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
-            cluster.run_sql(database, running)
-        }
-    );
-    assert!(left.is_err());
-    // Whoever looks at the server finds the call in the audit.
-    assert_eq!(named, "maru 0000000000000000000000000000feed");
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    let running = "SELECT count(*) FROM pg_stat_activity
+    // The name on the server leads to the call in the audit log.
+    let running = "SELECT application_name FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE '%many a, many b%' AND pid <> pg_backend_pid()";
-    assert_eq!(cluster.run_sql(database, running), "0");
+    let running = async || cluster.run_sql(database, running);
+    tokio::select! {
+        answer = source.query(endless, &none, limits) => panic!("{answer:?}"),
+        _ = wait_for(running, |it| it == "maru 0000000000000000000000000000feed") => (),
+    }
+    wait_for(running, String::is_empty).await;
     assert_eq!(
         query_json(source, "SELECT i FROM many WHERE i = 3").await,
         r#"[{"i":3}]"#

@@ -8,7 +8,7 @@ use maru_runtime::tasks::Tasks;
 use maru_sources::{DataSource, Error, PoolSettings, QueryLimits, SourceSettings};
 
 use super::databases::{query_json, query_rows};
-use crate::postgres_cluster::PostgresCluster;
+use crate::{http_client::wait_until, postgres_cluster::PostgresCluster};
 
 /// A query that takes as long as it says, and is not refused as `pg_sleep` is.
 fn slow_query(cluster: &PostgresCluster, database: &str) -> &'static str {
@@ -61,7 +61,8 @@ async fn waiting_for_a_connection_takes_nothing_from_the_time_of_a_query() {
     // A query that the server ends leaves its connection usable.
     let late = query_rows(&source, "SELECT slow(9, 1)").await;
     assert!(matches!(late, Err(Error::TimedOut)), "{late:?}");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let busy = format!("{backends} AND state <> 'idle'");
+    wait_until(async || cluster.run_sql(&database, &busy) == "0").await;
     assert_eq!(cluster.run_sql(&database, backends), "5");
 
     let impatient = settings(2, Duration::from_millis(100));
@@ -124,9 +125,8 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
     let long = query_rows(&source, "SELECT repeat('x', 3000000) AS v").await;
     let note = long.unwrap().truncation_note().unwrap();
     assert!(note.contains("a row is larger"), "{note}");
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'maru%' AND state <> 'idle'";
-    assert_eq!(cluster.run_sql(&database, running), "0");
+    wait_until(async || cluster.run_sql(&database, running) == "0").await;
     tasks.shutdown().await;
 }
 

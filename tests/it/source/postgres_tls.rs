@@ -9,6 +9,7 @@ use maru_store::Store;
 
 use super::databases::{query_json, query_rows};
 use crate::{
+    http_client::{wait_for, wait_until},
     postgres_cluster::{PASSWORD, PostgresCluster},
     test_hub::TestHub,
 };
@@ -89,8 +90,10 @@ fn install_certificate(cluster: &PostgresCluster, name: &str) {
 
 async fn show_certificate(cluster: &PostgresCluster, name: &str) {
     install_certificate(cluster, name);
+    let loaded_at = async || cluster.run_sql("postgres", "SELECT pg_conf_load_time()");
+    let before = loaded_at().await;
     cluster.run_sql("postgres", "SELECT pg_reload_conf()");
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    wait_for(loaded_at, |it| *it != before).await;
 }
 
 /// What comes of connecting: the rows, or the reason for none.
@@ -229,10 +232,9 @@ async fn check_cancel_over_tls(cluster: &PostgresCluster, url: &str) {
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r";
     let left = tokio::time::timeout(Duration::from_millis(300), query_rows(&source, endless)).await;
     assert!(left.is_err());
-    tokio::time::sleep(Duration::from_millis(800)).await;
     let running = "SELECT count(*) FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE '%RECURSIVE r(n)%' AND pid <> pg_backend_pid()";
-    assert_eq!(cluster.run_sql("postgres", running), "0");
+    wait_until(async || cluster.run_sql("postgres", running) == "0").await;
     tasks.shutdown().await;
 }
 
@@ -263,15 +265,8 @@ async fn store_speaks_tls_and_readiness_says_why_it_cannot() {
         (200, &"ready".into()),
         "{state}"
     );
-    let mut reason = state["unreachable_sources"]["shut"].clone();
-    for _ in 0..50 {
-        if !reason.is_null() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        reason = ready().await.1["unreachable_sources"]["shut"].clone();
-    }
-    assert_eq!(reason, "the password of the role is wrong");
+    let reason = async || ready().await.1["unreachable_sources"]["shut"].clone();
+    wait_for(reason, |it| it == "the password of the role is wrong").await;
     let (_, sources) = get("/api/sources").await;
     assert_eq!(sources[0]["faultCode"], "wrong_password", "{sources}");
     cluster.stop();

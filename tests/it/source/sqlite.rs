@@ -174,6 +174,7 @@ async fn quick_sqlite_query_may_become_slow() {
     }
     let other = rusqlite::Connection::open(directory.path().join("fixture.db")).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    // Nothing shows that the query waits for the lock, so it is held for a while.
     let release = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         other.execute_batch("ROLLBACK").unwrap();

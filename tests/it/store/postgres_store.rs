@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use maru_store::Store;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
-use crate::postgres_cluster::{PASSWORD, PostgresCluster};
+use crate::{
+    http_client::wait_until,
+    postgres_cluster::{PASSWORD, PostgresCluster},
+};
 
 const LIST_TABLES_SQL: &str = "SELECT string_agg(relname, ',' ORDER BY relname) FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'";
@@ -115,9 +118,7 @@ async fn statement_has_a_deadline(cluster: &PostgresCluster) {
     let mut holder = cluster.psql(&database, hold).spawn().unwrap();
     let held = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted
         AND relation = 'mcp_servers'::regclass";
-    while cluster.run_sql(&database, held) != "1" {
-        sleep(Duration::from_millis(20)).await;
-    }
+    wait_until(async || cluster.run_sql(&database, held) == "1").await;
     let begun = Instant::now();
     let why = full_error_text(store.insert_server(&server_row("late")).await.unwrap_err());
     assert!(begun.elapsed() < Duration::from_secs(5));

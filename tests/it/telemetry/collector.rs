@@ -5,18 +5,15 @@ use std::{
     fmt::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
+use crate::http_client::wait_for;
 use axum::{Router, body::Bytes, http::HeaderMap, routing::post};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value},
 };
 use prost::Message as _;
-use tokio::time::{Instant, sleep};
-
-const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A span as it arrived.
 #[derive(Clone, Debug)]
@@ -64,15 +61,8 @@ impl TestCollector {
         &self,
         is_enough: impl Fn(&[ReceivedSpan]) -> bool,
     ) -> Vec<ReceivedSpan> {
-        let started = Instant::now();
-        loop {
-            let received = self.received.lock().unwrap().clone();
-            if is_enough(&received) {
-                return received;
-            }
-            assert!(started.elapsed() < WAIT_TIMEOUT, "only {received:#?}");
-            sleep(Duration::from_millis(50)).await;
-        }
+        let received = async || self.received.lock().unwrap().clone();
+        wait_for(received, |it| is_enough(it)).await
     }
 }
 
