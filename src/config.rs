@@ -16,7 +16,9 @@ mod security;
 mod settings;
 
 pub use agent::AgentSettings;
-pub use data::{ChromaDbSettings, EmbeddingSettings, PostgresSettings, SourceDefinition};
+pub use data::{
+    ChromaDbSettings, EmbeddingSettings, PostgresSettings, QueryBounds, SourceDefinition,
+};
 pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
 pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ToolMode};

@@ -13,7 +13,7 @@ use maru_sources::{
 
 use super::data_directory::{self, DataFiles};
 use crate::{
-    config::{Config, PostgresSettings, SourceDefinition},
+    config::{Config, PostgresSettings, QueryBounds, SourceDefinition},
     tools::{
         SampleData,
         builtin::{self, DataContext, SAMPLE_LIMITS},
@@ -168,30 +168,16 @@ fn open_postgresql(host: &str, settings: &PostgresSettings, tasks: &Tasks) -> Re
             client_key: settings.sslkey.as_ref().map(Into::into),
         },
     };
-    let bounds = SourceDefinition {
-        relations: settings.relations.clone(),
-        functions: settings.functions.clone(),
-        max_rows: settings.max_rows,
-        max_bytes: settings.max_bytes,
-        timeout_ms: settings.timeout_ms,
-        acquire_timeout_ms: settings.acquire_timeout_ms,
-        lock_timeout_ms: settings.lock_timeout_ms,
-        min_connections: settings.min_connections,
-        max_connections: settings.max_connections,
-        search_path: settings.search_path.clone(),
-        caller_settings: settings.caller_settings.clone(),
-        ..SourceDefinition::new("bga", String::new().into())
-    };
     Ok(DataSource::postgres(
-        &bounds.name,
+        "bga",
         &PostgresAddress::from_server(&server)?,
-        source_settings(&bounds),
+        source_settings(&settings.bounds),
         tasks,
     )?)
 }
 
 pub(super) fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Result<DataSource> {
-    let settings = source_settings(definition);
+    let settings = source_settings(&definition.bounds);
     let (name, url) = (&definition.name, definition.url.reveal());
     Ok(match url.split_once("://") {
         Some(("postgres" | "postgresql", _)) => {
@@ -207,23 +193,23 @@ pub(super) fn open_source(definition: &SourceDefinition, tasks: &Tasks) -> Resul
     })
 }
 
-fn source_settings(definition: &SourceDefinition) -> SourceSettings {
+fn source_settings(bounds: &QueryBounds) -> SourceSettings {
     SourceSettings {
-        relations: definition.relations.clone(),
-        functions: definition.functions.clone(),
+        relations: bounds.relations.clone(),
+        functions: bounds.functions.clone(),
         limits: QueryLimits {
-            rows: definition.max_rows,
-            max_bytes: definition.max_bytes,
-            timeout: Duration::from_millis(definition.timeout_ms),
+            rows: bounds.max_rows,
+            max_bytes: bounds.max_bytes,
+            timeout: Duration::from_millis(bounds.timeout_ms),
             request: None,
         },
         pool: PoolSettings {
-            min_connections: definition.min_connections.min(definition.max_connections),
-            max_connections: definition.max_connections,
-            acquire_timeout: Duration::from_millis(definition.acquire_timeout_ms),
+            min_connections: bounds.min_connections.min(bounds.max_connections),
+            max_connections: bounds.max_connections,
+            acquire_timeout: Duration::from_millis(bounds.acquire_timeout_ms),
         },
-        search_path: definition.search_path.clone(),
-        lock_timeout: Some(Duration::from_millis(definition.lock_timeout_ms)),
-        caller_settings: definition.caller_settings.clone().into_iter().collect(),
+        search_path: bounds.search_path.clone(),
+        lock_timeout: Some(Duration::from_millis(bounds.lock_timeout_ms)),
+        caller_settings: bounds.caller_settings.clone().into_iter().collect(),
     }
 }

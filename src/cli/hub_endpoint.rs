@@ -1,8 +1,9 @@
 //! Connections to a hub over its local socket, TCP or TLS.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use maru_runtime::{ServerCertificate, ServerCertificateVerifier};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
@@ -10,12 +11,9 @@ use tokio::{
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-        client::{
-            WebPkiServerVerifier,
-            danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        },
-        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+        ClientConfig, RootCertStore,
+        client::WebPkiServerVerifier,
+        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
     },
 };
 
@@ -88,69 +86,25 @@ fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>> {
     read().with_context(|| format!("tls.certificate: cannot use {}", path.display()))
 }
 
+/// Accepts exactly the certificate that the settings name, whatever host name it has,
+/// because the command line connects by address and the certificate is often self-signed.
+/// Any other certificate must be issued for that address by a trusted authority.
 fn client_config(trusted: Vec<CertificateDer<'static>>) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots.add_parsable_certificates(trusted.iter().cloned());
+    let builder = ClientConfig::builder();
+    let provider = Arc::clone(builder.crypto_provider());
     let web_pki = WebPkiServerVerifier::builder(Arc::new(roots)).build()?;
-    let verifier = HubCertificateVerifier { trusted, web_pki };
-    Ok(ClientConfig::builder()
+    let verifier =
+        ServerCertificateVerifier::new(provider, move |presented: &ServerCertificate<'_>| {
+            if trusted.first() == Some(presented.end_entity) {
+                return Ok(());
+            }
+            presented.verify_chain_and_name(&web_pki)
+        });
+    Ok(builder
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth())
-}
-
-/// Accepts exactly the certificate that the settings name, whatever host name it has,
-/// because the command line connects by address and the certificate is often self-signed.
-/// Any other certificate must be issued for that address by a trusted authority.
-struct HubCertificateVerifier {
-    trusted: Vec<CertificateDer<'static>>,
-    web_pki: Arc<WebPkiServerVerifier>,
-}
-
-impl fmt::Debug for HubCertificateVerifier {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("HubCertificateVerifier")
-    }
-}
-
-impl ServerCertVerifier for HubCertificateVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.trusted.first() == Some(end_entity) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        self.web_pki
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.web_pki
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.web_pki
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.web_pki.supported_verify_schemes()
-    }
 }

@@ -63,6 +63,15 @@ pub struct PostgresSettings {
     pub sslcert: Option<String>,
     /// PEM file of the key of the client certificate. Also `POSTGRESQL_DB_SSLKEY`.
     pub sslkey: Option<String>,
+    /// What queries may read, and their limits.
+    #[serde(flatten)]
+    pub bounds: QueryBounds,
+}
+
+/// What the queries of a source may read, and their limits.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct QueryBounds {
     /// Tables and views that may be read, as `name` or `schema.name`. Empty allows all relations of its own schemas.
     pub relations: Vec<String>,
     /// Functions that may be called in addition to the built-in ones without side effects.
@@ -79,10 +88,10 @@ pub struct PostgresSettings {
     /// Milliseconds that a query waits for a connection while others have them all.
     #[schemars(range(min = 10, max = 3_600_000))]
     pub acquire_timeout_ms: u64,
-    /// Milliseconds that a query waits for a lock of somebody else (PostgreSQL's `lock_timeout`).
+    /// Milliseconds that a query waits for a lock (PostgreSQL's `lock_timeout`).
     #[schemars(range(min = 1, max = 3_600_000))]
     pub lock_timeout_ms: u64,
-    /// Connections that stay open when nobody uses them.
+    /// Idle connections that stay open.
     #[schemars(range(min = 0, max = 1000))]
     pub min_connections: usize,
     /// Connections, and so queries, at the same time.
@@ -102,46 +111,9 @@ pub struct SourceDefinition {
     pub name: String,
     /// `postgres://user:password@host/database?sslmode=verify-full`, or the path of an SQLite file.
     pub url: SecretString,
-    /// Tables and views that may be read, as `name` or `schema.name`. Empty allows all relations of its own schemas.
-    #[serde(default)]
-    pub relations: Vec<String>,
-    /// Functions that may be called in addition to the built-in ones without side effects.
-    #[serde(default)]
-    pub functions: Vec<String>,
-    /// Maximum rows in a result.
-    #[serde(default = "default_max_rows")]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub max_rows: usize,
-    /// Maximum bytes in a result.
-    #[serde(default = "default_max_bytes")]
-    #[schemars(range(min = 1024, max = 268_435_456))]
-    pub max_bytes: usize,
-    /// Milliseconds that one query may run, from when it has a connection.
-    #[serde(default = "default_query_timeout_ms")]
-    #[schemars(range(min = 10, max = 3_600_000))]
-    pub timeout_ms: u64,
-    /// Milliseconds that a query waits for a connection while others have them all.
-    #[serde(default = "default_acquire_timeout_ms")]
-    #[schemars(range(min = 10, max = 3_600_000))]
-    pub acquire_timeout_ms: u64,
-    /// Milliseconds that a query waits for a lock of somebody else (PostgreSQL's `lock_timeout`).
-    #[serde(default = "default_lock_timeout_ms")]
-    #[schemars(range(min = 1, max = 3_600_000))]
-    pub lock_timeout_ms: u64,
-    /// Connections that stay open when nobody uses them.
-    #[serde(default = "default_min_connections")]
-    #[schemars(range(min = 0, max = 1000))]
-    pub min_connections: usize,
-    /// Connections, and so queries, at the same time.
-    #[serde(default = "default_max_connections")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub max_connections: usize,
-    /// PostgreSQL: schemas in which names without one are looked up. The default is the search path of the role.
-    #[serde(default)]
-    pub search_path: Vec<String>,
-    /// PostgreSQL: settings such as `app.user` that a query's transaction has, for row-level security, and the value of the caller that each gets: `name`, `role`, or a claim of its token.
-    #[serde(default)]
-    pub caller_settings: BTreeMap<String, String>,
+    /// What queries may read, and their limits.
+    #[serde(flatten)]
+    pub bounds: QueryBounds,
 }
 
 impl SourceDefinition {
@@ -150,47 +122,27 @@ impl SourceDefinition {
         Self {
             name: name.to_owned(),
             url,
-            relations: Vec::new(),
-            functions: Vec::new(),
-            max_rows: default_max_rows(),
-            max_bytes: default_max_bytes(),
-            timeout_ms: default_query_timeout_ms(),
-            acquire_timeout_ms: default_acquire_timeout_ms(),
-            lock_timeout_ms: default_lock_timeout_ms(),
-            min_connections: default_min_connections(),
-            max_connections: default_max_connections(),
-            search_path: Vec::new(),
-            caller_settings: BTreeMap::new(),
+            bounds: QueryBounds::default(),
         }
     }
 }
 
-fn default_min_connections() -> usize {
-    5
-}
-
-fn default_max_connections() -> usize {
-    20
-}
-
-fn default_max_rows() -> usize {
-    1000
-}
-
-fn default_max_bytes() -> usize {
-    1 << 20
-}
-
-fn default_lock_timeout_ms() -> u64 {
-    2000
-}
-
-fn default_query_timeout_ms() -> u64 {
-    5000
-}
-
-fn default_acquire_timeout_ms() -> u64 {
-    30_000
+impl Default for QueryBounds {
+    fn default() -> Self {
+        Self {
+            relations: Vec::new(),
+            functions: Vec::new(),
+            max_rows: 1000,
+            max_bytes: 1 << 20,
+            timeout_ms: 5000,
+            acquire_timeout_ms: 30_000,
+            lock_timeout_ms: 2000,
+            min_connections: 5,
+            max_connections: 20,
+            search_path: Vec::new(),
+            caller_settings: BTreeMap::new(),
+        }
+    }
 }
 
 impl Default for ChromaDbSettings {
@@ -217,17 +169,7 @@ impl Default for PostgresSettings {
             sslrootcert: None,
             sslcert: None,
             sslkey: None,
-            relations: Vec::new(),
-            functions: Vec::new(),
-            max_rows: default_max_rows(),
-            max_bytes: default_max_bytes(),
-            timeout_ms: default_query_timeout_ms(),
-            acquire_timeout_ms: default_acquire_timeout_ms(),
-            lock_timeout_ms: default_lock_timeout_ms(),
-            min_connections: default_min_connections(),
-            max_connections: default_max_connections(),
-            search_path: Vec::new(),
-            caller_settings: BTreeMap::new(),
+            bounds: QueryBounds::default(),
         }
     }
 }

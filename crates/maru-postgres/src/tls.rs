@@ -23,7 +23,7 @@ use tokio_rustls::{
 use crate::{
     Error,
     certificate_hash::tls_server_end_point,
-    server_verifier::{PermissiveVerifier, PinnedOrIssuedVerifier},
+    server_verifier::{permissive_verifier, pinned_or_issued_verifier},
 };
 
 /// The name of the protocol in the handshake, which servers want that take TLS from
@@ -155,15 +155,16 @@ impl PostgresTls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider has the default versions");
-        let builder = builder.dangerous();
-        let builder = if options.verifies() {
+        let verifier = if options.verifies() {
             let roots = load_roots(options.root_certificates.as_ref())?;
             let checks_name = options.effective_mode() == TlsMode::VerifyFull;
-            let verifier = PinnedOrIssuedVerifier::new(&roots, provider, checks_name);
-            builder.with_custom_certificate_verifier(Arc::new(verifier))
+            pinned_or_issued_verifier(roots, provider, checks_name)
         } else {
-            builder.with_custom_certificate_verifier(Arc::new(PermissiveVerifier(provider)))
+            permissive_verifier(provider)
         };
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
         let mut config = match (&options.client_certificate, &options.client_key) {
             (Some(certificate), Some(key)) => {
                 let chain = read_certificates("sslcert", certificate)?;

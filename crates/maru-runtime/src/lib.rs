@@ -6,6 +6,7 @@
 //!   receiver that stopped reading.
 //! - [`clock`] reads and formats the time.
 //! - [`SecretString`] and [`mask_secrets`] keep secrets out of logs, errors and pages.
+//! - [`ServerCertificateVerifier`] verifies TLS servers by a rule of the caller.
 //!
 //! ```ignore
 //! let tasks = Tasks::default();
@@ -22,8 +23,10 @@ pub mod clock;
 mod mask;
 pub mod message_queue;
 mod secret;
+mod server_certificate;
 pub mod tasks;
 pub mod workers;
 
 pub use mask::{MASK, mask_arguments, mask_secrets, masked_argument_values};
 pub use secret::SecretString;
+pub use server_certificate::{ServerCertificate, ServerCertificateVerifier};
