@@ -9,17 +9,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod agent;
+pub use maru_agent as agent;
 pub mod app;
-pub mod auth;
+pub use maru_auth as auth;
 pub mod cli;
-pub mod config;
-pub mod downstream;
-pub mod http;
+pub use maru_config as config;
+pub use maru_downstream as downstream;
+pub use maru_http_server as http;
 pub mod hub;
-pub mod llm;
-pub mod observability;
-pub mod tools;
-pub mod upstream;
+pub use maru_llm as llm;
+pub use maru_observability as observability;
+pub use maru_tools as tools;
+pub use maru_upstream as upstream;
 
 pub use hub::{Hub, HubOptions, ServerInfo, ServerRegistration, ToolInfo, ToolOutput};

@@ -1,0 +1,108 @@
+//! Changes of the catalog, as notifications for one client.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, watch};
+
+use maru_tools::{Caller, Catalog, CatalogSnapshot, CatalogView, ResourceSubscription};
+
+/// A notification: its method and parameters.
+pub(super) type ChangeNotification = (&'static str, Value);
+
+/// The URIs of the resources that a client subscribed to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClientSubscriptions(Arc<Mutex<HashMap<String, ResourceSubscription>>>);
+
+/// The changes of the catalog that the client has not been notified of.
+#[derive(Debug)]
+pub(super) struct CatalogChanges {
+    catalog: watch::Receiver<Arc<CatalogSnapshot>>,
+    seen: Arc<CatalogSnapshot>,
+    caller: Caller,
+    updates: broadcast::Receiver<Arc<str>>,
+    subscriptions: ClientSubscriptions,
+}
+
+const MAX_RESOURCE_SUBSCRIPTIONS: usize = 1000;
+
+impl ClientSubscriptions {
+    /// Adds a subscription; returns false if the client has too many.
+    pub(super) fn add(&self, uri: &str, subscription: ResourceSubscription) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = all.len() < MAX_RESOURCE_SUBSCRIPTIONS || all.contains_key(uri);
+        if fits {
+            all.insert(uri.to_owned(), subscription);
+        }
+        fits
+    }
+
+    pub(super) fn remove(&self, uri: &str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uri);
+    }
+
+    fn contains(&self, uri: &str) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(uri)
+    }
+}
+
+impl CatalogChanges {
+    pub(super) fn new(
+        catalog: &Catalog,
+        caller: Caller,
+        subscriptions: ClientSubscriptions,
+    ) -> Self {
+        Self {
+            catalog: catalog.subscribe(),
+            seen: catalog.snapshot(),
+            caller,
+            updates: catalog.subscribe_resource_updates(),
+            subscriptions,
+        }
+    }
+
+    /// The next changes. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Vec<ChangeNotification> {
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = self.catalog.changed() => return self.list_changes(),
+                updated = self.updates.recv() => match updated {
+                    Ok(uri) if self.subscriptions.contains(&uri) => {
+                        return vec![("notifications/resources/updated", json!({"uri": &*uri}))];
+                    }
+                    // No subscription, or more updates than the channel buffers.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => (),
+                    Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    fn list_changes(&mut self) -> Vec<ChangeNotification> {
+        let now = Arc::clone(&self.catalog.borrow_and_update());
+        let before = std::mem::replace(&mut self.seen, Arc::clone(&now));
+        let changed = match (
+            now.visible_to(&self.caller),
+            before.visible_to(&self.caller),
+        ) {
+            (Ok(now), Ok(before)) => now.changes_since(&before),
+            // A server that connected or disconnected changes all of its lists.
+            (Ok(view), Err(_)) | (Err(_), Ok(view)) => view.changes_since(&CatalogView::default()),
+            (Err(_), Err(_)) => Vec::new(),
+        };
+        changed
+            .into_iter()
+            .map(|method| (method, json!({})))
+            .collect()
+    }
+}

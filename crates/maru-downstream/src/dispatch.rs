@@ -1,0 +1,403 @@
+//! Methods → responses, for every transport and version.
+
+use std::sync::Arc;
+
+use maru_protocol::{
+    LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcRequest, code, write_error,
+    write_result,
+};
+use maru_runtime::message_queue;
+use serde_json::{Value, json};
+
+use super::{
+    McpEngine, describe, input_rounds,
+    request_state::StateBinding,
+    session::{McpSession, RunningRequest},
+};
+use maru_observability::journal::RequestId;
+use maru_tools::{
+    CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList, EntryResponse,
+    InputRequired, InputResponses, RequestContext, resource_not_found,
+};
+
+/// A request with its own copy of the text.
+#[derive(Debug)]
+pub(super) struct OwnedRequest {
+    pub(super) id: RpcId,
+    pub(super) method: String,
+    pub(super) params: Option<String>,
+}
+
+/// The client of a request and how it is reached.
+pub(super) struct DispatchContext<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) version: ProtocolVersion,
+    pub(super) capabilities: &'a Arc<Value>,
+    pub(super) log_level: Option<LoggingLevel>,
+    /// Where messages of this request are sent until its response.
+    pub(super) out: &'a message_queue::MessageSender,
+    /// The client connection that the request came on.
+    pub(super) connection: ClientConnection,
+    /// The session; input requests are sent through it.
+    pub(super) session: Option<&'a McpSession>,
+    /// The client program, by its reported name.
+    pub(super) client: Option<&'a Arc<str>>,
+}
+
+impl OwnedRequest {
+    pub(super) fn new(request: &RpcRequest<'_>) -> Self {
+        Self {
+            id: request.id.clone(),
+            method: request.method.to_string(),
+            params: request.params.map(str::to_owned),
+        }
+    }
+
+    /// The response as a message.
+    pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> String {
+        match outcome {
+            Ok(raw) => write_result(&self.id, raw),
+            Err(error) => write_error(Some(&self.id), error),
+        }
+    }
+}
+
+impl McpEngine {
+    /// Handles a request of a session; `None` if it was cancelled.
+    pub(super) async fn handle_request(
+        &self,
+        session: &Arc<McpSession>,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
+    ) -> Option<String> {
+        match session.begin(&request.id) {
+            Ok(running) => self.handle_running(&running, session, request, out).await,
+            Err(busy) => Some(request.to_response(&Err(busy))),
+        }
+    }
+
+    /// Handles a request that is registered in its session.
+    pub(super) async fn handle_running(
+        &self,
+        running: &RunningRequest,
+        session: &McpSession,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
+    ) -> Option<String> {
+        // Biased: most requests finish at the first poll, so the token is rarely polled.
+        tokio::select! {
+            biased;
+            outcome = self.handle_legacy(session, request, out) => Some(request.to_response(&outcome)),
+            () = running.cancelled.cancelled() => None,
+        }
+    }
+
+    async fn handle_legacy(
+        &self,
+        session: &McpSession,
+        request: &OwnedRequest,
+        out: &message_queue::MessageSender,
+    ) -> Result<String, RpcError> {
+        let params = RequestParams::parse(request.params.as_deref())?;
+        match request.method.as_str() {
+            "initialize" => {
+                let version = session.initialize(&params)?;
+                self.record_client(session.client_label(), &session.caller, version, None);
+                Ok(describe::initialize_result(version, self.catalog.hub_id()))
+            }
+            "ping" => Ok("{}".to_owned()),
+            "logging/setLevel" => {
+                let level = params
+                    .level
+                    .ok_or_else(|| RpcError::invalid_params("params.level is missing"))?;
+                session.set_log_level(LoggingLevel::parse(level)?);
+                Ok("{}".to_owned())
+            }
+            "resources/subscribe" => self.subscribe(session, &params),
+            "resources/unsubscribe" => {
+                session
+                    .subscriptions
+                    .remove(&RequestParams::require_string(params.uri, "uri")?);
+                Ok("{}".to_owned())
+            }
+            method => {
+                let context = DispatchContext {
+                    caller: &session.caller,
+                    version: session.version(),
+                    capabilities: session.capabilities(),
+                    log_level: session.log_level(),
+                    out,
+                    connection: session.connection,
+                    session: Some(session),
+                    client: session.client_label(),
+                };
+                self.handle_catalog_method(&context, method, &params).await
+            }
+        }
+    }
+
+    fn subscribe(
+        &self,
+        session: &McpSession,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let uri = RequestParams::require_string(params.uri, "uri")?;
+        let snapshot = self.catalog.snapshot();
+        let subscription = snapshot.subscribe_resource(&session.caller, &uri);
+        let subscription = subscription.ok_or_else(|| resource_not_found(&uri))?;
+        if session.subscriptions.add(&uri, subscription) {
+            Ok("{}".to_owned())
+        } else {
+            Err(RpcError::invalid_params(
+                "this session has as many resource subscriptions as it may have",
+            ))
+        }
+    }
+
+    /// Handles a request without a session.
+    pub(super) async fn handle_modern(
+        &self,
+        context: &DispatchContext<'_>,
+        request: &OwnedRequest,
+    ) -> Result<String, RpcError> {
+        let params = RequestParams::parse(request.params.as_deref())?;
+        let done = match request.method.as_str() {
+            "server/discover" => Ok(describe::with_modern_members(
+                "server/discover",
+                &describe::discover_result(self.catalog.hub_id()),
+            )),
+            method => self.handle_catalog_method(context, method, &params).await,
+        };
+        done.map_err(to_modern_code)
+    }
+
+    /// Handles the methods that all versions share.
+    async fn handle_catalog_method(
+        &self,
+        context: &DispatchContext<'_>,
+        method: &str,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let is_modern = context.version.is_modern();
+        let list = |member: &str, pick: fn(&CatalogView) -> &EntryList| {
+            if params.cursor.is_some() {
+                return Err(RpcError::invalid_params(
+                    "unknown cursor: every list has one page",
+                ));
+            }
+            let snapshot = self.catalog.snapshot();
+            let view = snapshot.visible_to(context.caller)?;
+            let entry_list = pick(&view);
+            if member == "tools" {
+                let count = Some(entry_list.entries().len());
+                self.record_client(context.client, context.caller, context.version, count);
+            }
+            let entries = entry_list.json_for(context.version);
+            Ok(format!("{{\"{member}\":{entries}}}"))
+        };
+        let listed = match method {
+            "tools/list" => list("tools", |view| &view.tools),
+            "prompts/list" => list("prompts", |view| &view.prompts),
+            "resources/list" => list("resources", |view| &view.resources),
+            "resources/templates/list" => list("resourceTemplates", |view| &view.templates),
+            // Boxed, because this future is moved before it runs.
+            "completion/complete" => Box::pin(self.complete(context, params)).await,
+            "tools/call" | "prompts/get" | "resources/read" => {
+                return Box::pin(self.call_with_inputs(context, method, params)).await;
+            }
+            _ => return Err(RpcError::method_not_found(method)),
+        };
+        // An invalid progress token is refused by every method.
+        params.meta()?.progress_token()?;
+        listed.map(|text| {
+            if is_modern {
+                describe::with_modern_members(method, &text)
+            } else {
+                text
+            }
+        })
+    }
+
+    /// Records the client program.
+    fn record_client(
+        &self,
+        client: Option<&Arc<str>>,
+        caller: &Caller,
+        version: ProtocolVersion,
+        listed: Option<usize>,
+    ) {
+        if let Some(client) = client {
+            let principal = caller.principal.shared_name();
+            let clients = self.catalog.journal().clients();
+            clients.record_client(client, &principal, version.as_str(), listed);
+        }
+    }
+
+    /// Handles the three methods that may need input from the client.
+    async fn call_with_inputs(
+        &self,
+        context: &DispatchContext<'_>,
+        method: &str,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let (name, key) = match method {
+            "resources/read" => ("uri", params.uri),
+            _ => ("name", params.name),
+        };
+        let key = RequestParams::require_string(key, name)?;
+        let arguments = Arc::new(CallArguments::parse(params.arguments)?);
+        let bound = StateBinding {
+            principal: context.caller.principal.name(),
+            method,
+            name: &key,
+            arguments: params.arguments.unwrap_or("{}"),
+        };
+        let mut request_context = Arc::new(RequestContext {
+            connection: context.connection,
+            client: context.client.cloned(),
+            request_id: RequestId::from_meta(params.raw_meta()),
+            version: context.version,
+            outgoing: Some(context.out.clone()),
+            progress_token: params.meta()?.progress_token()?,
+            log_level: context.log_level,
+            capabilities: Arc::clone(context.capabilities),
+            inputs: self.read_inputs(&bound, params)?,
+            meta: params.raw_meta().map(Arc::from),
+        });
+        for _ in 0..input_rounds::MAX_INPUT_ROUNDS {
+            let (caller, attempt_context) = (context.caller, Arc::clone(&request_context));
+            let answer = match method {
+                "tools/call" => {
+                    self.catalog
+                        .call_tool(caller, &key, Arc::clone(&arguments), attempt_context)
+                        .await?
+                }
+                "prompts/get" => {
+                    let arguments = Arc::clone(&arguments);
+                    Box::pin(
+                        self.catalog
+                            .get_prompt(caller, &key, arguments, attempt_context),
+                    )
+                    .await?
+                }
+                _ => Box::pin(self.catalog.read_resource(caller, &key, attempt_context)).await?,
+            };
+            match (answer, context.session) {
+                (EntryResponse::Complete(result), _) if context.version.is_modern() => {
+                    return Ok(describe::with_modern_members(method, result.as_json()));
+                }
+                (EntryResponse::Complete(result), _) => {
+                    return Ok(describe::legacy_result(context.version, result));
+                }
+                (EntryResponse::InputRequired(needed), None) => {
+                    return self.input_required_result(context, &bound, needed);
+                }
+                (EntryResponse::InputRequired(needed), Some(session)) => {
+                    // Boxed, because it is rare and would make the future of every call larger.
+                    let inputs =
+                        Box::pin(input_rounds::collect_inputs(context, session, needed)).await?;
+                    Arc::make_mut(&mut request_context).inputs = inputs;
+                }
+            }
+        }
+        Err(RpcError::new(
+            code::INTERNAL_ERROR,
+            format!(
+                "{key} requested input more than {} times",
+                input_rounds::MAX_INPUT_ROUNDS
+            ),
+        ))
+    }
+
+    fn read_inputs(
+        &self,
+        bound: &StateBinding<'_>,
+        params: &RequestParams<'_>,
+    ) -> Result<InputResponses, RpcError> {
+        let responses = RequestParams::object_or_empty(params.input_responses, "inputResponses")?;
+        let Some(raw) = params.request_state else {
+            return Ok(InputResponses {
+                responses,
+                ..InputResponses::default()
+            });
+        };
+        let text = RequestParams::require_string(Some(raw), "requestState")?;
+        let state = self.state_sealer.unseal(bound, &text);
+        let state = state.map_err(|_| {
+            RpcError::invalid_params("params.requestState is invalid or expired; start again")
+        })?;
+        Ok(InputResponses {
+            responses,
+            state,
+            failure: None,
+        })
+    }
+
+    fn input_required_result(
+        &self,
+        context: &DispatchContext<'_>,
+        bound: &StateBinding<'_>,
+        needed: InputRequired,
+    ) -> Result<String, RpcError> {
+        input_rounds::check_capabilities(context.capabilities, &needed)?;
+        let state = self.state_sealer.seal(bound, needed.state);
+        let answer = json!({
+            "resultType": "input_required",
+            "inputRequests": needed.requests,
+            "requestState": state,
+        });
+        Ok(answer.to_string())
+    }
+
+    async fn complete(
+        &self,
+        context: &DispatchContext<'_>,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let reference = RequestParams::object_or_empty(params.reference, "ref")?;
+        let key = match reference.get("type").and_then(Value::as_str) {
+            Some("ref/prompt") => reference.get("name"),
+            Some("ref/resource") => reference.get("uri"),
+            _ => {
+                return Err(RpcError::invalid_params(
+                    "params.ref.type must be ref/prompt or ref/resource",
+                ));
+            }
+        };
+        let key = key.and_then(Value::as_str);
+        let key =
+            key.ok_or_else(|| RpcError::invalid_params("params.ref must have a name or a uri"))?;
+        let argument = RequestParams::object_or_empty(params.argument, "argument")?;
+        let text = |name: &str| {
+            argument
+                .get(name)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        let (Some(name), Some(value)) = (text("name"), text("value")) else {
+            return Err(RpcError::invalid_params(
+                "params.argument must have a name and a value",
+            ));
+        };
+        let action = EntryAction::Complete {
+            argument: name,
+            value,
+            context: params.context.map(str::to_owned),
+        };
+        match self.catalog.complete(context.caller, key, action).await? {
+            EntryResponse::Complete(done) => Ok(done.into_json()),
+            EntryResponse::InputRequired(_) => Err(RpcError::new(
+                code::INTERNAL_ERROR,
+                "a completion cannot request input",
+            )),
+        }
+    }
+}
+
+/// 2026-07-28 has no error code for a missing resource.
+fn to_modern_code(mut error: RpcError) -> RpcError {
+    if error.code == code::RESOURCE_NOT_FOUND {
+        error.code = code::INVALID_PARAMS;
+    }
+    error
+}

@@ -1,0 +1,87 @@
+//! Batches, which only 2025-03-26 has.
+
+use std::sync::Arc;
+
+use axum::{http::StatusCode, response::Response};
+use futures_util::future::join_all;
+use maru_protocol::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code, write_error};
+use maru_runtime::message_queue;
+use serde_json::value::RawValue;
+
+use super::{
+    StreamableRequest, exchange::HttpExchange, handle_one_way, headers::AcceptedTypes, reply,
+};
+use crate::dispatch::OwnedRequest;
+
+const MAX_BATCH_MESSAGES: usize = 100;
+
+pub(super) async fn post(
+    http_request: StreamableRequest,
+    version: Option<ProtocolVersion>,
+    text: &str,
+) -> Response {
+    let refuse = |why: &'static str| reply::reject(StatusCode::BAD_REQUEST, why);
+    if version.is_some_and(|it| it != ProtocolVersion::V2025_03_26) {
+        return refuse("batches exist in 2025-03-26 only");
+    }
+    let session = match http_request.session(version) {
+        Ok(session) => session,
+        Err(refusal) => return refusal,
+    };
+    if session.version() != ProtocolVersion::V2025_03_26 {
+        return refuse("batches exist in 2025-03-26 only");
+    }
+    let Ok(parts) = serde_json::from_str::<Vec<&RawValue>>(text) else {
+        return refuse("a batch must be an array of messages");
+    };
+    if parts.is_empty() || parts.len() > MAX_BATCH_MESSAGES {
+        return refuse("a batch must have 1 to 100 messages");
+    }
+    let mut requests = Vec::new();
+    let mut refused = Vec::new();
+    for part in parts {
+        match RpcMessage::parse(part.get()) {
+            Err(InvalidMessage { id, error: why }) => refused.push(write_error(id.as_ref(), &why)),
+            Ok(RpcMessage::Request(request)) if request.method == "initialize" => {
+                let why = "initialize cannot be part of a batch";
+                let why = RpcError::new(code::INVALID_REQUEST, why);
+                refused.push(write_error(Some(&request.id), &why));
+            }
+            Ok(RpcMessage::Request(request)) => requests.push(OwnedRequest::new(&request)),
+            Ok(message) => handle_one_way(&session, &message),
+        }
+    }
+    if requests.is_empty() && refused.is_empty() {
+        return reply::accepted();
+    }
+    // The response is one array, so no other messages can be sent before it.
+    let accepts = AcceptedTypes {
+        json: true,
+        events: false,
+    };
+    let (out, messages) = message_queue::channel();
+    let (engine, batch_session, sender) = (
+        Arc::clone(&http_request.engine),
+        Arc::clone(&session),
+        out.clone(),
+    );
+    let work = async move {
+        let answers = requests
+            .iter()
+            .map(|it| engine.handle_request(&batch_session, it, &sender));
+        let answers = join_all(answers).await.into_iter().flatten().chain(refused);
+        let text = answers.collect::<Vec<_>>().join(",");
+        Some((StatusCode::OK, format!("[{text}]")))
+    };
+    let session = Some(session);
+    let engine = http_request.engine;
+    HttpExchange {
+        engine,
+        accepts,
+        session,
+        out,
+        messages,
+    }
+    .run(Box::pin(work))
+    .await
+}

@@ -1,0 +1,150 @@
+//! HTTP+SSE of 2024-11-05: messages to the client in a stream, messages from it in POSTs.
+
+use std::sync::Arc;
+
+use axum::{body::Body, http::StatusCode, response::Response};
+use maru_protocol::{InvalidMessage, RpcMessage, write_event};
+
+use super::{
+    McpEngine,
+    dispatch::OwnedRequest,
+    feed::{MessageFeed, STANDALONE_STREAM},
+    http::{EventSource, handle_one_way, reply, stream_response},
+    session::{McpSession, ReaderGuard, RunningRequest},
+};
+use maru_auth::Principal;
+use maru_tools::Caller;
+
+/// `GET /sse`: opens the session. Its first event says where to post.
+pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
+    let session = match engine.open_session(caller) {
+        Ok(session) => session,
+        Err(too_many) => {
+            return reply::reject(StatusCode::SERVICE_UNAVAILABLE, too_many.to_string());
+        }
+    };
+    let Some(feed) = session.streams.take(STANDALONE_STREAM) else {
+        return reply::reject(StatusCode::CONFLICT, "this stream is being read");
+    };
+    // A relative address works behind every proxy and under every host name.
+    let endpoint = write_event(
+        Some("endpoint"),
+        None,
+        &format!("/sse/message?session_id={}", session.id),
+    );
+    let stream = SseSessionStream {
+        engine: Arc::clone(engine),
+        _reading: session.track_reader(),
+        session,
+        feed,
+    };
+    stream_response(stream, Some(endpoint), engine.limits().keep_alive())
+}
+
+/// `POST /sse/message`: handles one message; its response is sent in the stream.
+pub fn post(
+    engine: &Arc<McpEngine>,
+    principal: &Principal,
+    session_id: &str,
+    body: &[u8],
+) -> Response {
+    let Some(session) = engine.sessions.find(session_id, principal) else {
+        return reply::reject(
+            StatusCode::NOT_FOUND,
+            "unknown or expired session; GET /sse again",
+        );
+    };
+    let message = match RpcMessage::parse_bytes(body) {
+        Ok((_, message)) => message,
+        Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
+    };
+    match message {
+        Err(InvalidMessage { id, error }) => {
+            return reply::rpc_error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
+        }
+        Ok(RpcMessage::Request(request)) => {
+            let owned = OwnedRequest::new(&request);
+            match session.begin(&owned.id) {
+                Ok(running) => answer(engine, session, owned, running),
+                // The error is not queued for a client that sends too much and reads
+                // nothing: if it does not fit, the POST itself is refused.
+                Err(busy) => {
+                    let delivered = session.out.try_send(owned.to_response(&Err(busy)));
+                    if delivered.is_err() {
+                        let why = "too many requests of this session are in progress; read its stream first";
+                        return reply::reject(StatusCode::SERVICE_UNAVAILABLE, why);
+                    }
+                }
+            }
+        }
+        Ok(message) => handle_one_way(&session, &message),
+    }
+    let mut response = Response::new(Body::from("Accepted"));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// Handles a request in its own task; the POST returns before that.
+fn answer(
+    engine: &Arc<McpEngine>,
+    session: Arc<McpSession>,
+    request: OwnedRequest,
+    running: RunningRequest,
+) {
+    let task_engine = Arc::clone(engine);
+    engine.tasks.spawn(async move {
+        let text = task_engine
+            .handle_running(&running, &session, &request, &session.out)
+            .await;
+        deliver(&task_engine, &session, text).await;
+        drop(running);
+    });
+}
+
+/// Sends a response; a client that does not read loses the session.
+pub(super) async fn deliver(engine: &McpEngine, session: &McpSession, text: Option<String>) {
+    if let Some(text) = text
+        && session.out.send(text).await.is_err()
+    {
+        session.close();
+        engine.sessions.end(&session.id);
+    }
+}
+
+struct SseSessionStream {
+    engine: Arc<McpEngine>,
+    session: Arc<McpSession>,
+    feed: MessageFeed,
+    _reading: ReaderGuard,
+}
+
+impl EventSource for SseSessionStream {
+    async fn next(&mut self) -> Option<String> {
+        let (feed, session) = (&mut self.feed, &self.session);
+        let next = async {
+            let message = feed.next().await?;
+            Some(write_event(Some("message"), None, &message))
+        };
+        // Responses to requests in progress are still sent in this stream.
+        let drained = async {
+            session.closing.cancelled().await;
+            session.drain().await;
+        };
+        tokio::select! {
+            biased;
+            text = next => text,
+            () = session.end.cancelled() => None,
+            () = drained => None,
+        }
+    }
+
+    fn report_progress(&self) {
+        self.feed.report_progress();
+    }
+}
+
+impl Drop for SseSessionStream {
+    fn drop(&mut self) {
+        self.engine.sessions.end(&self.session.id);
+    }
+}

@@ -1,0 +1,135 @@
+//! Sign-in to the console: exchanges a code or a token for a cookie that scripts cannot read
+//! and other sites cannot send.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use super::super::{HubState, body::JsonBody, servers::json_error};
+use maru_auth::{BearerToken, Principal, SESSION_LIFETIME, SIGN_IN_CODE_LIFETIME};
+use maru_downstream::http::reply;
+use maru_tools::CatalogScope;
+
+/// `GET /api/session`: the principal of the caller.
+pub(crate) async fn show(State(hub): State<Arc<HubState>>, request: Request) -> Response {
+    let principal = hub.identify(request.headers()).ok();
+    let session = session_json(&hub, principal.as_ref());
+    reply::json(StatusCode::OK, session.to_string())
+}
+
+/// `POST /api/session`: `{"code"}` of the printed link, or `{"token"}`.
+pub(crate) async fn sign_in(
+    State(hub): State<Arc<HubState>>,
+    JsonBody(body): JsonBody,
+) -> Response {
+    let (token_hash, error_message) = match (body["code"].as_str(), body["token"].as_str()) {
+        (Some(code), None) => (
+            hub.sessions.redeem_code(&BearerToken::from(code.trim())),
+            "this link was already used, is older than ten minutes, or the hub was restarted since; print a new one with: maru console",
+        ),
+        (None, Some(token)) => (
+            Some(BearerToken::from(token.trim()).hash()),
+            "unknown token",
+        ),
+        _ => return json_error(StatusCode::BAD_REQUEST, "send a code or a token", None),
+    };
+    let known = token_hash.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
+    let Some((token_hash, principal)) = known else {
+        return json_error(StatusCode::FORBIDDEN, error_message, None);
+    };
+    // The console shows all servers and calls.
+    if principal.grants().is_some() {
+        let message = "this token is limited to some servers or tools; the console needs one without limits: maru token create NAME --role reader";
+        return json_error(StatusCode::FORBIDDEN, message, None);
+    }
+    match hub.sessions.sign_in(token_hash).await {
+        Ok(cookie) => {
+            let session = session_json(&hub, Some(&principal)).to_string();
+            let response = reply::json(StatusCode::OK, session);
+            with_cookie(&hub, response, cookie.reveal(), SESSION_LIFETIME.as_secs())
+        }
+        Err(error) => {
+            tracing::error!("failed to sign a browser in: {error}");
+            let message = "the store could not save the session";
+            json_error(StatusCode::SERVICE_UNAVAILABLE, message, None)
+        }
+    }
+}
+
+/// `DELETE /api/session`.
+pub(crate) async fn sign_out(State(hub): State<Arc<HubState>>, request: Request) -> Response {
+    if let Some(cookie) = session_cookie(&hub, request.headers())
+        && let Err(error) = hub.sessions.sign_out(&cookie).await
+    {
+        tracing::error!("failed to sign a browser out: {error}");
+        let message = "the store could not end the session; you are still signed in";
+        return json_error(StatusCode::SERVICE_UNAVAILABLE, message, None);
+    }
+    with_cookie(&hub, reply::empty(StatusCode::NO_CONTENT), "", 0)
+}
+
+/// `POST /api/session/link`: a link that signs a browser in with the caller's token, once.
+pub(crate) async fn create_sign_in_link(
+    State(hub): State<Arc<HubState>>,
+    request: Request,
+) -> Response {
+    let Some(token_hash) = hub.token_hash(request.headers()) else {
+        let message = "a sign-in link needs a token";
+        return json_error(StatusCode::FORBIDDEN, message, None);
+    };
+    let code = hub.sessions.issue_code(token_hash);
+    let scheme = if hub.is_encrypted { "https" } else { "http" };
+    let link = json!({
+        "path": format!("/#code={}", code.reveal()),
+        "scheme": scheme,
+        "expiresInSeconds": SIGN_IN_CODE_LIFETIME.as_secs(),
+    });
+    reply::json(StatusCode::OK, link.to_string())
+}
+
+/// Returns the value of the console's cookie.
+pub(crate) fn session_cookie(hub: &HubState, headers: &HeaderMap) -> Option<BearerToken> {
+    let name = cookie_name(hub);
+    let lines = headers.get_all(header::COOKIE).iter();
+    let mut pairs = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = pairs.find(|(it, _)| *it == name)?;
+    Some(BearerToken::from(value))
+}
+
+/// The port is part of the name, because browsers share cookies between ports.
+fn cookie_name(hub: &HubState) -> String {
+    format!("maru_{}", hub.port)
+}
+
+fn with_cookie(hub: &HubState, mut response: Response, value: &str, seconds: u64) -> Response {
+    let name = cookie_name(hub);
+    let secure = if hub.is_encrypted { "; Secure" } else { "" };
+    let line =
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    if let Ok(line) = HeaderValue::from_str(&line) {
+        response.headers_mut().insert(header::SET_COOKIE, line);
+    }
+    response
+}
+
+fn session_json(hub: &HubState, principal: Option<&Principal>) -> Value {
+    let snapshot = hub.engine.catalog().snapshot();
+    let tools = snapshot
+        .view(&CatalogScope::All)
+        .map_or(0, |it| it.tools.entries().len());
+    json!({
+        "name": principal.map(Principal::name),
+        "role": principal.map(|it| it.role().as_str()),
+        "version": env!("CARGO_PKG_VERSION"),
+        "build": super::assets::build(),
+        "tools": principal.map(|_| tools),
+    })
+}

@@ -1,0 +1,167 @@
+//! The HTTP server: listener, access control, route table and handlers.
+
+mod admission;
+mod audit;
+mod body;
+mod calls;
+mod console;
+mod custom_tools;
+mod diagnostics;
+mod framing;
+mod generate;
+mod health;
+mod limits;
+mod listener;
+mod local_program;
+mod mcp;
+mod metrics;
+mod model_api;
+mod openai;
+mod origin_policy;
+mod registry;
+mod rejection;
+mod request_observer;
+mod resource_metadata;
+mod router;
+mod routes;
+mod runs;
+mod servers;
+mod sources;
+mod tls;
+mod tokens;
+mod tools;
+
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use maru_store::Store;
+
+use maru_agent::Agent;
+use maru_auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal};
+use maru_config::{ChatSettings, Config, ConfigRow};
+use maru_downstream::McpEngine;
+use maru_llm::ReloadableGateway;
+use maru_observability::{audit::AuditLog, metrics::HubMetrics};
+use maru_tools::{CallQuota, SourceManager, builtin::DataContext, custom::CustomTools};
+use maru_upstream::ServerManager;
+
+pub use admission::ConnectionAdmission;
+pub use audit::RejectedRequests;
+pub use console::{ConsoleEvents, publish_changes};
+
+pub use health::Readiness;
+pub use listener::{ServeContext, serve, serve_local};
+pub use origin_policy::OriginPolicy;
+pub use router::GuardedRouter;
+pub use routes::{RouteRule, route_rules};
+pub use tls::{PreparedAcceptor, TlsCertificates, acceptor};
+
+/// The shared state of all route handlers.
+#[derive(Debug)]
+pub struct HubState {
+    /// Serves MCP clients.
+    pub engine: Arc<McpEngine>,
+    /// Manages the upstream servers.
+    pub servers: Arc<ServerManager>,
+    /// Embedder and index of the data tools.
+    pub data: DataContext,
+    /// Manages the databases that tools read.
+    pub sources: Arc<SourceManager>,
+    /// Creates and runs custom tools.
+    pub custom_tools: Arc<CustomTools>,
+    /// Enforces call limits per day and minute.
+    pub quota: Arc<CallQuota>,
+    /// The model gateway.
+    pub models: Arc<ReloadableGateway>,
+    /// The agent loop.
+    pub agent: Arc<Agent>,
+    /// Authenticates callers.
+    pub access: Arc<AccessControl>,
+    /// Records calls and changes.
+    pub audit: Arc<AuditLog>,
+    /// The metrics of `/metrics`.
+    pub metrics: Arc<HubMetrics>,
+    /// Counts unauthorized and forbidden requests.
+    pub rejected_requests: RejectedRequests,
+    /// Settings that a reload replaces.
+    pub reloadable: RwLock<ReloadableSettings>,
+    /// Maximum size of a request body in bytes.
+    pub max_body_bytes: AtomicUsize,
+    /// Whether browsers reach the hub over TLS.
+    pub is_encrypted: bool,
+    /// Whether responses carry HSTS.
+    pub sends_hsts: bool,
+    /// The signed-in browsers.
+    pub sessions: ConsoleSessions,
+    /// Events for open console pages.
+    pub events: Arc<ConsoleEvents>,
+    /// The store, for changes made in the console.
+    pub store: Store,
+    /// The port that the hub listens on.
+    pub port: u16,
+    /// The command line that calls tools of this hub, up to its subcommand.
+    pub cli_command: Arc<str>,
+    /// Answers readiness probes.
+    pub readiness: Arc<Readiness>,
+}
+
+/// Settings of the route handlers that a reload replaces.
+#[derive(Debug)]
+pub struct ReloadableSettings {
+    /// The accepted hosts and origins.
+    pub origin_policy: OriginPolicy,
+    /// How clients of `/v1/chat/completions` get tool calls.
+    pub chat: Arc<ChatSettings>,
+    /// Every setting with its value and origin.
+    pub settings: Arc<Vec<ConfigRow>>,
+}
+
+/// The command line that calls tools of the hub with this `config`.
+pub fn cli_command(config: &Config) -> Arc<str> {
+    model_api::maru_command(config).into()
+}
+
+impl HubState {
+    fn chat(&self) -> Arc<ChatSettings> {
+        Arc::clone(&self.reloadable().chat)
+    }
+
+    fn reloadable(&self) -> RwLockReadGuard<'_, ReloadableSettings> {
+        let lock = self.reloadable.read();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes.load(Relaxed)
+    }
+
+    /// Returns the principal of a request by its token, or by the cookie of a signed-in
+    /// browser.
+    fn identify(&self, headers: &HeaderMap) -> Result<Principal, Error> {
+        let token = headers.get(header::AUTHORIZATION);
+        let signed_in = match token {
+            None => console::session_cookie(self, headers)
+                .and_then(|cookie| self.sessions.token_hash_of(&cookie))
+                .and_then(|hash| self.access.principal_of_hash(&hash)),
+            Some(_) => None,
+        };
+        match signed_in {
+            Some(principal) => Ok(principal),
+            None => self.access.identify(token.map(HeaderValue::as_bytes)),
+        }
+    }
+
+    /// Returns the hash of the token of a request, or of the token that the browser signed
+    /// in with.
+    fn token_hash(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
+        match headers.get(header::AUTHORIZATION) {
+            Some(token) => BearerToken::from_authorization(token.as_bytes()).map(|it| it.hash()),
+            None => self
+                .sessions
+                .token_hash_of(&console::session_cookie(self, headers)?),
+        }
+    }
+}

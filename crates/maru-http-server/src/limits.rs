@@ -1,0 +1,111 @@
+//! `/api/limits`: limits of calls per day and minute, of principals and tools.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::Response,
+};
+use maru_store::CallLimitRow;
+use serde_json::{Value, json};
+
+use super::{HubState, body::JsonBody, servers::json_error};
+use maru_downstream::http::reply;
+use maru_tools::QuotaTarget;
+
+const MAX_TARGET_BYTES: usize = 200;
+
+/// `GET /api/limits`.
+pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+    match hub.quota.list().await {
+        Ok(rows) => limits_response(&rows),
+        Err(error) => store_error_response(&error),
+    }
+}
+
+fn limits_response(rows: &[CallLimitRow]) -> Response {
+    let rows: Value = rows.iter().map(limit_json).collect();
+    reply::json(StatusCode::OK, rows.to_string())
+}
+
+/// `PUT /api/limits/{target_type}/{target_id}`.
+pub(super) async fn set(
+    State(hub): State<Arc<HubState>>,
+    Path((target_type, id)): Path<(String, String)>,
+    JsonBody(body): JsonBody,
+) -> Response {
+    let bad_request =
+        |message: &str, field: &str| json_error(StatusCode::BAD_REQUEST, message, Some(field));
+    let Some(target) = QuotaTarget::parse(&target_type) else {
+        return bad_request("use USER or TOOL", "target_type");
+    };
+    let (per_day, per_minute) = (&body["max_count"], &body["max_per_minute"]);
+    let is_invalid = |it: &Value| !it.is_null() && it.as_i64().is_none_or(|it| it < 0);
+    if is_invalid(per_day) || (per_day.is_null() && per_minute.is_null()) {
+        let message = "must be the number of calls per day, such as {\"max_count\": 50}";
+        return bad_request(message, "max_count");
+    }
+    if is_invalid(per_minute) {
+        return bad_request("must be the number of calls per minute", "max_per_minute");
+    }
+    if id.len() > MAX_TARGET_BYTES || id.chars().any(char::is_control) {
+        return bad_request("must be the name of a user or tool", "target_id");
+    }
+    let (max_count, max_per_minute) = (per_day.as_i64(), per_minute.as_i64());
+    if let Err(error) = hub
+        .quota
+        .set_limit(target, &id, max_count, max_per_minute)
+        .await
+    {
+        return store_error_response(&error);
+    }
+    match hub.quota.list().await {
+        Ok(rows) => limits_response(&rows),
+        // The limit is set, even if the list cannot be read now.
+        Err(_) => limits_response(&[CallLimitRow {
+            target_type: target.as_str().to_owned(),
+            target_id: id,
+            max_count,
+            max_per_minute,
+            used: 0,
+        }]),
+    }
+}
+
+/// `DELETE /api/limits/{target_type}/{target_id}`.
+pub(super) async fn remove(
+    State(hub): State<Arc<HubState>>,
+    Path((target_type, id)): Path<(String, String)>,
+) -> Response {
+    let not_found = || json_error(StatusCode::NOT_FOUND, "there is no such limit", None);
+    let Some(target) = QuotaTarget::parse(&target_type) else {
+        return not_found();
+    };
+    match hub.quota.remove_limit(target, &id).await {
+        Ok(true) => reply::empty(StatusCode::NO_CONTENT),
+        Ok(false) => not_found(),
+        Err(error) => store_error_response(&error),
+    }
+}
+
+fn limit_json(row: &CallLimitRow) -> Value {
+    let mut limit = json!({"target_type": row.target_type, "target_id": row.target_id});
+    if let Some(max) = row.max_count {
+        limit["max_count"] = max.into();
+        limit["used_today"] = row.used.into();
+    }
+    if let Some(max) = row.max_per_minute {
+        limit["max_per_minute"] = max.into();
+    }
+    limit
+}
+
+fn store_error_response(error: &maru_store::Error) -> Response {
+    tracing::error!("failed to read or change call limits: {error}");
+    json_error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &error.public_message(),
+        None,
+    )
+}

@@ -1,0 +1,93 @@
+//! The parts that differ between client APIs.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use futures_util::Stream;
+use serde_json::{Map, Value};
+
+use super::ApiError;
+use maru_downstream::http::event_stream;
+use maru_llm::{ChatRequest, ChatResponse, FinishReason, TokenUsage};
+
+/// A client API: parses requests, and writes the response to one request.
+pub(in super::super) trait ClientApi: Send + Sized + 'static {
+    /// Parses the body of a request.
+    fn parse(body: Value) -> Result<ParsedRequest<Self>, ApiError>;
+
+    /// The body of a response that is an error.
+    fn error_body(error: &ApiError) -> Value;
+
+    /// The body of a whole response. Its calls are those that the client gets as calls.
+    fn response_body(self, response: ChatResponse) -> String;
+
+    /// Writes what stands at the beginning of a stream, unless that is written.
+    fn write_start(&mut self, out: &mut String);
+
+    /// Writes the next piece of a stream.
+    fn write_piece(&mut self, piece: ResponsePiece, out: &mut String);
+
+    /// Writes the end of a stream that is complete.
+    fn write_end(&mut self, end: ResponseEnd, out: &mut String);
+
+    /// Writes the end of a stream that failed.
+    fn write_error(&mut self, error: &ApiError, out: &mut String);
+
+    /// Tells a client that waits which position in the queue it has. Clients skip a comment.
+    fn write_queue_position(position: usize, out: &mut String) {
+        out.push_str(&format!(": place {position} in the queue\n\n"));
+    }
+
+    /// A response that streams `texts`, and something that clients skip after each
+    /// `keep_alive` of silence.
+    fn stream_response(
+        texts: impl Stream<Item = String> + Send + 'static,
+        keep_alive: Duration,
+    ) -> Response {
+        event_stream(texts, keep_alive)
+    }
+}
+
+/// A request of a client API, parsed.
+#[derive(Debug)]
+pub(in super::super) struct ParsedRequest<A> {
+    pub(in super::super) request: ChatRequest,
+    /// Whether the response is streamed.
+    pub(in super::super) stream: bool,
+    /// Writes the response.
+    pub(in super::super) api: A,
+}
+
+/// A piece of a streamed response. Text and reasoning come first, then one call after the
+/// other, with its arguments between its start and its end.
+#[derive(Debug, PartialEq)]
+pub(in super::super) enum ResponsePiece {
+    /// Text for the user, never empty.
+    Text(String),
+    /// Reasoning of the model, never empty. What a model writes after a call is reasoning.
+    Reasoning(String),
+    /// The model declines, in words of its own.
+    Refusal(String),
+    CallStart {
+        id: String,
+        name: String,
+        /// What the backend wants back with the call.
+        extra_content: Option<Value>,
+    },
+    /// The next piece of the arguments, which together are one JSON object.
+    CallArguments(String),
+    /// The arguments are complete. Missing if the response was cut off.
+    CallEnd,
+    /// Token log probabilities, as the backend writes them.
+    Logprobs(Map<String, Value>),
+    /// The backend configuration; comes before anything else.
+    SystemFingerprint(String),
+}
+
+/// How a response ended.
+#[derive(Debug)]
+pub(in super::super) struct ResponseEnd {
+    /// `ToolCalls` only if there was a call.
+    pub(in super::super) finish: FinishReason,
+    pub(in super::super) usage: Option<TokenUsage>,
+}

@@ -1,0 +1,77 @@
+//! `GET /v1/models`, and how busy they are.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::Response,
+};
+use serde_json::{Value, json};
+
+use super::super::{
+    HubState,
+    model_api::{AGENT_MODEL_PREFIX, ApiError},
+};
+use super::ChatCompletionWriter;
+use maru_downstream::http::reply;
+use maru_llm::{self as llm, ModelInfo};
+
+/// `GET /v1/models`.
+pub(in super::super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+    let models = all_models(&hub).await;
+    let listed: Vec<Value> = models.iter().map(model_json).collect();
+    let shown = json!({"object": "list", "data": listed});
+    reply::json(StatusCode::OK, shown.to_string())
+}
+
+/// `GET /v1/models/{name}`; names may have slashes.
+pub(in super::super) async fn show(
+    State(hub): State<Arc<HubState>>,
+    Path(name): Path<String>,
+) -> Response {
+    let models = all_models(&hub).await;
+    match models.iter().find(|it| it.name == name) {
+        Some(model) => reply::json(StatusCode::OK, model_json(model).to_string()),
+        None => {
+            ApiError::from(&llm::Error::UnknownModel(name)).into_response::<ChatCompletionWriter>()
+        }
+    }
+}
+
+/// Every model, and each once more with maru's tools.
+async fn all_models(hub: &HubState) -> Vec<ModelInfo> {
+    let mut models = hub.models.current().list_models().await;
+    let agents: Vec<ModelInfo> = models
+        .iter()
+        .map(|it| ModelInfo {
+            name: format!("{AGENT_MODEL_PREFIX}{}", it.name),
+            backend: "maru".to_owned(),
+            fallback_backends: Vec::new(),
+        })
+        .collect();
+    models.extend(agents);
+    models
+}
+
+/// `GET /api/models`: every entry of the settings, its queue and the health of its backend.
+pub(in super::super) async fn queue_status(State(hub): State<Arc<HubState>>) -> Response {
+    let status = hub.models.current().status().into_iter();
+    let shown = status.map(|it| {
+        json!({
+            "name": it.name, "backend": it.backend, "running": it.running, "waiting": it.waiting,
+            "consecutive_failures": it.consecutive_failures,
+            "cooldown_seconds": it.cooldown.as_secs_f64().ceil(),
+        })
+    });
+    reply::json(StatusCode::OK, shown.collect::<Value>().to_string())
+}
+
+fn model_json(model: &ModelInfo) -> Value {
+    let mut shown =
+        json!({"id": model.name, "object": "model", "created": 0, "owned_by": model.backend});
+    if !model.fallback_backends.is_empty() {
+        shown["fallback_backends"] = model.fallback_backends.clone().into();
+    }
+    shown
+}

@@ -1,0 +1,330 @@
+//! Access control in front of every route: Host, Origin, token and role are checked before
+//! anything else.
+
+use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header},
+    response::Response,
+};
+use futures_util::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use super::{
+    HubState,
+    admission::ConnectionSlot,
+    audit::{self, ChangeActor},
+    console, local_program, rejection,
+    request_observer::{ObservedResponse, RequestObserver},
+    routes::{self, RouteMatch, RouteRule, RouteRules},
+};
+use maru_auth::{Error, Principal};
+
+/// The router of all routes behind access control.
+#[derive(Clone, Debug)]
+pub struct GuardedRouter {
+    hub: Arc<HubState>,
+    rules: RouteRules,
+    router: Router,
+    /// The address of the client; absent on the local socket.
+    remote_ip: Option<IpAddr>,
+    /// The slot of the connection, where connections are limited.
+    slot: Option<Arc<ConnectionSlot>>,
+}
+
+/// A request that passed access control.
+struct AdmittedRequest {
+    /// `None` on routes that need no authentication.
+    principal: Option<Principal>,
+    /// The rule of a change, which is audited.
+    change: Option<RouteRule>,
+    /// Whether it counts against the limits of its principal.
+    counts_against_quota: bool,
+}
+
+type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
+
+/// The address of the client, as an extension of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
+
+/// Why a request did not pass access control.
+enum AdmitError {
+    /// The request is answered with this response.
+    Rejected(Box<Response>),
+    /// The token was signed with a key that is not known yet.
+    UnknownKey,
+}
+
+impl GuardedRouter {
+    /// Builds the router of all routes.
+    pub fn new(hub: Arc<HubState>) -> Self {
+        let (rules, router) = routes::build(&hub);
+        Self {
+            hub,
+            rules,
+            router,
+            remote_ip: None,
+            slot: None,
+        }
+    }
+
+    /// A router that serves one connection from this address.
+    pub(super) fn for_connection(&self, remote_ip: IpAddr, slot: Arc<ConnectionSlot>) -> Self {
+        Self {
+            remote_ip: Some(remote_ip),
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// The slot of the served connection.
+    pub(super) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
+        self.slot.as_ref()
+    }
+
+    /// Checks Host, Origin, token and role of a request.
+    fn admit(
+        &self,
+        route: RouteMatch<'_>,
+        request: &Request<Incoming>,
+    ) -> Result<AdmittedRequest, AdmitError> {
+        let path = request.uri().path();
+        self.hub
+            .reloadable()
+            .origin_policy
+            .check(request.uri(), request.headers())
+            .map_err(|(status, message)| rejection::error_response(path, status, message))?;
+        let headers = request.headers();
+        if headers
+            .get_all(header::AUTHORIZATION)
+            .iter()
+            .nth(1)
+            .is_some()
+        {
+            // A proxy that reads the other one would see another caller.
+            let message = "the request has more than one Authorization header; send one";
+            return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, message).into());
+        }
+        if matches!(route, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
+            return Ok(AdmittedRequest {
+                principal: None,
+                change: None,
+                counts_against_quota: false,
+            });
+        }
+        let has_token = headers.contains_key(header::AUTHORIZATION);
+        let token = headers.get(header::AUTHORIZATION);
+        // OpenAI clients insist on a key; this one means no token.
+        let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
+        let access = &self.hub.access;
+        let uses_cookie =
+            !has_token && matches!(route, RouteMatch::Rule(rule) if rule.accepts_cookie());
+        let identified = if uses_cookie {
+            self.hub.identify(headers)
+        } else {
+            access.identify(token.map(HeaderValue::as_bytes))
+        };
+        let has_cookie = || uses_cookie && console::session_cookie(&self.hub, headers).is_some();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let principal = match identified {
+            Ok(_) if !is_read && has_cookie() && !headers.contains_key(routes::CONSOLE_HEADER) => {
+                let message = "a change by cookie needs the header x-maru-console";
+                return Err(rejection::error_response(path, StatusCode::FORBIDDEN, message).into());
+            }
+            Ok(principal) => self.elevate_local_program(principal, &route, headers),
+            Err(Error::UnknownKey) => return Err(AdmitError::UnknownKey),
+            Err(error) => return Err(rejection::unauthorized(path, access, &error).into()),
+        };
+        if let Some(slot) = &self.slot
+            && slot.identify(!principal.is_local()).is_err()
+        {
+            return Err(rejection::too_many_connections(path).into());
+        }
+        match route {
+            RouteMatch::Rule(rule) if rule.allows(&principal) => Ok(AdmittedRequest {
+                principal: Some(principal),
+                change: rule.is_change().then(|| rule.clone()),
+                counts_against_quota: rule.counts_against_quota,
+            }),
+            RouteMatch::Rule(_) if token.is_none() => {
+                Err(rejection::unauthorized(path, access, &Error::MissingToken).into())
+            }
+            RouteMatch::Rule(rule) => {
+                let response = rejection::forbidden(path, access, rule, &principal);
+                let actor = ChangeActor {
+                    principal,
+                    remote_ip: self.remote_ip,
+                    rule: rule.clone(),
+                };
+                actor.record_denied(&self.hub, path);
+                Err(response.into())
+            }
+            RouteMatch::MethodNotAllowed(allowed) => {
+                Err(rejection::method_not_allowed(path, &allowed).into())
+            }
+            RouteMatch::NotFound => Err(rejection::not_found(path).into()),
+        }
+    }
+
+    /// Makes a program on this machine an admin on routes that need one, where
+    /// `local_admin` is on.
+    fn elevate_local_program(
+        &self,
+        principal: Principal,
+        route: &RouteMatch<'_>,
+        headers: &HeaderMap,
+    ) -> Principal {
+        let needs_admin = matches!(route, RouteMatch::Rule(rule) if !rule.allows(&principal));
+        match self.hub.access.local_admin() {
+            Some(admin)
+                if needs_admin
+                    && principal.is_local()
+                    && local_program::is_local_program(self.remote_ip, headers) =>
+            {
+                admin.clone()
+            }
+            _ => principal,
+        }
+    }
+
+    /// Forwards an admitted request to its handler.
+    fn forward(&self, admitted: AdmittedRequest, request: Request<Incoming>) -> ResponseFuture {
+        let Some(principal) = admitted.principal else {
+            return self.router.clone().call(request.map(Body::new)).boxed();
+        };
+        if admitted.counts_against_quota {
+            return self.clone().count_and_forward(principal, request).boxed();
+        }
+        let request = self.with_caller(principal.clone(), request);
+        if let Some(rule) = admitted.change {
+            let actor = ChangeActor {
+                principal,
+                remote_ip: self.remote_ip,
+                rule,
+            };
+            let response =
+                audit::run_audited(Arc::clone(&self.hub), self.router.clone(), actor, request);
+            return response.map(Ok).boxed();
+        }
+        self.router.clone().call(request).boxed()
+    }
+
+    /// Forwards a request that counts against the limits of its principal.
+    async fn count_and_forward(
+        mut self,
+        principal: Principal,
+        request: Request<Incoming>,
+    ) -> Result<Response, Infallible> {
+        let path = request.uri().path();
+        if let Err(exceeded) = self.hub.quota.count_request(principal.name()).await {
+            return Ok(rejection::too_many_requests(path, &exceeded));
+        }
+        let request = self.with_caller(principal, request);
+        self.router.call(request).await
+    }
+
+    /// Attaches the principal and the client's address to a request.
+    fn with_caller(&self, principal: Principal, request: Request<Incoming>) -> Request<Body> {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(principal);
+        request
+            .extensions_mut()
+            .insert(ClientAddress(self.remote_ip));
+        request
+    }
+
+    /// Closes the connection after a rejection, unless one of its requests was admitted.
+    /// Its body is then not waited for, and its slot is free.
+    fn close_if_unidentified(&self, mut rejection: Response) -> Response {
+        if self.slot.as_ref().is_some_and(|it| !it.is_identified()) {
+            let close = HeaderValue::from_static("close");
+            rejection.headers_mut().insert(header::CONNECTION, close);
+        }
+        rejection
+    }
+
+    /// Reads the issuer's keys and checks the request once more.
+    async fn retry_with_fresh_keys(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response, Infallible> {
+        if let Some(oauth) = self.hub.access.oauth() {
+            oauth.refresh().await;
+        }
+        match self.admit(self.match_route(&request), &request) {
+            Ok(admitted) => self.forward(admitted, request).await,
+            Err(AdmitError::Rejected(rejection)) => Ok(self.close_if_unidentified(*rejection)),
+            Err(AdmitError::UnknownKey) => {
+                let path = request.uri().path();
+                let rejection = rejection::unauthorized(path, &self.hub.access, &Error::UnknownKey);
+                Ok(self.close_if_unidentified(rejection))
+            }
+        }
+    }
+
+    fn match_route(&self, request: &Request<Incoming>) -> RouteMatch<'_> {
+        let path = request.uri().path();
+        self.rules.match_request(request.method(), path)
+    }
+
+    /// Admits a request and forwards it, or rejects it.
+    fn respond(&self, route: RouteMatch<'_>, request: Request<Incoming>) -> ResponseFuture {
+        let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
+        let response = match self.admit(route, &request) {
+            Ok(admitted) => self.forward(admitted, request),
+            Err(AdmitError::Rejected(rejection)) => {
+                let rejection = self.close_if_unidentified(*rejection);
+                self.hub.rejected_requests.count(rejection.status());
+                ready(Ok(rejection)).boxed()
+            }
+            Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
+        };
+        if sends_hsts {
+            return response.map_ok(with_hsts).boxed();
+        }
+        response
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for GuardedRouter {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = ObservedResponse<ResponseFuture>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let route = self.match_route(&request);
+        let rule = match route {
+            RouteMatch::Rule(rule) => Some(rule),
+            RouteMatch::MethodNotAllowed(_) | RouteMatch::NotFound => None,
+        };
+        let observer = RequestObserver::new(&self.hub.metrics, rule, request.headers());
+        let response = observer.span().in_scope(|| self.respond(route, request));
+        observer.observe(response)
+    }
+}
+
+/// Whether the request is for `localhost`, where HSTS would apply to other programs too.
+fn is_localhost(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
+    let name = host.map_or("", |it| it.split(':').next().unwrap_or_default());
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Tells browsers to use only encrypted connections (RFC 6797).
+fn with_hsts(mut response: Response) -> Response {
+    const HSTS_MAX_AGE: HeaderValue = HeaderValue::from_static("max-age=31536000");
+    let headers = response.headers_mut();
+    headers.insert(header::STRICT_TRANSPORT_SECURITY, HSTS_MAX_AGE);
+    response
+}
+
+impl From<Response> for AdmitError {
+    fn from(rejection: Response) -> Self {
+        Self::Rejected(Box::new(rejection))
+    }
+}

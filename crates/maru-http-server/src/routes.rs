@@ -1,0 +1,452 @@
+//! The table of all routes and the roles they require. No other route exists.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    routing::{MethodFilter, MethodRouter, on},
+};
+
+use super::{
+    HubState, audit, calls, console, custom_tools, diagnostics, generate, health, limits, mcp,
+    metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens, tools,
+};
+use maru_auth::{AccessRole, Principal};
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
+/// The table of all routes.
+fn route_table() -> Vec<RouteEntry> {
+    vec![
+        // MCP endpoints. Their dispatch checks who may call tools.
+        reader(POST, "/mcp", mcp::all_servers).filtered(),
+        reader(GET, "/mcp", mcp::all_servers).filtered(),
+        reader(DELETE, "/mcp", mcp::all_servers).filtered(),
+        reader(GET, "/mcp/s/{name}", mcp::one_server).filtered(),
+        reader(POST, "/mcp/s/{name}", mcp::one_server).filtered(),
+        reader(DELETE, "/mcp/s/{name}", mcp::one_server).filtered(),
+        reader(GET, "/sse", mcp::sse).filtered(),
+        reader(POST, "/sse", mcp::sse).filtered(),
+        reader(DELETE, "/sse", mcp::sse).filtered(),
+        reader(POST, "/sse/message", mcp::sse_message).filtered(),
+        // Servers.
+        admin(POST, "/mcp/add", registry::add),
+        admin(DELETE, "/mcp/remove", registry::remove),
+        reader(GET, "/mcp/list", registry::list).filtered(),
+        reader(GET, "/api/mcp/servers", servers::list).filtered(),
+        admin(POST, "/api/mcp/servers", servers::register),
+        reader(GET, "/api/mcp/servers/{name}", servers::show).filtered(),
+        admin(PUT, "/api/mcp/servers/{name}", servers::update),
+        admin(DELETE, "/api/mcp/servers/{name}", servers::remove),
+        admin(POST, "/api/mcp/servers/{name}/connect", servers::connect),
+        admin(
+            POST,
+            "/api/mcp/servers/{name}/disconnect",
+            servers::disconnect,
+        ),
+        admin(POST, "/api/mcp/servers/{name}/enable", servers::enable),
+        admin(POST, "/api/mcp/servers/{name}/disable", servers::disable),
+        admin(POST, "/api/mcp/servers/{name}/accept", servers::accept_all),
+        admin(
+            POST,
+            "/api/mcp/servers/{name}/tools/{tool}/accept",
+            servers::accept,
+        ),
+        admin(POST, "/api/mcp/import", servers::import),
+        admin(GET, "/api/mcp/servers/{name}/log", diagnostics::server_log),
+        admin(
+            GET,
+            "/api/mcp/servers/{name}/messages",
+            diagnostics::server_messages,
+        ),
+        admin(POST, "/api/mcp/test", diagnostics::test_server),
+        // Tools and calls.
+        reader(GET, "/api/tools", tools::list),
+        admin(PUT, "/api/tools", tools::set_many_enabled),
+        reader(GET, "/api/tools/{name}", tools::show),
+        admin(PUT, "/api/tools/{name}", tools::set_enabled),
+        agent(POST, "/api/tools/{name}/call", tools::call).filtered(),
+        reader(GET, "/api/calls", calls::list),
+        reader(GET, "/api/calls/{id}", calls::show),
+        reader(GET, "/api/stats", calls::stats),
+        // Databases.
+        reader(GET, "/api/sources", sources::list),
+        admin(POST, "/api/sources", sources::add),
+        admin(POST, "/api/sources/test", sources::test),
+        admin(GET, "/api/sources/{name}", sources::show),
+        admin(PUT, "/api/sources/{name}", sources::update),
+        admin(DELETE, "/api/sources/{name}", sources::remove),
+        admin(GET, "/api/source-settings", sources::settings_schema),
+        reader(GET, "/api/sources/{name}/tables", sources::tables),
+        reader(GET, "/api/sources/{name}/tables/{table}", sources::columns),
+        // Custom tools.
+        reader(GET, "/api/custom-tools", custom_tools::list),
+        admin(POST, "/api/custom-tools", custom_tools::create),
+        admin(POST, "/api/custom-tools/test", custom_tools::test),
+        reader(GET, "/api/custom-tools/{name}", custom_tools::show),
+        admin(PUT, "/api/custom-tools/{name}", custom_tools::update),
+        admin(DELETE, "/api/custom-tools/{name}", custom_tools::remove),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/activate",
+            custom_tools::activate,
+        ),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/deactivate",
+            custom_tools::deactivate,
+        ),
+        admin(
+            PUT,
+            "/api/custom-tools/{name}/draft",
+            custom_tools::save_draft,
+        ),
+        admin(
+            DELETE,
+            "/api/custom-tools/{name}/draft",
+            custom_tools::discard_draft,
+        ),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/publish",
+            custom_tools::publish,
+        ),
+        reader(
+            GET,
+            "/api/custom-tools/{name}/versions",
+            custom_tools::versions,
+        ),
+        admin(
+            POST,
+            "/api/custom-tools/{name}/versions/{version}/restore",
+            custom_tools::restore,
+        ),
+        // Models and the agent loop.
+        agent(
+            POST,
+            "/v1/chat/completions",
+            model_api::post::<openai::ChatCompletionWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(GET, "/v1/models", openai::list).filtered(),
+        agent(GET, "/v1/models/{*name}", openai::show).filtered(),
+        agent(POST, "/v1/embeddings", openai::embed)
+            .filtered()
+            .counted(),
+        reader(GET, "/api/models", openai::queue_status),
+        agent(POST, "/generate", generate::without_tools)
+            .filtered()
+            .counted(),
+        agent(POST, "/generate_with_mcp", generate::with_tools)
+            .filtered()
+            .counted(),
+        // Agent runs. Each principal sees its own.
+        agent(GET, "/api/runs", runs::list).filtered(),
+        agent(GET, "/api/runs/{id}", runs::show).filtered(),
+        agent(POST, "/api/runs/{id}/calls/{call}/approve", runs::approve).filtered(),
+        agent(POST, "/api/runs/{id}/calls/{call}/refuse", runs::refuse).filtered(),
+        // Access, limits and audit.
+        admin(GET, "/api/tokens", tokens::list),
+        admin(POST, "/api/tokens", tokens::create),
+        admin(DELETE, "/api/tokens/{name}", tokens::revoke),
+        reader(GET, "/api/limits", limits::list),
+        admin(PUT, "/api/limits/{target_type}/{target_id}", limits::set),
+        admin(
+            DELETE,
+            "/api/limits/{target_type}/{target_id}",
+            limits::remove,
+        ),
+        admin(GET, "/api/audit", audit::list),
+        // The console. Its page contains no data; that comes from the API.
+        public(GET, "/", console::page),
+        public(GET, "/servers", console::page),
+        public(GET, "/servers/{*rest}", console::page),
+        public(GET, "/tools", console::page),
+        public(GET, "/tools/{*rest}", console::page),
+        public(GET, "/custom-tools", console::page),
+        public(GET, "/play", console::page),
+        public(GET, "/play/{*rest}", console::page),
+        public(GET, "/activity", console::page),
+        public(GET, "/activity/{*rest}", console::page),
+        public(GET, "/settings", console::page),
+        public(GET, "/settings/{*rest}", console::page),
+        public(GET, "/connect", console::page),
+        public(GET, "/connect/{*rest}", console::page),
+        public(GET, "/assets/v/{build}/{name}", console::asset),
+        // Sign-in, which needs no principal yet.
+        public(GET, "/api/session", console::show),
+        public(POST, "/api/session", console::sign_in),
+        public(DELETE, "/api/session", console::sign_out),
+        admin(POST, "/api/session/link", console::create_sign_in_link),
+        reader(GET, "/api/events", console::stream),
+        // The hub itself.
+        admin(GET, "/api/config", diagnostics::config),
+        reader(GET, "/metrics", metrics::show),
+        reader(GET, "/api/openapi.json", health::openapi).filtered(),
+        reader(GET, "/readyz", health::readiness).filtered(),
+        public(GET, "/healthz", health::liveness),
+        public(
+            GET,
+            "/.well-known/oauth-protected-resource",
+            resource_metadata::show,
+        ),
+        public(
+            GET,
+            "/.well-known/oauth-protected-resource/{*resource}",
+            resource_metadata::show,
+        ),
+    ]
+}
+
+/// A row of the route table.
+struct RouteEntry {
+    rule: RouteRule,
+    handler: MethodRouter<Arc<HubState>>,
+}
+
+/// Who may use a route.
+#[derive(Clone, Debug)]
+pub struct RouteRule {
+    /// The method of the route.
+    pub method: Method,
+    /// The path pattern; `{name}` matches one segment, `{*name}` the rest.
+    pub path: &'static str,
+    /// The role that the route requires; `None` if it needs no authentication.
+    pub min_role: Option<AccessRole>,
+    /// Whether the handler filters by the grants of a restricted token. Restricted tokens
+    /// cannot use other routes.
+    filters_by_grants: bool,
+    /// Whether a request counts against the limits of its principal.
+    pub(super) counts_against_quota: bool,
+}
+
+/// A header that other sites cannot send, which proves that a request is from the console.
+pub(super) const CONSOLE_HEADER: &str = "x-maru-console";
+
+/// The rules of each path, found with the same matcher as the router's.
+#[derive(Clone)]
+pub(super) struct RouteRules(Arc<matchit::Router<Vec<RouteRule>>>);
+
+/// The result of looking a request up in the route table.
+#[derive(Debug)]
+pub(super) enum RouteMatch<'a> {
+    /// The rule of the route.
+    Rule(&'a RouteRule),
+    /// The path exists with these methods.
+    MethodNotAllowed(String),
+    /// No route has this path.
+    NotFound,
+}
+
+/// Builds the rules and the router from the route table.
+pub(super) fn build(hub: &Arc<HubState>) -> (RouteRules, Router) {
+    let mut router = Router::new();
+    let mut rules = Vec::new();
+    for RouteEntry { rule, handler } in route_table() {
+        router = router.route(rule.path, handler);
+        rules.push(rule);
+    }
+    (RouteRules::new(rules), router.with_state(Arc::clone(hub)))
+}
+
+/// The rules of all routes.
+pub fn route_rules() -> Vec<RouteRule> {
+    route_table().into_iter().map(|it| it.rule).collect()
+}
+
+impl RouteRules {
+    fn new(rules: Vec<RouteRule>) -> Self {
+        let mut paths: BTreeMap<&str, Vec<RouteRule>> = BTreeMap::new();
+        for rule in rules {
+            paths.entry(rule.path).or_default().push(rule);
+        }
+        let mut router = matchit::Router::new();
+        for (path, rules) in paths {
+            router
+                .insert(path, rules)
+                .expect("axum accepted the same path");
+        }
+        Self(Arc::new(router))
+    }
+
+    /// Finds the rule of a request. `HEAD` is handled as `GET`.
+    pub(super) fn match_request(&self, method: &Method, path: &str) -> RouteMatch<'_> {
+        let method = if method == Method::HEAD { &GET } else { method };
+        let Ok(found) = self.0.at(path) else {
+            return RouteMatch::NotFound;
+        };
+        let rules = found.value.iter();
+        match rules.clone().find(|it| it.method == *method) {
+            Some(rule) => RouteMatch::Rule(rule),
+            None => {
+                let allowed: Vec<&str> = rules.map(|it| it.method.as_str()).collect();
+                RouteMatch::MethodNotAllowed(allowed.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RouteRules {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("RouteRules")
+    }
+}
+
+impl RouteRule {
+    /// Whether the route changes something that only an admin may change.
+    pub(super) fn is_change(&self) -> bool {
+        self.min_role == Some(AccessRole::Admin) && self.method != GET
+    }
+
+    /// Whether the route accepts the cookie of a signed-in browser. MCP clients send a token.
+    pub(super) fn accepts_cookie(&self) -> bool {
+        let first = self.path.split('/').nth(1).unwrap_or_default();
+        !matches!(first, "mcp" | "sse")
+    }
+
+    /// The method and path pattern, as the audit log names the action.
+    pub(super) fn action(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    /// Whether `principal` may use the route.
+    pub(super) fn allows(&self, principal: &Principal) -> bool {
+        let has_role = self
+            .min_role
+            .is_none_or(|required| principal.role() >= required);
+        has_role && (self.filters_by_grants || principal.grants().is_none())
+    }
+}
+
+impl RouteEntry {
+    /// The handler filters by the grants of the principal.
+    fn filtered(mut self) -> Self {
+        self.rule.filters_by_grants = true;
+        self
+    }
+
+    /// Requests count against the limits of the principal.
+    fn counted(mut self) -> Self {
+        self.rule.counts_against_quota = true;
+        self
+    }
+}
+
+fn public<H: Handler<T, Arc<HubState>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> RouteEntry {
+    route(None, method, path, handler)
+}
+
+fn reader<H: Handler<T, Arc<HubState>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> RouteEntry {
+    route(Some(AccessRole::Reader), method, path, handler)
+}
+
+fn agent<H: Handler<T, Arc<HubState>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> RouteEntry {
+    route(Some(AccessRole::Agent), method, path, handler)
+}
+
+fn admin<H: Handler<T, Arc<HubState>>, T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> RouteEntry {
+    route(Some(AccessRole::Admin), method, path, handler)
+}
+
+fn route<H: Handler<T, Arc<HubState>>, T: 'static>(
+    min_role: Option<AccessRole>,
+    method: Method,
+    path: &'static str,
+    handler: H,
+) -> RouteEntry {
+    let filter = MethodFilter::try_from(method.clone()).expect("the table has standard methods");
+    let rule = RouteRule {
+        method,
+        path,
+        min_role,
+        filters_by_grants: false,
+        counts_against_quota: false,
+    };
+    let handler = on(filter, handler);
+    RouteEntry { rule, handler }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literal_segment_takes_precedence_over_a_parameter() {
+        let rules = RouteRules::new(route_rules());
+        let path = |method: &Method, path: &str| match rules.match_request(method, path) {
+            RouteMatch::Rule(rule) => rule.path,
+            RouteMatch::MethodNotAllowed(_) => "other",
+            RouteMatch::NotFound => "nothing",
+        };
+        assert_eq!(
+            path(&POST, "/api/custom-tools/test"),
+            "/api/custom-tools/test"
+        );
+        assert_eq!(path(&PUT, "/api/custom-tools/test"), "other");
+        assert_eq!(
+            path(&PUT, "/api/custom-tools/x"),
+            "/api/custom-tools/{name}"
+        );
+        assert_eq!(path(&Method::HEAD, "/healthz"), "/healthz");
+        for unknown in [
+            "/healthz/../api/tokens",
+            "/mcp/",
+            "//mcp",
+            "/tools/",
+            "/api/calls/",
+            "/api/calls/1/2",
+        ] {
+            assert_eq!(path(&GET, unknown), "nothing", "{unknown}");
+        }
+        assert_eq!(path(&GET, "/tools/a/b"), "/tools/{*rest}");
+    }
+
+    #[test]
+    fn only_an_admin_may_use_routes_that_change_something() {
+        let exceptions = [
+            "/mcp",
+            "/mcp/s/{name}",
+            "/sse",
+            "/sse/message",
+            "/v1/chat/completions",
+            "/v1/embeddings",
+            "/generate",
+            "/generate_with_mcp",
+            "/api/session",
+            "/api/tools/{name}/call",
+            "/api/runs/{id}/calls/{call}/approve",
+            "/api/runs/{id}/calls/{call}/refuse",
+        ];
+        for rule in route_rules() {
+            let is_change = rule.method != GET && !exceptions.contains(&rule.path);
+            assert!(
+                !is_change || rule.min_role == Some(AccessRole::Admin),
+                "{} {}",
+                rule.method,
+                rule.path
+            );
+        }
+    }
+}

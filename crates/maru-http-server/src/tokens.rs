@@ -1,0 +1,116 @@
+//! `/api/tokens`: lists, creates and revokes tokens.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    http::StatusCode,
+    response::Response,
+};
+use maru_store::TokenRow;
+use serde_json::{Value, json};
+
+use super::{HubState, body::JsonBody, servers::json_error};
+use maru_auth::{AccessRole, TokenDraft, TokenError};
+use maru_downstream::http::reply;
+
+/// The maximum length of a token's list of servers or tools.
+const MAX_GRANTED_NAMES: usize = 1000;
+
+/// `GET /api/tokens`.
+pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+    match hub.access.list_tokens().await {
+        Ok(rows) => {
+            let rows: Value = rows.iter().map(token_json).collect();
+            reply::json(StatusCode::OK, rows.to_string())
+        }
+        Err(error) => error_response(&error.into()),
+    }
+}
+
+/// `POST /api/tokens`: creates a token. Only this response shows it.
+pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
+    let draft = match parse_draft(&body) {
+        Ok(draft) => draft,
+        Err((field, message)) => return json_error(StatusCode::BAD_REQUEST, message, Some(field)),
+    };
+    match hub.access.create_token(&draft).await {
+        Ok(issued) => {
+            let mut token = token_json(&issued.row);
+            token["token"] = issued.token.reveal().into();
+            reply::json(StatusCode::CREATED, token.to_string())
+        }
+        Err(error) => error_response(&error),
+    }
+}
+
+/// `DELETE /api/tokens/{name}`: revokes a token and ends its sessions.
+pub(super) async fn revoke(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
+    match hub.access.revoke_token(&name).await {
+        Ok(true) => {
+            hub.engine.end_sessions_of(&name);
+            reply::empty(StatusCode::NO_CONTENT)
+        }
+        Ok(false) => json_error(StatusCode::NOT_FOUND, "no token has this name", None),
+        Err(error) => error_response(&error),
+    }
+}
+
+/// Parses the body of a new token; an error is the field and a message.
+fn parse_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> {
+    let members = body.as_object().ok_or(("body", "must be an object"))?;
+    let known = ["name", "role", "servers", "tools", "expiresAt"];
+    if members.keys().any(|it| !known.contains(&it.as_str())) {
+        return Err(("body", "use name, role, servers, tools and expiresAt"));
+    }
+    let role = body["role"].as_str().and_then(AccessRole::parse);
+    Ok(TokenDraft {
+        name: body["name"].as_str().unwrap_or_default().to_owned(),
+        role: role.ok_or(("role", "use reader, agent or admin"))?,
+        servers: parse_names(&body["servers"]).map_err(|message| ("servers", message))?,
+        tools: parse_names(&body["tools"]).map_err(|message| ("tools", message))?,
+        expires_at: match &body["expiresAt"] {
+            Value::Null => None,
+            at => Some(
+                at.as_i64()
+                    .ok_or(("expiresAt", "must be milliseconds since 1970"))?,
+            ),
+        },
+    })
+}
+
+/// Parses a list of names; an absent list means all, an empty one none.
+fn parse_names(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
+    let message = "must be a list of names";
+    match value {
+        Value::Null => Ok(None),
+        Value::Array(items) if items.len() <= MAX_GRANTED_NAMES => {
+            let name = |it: &Value| it.as_str().map(str::to_owned).ok_or(message);
+            items.iter().map(name).collect::<Result<_, _>>().map(Some)
+        }
+        _ => Err(message),
+    }
+}
+
+fn token_json(row: &TokenRow) -> Value {
+    json!({
+        "name": row.name,
+        "role": row.role,
+        "servers": row.servers,
+        "tools": row.tools,
+        "createdAt": row.created_at,
+        "expiresAt": row.expires_at,
+    })
+}
+
+fn error_response(error: &TokenError) -> Response {
+    let (status, field) = match error {
+        TokenError::InvalidName => (StatusCode::BAD_REQUEST, Some("name")),
+        TokenError::NameTaken(_) | TokenError::AdminToken => (StatusCode::CONFLICT, None),
+        TokenError::Store(error) => {
+            tracing::error!("failed to read or change tokens: {error}");
+            (StatusCode::SERVICE_UNAVAILABLE, None)
+        }
+    };
+    json_error(status, &error.to_string(), field)
+}

@@ -1,0 +1,188 @@
+//! Routes a request by the name of its model to the entry of the settings that serves it.
+
+use std::time::Duration;
+
+use maru_http::{AddressPolicy, ClientTls};
+use tokio::time::Instant;
+
+use super::{
+    ChatRequest, ChatRequestOptions, ChatResponse, ChatStream, Error, ModelInfo, listing,
+    model_call::{BackendCandidate, ModelCall},
+    model_entry::ModelEntry,
+};
+use maru_config::{ClientMode, ModelDefinition};
+use maru_observability::metrics::ModelMetrics;
+
+/// Counts the requests of a program that embeds the gateway.
+const UNNAMED_CALLER: &str = "local";
+
+/// Every configured model. Responses come as [`ChatStream`]s, driven by their readers.
+#[derive(Debug)]
+pub struct Gateway {
+    entries: Vec<ModelEntry>,
+    /// The address that is tried because nothing is configured.
+    fallback_url: Option<String>,
+    metrics: ModelMetrics,
+}
+
+/// How busy an entry is.
+#[derive(Clone, Debug)]
+pub struct ModelStatus {
+    /// Its name in the settings.
+    pub name: String,
+    /// Requests in progress.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Host and port of its backend.
+    pub backend: String,
+    /// Failures of the backend in a row.
+    pub consecutive_failures: u32,
+    /// How long the backend is used last because of them.
+    pub cooldown: Duration,
+}
+
+impl Gateway {
+    /// Opens every entry; no backend is contacted before the first request. Without any
+    /// entry, the Ollama at `ollama` is used.
+    pub fn open(
+        models: &[ModelDefinition],
+        ollama: &str,
+        policy: &AddressPolicy,
+        tls: &ClientTls,
+    ) -> Result<Self, Error> {
+        let implied;
+        let (models, fallback) = match models {
+            [] => {
+                implied = [ModelDefinition {
+                    base_url: Some(format!("{}/v1", ollama.trim_end_matches('/'))),
+                    ..ModelDefinition::default()
+                }];
+                (&implied[..], Some(ollama.to_owned()))
+            }
+            models => (models, None),
+        };
+        let entries = models.iter().enumerate().map(|(at, it)| {
+            let name = it.name.clone();
+            ModelEntry::open(it, policy, tls).map_err(|reason| Error::InvalidSetting {
+                at,
+                name,
+                reason,
+            })
+        });
+        Ok(Self {
+            entries: entries.collect::<Result<_, _>>()?,
+            fallback_url: fallback,
+            metrics: ModelMetrics::default(),
+        })
+    }
+
+    /// Counts requests and tokens in `metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &ModelMetrics) -> Self {
+        self.metrics = metrics.clone();
+        self
+    }
+
+    /// Starts a streamed response. Resolves when it begins.
+    pub async fn stream_chat(
+        &self,
+        request: ChatRequest,
+        limit: Duration,
+    ) -> Result<ChatStream, Error> {
+        let options = ChatRequestOptions::streamed(UNNAMED_CALLER, limit);
+        self.start_chat(request, &options).await
+    }
+
+    /// Requests a whole response.
+    pub async fn complete_chat(
+        &self,
+        request: ChatRequest,
+        limit: Duration,
+    ) -> Result<ChatResponse, Error> {
+        let options = ChatRequestOptions::unstreamed(UNNAMED_CALLER, limit);
+        let stream = self.start_chat(request, &options).await?;
+        stream.collect_response().await
+    }
+
+    /// Starts a response. Resolves when it begins.
+    pub async fn start_chat(
+        &self,
+        request: ChatRequest,
+        options: &ChatRequestOptions,
+    ) -> Result<ChatStream, Error> {
+        let started_at = Instant::now();
+        let name = request.model.clone();
+        let candidates = self.find_candidates(&name);
+        let timeout = candidates.iter().map(|it| it.entry.timeout).max();
+        let timeout = timeout.ok_or_else(|| Error::UnknownModel(name.clone()))?;
+        let limit = timeout.min(options.limit);
+        let call = ModelCall {
+            name,
+            options,
+            metrics: &self.metrics,
+            started_at,
+            deadline: started_at + limit,
+            limit,
+        };
+        let started = match candidates.as_slice() {
+            [only] => call.start(only, request).await,
+            several => call.start_with_failover(several, request).await,
+        };
+        started.map_err(|error| self.to_public_error(error))
+    }
+
+    /// Every model that can be requested by its own name. Backends that do not
+    /// answer in time are left out.
+    pub async fn list_models(&self) -> Vec<ModelInfo> {
+        listing::list_models(&self.entries).await
+    }
+
+    /// How calls of `model` reach clients, if the settings say so.
+    pub fn client_mode(&self, model: &str) -> Option<ClientMode> {
+        let serves = |it: &&ModelEntry| it.resolve(model).is_some();
+        self.entries.iter().find(serves)?.client_mode
+    }
+
+    /// How busy every entry is.
+    pub fn status(&self) -> Vec<ModelStatus> {
+        let status = |it: &ModelEntry| {
+            let (running, waiting) = it.queue.load();
+            let (consecutive_failures, cooldown) = it.health.status();
+            ModelStatus {
+                name: it.names.configured_name().to_owned(),
+                running,
+                waiting,
+                backend: it.authority(),
+                consecutive_failures,
+                cooldown,
+            }
+        };
+        self.entries.iter().map(status).collect()
+    }
+
+    /// The first entry for a name that clients use, and the entries with the same name in
+    /// the settings that also serve it.
+    fn find_candidates(&self, name: &str) -> Vec<BackendCandidate<'_>> {
+        let resolve = |entry| -> Option<_> {
+            let model = ModelEntry::resolve(entry, name)?;
+            Some(BackendCandidate { entry, model })
+        };
+        let mut matching = self.entries.iter().filter_map(resolve);
+        let Some(first) = matching.next() else {
+            return Vec::new();
+        };
+        let configured = first.entry.names.configured_name();
+        let others = matching.filter(|it| it.entry.names.configured_name() == configured);
+        let others: Vec<_> = others.collect();
+        std::iter::once(first).chain(others).collect()
+    }
+
+    /// Where no model is configured, the error says that.
+    fn to_public_error(&self, error: Error) -> Error {
+        match (&self.fallback_url, error) {
+            (Some(url), Error::Unreachable { .. }) => Error::NoModels(url.clone()),
+            (_, error) => error,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Metrics and the span of one request to a model.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::{ChatEvent, Error, FinishReason, TokenUsage};
+use maru_observability::{
+    metrics::{ModelMetrics, ModelOutcome, TokenKind},
+    telemetry::spans,
+};
+
+/// The most tokens that are counted of one request: backends may say anything.
+const MAX_COUNTED_TOKENS: u64 = 1_000_000_000;
+
+/// A request to a model, from its arrival to the end of the response. Dropping it earlier
+/// counts as cancelled.
+#[derive(Debug)]
+pub(super) struct ModelRequestRecorder {
+    metrics: ModelMetrics,
+    /// The name in the settings.
+    model: Arc<str>,
+    span: Span,
+    started_at: Instant,
+    has_answer: bool,
+    /// The last one: some backends repeat it with every chunk.
+    usage: Option<TokenUsage>,
+    /// Whether the answer is whole, even if nobody reads its end.
+    is_complete: bool,
+    is_over: bool,
+}
+
+impl ModelRequestRecorder {
+    /// `entry` is the name in the settings, `model` the backend's name.
+    pub(super) fn start(
+        metrics: ModelMetrics,
+        entry: &str,
+        provider: &'static str,
+        model: &str,
+        started_at: Instant,
+    ) -> Self {
+        Self {
+            metrics,
+            model: entry.into(),
+            span: spans::model_request(provider, model),
+            started_at,
+            has_answer: false,
+            usage: None,
+            is_complete: false,
+            is_over: false,
+        }
+    }
+
+    /// The span of the request.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The request left the queue.
+    pub(super) fn mark_admitted(&self) {
+        self.metrics
+            .observe_queue_wait(&self.model, self.started_at.elapsed());
+    }
+
+    /// Records events of the response, and its end.
+    pub(super) fn observe(&mut self, events: &[ChatEvent], read: &Result<bool, Error>) {
+        if !self.has_answer && !events.is_empty() {
+            self.has_answer = true;
+            self.metrics
+                .observe_first_token(&self.model, self.started_at.elapsed());
+        }
+        for event in events {
+            match event {
+                ChatEvent::Usage(usage) => self.usage = Some(usage.clone()),
+                ChatEvent::Finish(reason) => self.record_finish(*reason),
+                _ => (),
+            }
+        }
+        match read {
+            Ok(true) => (),
+            Ok(false) => self.end(ModelOutcome::Ok),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// The request failed.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.end(match error {
+            Error::QueueFull { .. } => ModelOutcome::QueueFull,
+            _ => ModelOutcome::Failed,
+        });
+    }
+
+    /// Another backend is asked instead, whose recorder counts the request.
+    pub(super) fn fail_over(self, backend: &str) {
+        self.metrics.count_failover(&self.model, backend);
+        self.discard();
+    }
+
+    /// The request is sent again, which counts it.
+    pub(super) fn discard(mut self) {
+        self.is_over = true;
+        spans::record_error(&self.span, ModelOutcome::Failed.as_str());
+    }
+
+    fn record_finish(&mut self, reason: FinishReason) {
+        self.is_complete = true;
+        let reason = match reason {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::ToolCalls => "tool_calls",
+            FinishReason::ContentFilter => "content_filter",
+        };
+        self.span.record("gen_ai.response.finish_reasons", reason);
+    }
+
+    fn end(&mut self, outcome: ModelOutcome) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        self.metrics.count_request(&self.model, outcome);
+        if outcome != ModelOutcome::Ok {
+            spans::record_error(&self.span, outcome.as_str());
+        }
+        if let Some(usage) = self.usage.take() {
+            self.count_tokens(&usage);
+        }
+    }
+
+    fn count_tokens(&self, usage: &TokenUsage) {
+        let counted = [
+            (
+                TokenKind::Input,
+                "prompt_tokens",
+                "gen_ai.usage.input_tokens",
+            ),
+            (
+                TokenKind::Output,
+                "completion_tokens",
+                "gen_ai.usage.output_tokens",
+            ),
+        ];
+        for (kind, name, field) in counted {
+            let count = usage.count(name).min(MAX_COUNTED_TOKENS);
+            self.metrics.count_tokens(&self.model, kind, count);
+            self.span.record(field, i64::try_from(count).unwrap_or(0));
+        }
+    }
+}
+
+impl Drop for ModelRequestRecorder {
+    fn drop(&mut self) {
+        self.end(if self.is_complete {
+            ModelOutcome::Ok
+        } else {
+            ModelOutcome::Cancelled
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! The audit log in the store: calls are written in batches, changes before they are
+//! acknowledged. Secrets are masked.
+
+mod redact;
+
+use std::{
+    future::ready,
+    iter,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use maru_runtime::{clock, tasks::Tasks};
+use maru_store::{AuditFilter, AuditRow, Store};
+use tokio::{sync::mpsc, time};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::journal::{CallJournal, CallRecord, mask_secrets};
+use maru_config::{self as config, AuditSettings as Settings};
+
+pub use redact::redact_body;
+
+/// Records that may wait to be written; more are dropped and counted.
+const MAX_QUEUED_RECORDS: usize = 16_384;
+/// Records per batch.
+const MAX_BATCH_RECORDS: usize = 4096;
+/// How long a record waits for others of its batch.
+const BATCH_DELAY: Duration = Duration::from_millis(250);
+/// How long to wait after the store failed.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How often old records are removed.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
+/// In milliseconds: an older change that was never finished was interrupted.
+const MAX_CHANGE_AGE_MS: i64 = 3_600_000;
+/// Characters of arguments that are kept.
+const MAX_TEXT_CHARS: usize = 1000;
+
+/// The audit log.
+#[derive(Debug)]
+pub struct AuditLog {
+    store: Store,
+    queue: mpsc::Sender<AuditItem>,
+    dropped: AtomicU64,
+}
+
+/// A record that waits to be written.
+#[derive(Debug)]
+enum AuditItem {
+    Call(Arc<CallRecord>),
+    Change(Box<AuditRow>),
+}
+
+/// A change, or an attempt, for the audit log.
+#[derive(Clone, Debug)]
+pub struct AuditedChange<'a> {
+    /// Who made it.
+    pub principal: &'a str,
+    /// The remote address; absent for local callers.
+    pub remote_ip: Option<IpAddr>,
+    /// Method and route.
+    pub action: String,
+    /// The path.
+    pub target: &'a str,
+    /// The body, redacted.
+    pub arguments: String,
+    /// The HTTP status of the response.
+    pub status: u16,
+    /// How long it took.
+    pub duration: Duration,
+    /// The id of the request.
+    pub request_id: String,
+}
+
+impl AuditLog {
+    /// Starts to write the calls of `journal`, until `tasks` stops.
+    pub fn start(
+        store: Store,
+        settings: &Settings,
+        journal: &CallJournal,
+        tasks: &Tasks,
+    ) -> Arc<Self> {
+        let (queue, items) = mpsc::channel(MAX_QUEUED_RECORDS);
+        let audit = Arc::new(Self {
+            store,
+            queue,
+            dropped: AtomicU64::new(0),
+        });
+        if settings.calls {
+            let callback_log = Arc::clone(&audit);
+            journal.on_record(Box::new(move |record| {
+                callback_log.enqueue(AuditItem::Call(Arc::clone(record)));
+            }));
+        }
+        let keep = run_writer(
+            Arc::clone(&audit),
+            items,
+            settings.clone(),
+            tasks.stop_token(),
+        );
+        tasks.spawn(keep);
+        audit
+    }
+
+    /// Records a change before it is made; it is on disk when this returns. If this fails,
+    /// the change must not be made.
+    pub async fn begin_change(&self, change: &AuditedChange<'_>) -> Result<(), maru_store::Error> {
+        self.store.begin_change(&change.to_row()).await
+    }
+
+    /// Records how a change ended. The change itself is on record already, so if the store
+    /// fails now, this record is queued and written later.
+    pub async fn finish_change(&self, change: &AuditedChange<'_>) {
+        let row = change.to_row();
+        if let Err(error) = self.store.end_change(row.clone()).await {
+            warn!(%error, "the end of a change will be recorded when the store is back");
+            self.enqueue(AuditItem::Change(Box::new(row)));
+        }
+    }
+
+    /// Queues the record of a change that was refused.
+    pub fn record_rejected(&self, change: &AuditedChange<'_>) {
+        self.enqueue(AuditItem::Change(Box::new(change.to_row())));
+    }
+
+    /// The records that match the filter, newest first.
+    pub async fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, maru_store::Error> {
+        self.store.audit_rows(filter).await
+    }
+
+    /// The number of records that wait, and of those that were dropped.
+    pub fn queue_depth(&self) -> (usize, u64) {
+        let waiting = self.queue.max_capacity() - self.queue.capacity();
+        (waiting, self.dropped.load(Relaxed))
+    }
+
+    fn enqueue(&self, item: AuditItem) {
+        if self.queue.try_send(item).is_err() {
+            self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Writes the batch; if that fails it is kept for the next attempt.
+    async fn write_batch(&self, batch: &mut Arc<Vec<AuditItem>>) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
+        let (items, mut origins) = (Arc::clone(batch), OriginCache::default());
+        let rows = (0..items.len()).map(move |at| items[at].to_row(&mut origins));
+        match self.store.insert_audit_rows(rows).await {
+            Ok(()) => {
+                *batch = Arc::default();
+                true
+            }
+            Err(error) if error.is_down() => false,
+            Err(error) => {
+                warn!(%error, "{} audit records wait until the store is back", batch.len());
+                false
+            }
+        }
+    }
+
+    async fn close_stale_changes(&self, before: i64) {
+        if let Err(error) = self.store.record_unfinished_changes(before).await {
+            warn!(%error, "unfinished changes could not be checked");
+        }
+    }
+
+    async fn remove_old_records(&self, settings: &config::AuditSettings) {
+        let before = clock::now_ms() - i64::from(settings.max_days) * clock::DAY_MS;
+        let done = self.store.trim_audit(before, settings.max_records).await;
+        if let Err(error) = done {
+            warn!(%error, "old audit records could not be removed");
+        }
+    }
+}
+
+impl AuditItem {
+    fn to_row(&self, origins: &mut OriginCache) -> AuditRow {
+        match self {
+            Self::Call(record) => call_row(record, origins),
+            Self::Change(row) => AuditRow::clone(row),
+        }
+    }
+}
+
+impl AuditedChange<'_> {
+    fn to_row(&self) -> AuditRow {
+        AuditRow {
+            id: 0,
+            at: clock::now_ms(),
+            principal: self.principal.to_owned(),
+            origin: format_origin(self.remote_ip),
+            client: None,
+            action: self.action.clone(),
+            target: truncate_text(self.target),
+            arguments: truncate_text(&self.arguments),
+            outcome: self.status.to_string(),
+            took_micros: micros(self.duration),
+            request: self.request_id.clone(),
+        }
+    }
+}
+
+fn call_row(record: &CallRecord, origins: &mut OriginCache) -> AuditRow {
+    let request = &record.request;
+    AuditRow {
+        id: 0,
+        at: i64::try_from(record.ended_at).unwrap_or(i64::MAX),
+        principal: request.principal.to_string(),
+        origin: origins.format(request.remote_ip),
+        client: request.client.as_ref().map(ToString::to_string),
+        action: "tools/call".to_owned(),
+        target: request.tool.to_string(),
+        arguments: truncate_text(&mask_secrets(&request.arguments)),
+        outcome: record.outcome.as_str().to_owned(),
+        took_micros: micros(record.duration),
+        request: request.request_id.to_string(),
+    }
+}
+
+/// Writes records in batches and removes old ones.
+async fn run_writer(
+    audit: Arc<AuditLog>,
+    mut items: mpsc::Receiver<AuditItem>,
+    settings: config::AuditSettings,
+    stop: CancellationToken,
+) {
+    // No other hub uses a store that is not shared, so every unfinished change in it was
+    // left by a hub that was killed.
+    let min_age = if audit.store.is_shared() {
+        MAX_CHANGE_AGE_MS
+    } else {
+        0
+    };
+    audit.close_stale_changes(clock::now_ms() - min_age).await;
+    let mut cleaned_at = time::Instant::now();
+    let mut batch: Arc<Vec<AuditItem>> = Arc::default();
+    loop {
+        let mut new = Vec::new();
+        tokio::select! {
+            _ = items.recv_many(&mut new, MAX_BATCH_RECORDS), if batch.is_empty() => batch = Arc::new(new),
+            () = ready(()), if !batch.is_empty() => (),
+            () = stop.cancelled() => break,
+            () = time::sleep(CLEANUP_INTERVAL) => (),
+        }
+        if !audit.write_batch(&mut batch).await {
+            // The queue is bounded, so waiting is safe.
+            let _stopped = time::timeout(STORE_RETRY_DELAY, stop.cancelled()).await;
+        }
+        if cleaned_at.elapsed() >= CLEANUP_INTERVAL {
+            cleaned_at = time::Instant::now();
+            audit.remove_old_records(&settings).await;
+            audit
+                .close_stale_changes(clock::now_ms() - MAX_CHANGE_AGE_MS)
+                .await;
+        }
+        // Waits for more records, to write them in one batch.
+        if items.len() < MAX_BATCH_RECORDS {
+            let _stopped = time::timeout(BATCH_DELAY, stop.cancelled()).await;
+        }
+    }
+    let last = iter::from_fn(|| items.try_recv().ok());
+    for mut batch in [batch, Arc::new(last.collect())] {
+        if !audit.write_batch(&mut batch).await {
+            warn!("{} audit records could not be written", batch.len());
+        }
+    }
+}
+
+/// Caches the text of the last address, because many calls come from the same one.
+#[derive(Default)]
+struct OriginCache(Option<(Option<IpAddr>, String)>);
+
+impl OriginCache {
+    fn format(&mut self, from: Option<IpAddr>) -> String {
+        match &self.0 {
+            Some((last, name)) if *last == from => name.clone(),
+            _ => self.0.insert((from, format_origin(from))).1.clone(),
+        }
+    }
+}
+
+fn format_origin(from: Option<IpAddr>) -> String {
+    from.map_or("local".to_owned(), |it| it.to_string())
+}
+
+fn micros(took: Duration) -> i64 {
+    i64::try_from(took.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn truncate_text(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,280 @@
+//! The transport of a server: parsed from its configuration, and displayed without
+//! secrets.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    server::{InvalidField, MASK, invalid_field},
+    unmask::{restore_masked_arguments, restore_masked_url},
+};
+use maru_config::{SecretString, mask_arguments, mask_secrets, masked_argument_values};
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A child process.
+    Stdio(ProgramSpec),
+    /// HTTP+SSE of 2024-11-05.
+    Sse(RemoteEndpoint),
+    /// Streamable HTTP.
+    Http(RemoteEndpoint),
+}
+
+/// The program of a stdio server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramSpec {
+    /// A program name in the search path, or an absolute path.
+    pub command: String,
+    /// The program's arguments.
+    pub args: Vec<String>,
+    /// Environment variables in addition to the few inherited ones.
+    pub env: BTreeMap<String, SecretString>,
+    /// The working directory.
+    pub cwd: Option<String>,
+}
+
+/// The endpoint of a remote server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteEndpoint {
+    /// The URL.
+    pub url: String,
+    /// Headers sent with every request.
+    pub headers: BTreeMap<String, SecretString>,
+}
+
+impl Transport {
+    /// Parses the `config` of a transport. Masked secrets are taken from `before`.
+    pub(super) fn parse(
+        kind: &str,
+        config: &Value,
+        before: Option<&Self>,
+    ) -> Result<Self, InvalidField> {
+        let members = config
+            .as_object()
+            .ok_or_else(|| invalid_field("config", "must be an object"))?;
+        let known: &[&str] = match kind {
+            "STDIO" => &["command", "args", "env", "cwd"],
+            "SSE" | "HTTP" => &["url", "headers"],
+            _ => {
+                return Err(invalid_field(
+                    "transportType",
+                    format!("{kind:?} is unknown; use STDIO, SSE or HTTP"),
+                ));
+            }
+        };
+        if let Some(unknown) = members.keys().find(|it| !known.contains(&it.as_str())) {
+            let reason = format!("unknown for {kind}; known are {}", known.join(", "));
+            return Err(invalid_field(format!("config.{unknown}"), reason));
+        }
+        Ok(match kind {
+            "STDIO" => Self::Stdio(parse_program(members, before)?),
+            "SSE" => Self::Sse(parse_remote(members, before)?),
+            _ => Self::Http(parse_remote(members, before)?),
+        })
+    }
+
+    /// Returns `STDIO`, `SSE` or `HTTP`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Stdio(_) => "STDIO",
+            Self::Sse(_) => "SSE",
+            Self::Http(_) => "HTTP",
+        }
+    }
+
+    /// Returns the URL of a remote server.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Sse(remote) | Self::Http(remote) => Some(&remote.url),
+        }
+    }
+
+    /// Returns the `config` with its secrets, for the store only.
+    pub fn config_with_secrets(&self) -> Value {
+        self.config_with(|secret| secret.reveal().to_owned())
+    }
+
+    /// Returns the `config` for editors, without `env` and `headers`, which can only be
+    /// replaced.
+    pub fn editable_config(&self) -> Value {
+        self.config_with(|_| MASK.to_owned())
+    }
+
+    /// Returns the `config` with everything masked that looks like a secret.
+    pub fn masked_config(&self) -> Value {
+        let mut config = self.editable_config();
+        match self {
+            Self::Stdio(it) => config["args"] = mask_arguments(&it.args).into(),
+            Self::Sse(it) | Self::Http(it) => config["url"] = mask_secrets(&it.url).into(),
+        }
+        config
+    }
+
+    /// Returns the command line or the URL, with everything masked that looks like a
+    /// secret.
+    pub fn display_target(&self) -> String {
+        match self {
+            Self::Stdio(program) => {
+                let args = mask_arguments(&program.args);
+                let words = std::iter::once(&program.command).chain(&args);
+                words.map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
+            Self::Sse(remote) | Self::Http(remote) => mask_secrets(&remote.url),
+        }
+    }
+
+    fn config_with(&self, text: impl Fn(&SecretString) -> String) -> Value {
+        let map = |all: &BTreeMap<String, SecretString>| -> Map<String, Value> {
+            all.iter()
+                .map(|(name, it)| (name.clone(), text(it).into()))
+                .collect()
+        };
+        match self {
+            Self::Stdio(it) => {
+                let mut config =
+                    json!({"command": it.command, "args": it.args, "env": map(&it.env)});
+                if let Some(cwd) = &it.cwd {
+                    config["cwd"] = cwd.as_str().into();
+                }
+                config
+            }
+            Self::Sse(it) | Self::Http(it) => json!({"url": it.url, "headers": map(&it.headers)}),
+        }
+    }
+
+    /// Masks in `text` everything that looks like a secret, and this server's own
+    /// secrets.
+    pub fn redact(&self, text: &str) -> String {
+        let arguments = match self {
+            Self::Stdio(it) => masked_argument_values(&it.args),
+            Self::Sse(_) | Self::Http(_) => Vec::new(),
+        };
+        let configured = self.parse_secrets().into_iter().flat_map(BTreeMap::values);
+        let configured = configured
+            .map(SecretString::reveal)
+            .filter(|it| it.len() >= 4);
+        let all = configured.chain(arguments.iter().map(String::as_str));
+        mask_secrets(&all.fold(text.to_owned(), |text, it| text.replace(it, MASK)))
+    }
+
+    fn parse_secrets(&self) -> Option<&BTreeMap<String, SecretString>> {
+        match self {
+            Self::Stdio(it) => Some(&it.env),
+            Self::Sse(it) | Self::Http(it) => Some(&it.headers),
+        }
+    }
+}
+
+fn parse_program(
+    members: &Map<String, Value>,
+    before: Option<&Transport>,
+) -> Result<ProgramSpec, InvalidField> {
+    let args = match members.get("args").unwrap_or(&Value::Null) {
+        Value::Null => Vec::new(),
+        Value::Array(items) => items
+            .iter()
+            .map(|it| text_without_nul(it, "config.args"))
+            .collect::<Result<_, _>>()?,
+        _ => return Err(invalid_field("config.args", "must be a list of texts")),
+    };
+    let args = match before {
+        Some(Transport::Stdio(before)) => restore_masked_arguments(args, &before.args)?,
+        _ => args,
+    };
+    let program = ProgramSpec {
+        command: required_config_text(members, "command")?,
+        args,
+        env: secrets(members, "env", before.and_then(Transport::parse_secrets))?,
+        cwd: members
+            .get("cwd")
+            .filter(|it| !it.is_null())
+            .map(|it| text_without_nul(it, "config.cwd"))
+            .transpose()?,
+    };
+    Ok(program)
+}
+
+fn parse_remote(
+    members: &Map<String, Value>,
+    before: Option<&Transport>,
+) -> Result<RemoteEndpoint, InvalidField> {
+    let url = required_config_text(members, "url")?;
+    let remote = RemoteEndpoint {
+        url: match before {
+            Some(Transport::Sse(before) | Transport::Http(before)) => {
+                restore_masked_url(url, &before.url)?
+            }
+            _ => url,
+        },
+        headers: secrets(
+            members,
+            "headers",
+            before.and_then(Transport::parse_secrets),
+        )?,
+    };
+    for (name, value) in &remote.headers {
+        let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
+            && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
+        let reserved = [
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "accept",
+            "content-type",
+        ];
+        if !good || reserved.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(invalid_field(
+                format!("config.headers.{name}"),
+                "is no header that can be set",
+            ));
+        }
+    }
+    Ok(remote)
+}
+
+fn required_config_text(members: &Map<String, Value>, name: &str) -> Result<String, InvalidField> {
+    let field = format!("config.{name}");
+    let value = members
+        .get(name)
+        .ok_or_else(|| invalid_field(&field, "is missing"))?;
+    let text = text_without_nul(value, &field)?;
+    if text.trim().is_empty() {
+        Err(invalid_field(&field, "is empty"))
+    } else {
+        Ok(text)
+    }
+}
+
+fn text_without_nul(value: &Value, field: &str) -> Result<String, InvalidField> {
+    match value.as_str() {
+        None => Err(invalid_field(field, "must be text")),
+        Some(text) if text.contains('\0') => Err(invalid_field(field, "has a NUL character")),
+        Some(text) => Ok(text.to_owned()),
+    }
+}
+
+fn secrets(
+    members: &Map<String, Value>,
+    name: &str,
+    before: Option<&BTreeMap<String, SecretString>>,
+) -> Result<BTreeMap<String, SecretString>, InvalidField> {
+    let field = format!("config.{name}");
+    let values = match members.get(name).unwrap_or(&Value::Null) {
+        Value::Null => return Ok(BTreeMap::new()),
+        Value::Object(values) => values,
+        _ => return Err(invalid_field(field, "must be an object of texts")),
+    };
+    let read = |(key, value): (&String, &Value)| {
+        let text = text_without_nul(value, &format!("{field}.{key}"))?;
+        let kept = before.and_then(|it| it.get(key)).filter(|_| text == MASK);
+        Ok((
+            key.clone(),
+            kept.cloned().unwrap_or_else(|| SecretString::from(text)),
+        ))
+    };
+    values.iter().map(read).collect()
+}
