@@ -4,6 +4,8 @@
 //! driven by its reader: when the reader is dropped, the model's stream and the
 //! calls in progress end with it.
 
+#![forbid(unsafe_code)]
+
 mod active_run;
 mod agent_tool;
 mod approvals;

@@ -1,5 +1,7 @@
 //! Authentication and access control: tokens, principals, roles and grants.
 
+#![forbid(unsafe_code)]
+
 mod access_control;
 mod admin_token;
 mod bearer_token;

@@ -3,6 +3,8 @@
 //! The types in `settings` are the only description of the keys. Their JSON Schema
 //! validates the input, and `docs/config.md` is generated from it.
 
+#![forbid(unsafe_code)]
+
 mod agent;
 mod data;
 mod file;

@@ -3,6 +3,8 @@
 //! [`McpEngine`] handles requests; a transport only carries messages. Responses go through
 //! bounded queues, so a client that does not read cannot block the hub. Idle sessions end.
 
+#![forbid(unsafe_code)]
+
 mod catalog_changes;
 mod describe;
 mod dispatch;

@@ -1,5 +1,7 @@
 //! The HTTP server: listener, access control, route table and handlers.
 
+#![forbid(unsafe_code)]
+
 mod admission;
 mod audit;
 mod body;

@@ -5,6 +5,8 @@
 //! returns a [`ChatStream`] that the caller drives. No task stands in between: dropping
 //! the stream closes the backend's connection and releases the permit.
 
+#![forbid(unsafe_code)]
+
 mod backend_client;
 mod backend_health;
 mod call_stream;

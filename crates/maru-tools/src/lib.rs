@@ -1,5 +1,7 @@
 //! Tools, prompts and resources, of maru itself and of every server: one catalog for all callers.
 
+#![forbid(unsafe_code)]
+
 pub mod builtin;
 mod caller;
 mod catalog;

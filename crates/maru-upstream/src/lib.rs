@@ -5,6 +5,8 @@
 //! transport. Differences between protocol versions are handled in `handshake` and
 //! `forward`.
 
+#![forbid(unsafe_code)]
+
 mod cgroup;
 mod channel;
 mod cleanup_tracker;
