@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -130,9 +131,15 @@ fn implemented_type(line: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// Whether `path` is `file`, or below its folder: `parser.rs` and `parser/*.rs`.
+/// Whether `path` is `file`, or below its folder: `parser.rs` and `parser/*.rs`. The
+/// folder of a crate's `lib.rs` is the one it is in.
 fn is_file_or_child(path: &Path, file: &Path) -> bool {
-    path == file || path.starts_with(file.with_extension(""))
+    let folder = if file.file_name() == Some(OsStr::new("lib.rs")) {
+        file.with_file_name("")
+    } else {
+        file.with_extension("")
+    };
+    path == file || path.starts_with(folder)
 }
 
 /// The name of the type that a line defines, unless it is inside a function.
