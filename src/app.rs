@@ -393,7 +393,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
         port: address.port(),
-        cli_command: http::cli_command(config),
+        command_words: config.command_words(),
+        requires_token: config.requires_token(),
         readiness: Arc::clone(&readiness),
     });
     let publisher = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());

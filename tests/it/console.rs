@@ -345,3 +345,32 @@ async fn server_is_tried_out_without_being_registered_and_its_log_is_for_admins(
     assert_eq!(refused.status, 401);
     hub.running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_page_names_this_hub_and_its_program() {
+    let hub = TestHub::start().await;
+    let page = hub.send_as_admin("GET", "/api/connect", Value::Null).await;
+    let page = page.json().await;
+    assert_eq!(page["origin"], hub.url());
+    assert_eq!(page["requiresToken"], false);
+    let client = |id: &str| {
+        let clients = page["clients"].as_array().unwrap().iter();
+        clients.clone().find(|it| it["id"] == id).unwrap().clone()
+    };
+    let cursor = client("cursor");
+    let text = cursor["mcp"]["methods"][0]["text"].as_str().unwrap();
+    let settings: Value = serde_json::from_str(text).unwrap();
+    let url = format!("{}/mcp", hub.url());
+    assert_eq!(settings, json!({"mcpServers": {"maru": {"url": url}}}));
+    let desktop = client("claude-desktop");
+    let text = desktop["mcp"]["methods"][0]["text"].as_str().unwrap();
+    let settings: Value = serde_json::from_str(text).unwrap();
+    let arguments = &settings["mcpServers"]["maru"]["args"];
+    let directory = hub.directory.path().to_str().unwrap();
+    assert_eq!(*arguments, json!(["--data-dir", directory, "stdio"]));
+
+    let path = "/api/connect?token=true&model=qwen3";
+    let page = hub.send_as_admin("GET", path, Value::Null).await;
+    let text = page.json().await.to_string();
+    assert!(text.contains("Bearer YOUR_TOKEN") && text.contains("qwen3"));
+}

@@ -170,6 +170,7 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     walk.request("GET", "/api/calls/{id}", &[id.trim_matches('"')], none())
         .await;
     walk.request("GET", "/api/stats", &[], none()).await;
+    walk.request("GET", "/api/connect", &[], none()).await;
 
     walk.request("GET", "/api/sources", &[], none()).await;
     walk.request("GET", "/api/sources/{name}/tables", &["sample"], none())

@@ -90,6 +90,10 @@ pub enum Error {
     },
 }
 
+/// Variables of maru that are not settings: the settings file, the hub and the token of the
+/// command line, and the key that Zed sends to a provider named `maru`.
+const OTHER_VARIABLES: [&str; 4] = ["MARU_CONFIG", "MARU_HUB", "MARU_TOKEN", "MARU_API_KEY"];
+
 /// A setting that is refused although the schema allows it.
 pub(super) struct InvalidSetting {
     pub(super) pointer: String,
@@ -216,7 +220,7 @@ fn reject_unknown_variables(environment: &EnvironmentVariables) -> Result<(), Er
         .iter()
         .map(|it| schema::variable_name(it))
         .collect();
-    known.push("MARU_CONFIG".to_owned());
+    known.extend(OTHER_VARIABLES.map(str::to_owned));
     let unknown = environment
         .iter()
         .find(|(name, _)| name.starts_with("MARU_") && !known.contains(name));

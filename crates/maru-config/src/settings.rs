@@ -1,6 +1,12 @@
 //! The keys of the configuration with type, default and description.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -413,6 +419,30 @@ impl Config {
         self.local_admin && self.is_loopback_only() && !self.require_token
     }
 
+    /// The command line that reaches the hub with these settings: the full path of the
+    /// program, and the data directory unless it is the default.
+    pub fn command_words(&self) -> Vec<String> {
+        let own = || env::current_exe().ok().filter(|it| it.ends_with("maru"));
+        // `/proc/self/exe` by its name.
+        let warden = self.warden.as_ref();
+        let program = warden.and_then(|it| fs::canonicalize(it).ok());
+        let program = program.or_else(own);
+        let program = program.as_deref().and_then(Path::to_str).unwrap_or("maru");
+        let mut words = vec![program.to_owned()];
+        let default = Self::default().data_dir;
+        let default = default
+            .strip_prefix("~")
+            .ok()
+            .and_then(|it| Some(Path::new(&env::var_os("HOME")?).join(it)));
+        if default.as_ref() != Some(&self.data_dir) {
+            let directory = std::path::absolute(&self.data_dir);
+            let directory = directory.as_ref().unwrap_or(&self.data_dir);
+            words.push("--data-dir".to_owned());
+            words.push(directory.to_string_lossy().into_owned());
+        }
+        words
+    }
+
     /// Whether every request needs a token.
     pub fn requires_token(&self) -> bool {
         self.require_token || !self.is_loopback_only()
@@ -443,5 +473,28 @@ impl LimitSettings {
     /// How long requests in progress have to finish at shutdown.
     pub fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_names_the_data_directory_of_its_hub() {
+        let config = Config {
+            warden: Some("/bin/sh".into()),
+            data_dir: "/tmp/a b".into(),
+            ..Config::default()
+        };
+        let command = config.command_words();
+        assert!(command[0].starts_with('/'), "{command:?}");
+        assert_eq!(command[1..], ["--data-dir", "/tmp/a b"]);
+        let home = env::var_os("HOME").unwrap();
+        let default = Config {
+            data_dir: Path::new(&home).join(".local/share/maru"),
+            ..config
+        };
+        assert_eq!(default.command_words().len(), 1);
     }
 }

@@ -6,6 +6,7 @@ mod admission;
 mod audit;
 mod body;
 mod calls;
+mod connect;
 mod console;
 mod custom_tools;
 mod diagnostics;
@@ -43,7 +44,7 @@ use maru_store::Store;
 
 use maru_agent::Agent;
 use maru_auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal};
-use maru_config::{ChatSettings, Config, ConfigRow};
+use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
 use maru_llm::ReloadableGateway;
 use maru_observability::{audit::AuditLog, metrics::HubMetrics};
@@ -104,8 +105,10 @@ pub struct HubState {
     pub store: Store,
     /// The port that the hub listens on.
     pub port: u16,
-    /// The command line that calls tools of this hub, up to its subcommand.
-    pub cli_command: Arc<str>,
+    /// The command line of maru for this hub, up to its subcommand.
+    pub command_words: Vec<String>,
+    /// Whether every request needs a token.
+    pub requires_token: bool,
     /// Answers readiness probes.
     pub readiness: Arc<Readiness>,
 }
@@ -119,11 +122,6 @@ pub struct ReloadableSettings {
     pub chat: Arc<ChatSettings>,
     /// Every setting with its value and origin.
     pub settings: Arc<Vec<ConfigRow>>,
-}
-
-/// The command line that calls tools of the hub with this `config`.
-pub fn cli_command(config: &Config) -> Arc<str> {
-    model_api::maru_command(config).into()
 }
 
 impl HubState {

@@ -16,7 +16,6 @@ mod response_stream;
 
 pub(super) use agent_models::AGENT_MODEL_PREFIX;
 pub(super) use api_error::ApiError;
-pub(super) use call_text::maru_command;
 pub(super) use client_api::{ClientApi, ParsedRequest, ResponseEnd, ResponsePiece};
 pub(super) use endpoint::{post, read_json};
 pub(super) use request_members::{

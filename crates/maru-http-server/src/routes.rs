@@ -10,8 +10,9 @@ use axum::{
 };
 
 use super::{
-    HubState, audit, calls, console, custom_tools, diagnostics, generate, health, limits, mcp,
-    metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens, tools,
+    HubState, audit, calls, connect, console, custom_tools, diagnostics, generate, health, limits,
+    mcp, metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens,
+    tools,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -151,6 +152,8 @@ fn route_table() -> Vec<RouteEntry> {
         agent(GET, "/api/runs/{id}", runs::show).filtered(),
         agent(POST, "/api/runs/{id}/calls/{call}/approve", runs::approve).filtered(),
         agent(POST, "/api/runs/{id}/calls/{call}/refuse", runs::refuse).filtered(),
+        // What clients need to use this hub.
+        reader(GET, "/api/connect", connect::show),
         // Access, limits and audit.
         admin(GET, "/api/tokens", tokens::list),
         admin(POST, "/api/tokens", tokens::create),

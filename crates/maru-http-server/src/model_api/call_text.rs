@@ -1,10 +1,10 @@
 //! Calls written into the text, for clients that do not read `tool_calls`.
 
-use std::{collections::HashSet, env, fs, path::Path, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use maru_config::Config;
+use maru_connect::quote_word;
 use maru_llm::{ChatResponse, ChatToolCall, FinishReason};
 
 /// How calls reach a client.
@@ -70,32 +70,6 @@ pub(super) fn finish_reason(finish: FinishReason, has_calls: bool) -> FinishReas
     }
 }
 
-/// The command line that calls tools of the hub with this `config`: the full path of the
-/// program, and the data directory unless it is the default.
-pub(in super::super) fn maru_command(config: &Config) -> String {
-    let own = || env::current_exe().ok().filter(|it| it.ends_with("maru"));
-    // `/proc/self/exe` by its name.
-    let program = config
-        .warden
-        .as_ref()
-        .and_then(|it| fs::canonicalize(it).ok());
-    let program = program.or_else(own);
-    let program = program.as_deref().and_then(Path::to_str).unwrap_or("maru");
-    let default = Config::default().data_dir;
-    let default = default
-        .strip_prefix("~")
-        .ok()
-        .and_then(|it| Some(Path::new(&env::var_os("HOME")?).join(it)));
-    let mut command = shell_word(program);
-    if default.as_ref() != Some(&config.data_dir) {
-        let directory = std::path::absolute(&config.data_dir);
-        let directory = directory.as_ref().unwrap_or(&config.data_dir);
-        command.push_str(" --data-dir ");
-        command.push_str(&shell_word(&directory.to_string_lossy()));
-    }
-    command
-}
-
 /// A tag per tool, a tag per argument inside.
 fn call_as_xml(call: &ChatToolCall) -> String {
     let arguments: Map<String, Value> =
@@ -120,7 +94,7 @@ fn call_as_shell(program: &str, call: &ChatToolCall) -> String {
     while arguments.contains(&fence) {
         fence.push('`');
     }
-    let name = shell_word(&call.name);
+    let name = quote_word(&call.name);
     let end = if call.name.starts_with('-') {
         "-- "
     } else {
@@ -130,16 +104,6 @@ fn call_as_shell(program: &str, call: &ChatToolCall) -> String {
         "{fence}bash\n{program} call {end}{name} {}\n{fence}",
         shell_quote(&arguments)
     )
-}
-
-/// Quotes a name for a shell.
-fn shell_word(text: &str) -> String {
-    let plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'_' | b'-' | b'.' | b'/');
-    if text.bytes().all(plain) {
-        text.to_owned()
-    } else {
-        shell_quote(text)
-    }
 }
 
 /// Quotes any text for a shell.
@@ -195,23 +159,5 @@ mod tests {
                 assert_eq!(words, [name, &arguments.replace('\n', " ")], "{text}");
             }
         }
-    }
-
-    #[test]
-    fn command_names_the_data_directory_of_its_hub() {
-        let config = Config {
-            warden: Some("/bin/sh".into()),
-            data_dir: "/tmp/a b".into(),
-            ..Config::default()
-        };
-        let command = maru_command(&config);
-        assert!(command.starts_with('/'), "{command}");
-        assert!(command.ends_with(" --data-dir '/tmp/a b'"), "{command}");
-        let home = env::var_os("HOME").unwrap();
-        let default = Config {
-            data_dir: Path::new(&home).join(".local/share/maru"),
-            ..config
-        };
-        assert!(!maru_command(&default).contains("--data-dir"));
     }
 }

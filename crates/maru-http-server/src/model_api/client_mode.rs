@@ -13,6 +13,7 @@ use super::{
 };
 use maru_auth::Principal;
 use maru_config::ClientMode;
+use maru_connect::command_line;
 use maru_llm::{ChatRequest, ChatTool};
 use maru_tools::{Caller, CatalogScope};
 
@@ -68,7 +69,7 @@ pub(super) fn apply_mode(
                 request.tools.truncate(MAX_HUB_TOOLS);
             }
             CallOutput::Shell(ShellCommands {
-                program: Arc::clone(&hub.cli_command),
+                program: command_line(&hub.command_words).into(),
                 tools: Arc::new(names),
             })
         }
