@@ -351,7 +351,8 @@ async fn connect_page_names_this_hub_and_its_program() {
     let hub = TestHub::start().await;
     let page = hub.send_as_admin("GET", "/api/connect", Value::Null).await;
     let page = page.json().await;
-    assert_eq!(page["origin"], hub.url());
+    let url = hub.url();
+    assert_eq!(page["origin"], *url.trim_end_matches("/mcp"));
     assert_eq!(page["requiresToken"], false);
     let client = |id: &str| {
         let clients = page["clients"].as_array().unwrap().iter();
@@ -360,7 +361,6 @@ async fn connect_page_names_this_hub_and_its_program() {
     let cursor = client("cursor");
     let text = cursor["mcp"]["methods"][0]["text"].as_str().unwrap();
     let settings: Value = serde_json::from_str(text).unwrap();
-    let url = format!("{}/mcp", hub.url());
     assert_eq!(settings, json!({"mcpServers": {"maru": {"url": url}}}));
     let desktop = client("claude-desktop");
     let text = desktop["mcp"]["methods"][0]["text"].as_str().unwrap();
