@@ -1,5 +1,6 @@
 //! Connections to a hub over its local socket, TCP or TLS.
 
+use maru_runtime::files::check_regular_file;
 use std::{io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -78,6 +79,7 @@ async fn connect_tcp(address: &str) -> Result<TcpStream> {
 
 fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>> {
     let read = || -> Result<Vec<_>> {
+        check_regular_file(path)?;
         let certificates: Vec<_> =
             CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
         ensure!(!certificates.is_empty(), "the file contains no certificate");

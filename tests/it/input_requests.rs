@@ -68,7 +68,10 @@ impl Drop for PayServer {
 
 impl PayServer {
     async fn start(transport: &str, mode: &str) -> Self {
-        let hub = TestHub::start().await;
+        Self::start_behind(TestHub::start().await, transport, mode).await
+    }
+
+    async fn start_behind(hub: TestHub, transport: &str, mode: &str) -> Self {
         if transport == "STDIO" {
             let config = json!({"command": *PYTHON, "args": [PAY_SCRIPT, "stdio", mode]});
             let view = hub.register_server("pay", "STDIO", config).await;
@@ -215,6 +218,41 @@ async fn input_request_reaches_the_only_possible_client() {
             assert_eq!(said, "accept", "{transport} {way:?}");
         }
     }
+}
+
+/// A client that never answers keeps others from being asked for a bounded time only.
+#[tokio::test(flavor = "multi_thread")]
+async fn unanswered_input_request_ends_and_others_are_asked() {
+    tokio::join!(
+        check_unanswered("STDIO"),
+        check_unanswered("SSE"),
+        check_unanswered("HTTP")
+    );
+}
+
+async fn check_unanswered(transport: &str) {
+    let hub = TestHub::with_config(|config| config.mcp.input_timeout_ms = 3000).await;
+    let server = PayServer::start_behind(hub, transport, "-").await;
+    let mut silent = ClientTransport::Stateless.connect(&server.hub).await;
+    let mut params = json!({"name": "pay__pay", "arguments": {"now": true}});
+    let asked = silent.request(1, "tools/call", params.clone()).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+
+    let stateless = ClientTransport::Stdio("2026-07-28");
+    let mut other = stateless.connect(&server.hub).await;
+    let state = async || call_accepting(&mut other, "state", json!({})).await;
+    wait_for(state, |it| it == "waiting").await;
+    let said = call_accepting(&mut other, "pay", json!({"now": true})).await;
+    assert_eq!(said, "accept", "{transport}");
+
+    params["requestState"] = asked["result"]["requestState"].clone();
+    params["inputResponses"] = json!({"question": {"action": "accept"}});
+    let late = silent.request(2, "tools/call", params).await;
+    let message = late["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("no longer waits for this answer"),
+        "{late}"
+    );
 }
 
 /// A server asks for roots when it is initialized; the call of a client that comes at

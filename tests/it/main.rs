@@ -37,6 +37,7 @@ mod hostile_requests;
 mod http_client;
 mod hub_cycles;
 mod input_requests;
+mod large_documents;
 mod library;
 mod mcp_client;
 mod openai;

@@ -436,6 +436,73 @@ async fn entry_deleted_by_hand_is_gone_after_the_start_and_may_come_back() {
     assert_eq!(hub.server_names().await, ["one", "seeded", "two"]);
 }
 
+/// Without the names that maru wrote, a deleted entry would return.
+#[tokio::test]
+async fn damaged_record_of_written_names_is_an_error_and_nothing_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let hub = HubProcess::start(directory.path()).await;
+    let server = json!({"name": "one", "url": "http://127.0.0.1:9/mcp"});
+    hub.send_as_admin("POST", "/mcp/add", server).await;
+    hub.stop().await;
+    write_file(directory.path(), "mcp.json", "[]");
+    for damaged in [
+        "",
+        "{\"file\": ",
+        "{}",
+        "{\"file\": \"/x\", \"names\": [1]}",
+    ] {
+        write_file(directory.path(), "mcp-listed.json", damaged);
+        let said = startup_error(directory.path()).await;
+        assert!(said.contains("mcp-listed.json"), "{said}");
+        assert!(said.contains("or delete it"), "{said}");
+        assert_eq!(read_registry(directory.path()), Vec::<Value>::new());
+    }
+    fs::remove_file(directory.path().join("mcp-listed.json")).unwrap();
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["one"]);
+}
+
+#[tokio::test]
+async fn file_behind_a_symbolic_link_is_used_and_the_link_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let url = "http://127.0.0.1:9/mcp";
+    let listed = json!([{"name": "one", "url": url}]).to_string();
+    write_file(elsewhere.path(), "servers.json", &listed);
+    let (file, link) = (
+        elsewhere.path().join("servers.json"),
+        directory.path().join("mcp.json"),
+    );
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let hub = HubProcess::start(directory.path()).await;
+    assert_eq!(hub.server_names().await, ["one"]);
+    let server = json!({"name": "two", "url": url});
+    hub.send_as_admin("POST", "/mcp/add", server).await;
+    hub.stop().await;
+    assert_eq!(fs::read_link(&link).unwrap(), file);
+    assert!(fs::read_to_string(&file).unwrap().contains("two"));
+}
+
+/// Opening a FIFO would wait for a writer.
+#[tokio::test]
+async fn file_that_is_not_regular_is_refused() {
+    for name in ["mcp.json", "mcp-listed.json", "maru.yaml", "admin-token"] {
+        for is_fifo in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join(name);
+            if is_fifo {
+                let made = Command::new("mkfifo").arg(&path).status().await.unwrap();
+                assert!(made.success());
+            } else {
+                fs::create_dir(&path).unwrap();
+            }
+            let said = startup_error(directory.path()).await;
+            assert!(said.contains(name), "{name}: {said}");
+            assert!(said.contains("it is not a regular file"), "{name}: {said}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn program_deleted_from_the_file_of_a_desktop_client_is_gone() {
     let directory = tempfile::tempdir().unwrap();

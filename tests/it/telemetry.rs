@@ -12,7 +12,7 @@ use crate::{
     http_client::TestRequest,
     openai::fake_model::{FakeModelServer, streamed_by_byte},
     signals::ServeProcess,
-    test_hub::{TestHub, call_message, stateless_message},
+    test_hub::{TestHub, call_message, request_message, stateless_message},
 };
 use collector::{ReceivedSpan, TestCollector};
 
@@ -93,6 +93,42 @@ async fn metrics_count_requests_and_tokens_of_models() {
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
+}
+
+/// Names that a peer chooses must not add series without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_do_not_grow_with_names_of_peers() {
+    const NAMES: usize = 200;
+    let backend =
+        FakeModelServer::start(|_, _| crate::openai::fake_model::text_response("Good day.")).await;
+    let hub = TestHub::with_config(|config| config.models = vec![backend.model()]).await;
+    let send_names = async |from: usize, until: usize| {
+        for number in from..until {
+            let name = format!("endless{number}");
+            let call = call_message(1, &name, json!({}));
+            TestRequest::post(&hub.address, "/sse", &call).send().await;
+            let resource = request_message(2, "resources/read", json!({"uri": name}));
+            TestRequest::post(&hub.address, "/sse", &resource)
+                .send()
+                .await;
+            let chat = json!({"model": name, "messages": [{"role": "user", "content": "Hi"}]});
+            hub.send_as_admin("POST", "/v1/chat/completions", chat)
+                .await;
+            for path in [format!("/{name}"), format!("/mcp/{name}")] {
+                TestRequest::new(&hub.address, "GET", &path).send().await;
+            }
+            let sql = json!({"generated_sql": "SELECT 1", "source": name});
+            let call = call_message(3, "query_bga_database", sql);
+            TestRequest::post(&hub.address, "/sse", &call).send().await;
+        }
+        let shown = hub.send_as_admin("GET", "/metrics", Value::Null).await;
+        shown.text().await
+    };
+    // The first requests add the series that all of them share.
+    let first = send_names(0, 5).await;
+    let last = send_names(5, NAMES).await;
+    assert!(!last.contains("endless"), "{last}");
+    assert_eq!(first.lines().count(), last.lines().count());
 }
 
 async fn call_employee_info(hub: &ServeProcess, body: &str) -> Value {

@@ -464,6 +464,7 @@ impl<'a> RunDriver<'a> {
         let limit = limit.unwrap_or(Duration::from_millis(settings.tool_timeout_ms));
         let limit = limit.min(self.deadline.saturating_duration_since(Instant::now()));
         let arguments = tools::CallArguments::parse(Some(&call.arguments))
+            .await
             .map_err(|it| it.message.into_owned())?;
         let caller = Caller::new(self.request.principal.clone(), CatalogScope::All);
         let calling =

@@ -1,5 +1,6 @@
 //! The admin token: a file of the data directory, and its hash in the store.
 
+use maru_runtime::files::read_text_file;
 use std::{
     collections::HashSet,
     fs::{self, OpenOptions, Permissions},
@@ -29,7 +30,7 @@ pub async fn load_or_create_admin_token(
     store: &Store,
 ) -> io::Result<BearerToken> {
     let path = directory.join(ADMIN_TOKEN_FILE);
-    let token = match fs::read_to_string(&path) {
+    let token = match read_text_file(&path) {
         Ok(text) if !text.trim().is_empty() => {
             check_strength(text.trim())?;
             make_private(&path)?;

@@ -1,8 +1,8 @@
 //! OAuth 2.1 access tokens of an external authorization server.
 
+use maru_runtime::files::{file_error_reason, read_file};
 use std::{
     collections::HashMap,
-    fs,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
@@ -199,7 +199,7 @@ impl OAuthVerifier {
         }
         *lock(&self.last_attempt) = Some(Instant::now());
         let text = match &self.jwks_source {
-            JwksSource::File(path) => fs::read(path).map_err(|error| error.kind().to_string()),
+            JwksSource::File(path) => read_file(path).map_err(|error| file_error_reason(&error)),
             JwksSource::Url(service) => fetch_jwks(service).await,
         };
         match text.and_then(|it| IssuerKeys::parse(&it)) {

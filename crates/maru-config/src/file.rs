@@ -1,5 +1,6 @@
 //! Parses `maru.yaml` into values with their line numbers.
 
+use maru_runtime::files::{file_error_reason, read_text_file};
 use std::{collections::HashMap, path::Path};
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
@@ -134,8 +135,9 @@ fn resolve_reference(
     environment: &EnvironmentVariables,
 ) -> Result<String, String> {
     if let Some(path) = reference.strip_prefix("file:") {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read the file {path}: {}", error.kind()))?;
+        let text = read_text_file(Path::new(path)).map_err(|error| {
+            format!("cannot read the file {path}: {}", file_error_reason(&error))
+        })?;
         return Ok(text.trim_end_matches(['\n', '\r']).to_owned());
     }
     let (name, default) = match reference.split_once(":-") {

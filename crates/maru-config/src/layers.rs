@@ -1,5 +1,6 @@
 //! Merges defaults, file, environment and flags, and records where each value came from.
 
+use maru_runtime::files::{file_error_reason, read_text_file};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
@@ -255,11 +256,11 @@ struct ConfigLayers {
 
 impl ConfigLayers {
     fn add_file(&mut self, path: &Path, environment: &EnvironmentVariables) -> Result<(), Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::Unreadable {
+        let text = read_text_file(path).map_err(|error| Error::Unreadable {
             path: path.to_owned(),
             reason: match error.kind() {
                 std::io::ErrorKind::NotFound => "no such file".to_owned(),
-                kind => kind.to_string(),
+                _ => file_error_reason(&error),
             },
         })?;
         if file::is_world_writable(path) {

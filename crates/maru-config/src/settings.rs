@@ -124,6 +124,9 @@ pub struct McpSettings {
     /// Milliseconds that a request which registers or connects a server, and an agent run that names one, wait for it. After that maru continues to connect in the background, and the response says `CONNECTING`.
     #[schemars(range(min = 0, max = 600_000))]
     pub connect_wait_ms: u64,
+    /// Milliseconds that a client of 2026-07-28 has to answer a question of a server with a session, such as a request for approval. After that the server receives an error. While it waits, questions for other clients of that connection may be refused.
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub input_timeout_ms: u64,
     /// Which servers may be registered.
     pub security: McpSecuritySettings,
     /// How maru reconnects lost servers.
@@ -350,6 +353,7 @@ impl Default for McpSettings {
             servers: Vec::new(),
             connect_timeout_ms: 30_000,
             connect_wait_ms: 5_000,
+            input_timeout_ms: 120_000,
             security: McpSecuritySettings::default(),
             reconnection: ReconnectionSettings::default(),
             programs: ProgramSettings::default(),

@@ -163,6 +163,12 @@ impl DialectParser {
         }
     }
 
+    /// Returns how many bytes of the text are held back because what follows decides about
+    /// them.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Parses the next chunk. Events that no further text can change are appended to
     /// `events`.
     pub fn push(&mut self, text: &str, events: &mut Vec<DialectEvent>) {

@@ -245,7 +245,7 @@ impl McpEngine {
             _ => ("name", params.name),
         };
         let key = RequestParams::require_string(key, name)?;
-        let arguments = Arc::new(CallArguments::parse(params.arguments)?);
+        let arguments = Arc::new(CallArguments::parse(params.arguments).await?);
         let bound = StateBinding {
             principal: context.caller.principal.name(),
             method,

@@ -15,10 +15,10 @@ use axum::{
     response::Response,
 };
 use maru_protocol::{
-    InvalidMessage, ProtocolVersion, RequestParams, RpcError, RpcMessage, RpcRequest, code,
-    declares_version,
+    CheckedJson, InvalidMessage, ProtocolVersion, RequestParams, RpcError, RpcMessage, RpcRequest,
+    code, declares_version,
 };
-use maru_runtime::message_queue;
+use maru_runtime::{message_queue, tasks::run_parser};
 
 use super::{
     McpEngine,
@@ -73,8 +73,9 @@ pub async fn post(http_request: StreamableRequest, body: Bytes) -> Response {
             "Accept must allow application/json or text/event-stream",
         );
     };
-    let (text, message) = match RpcMessage::parse_bytes(&body) {
-        Ok(taken) => taken,
+    let checked = run_parser(body.len(), move || CheckedJson::new(body)).await;
+    let (text, message) = match checked.text() {
+        Ok(text) => (text, RpcMessage::parse(text)),
         Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     let version = protocol_version(&http_request.headers);

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{body::Body, http::StatusCode, response::Response};
-use maru_protocol::{InvalidMessage, RpcMessage, write_event};
+use axum::{
+    body::{Body, Bytes},
+    http::StatusCode,
+    response::Response,
+};
+use maru_protocol::{CheckedJson, InvalidMessage, RpcMessage, write_event};
+use maru_runtime::tasks::run_parser;
 
 use super::{
     McpEngine,
@@ -42,11 +47,11 @@ pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
 }
 
 /// `POST /sse/message`: handles one message; its response is sent in the stream.
-pub fn post(
+pub async fn post(
     engine: &Arc<McpEngine>,
     principal: &Principal,
     session_id: &str,
-    body: &[u8],
+    body: Bytes,
 ) -> Response {
     let Some(session) = engine.sessions.find(session_id, principal) else {
         return reply::reject(
@@ -54,8 +59,9 @@ pub fn post(
             "unknown or expired session; GET /sse again",
         );
     };
-    let message = match RpcMessage::parse_bytes(body) {
-        Ok((_, message)) => message,
+    let checked = run_parser(body.len(), move || CheckedJson::new(body)).await;
+    let message = match checked.text() {
+        Ok(text) => RpcMessage::parse(text),
         Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     match message {

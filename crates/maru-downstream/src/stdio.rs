@@ -3,10 +3,10 @@
 use std::{io, sync::Arc};
 
 use maru_protocol::{
-    DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage, code,
-    declares_version, write_error,
+    CheckedJson, DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage,
+    code, declares_version, write_error,
 };
-use maru_runtime::tasks::WorkSlice;
+use maru_runtime::tasks::{WorkSlice, run_parser};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
@@ -111,15 +111,21 @@ async fn write(session: &Arc<McpSession>, mut output: impl AsyncWrite + Unpin) -
 }
 
 async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: DecodedLine) {
-    let refused = match &line {
-        DecodedLine::TooLong => write_error(
+    let checked = match line {
+        DecodedLine::Whole(bytes) => {
+            Some(run_parser(bytes.len(), move || CheckedJson::new(bytes)).await)
+        }
+        DecodedLine::TooLong => None,
+    };
+    let refused = match checked.as_ref().map(CheckedJson::text) {
+        None => write_error(
             None,
             &RpcError::new(code::PARSE_ERROR, "the line is longer than 16 MiB"),
         ),
-        DecodedLine::Whole(bytes) => match RpcMessage::parse_bytes(bytes) {
-            Err(bad) => write_error(None, &bad.into()),
-            Ok((_, Err(InvalidMessage { id, error }))) => write_error(id.as_ref(), &error),
-            Ok((_, Ok(RpcMessage::Request(request)))) => {
+        Some(Err(bad)) => write_error(None, &bad.into()),
+        Some(Ok(text)) => match RpcMessage::parse(text) {
+            Err(InvalidMessage { id, error }) => write_error(id.as_ref(), &error),
+            Ok(RpcMessage::Request(request)) => {
                 match session.reserve_waiting() {
                     Ok(slot) => {
                         let request = QueuedRequest {
@@ -134,7 +140,7 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
                     Err(busy) => write_error(Some(&request.id), &busy),
                 }
             }
-            Ok((_, Ok(message))) => return handle_one_way(session, &message),
+            Ok(message) => return handle_one_way(session, &message),
         },
     };
     // If the client does not read, `write` ends the session.

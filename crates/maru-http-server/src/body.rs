@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use maru_runtime::tasks::with_timeout;
+use maru_runtime::tasks::{run_parser, with_timeout};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -57,13 +57,21 @@ impl FromRequest<Arc<HubState>> for JsonBody {
                 .map_err(rejection_response)?
         };
         let bad_request = |message: &str| json_error(StatusCode::BAD_REQUEST, message, None);
-        let text = maru_protocol::validate_json(&bytes)
-            .map_err(|error| bad_request(&error.to_string()))?;
-        match serde_json::from_str(text) {
+        match parse_json(bytes).await {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(Self(value)),
-            _ => Err(bad_request("the body must be a JSON object")),
+            Ok(_) => Err(bad_request("the body must be a JSON object")),
+            Err(message) => Err(bad_request(&message)),
         }
     }
+}
+
+/// Parses a body as JSON; a large one on a blocking thread.
+pub(super) async fn parse_json(bytes: Bytes) -> Result<Value, String> {
+    run_parser(bytes.len(), move || {
+        let text = maru_protocol::validate_json(&bytes).map_err(|it| it.to_string())?;
+        serde_json::from_str(text).map_err(|_| "the body is not JSON".to_owned())
+    })
+    .await
 }
 
 fn is_form(headers: &HeaderMap) -> bool {

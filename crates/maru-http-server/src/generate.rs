@@ -10,6 +10,7 @@ use axum::{
 };
 use futures_util::stream;
 use maru_protocol::{RpcError, code, write_event};
+use maru_runtime::tasks::run_parser;
 use serde_json::{Map, Value, json};
 
 use super::{HubState, body, openai};
@@ -58,7 +59,8 @@ async fn generate(
         Ok(bytes) => bytes,
         Err(response) => return response,
     };
-    let RpcCall { id, params } = match parse_request(&bytes) {
+    let RpcCall { id, params } = match run_parser(bytes.len(), move || parse_request(&bytes)).await
+    {
         Ok(call) => call,
         Err((id, error)) => return rpc_error_response(&id, &error),
     };

@@ -60,7 +60,7 @@ pub(super) async fn sse_message(
         .find(|(name, _)| matches!(*name, "session_id" | "sessionId"))
         .map_or("", |(_, value)| value);
     match body::read(request.into_body(), hub.max_body_bytes()).await {
-        Ok(body) => sse::post(&hub.engine, &principal, session, &body),
+        Ok(body) => sse::post(&hub.engine, &principal, session, body).await,
         Err(rejection) => rejection,
     }
 }

@@ -1,5 +1,6 @@
 //! The TLS certificate of the hub, which is reloaded when its files change.
 
+use maru_runtime::files::check_regular_file;
 use std::{
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -117,7 +118,9 @@ pub fn acceptor(tls: &TlsSettings) -> Result<Option<PreparedAcceptor>> {
     };
     let chain = read_chain(certificate)
         .with_context(|| format!("tls.certificate: cannot use {}", certificate.display()))?;
-    let private_key = PrivateKeyDer::from_pem_file(key)
+    let private_key = check_regular_file(key)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(PrivateKeyDer::from_pem_file(key)?))
         .with_context(|| format!("tls.key: cannot use {}", key.display()))?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
@@ -128,6 +131,7 @@ pub fn acceptor(tls: &TlsSettings) -> Result<Option<PreparedAcceptor>> {
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    check_regular_file(path)?;
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
     anyhow::ensure!(!chain.is_empty(), "the file contains no certificate");
     Ok(chain)

@@ -118,6 +118,11 @@ impl ConstrainedReader {
         }
     }
 
+    /// How many bytes were not handed out.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// What was not handed out.
     pub(super) fn into_held(self) -> String {
         self.held

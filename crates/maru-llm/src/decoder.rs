@@ -178,6 +178,14 @@ impl ResponseDecoder {
         self.finish_reason.is_some()
     }
 
+    /// How many bytes are held back and looked at again when more arrives.
+    pub(super) fn held_bytes(&self) -> usize {
+        let constrained = self.constrained.as_ref();
+        self.parser.held_bytes()
+            + self.native_calls.held_bytes()
+            + constrained.map_or(0, ConstrainedReader::held_bytes)
+    }
+
     /// What the model wrote, if it was to be kept.
     pub(super) fn take_written(&mut self) -> Option<String> {
         self.written.take()
@@ -311,7 +319,10 @@ impl ResponseDecoder {
         };
         while self.native_calls.emitted < end.min(self.native_calls.calls.len()) {
             let at = self.native_calls.emitted;
-            let call = &self.native_calls.calls[at];
+            let call = &mut self.native_calls.calls[at];
+            if !self.ended && !call.may_normalize() {
+                return false;
+            }
             let made = maru_dialect::normalize_arguments(&self.tools, &call.name, &call.arguments);
             if made.is_err() && !self.ended {
                 return false;

@@ -4,6 +4,8 @@ use super::{call_stream::CallStream, decoder::ResponseTooLarge};
 
 /// The most calls that a backend may make in one response.
 const MAX_NATIVE_CALLS: usize = 128;
+/// How often arguments may be parsed before the response ends, by their length.
+const MAX_NORMALIZE_RATIO: usize = 15;
 
 /// A call of the backend's own, as far as it has arrived.
 #[derive(Debug, Default)]
@@ -18,6 +20,10 @@ pub(super) struct NativeCall {
     pub(super) stream: Option<CallStream>,
     /// How many bytes of the arguments the stream has taken.
     pub(super) streamed_bytes: usize,
+    /// How many bytes of arguments were parsed in vain, all attempts together.
+    normalized_bytes: usize,
+    /// How long the arguments were at the last attempt.
+    last_normalized_len: Option<usize>,
 }
 
 /// A fragment of a call.
@@ -40,6 +46,18 @@ pub(super) struct NativeCalls {
 }
 
 impl NativeCall {
+    /// Whether the arguments may be parsed once more before the response ends, and counts
+    /// that. Broken arguments must not be parsed whole with each fragment that follows.
+    pub(super) fn may_normalize(&mut self) -> bool {
+        let len = self.arguments.len();
+        let is_known = self.last_normalized_len.replace(len) == Some(len);
+        if is_known || self.normalized_bytes > MAX_NORMALIZE_RATIO * len {
+            return false;
+        }
+        self.normalized_bytes += len;
+        true
+    }
+
     /// What has arrived. Index and id stay, so that nothing else is taken for it.
     pub(super) fn take(&mut self) -> Self {
         let rest = Self {
@@ -54,6 +72,12 @@ impl NativeCall {
 impl NativeCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// How many bytes of arguments have not been handed out.
+    pub(super) fn held_bytes(&self) -> usize {
+        let calls = self.calls.iter();
+        calls.skip(self.emitted).map(|it| it.arguments.len()).sum()
     }
 
     /// Adds a fragment. Some backends send the index, some the id, some neither but once.

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
 use maru_http::HttpResponse;
 use maru_protocol::SseReader;
-use maru_runtime::tasks::{WorkSlice, with_timeout};
+use maru_runtime::tasks::{WorkSlice, run_parser, with_timeout};
 use tokio::time::Instant;
 
 use super::{
@@ -34,8 +34,10 @@ const MAX_BYTES_PER_READ: usize = 32 << 10;
 #[derive(Debug)]
 pub struct ChatStream {
     response: HttpResponse,
-    decoder: StreamDecoder,
-    backend: BackendApi,
+    /// `None` while it decodes on a blocking thread.
+    decoder: Option<Box<StreamDecoder>>,
+    /// Whether everything was read.
+    ended: bool,
     model: String,
     deadline: Instant,
     timeout: Duration,
@@ -62,15 +64,17 @@ struct StreamDecoder {
     /// Events of a stream; `None` for one document.
     sse_reader: Option<SseReader>,
     response_decoder: ResponseDecoder,
-    state: ChatStreamState,
+    backend: BackendApi,
+    /// The last event has arrived; only the end of the body is missing.
+    is_complete: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChatStreamState {
-    Open,
-    /// The last event has arrived; only the end of the body is missing.
-    Complete,
-    Ended,
+/// What was read of the body.
+enum BodyPart {
+    Chunk(Bytes),
+    /// The end of an event stream.
+    End,
+    Document(Bytes),
 }
 
 /// What a stream is made of.
@@ -106,12 +110,13 @@ impl ChatStream {
             .then(|| SseReader::with_max_event_bytes(MAX_EVENT_BYTES));
         Self {
             response: parts.response,
-            decoder: StreamDecoder {
+            decoder: Some(Box::new(StreamDecoder {
                 sse_reader,
                 response_decoder: parts.decoder,
-                state: ChatStreamState::Open,
-            },
-            backend: parts.backend,
+                backend: parts.backend,
+                is_complete: false,
+            })),
+            ended: false,
             model: parts.model,
             deadline: parts.deadline,
             timeout: parts.timeout,
@@ -134,11 +139,12 @@ impl ChatStream {
 
     /// What the model wrote so far, if the options asked to keep it.
     pub fn take_written(&mut self) -> Option<String> {
-        self.decoder.response_decoder.take_written()
+        self.decoder.as_mut()?.response_decoder.take_written()
     }
 
     /// Adds the next events to `out`, all that have arrived at once; false at the end.
-    /// After an error nothing follows.
+    /// After an error nothing follows, nor after this future was dropped while it decoded
+    /// a large event.
     pub async fn decode_data(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
         let before = out.len();
         let read = match self.prefetched.take() {
@@ -146,13 +152,15 @@ impl ChatStream {
                 out.extend(events);
                 read
             }
-            None if self.decoder.state == ChatStreamState::Ended => return Ok(false),
+            None if self.ended => return Ok(false),
             None => self.read_events(out).await,
         };
         if let Err(error) = &read {
-            self.decoder.state = ChatStreamState::Ended;
+            self.ended = true;
             // What was held back is not lost.
-            self.decoder.response_decoder.abort(out);
+            if let Some(decoder) = &mut self.decoder {
+                decoder.response_decoder.abort(out);
+            }
             if error.is_backend_failure() {
                 self.health.record_failure(None);
             }
@@ -186,10 +194,10 @@ impl ChatStream {
     }
 
     async fn read_events(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
-        if self.decoder.sse_reader.is_some() {
-            self.read_event_stream(out).await
-        } else {
-            self.read_document(out).await
+        match &self.decoder {
+            Some(decoder) if decoder.sse_reader.is_some() => self.read_event_stream(out).await,
+            Some(_) => self.read_document(out).await,
+            None => Ok(false),
         }
     }
 
@@ -213,22 +221,35 @@ impl ChatStream {
         self.work_slice
             .spend(mem::take(&mut self.unspent_bytes))
             .await;
-        let limit = match self.decoder.state {
-            ChatStreamState::Complete => CLOSE_TIMEOUT,
-            _ => self.idle_timeout.min(self.time_left()),
+        let is_complete = self.is_complete();
+        let limit = if is_complete {
+            CLOSE_TIMEOUT
+        } else {
+            self.idle_timeout.min(self.time_left())
         };
         let chunk = match with_timeout(limit, self.response.chunk()).await {
             Some(chunk) => chunk,
-            None if self.decoder.state == ChatStreamState::Complete => return Ok(false),
+            None if is_complete => return Ok(false),
             None => return Err(self.timeout_error()),
         };
         let mut next = Some(chunk);
         let mut chunks = 0;
         while let Some(chunk) = next {
             let Some(chunk) = chunk else {
-                return self.finish_body(out).map(|()| false);
+                self.decode(BodyPart::End, out).await?;
+                return Ok(false);
             };
-            self.decode_chunk(chunk, out)?;
+            match chunk {
+                Ok(chunk) => {
+                    self.unspent_bytes += chunk.len();
+                    self.decode(BodyPart::Chunk(chunk), out).await?;
+                }
+                Err(_) if self.is_complete() => (),
+                Err(source) => {
+                    let model = self.model.clone();
+                    return Err(Error::Unreachable { model, source });
+                }
+            }
             chunks += 1;
             let goes_on = chunks < MAX_CHUNKS_PER_READ && self.unspent_bytes < MAX_BYTES_PER_READ;
             next = if goes_on {
@@ -240,30 +261,6 @@ impl ChatStream {
         Ok(true)
     }
 
-    fn decode_chunk(
-        &mut self,
-        chunk: Result<Bytes, maru_http::Error>,
-        out: &mut Vec<ChatEvent>,
-    ) -> Result<(), Error> {
-        let taken = match chunk {
-            Ok(chunk) => {
-                self.unspent_bytes += chunk.len();
-                self.decoder.decode_chunk(&chunk, self.backend, out)
-            }
-            Err(_) if self.decoder.state == ChatStreamState::Complete => Ok(()),
-            Err(source) => {
-                let model = self.model.clone();
-                return Err(Error::Unreachable { model, source });
-            }
-        };
-        taken.map_err(|what| self.invalid_response(what))
-    }
-
-    fn finish_body(&mut self, out: &mut Vec<ChatEvent>) -> Result<(), Error> {
-        let ended = self.decoder.finish(self.backend, out);
-        ended.map_err(|what| self.invalid_response(what))
-    }
-
     async fn read_document(&mut self, out: &mut Vec<ChatEvent>) -> Result<bool, Error> {
         let body = with_timeout(self.time_left(), self.response.bytes()).await;
         let body = body.ok_or_else(|| self.timeout_error())?;
@@ -271,14 +268,30 @@ impl ChatStream {
             model: self.model.clone(),
             source,
         })?;
-        self.decoder.state = ChatStreamState::Ended;
-        let decoder = &mut self.decoder.response_decoder;
-        match decode(self.backend, &body, decoder, out) {
-            Ok(true) => decoder.complete(out),
-            Ok(false) => return Err(self.invalid_response("a response without a choice")),
-            Err(what) => return Err(self.invalid_response(what)),
-        }
+        self.decode(BodyPart::Document(body), out).await?;
         Ok(false)
+    }
+
+    /// Decodes what was read, on a blocking thread if that may take long.
+    async fn decode(&mut self, part: BodyPart, out: &mut Vec<ChatEvent>) -> Result<(), Error> {
+        let Some(mut decoder) = self.decoder.take() else {
+            return Ok(());
+        };
+        self.ended |= !matches!(part, BodyPart::Chunk(_));
+        let bytes = decoder.bytes_to_decode(&part);
+        let mut decoded = mem::take(out);
+        let (decoder, decoded, result) = run_parser(bytes, move || {
+            let result = decoder.decode(part, &mut decoded);
+            (decoder, decoded, result)
+        })
+        .await;
+        *out = decoded;
+        self.decoder = Some(decoder);
+        result.map_err(|what| self.invalid_response(what))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|it| it.is_complete)
     }
 
     fn invalid_response(&self, what: ProtocolViolation) -> Error {
@@ -304,74 +317,95 @@ impl ChatStream {
 }
 
 impl StreamDecoder {
+    /// How many bytes may be looked at when `part` is decoded.
+    fn bytes_to_decode(&self, part: &BodyPart) -> usize {
+        let buffered = self
+            .sse_reader
+            .as_ref()
+            .map_or(0, SseReader::buffered_bytes);
+        let received = match part {
+            BodyPart::Chunk(bytes) | BodyPart::Document(bytes) => bytes.len(),
+            BodyPart::End => 0,
+        };
+        buffered + received + self.response_decoder.held_bytes()
+    }
+
+    fn decode(
+        &mut self,
+        part: BodyPart,
+        out: &mut Vec<ChatEvent>,
+    ) -> Result<(), ProtocolViolation> {
+        match part {
+            BodyPart::Chunk(chunk) => self.decode_chunk(&chunk, out),
+            BodyPart::End => self.finish(out),
+            BodyPart::Document(document) => self.decode_document(&document, out),
+        }
+    }
+
+    fn decode_document(
+        &mut self,
+        document: &[u8],
+        out: &mut Vec<ChatEvent>,
+    ) -> Result<(), ProtocolViolation> {
+        if !decode_response(self.backend, document, &mut self.response_decoder, out)? {
+            return Err("a response without a choice");
+        }
+        self.response_decoder.complete(out);
+        Ok(())
+    }
+
     fn decode_chunk(
         &mut self,
         chunk: &[u8],
-        backend: BackendApi,
         out: &mut Vec<ChatEvent>,
     ) -> Result<(), ProtocolViolation> {
-        let Self {
-            sse_reader: Some(events),
-            response_decoder: decoder,
-            state,
-        } = self
-        else {
+        let Some(mut reader) = self.sse_reader.take() else {
             return Ok(());
         };
         let mut wrong = None;
-        let fed = events.for_each_event(chunk, |event| {
+        let fed = reader.for_each_event(chunk, |event| {
             if wrong.is_none() {
-                wrong = decode_event(event.data, backend, decoder, state, out).err();
+                wrong = self.decode_event(event.data, out).err();
             }
         });
+        self.sse_reader = Some(reader);
         fed.map_err(|_| "an event that is too long")?;
         wrong.map_or(Ok(()), Err)
     }
 
     /// The body has ended; that is an error unless the backend sent a finish reason.
-    fn finish(
-        &mut self,
-        backend: BackendApi,
-        out: &mut Vec<ChatEvent>,
-    ) -> Result<(), ProtocolViolation> {
+    fn finish(&mut self, out: &mut Vec<ChatEvent>) -> Result<(), ProtocolViolation> {
         let mut wrong = None;
-        if let Some(mut events) = self.sse_reader.take() {
-            let (decoder, state) = (&mut self.response_decoder, &mut self.state);
-            events.finish(|event| {
-                wrong = decode_event(event.data, backend, decoder, state, out).err();
-            });
+        if let Some(mut reader) = self.sse_reader.take() {
+            reader.finish(|event| wrong = self.decode_event(event.data, out).err());
         }
-        let complete =
-            self.state == ChatStreamState::Complete || self.response_decoder.is_finished();
-        self.state = ChatStreamState::Ended;
-        if !complete {
+        if !self.is_complete && !self.response_decoder.is_finished() {
             return Err(wrong.unwrap_or("a stream that ended early"));
         }
         self.response_decoder.complete(out);
         Ok(())
     }
+
+    /// Decodes one event of a stream.
+    fn decode_event(
+        &mut self,
+        data: &[u8],
+        out: &mut Vec<ChatEvent>,
+    ) -> Result<(), ProtocolViolation> {
+        if self.is_complete || data.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            self.is_complete = true;
+            self.response_decoder.complete(out);
+            return Ok(());
+        }
+        decode_response(self.backend, data, &mut self.response_decoder, out).map(|_| ())
+    }
 }
 
-/// One event of a stream.
-fn decode_event(
-    data: &[u8],
-    backend: BackendApi,
-    decoder: &mut ResponseDecoder,
-    state: &mut ChatStreamState,
-    out: &mut Vec<ChatEvent>,
-) -> Result<(), ProtocolViolation> {
-    if *state == ChatStreamState::Complete || data.iter().all(u8::is_ascii_whitespace) {
-        return Ok(());
-    }
-    if data == b"[DONE]" {
-        *state = ChatStreamState::Complete;
-        decoder.complete(out);
-        return Ok(());
-    }
-    decode(backend, data, decoder, out).map(|_| ())
-}
-
-fn decode(
+/// Decodes a whole response, or one event of a streamed one; whether it had a choice.
+fn decode_response(
     backend: BackendApi,
     data: &[u8],
     decoder: &mut ResponseDecoder,

@@ -1,5 +1,6 @@
 //! TLS to a PostgreSQL server, with the options that libpq has.
 
+use maru_runtime::files::check_regular_file;
 use std::{
     future::Future,
     io,
@@ -200,6 +201,7 @@ fn read_certificates(
     option: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, Error> {
+    check_regular_file(path).map_err(|error| unusable(option, path, &error))?;
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(|found| found.collect::<Result<Vec<_>, _>>())
         .map_err(|error| unusable(option, path, &error))?;
@@ -211,6 +213,7 @@ fn read_certificates(
 }
 
 fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    check_regular_file(path).map_err(|error| unusable("sslkey", path, &error))?;
     PrivateKeyDer::from_pem_file(path).map_err(|error| unusable("sslkey", path, &error))
 }
 

@@ -22,6 +22,12 @@ pub struct InvalidJson(String);
 
 impl From<InvalidJson> for RpcError {
     fn from(error: InvalidJson) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&InvalidJson> for RpcError {
+    fn from(error: &InvalidJson) -> Self {
         Self::new(code::PARSE_ERROR, error.to_string())
     }
 }
@@ -38,6 +44,35 @@ pub fn validate_json(bytes: &[u8]) -> Result<&str, InvalidJson> {
     .and_then(|()| reader.end())
     .map_err(|error| InvalidJson(error.to_string()))?;
     Ok(text)
+}
+
+/// Bytes from outside after [`validate_json`]. Owned, so that large ones can be validated on
+/// another thread.
+#[derive(Debug)]
+pub struct CheckedJson<B> {
+    bytes: B,
+    error: Option<InvalidJson>,
+}
+
+impl<B: AsRef<[u8]>> CheckedJson<B> {
+    /// Validates `bytes`.
+    pub fn new(bytes: B) -> Self {
+        let error = validate_json(bytes.as_ref()).err();
+        Self { bytes, error }
+    }
+
+    /// Returns the text if it is valid.
+    pub fn text(&self) -> Result<&str, &InvalidJson> {
+        match &self.error {
+            Some(error) => Err(error),
+            None => Ok(std::str::from_utf8(self.bytes()).expect("validated as UTF-8")),
+        }
+    }
+
+    /// Returns the bytes, valid or not.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
 }
 
 /// Visits a JSON value without keeping it.

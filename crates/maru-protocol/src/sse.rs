@@ -128,6 +128,11 @@ impl SseReader {
         }
     }
 
+    /// Returns how many bytes of an event have arrived whose end is missing.
+    pub fn buffered_bytes(&self) -> usize {
+        self.line.len() + self.event.data.len()
+    }
+
     /// Consumes `chunk` and appends the events that it completes to `out`. Returns the count of
     /// lines without effect.
     pub fn feed(

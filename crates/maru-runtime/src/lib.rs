@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod files;
 mod mask;
 pub mod message_queue;
 mod secret;

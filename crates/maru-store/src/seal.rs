@@ -1,5 +1,6 @@
 //! Encryption of secrets at rest, for the configurations of servers.
 
+use maru_runtime::files::read_text_file;
 use std::{
     fmt,
     fs::{self, File},
@@ -22,7 +23,7 @@ impl SecretSealer {
     /// Reads the key in `path`, which only its owner may read; creates it if it is
     /// missing.
     pub fn from_key_file(path: &Path) -> io::Result<Self> {
-        let text = match fs::read_to_string(path) {
+        let text = match read_text_file(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => create_key_file(path)?,
             Err(error) => return Err(error),

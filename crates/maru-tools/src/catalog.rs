@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use maru_protocol::{LoggingLevel, RpcError, code};
-use maru_runtime::tasks::with_timeout;
+use maru_runtime::tasks::{is_large_document, run_parser, with_timeout};
 use serde_json::json;
 use tokio::{
     sync::{broadcast, watch},
@@ -340,12 +340,17 @@ impl Catalog {
     async fn check_call(
         &self,
         caller: &Caller,
-        entry: &CatalogEntry,
-        arguments: &CallArguments,
+        entry: &Arc<CatalogEntry>,
+        arguments: &Arc<CallArguments>,
     ) -> Result<(), String> {
-        entry
-            .validate_arguments(arguments)
-            .map_err(|error| format!("wrong arguments: {error}"))?;
+        let validated = if is_large_document(arguments.text().len()) {
+            let (entry, arguments) = (Arc::clone(entry), Arc::clone(arguments));
+            let validate = move || entry.validate_arguments(&arguments);
+            run_parser(usize::MAX, validate).await
+        } else {
+            entry.validate_arguments(arguments)
+        };
+        validated.map_err(|error| format!("wrong arguments: {error}"))?;
         match self.quota.get() {
             Some(quota) => {
                 let user = caller.principal.name();

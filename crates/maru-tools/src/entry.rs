@@ -11,6 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use maru_protocol::{RequestParams, RpcError};
 use maru_retrieval::ToolTerms;
+use maru_runtime::tasks::run_parser;
 use serde_json::Value;
 
 use super::{
@@ -297,12 +298,18 @@ impl EntryAction {
 }
 
 impl CallArguments {
-    /// Parses arguments from validated JSON; without any they are an empty object.
-    pub fn parse(raw: Option<&str>) -> Result<Self, RpcError> {
-        Ok(Self {
-            value: Value::Object(RequestParams::object_or_empty(raw, "arguments")?),
-            text: raw.unwrap_or("{}").into(),
+    /// Parses arguments from validated JSON; without any they are an empty object. Large
+    /// ones are parsed on a blocking thread.
+    pub async fn parse(raw: Option<&str>) -> Result<Self, RpcError> {
+        let text: Arc<str> = raw.unwrap_or("{}").into();
+        run_parser(text.len(), move || {
+            let value = RequestParams::object_or_empty(Some(&text), "arguments")?;
+            Ok(Self {
+                value: Value::Object(value),
+                text,
+            })
         })
+        .await
     }
 
     /// The arguments as the caller wrote them, so that numbers keep their digits.

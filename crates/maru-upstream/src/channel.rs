@@ -7,12 +7,13 @@ use std::sync::{
 
 use ahash::AHashMap;
 use maru_protocol::{
-    IgnoredLines, InvalidMessage, RpcError, RpcId, RpcMessage, code, write_notification,
-    write_raw_request,
+    CheckedJson, IgnoredLines, InvalidMessage, RpcError, RpcId, RpcMessage, code,
+    write_notification, write_raw_request,
 };
 use maru_runtime::{
     message_queue::{self, TrySendError},
     tasks::Tasks,
+    tasks::run_parser,
 };
 use serde_json::{json, value::RawValue};
 use tokio::sync::{Semaphore, oneshot};
@@ -161,11 +162,13 @@ impl MessageChannel {
 
     /// Handles one message or batch from the server. An error means that the server
     /// exceeds its budget and must be disconnected.
-    pub(super) fn handle_bytes(&self, bytes: &[u8]) -> Result<(), Error> {
-        let Ok((text, message)) = RpcMessage::parse_bytes(bytes) else {
-            self.log.record_received_bytes(bytes);
-            return self.handle_unreadable(bytes);
+    pub(super) async fn handle_bytes(&self, bytes: Vec<u8>) -> Result<(), Error> {
+        let checked = run_parser(bytes.len(), move || CheckedJson::new(bytes)).await;
+        let Ok(text) = checked.text() else {
+            self.log.record_received_bytes(checked.bytes());
+            return self.handle_unreadable(checked.bytes());
         };
+        let message = RpcMessage::parse(text);
         self.log.record_received(text);
         if text.trim_start().starts_with('[') {
             let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();

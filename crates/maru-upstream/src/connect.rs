@@ -73,6 +73,8 @@ pub(super) struct ConnectContext {
     pub(super) log: Arc<ServerLog>,
     /// The budget for messages that maru did not request.
     pub(super) traffic_rate: TrafficRate,
+    /// How long a client may take to answer a question of the server.
+    pub(super) input_timeout: Duration,
 }
 
 /// Connects to a server and performs the handshake.
@@ -101,7 +103,7 @@ pub(super) async fn open_connection(
     Ok(Arc::new(ActiveConnection {
         link,
         session,
-        pending_input: PendingInput::default(),
+        pending_input: PendingInput::new(context.input_timeout),
         notification_sink: sink,
         log_level: Mutex::default(),
         subscriptions: ResourceSubscriptions::default(),

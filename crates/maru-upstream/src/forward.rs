@@ -107,7 +107,10 @@ async fn resume_with_input(
     context: &RequestContext,
 ) -> Result<Result<EntryResponse, RpcError>, Error> {
     let Some(waiting) = connection.pending_input.take(name) else {
-        let message = "the server no longer waits for this answer; start again";
+        let timeout = connection.pending_input.timeout();
+        let message = format!(
+            "the server no longer waits for this answer (it must come once, within {timeout:?}: mcp.input-timeout-ms); call the tool again"
+        );
         return Ok(Err(RpcError::invalid_params(message)));
     };
     let answer = match (

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use maru_runtime::files::{file_error_reason, read_file};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -27,6 +28,8 @@ pub(super) struct RegistryFile {
     record_path: Option<PathBuf>,
     /// The other members of a file in the form of desktop clients; `None` for a list.
     client_file_rest: Option<Map<String, Value>>,
+    /// The names that maru wrote into the file before.
+    recorded_names: BTreeSet<String>,
     /// All names that the file listed when it was read, usable or not.
     listed_names: BTreeSet<String>,
     /// Whether the file has entries whose name cannot be read, each of which may be any
@@ -68,19 +71,23 @@ impl RegistryFile {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             record_path: record_path.map(Path::to_owned),
             client_file_rest: None,
+            recorded_names: BTreeSet::new(),
             listed_names: BTreeSet::new(),
             has_nameless_entries: false,
             refused: Vec::new(),
             detailed_entries: BTreeMap::new(),
         };
-        let bytes = match fs::read(path) {
+        if let Some(record_path) = record_path {
+            registry.recorded_names = read_record(record_path, &registry.path)?;
+        }
+        let bytes = match read_file(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // A missing file does not mean that its servers were deleted one by one.
-                registry.listed_names = registry.recorded_names();
+                registry.listed_names.clone_from(&registry.recorded_names);
                 return Ok((registry, LoadedEntries::default()));
             }
-            Err(error) => return Err(unusable(error.kind().to_string())),
+            Err(error) => return Err(unusable(file_error_reason(&error))),
         };
         // Some editors write a byte order mark.
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
@@ -98,8 +105,8 @@ impl RegistryFile {
         if self.has_nameless_entries {
             return BTreeSet::new();
         }
-        let recorded = self.recorded_names();
-        recorded.difference(&self.listed_names).cloned().collect()
+        let deleted = self.recorded_names.difference(&self.listed_names);
+        deleted.cloned().collect()
     }
 
     /// Returns every entry as written, with its name for messages and its parsed draft.
@@ -210,17 +217,6 @@ impl RegistryFile {
         write_if_changed(record_path, &record)
     }
 
-    /// Returns the names that maru wrote into this file.
-    fn recorded_names(&self) -> BTreeSet<String> {
-        let record = self.record_path.as_deref().map(read_json);
-        let record = record.and_then(Result::ok).unwrap_or_default();
-        if record["file"] != json!(self.path) {
-            return BTreeSet::new();
-        }
-        let names = record["names"].as_array().into_iter().flatten();
-        names.filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
     /// Returns the entry of a server with its name as written; `None` for a program that
     /// the file did not list.
     fn entry_of(&self, server: &RegisteredServer) -> Option<(String, Value)> {
@@ -252,8 +248,31 @@ impl RegistryFile {
     }
 }
 
+/// Returns the names that maru wrote into the file `registry`. Without them, the servers of
+/// entries that were deleted since would return, so a damaged record is an error.
+fn read_record(path: &Path, registry: &Path) -> Result<BTreeSet<String>, String> {
+    let damaged = |reason: String| {
+        format!(
+            "cannot use {}: {reason}. It records which servers maru wrote into mcp.json, so that a server is removed when its entry is deleted there. Restore it; or delete it, and every registered server stays and is written into mcp.json again",
+            path.display()
+        )
+    };
+    let record = match read_json(path) {
+        Ok(record) => record,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(error) => return Err(damaged(file_error_reason(&error))),
+    };
+    let names = record["names"].as_array().into_iter().flatten();
+    let names: Option<BTreeSet<String>> = names.map(|it| Some(it.as_str()?.to_owned())).collect();
+    match (names, record["file"].as_str()) {
+        (Some(names), Some(file)) if Path::new(file) == registry => Ok(names),
+        (Some(_of_another_file), Some(_)) => Ok(BTreeSet::new()),
+        _ => Err(damaged("it has no list of names".to_owned())),
+    }
+}
+
 fn read_json(path: &Path) -> io::Result<Value> {
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    Ok(serde_json::from_slice(&read_file(path)?)?)
 }
 
 /// Writes a file unless it already holds this value: it may be under version control, or

@@ -57,6 +57,7 @@ impl ConnectionSettings {
                 cleanup: CleanupTracker::new(),
                 log: Arc::default(),
                 traffic_rate: TrafficRate::from(&LimitSettings::default()),
+                input_timeout: Duration::from_millis(mcp.input_timeout_ms),
             },
             reconnect_policy: ReconnectPolicy::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),

@@ -121,14 +121,18 @@ impl EventStream {
             channel.count_ignored(ignored)?;
             self.slice.spend(piece.len()).await;
             for event in events.drain(..) {
-                self.handle_event(event, channel)?;
+                self.handle_event(event, channel).await?;
                 self.slice.spend(0).await;
             }
         }
         Ok(())
     }
 
-    fn handle_event(&mut self, event: SseEvent, channel: &MessageChannel) -> Result<(), Error> {
+    async fn handle_event(
+        &mut self,
+        event: SseEvent,
+        channel: &MessageChannel,
+    ) -> Result<(), Error> {
         let is_endpoint = event.name == "endpoint";
         if is_endpoint && let Some(found) = self.endpoint_sender.take() {
             // The caller may have been cancelled.
@@ -139,7 +143,7 @@ impl EventStream {
             let bytes = event.data.len();
             return channel.count_ignored(IgnoredLines { lines: 1, bytes });
         }
-        channel.handle_bytes(event.data.as_bytes())
+        channel.handle_bytes(event.data.into_bytes()).await
     }
 }
 

@@ -212,7 +212,10 @@ async fn read_messages(mut stdout: impl AsyncRead + Unpin, channel: Arc<MessageC
         }
         for line in found.drain(..) {
             let (taken, bytes) = match line {
-                DecodedLine::Whole(bytes) => (channel.handle_bytes(&bytes), bytes.len()),
+                DecodedLine::Whole(bytes) => {
+                    let length = bytes.len();
+                    (channel.handle_bytes(bytes).await, length)
+                }
                 DecodedLine::TooLong => {
                     let message = "the program wrote a line of more than 16 MiB";
                     (Err(Error::InvalidMessage(message.to_owned())), 0)

@@ -26,7 +26,7 @@ pub(super) async fn post(
     accepts: AcceptedTypes,
     request: &RpcRequest<'_>,
 ) -> Response {
-    let client = match read_client(&http_request, request) {
+    let client = match read_client(&http_request, request).await {
         Ok(client) => client,
         Err(error) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error),
     };
@@ -53,7 +53,7 @@ pub(super) async fn post(
 }
 
 /// Reads the client from the body, and checks that headers and body agree.
-fn read_client(
+async fn read_client(
     http_request: &StreamableRequest,
     request: &RpcRequest<'_>,
 ) -> Result<ModernClient, RpcError> {
@@ -77,13 +77,13 @@ fn read_client(
         return Err(mismatch("Mcp-Name"));
     }
     if request.method == "tools/call" {
-        check_mirrors(http_request, &params)?;
+        check_mirrors(http_request, &params).await?;
     }
     Ok(client)
 }
 
 /// Checks the headers that mirror parameters of the tool.
-fn check_mirrors(
+async fn check_mirrors(
     http_request: &StreamableRequest,
     params: &RequestParams<'_>,
 ) -> Result<(), RpcError> {
@@ -98,7 +98,7 @@ fn check_mirrors(
     if tool.header_parameters().is_empty() {
         return Ok(());
     }
-    let arguments = CallArguments::parse(params.arguments)?;
+    let arguments = CallArguments::parse(params.arguments).await?;
     let wrong = tool.header_parameters().iter().find(|parameter| {
         let header = HeaderName::try_from(format!("mcp-param-{}", parameter.header)).ok();
         let sent = header.and_then(|it| mirrored_header(&http_request.headers, &it));

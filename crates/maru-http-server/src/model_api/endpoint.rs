@@ -56,9 +56,8 @@ pub(in super::super) async fn read_json(
     let bytes = body::collect(body, hub.max_body_bytes())
         .await
         .map_err(|(status, message)| ApiError::rejected(status, message))?;
-    let invalid = |message: String| ApiError::rejected(StatusCode::BAD_REQUEST, message);
-    let text = maru_protocol::validate_json(&bytes).map_err(|error| invalid(error.to_string()))?;
-    serde_json::from_str(text).map_err(|_| invalid("the body is not JSON".to_owned()))
+    let parsed = body::parse_json(bytes).await;
+    parsed.map_err(|message| ApiError::rejected(StatusCode::BAD_REQUEST, message))
 }
 
 async fn respond<A: ClientApi>(

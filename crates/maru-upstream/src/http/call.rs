@@ -8,8 +8,8 @@ use hyper::{
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
 use maru_http::HttpResponse;
-use maru_protocol::{RpcId, RpcMessage, SseEvent, SseReader, write_notification};
-use maru_runtime::tasks::WorkSlice;
+use maru_protocol::{CheckedJson, RpcId, RpcMessage, SseEvent, SseReader, write_notification};
+use maru_runtime::tasks::{WorkSlice, run_parser};
 use serde_json::json;
 use tokio::time;
 
@@ -41,6 +41,8 @@ struct ResponseReader {
     /// Parses the response if it is an event stream. Boxed, because most responses are
     /// plain JSON and the struct is moved often.
     events: Option<Box<ResumableEvents>>,
+    /// A message that was received and not parsed yet.
+    unparsed: Option<Bytes>,
     resume_count: usize,
 }
 
@@ -88,6 +90,7 @@ impl HttpCall {
             cancel_guard: pending,
             reply,
             events: None,
+            unparsed: None,
             resume_count: 0,
         };
         let checked = response.check_response().await;
@@ -200,11 +203,14 @@ impl ResponseReader {
             return self.read_json_body().await;
         }
         loop {
-            let Some(event) = self.next_sse_event().await? else {
-                Box::pin(self.resume()).await?;
-                continue;
-            };
-            let received = self.parse_message(event.data.as_bytes())?;
+            if self.unparsed.is_none() {
+                let Some(event) = self.next_sse_event().await? else {
+                    Box::pin(self.resume()).await?;
+                    continue;
+                };
+                self.unparsed = Some(event.data.into());
+            }
+            let received = self.parse_message().await?;
             if let Some(CallEvent::Answer(_)) = &received {
                 self.cancel_guard.done = true;
             }
@@ -215,9 +221,12 @@ impl ResponseReader {
     }
 
     async fn read_json_body(&mut self) -> Result<CallEvent, Error> {
-        let body = self.reply.bytes().await;
-        self.cancel_guard.done = true;
-        match self.parse_message(&body?)? {
+        if self.unparsed.is_none() {
+            let body = self.reply.bytes().await;
+            self.cancel_guard.done = true;
+            self.unparsed = Some(body?);
+        }
+        match self.parse_message().await? {
             Some(answer @ CallEvent::Answer(_)) => Ok(answer),
             Some(CallEvent::Message(_)) | None => {
                 Err(Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned()))
@@ -232,10 +241,15 @@ impl ResponseReader {
         next.inspect_err(|error| link.mark_lost(error.clone()))
     }
 
-    /// Parses a message; `None` if it is the response to another request.
-    fn parse_message(&self, bytes: &[u8]) -> Result<Option<CallEvent>, Error> {
+    /// Parses the message that was received; `None` if it is the response to another
+    /// request. Cancel-safe.
+    async fn parse_message(&mut self) -> Result<Option<CallEvent>, Error> {
+        let bytes = self.unparsed.clone().unwrap_or_default();
+        let checked = run_parser(bytes.len(), move || CheckedJson::new(bytes)).await;
+        self.unparsed = None;
         let invalid = || Error::InvalidMessage(UNREADABLE_RESPONSE.to_owned());
-        let (text, message) = RpcMessage::parse_bytes(bytes).map_err(|_| invalid())?;
+        let text = checked.text().map_err(|_| invalid())?;
+        let message = RpcMessage::parse(text);
         let received = match message.map_err(|_| invalid())? {
             RpcMessage::Response(response)
                 if response.id == RpcId::Number(self.cancel_guard.id) =>

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::StatusCode;
-use maru_protocol::RpcMessage;
+use maru_protocol::{CheckedJson, RpcMessage};
+use maru_runtime::tasks::run_parser;
 use tokio::time;
 use tokio_util::sync::DropGuard;
 
@@ -61,7 +62,7 @@ async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<E
                 Err(error) => return Some(error),
             };
             pause = INITIAL_RETRY_DELAY;
-            if let Err(error) = handle_event(link, &event.data) {
+            if let Err(error) = handle_event(link, event.data).await {
                 return Some(error);
             }
         }
@@ -77,9 +78,10 @@ async fn read_event_stream(link: &Arc<HttpLink>, opening: DropGuard) -> Option<E
 }
 
 /// Handles an event. An error means that the server must be disconnected.
-fn handle_event(link: &Arc<HttpLink>, data: &str) -> Result<(), Error> {
-    if let Ok((text, message)) = RpcMessage::parse_bytes(data.as_bytes()) {
-        match message {
+async fn handle_event(link: &Arc<HttpLink>, data: String) -> Result<(), Error> {
+    let checked = run_parser(data.len(), move || CheckedJson::new(data)).await;
+    if let Ok(text) = checked.text() {
+        match RpcMessage::parse(text) {
             Ok(RpcMessage::Notification { method, params }) => {
                 let notification = ServerNotification {
                     method: &method,
@@ -96,5 +98,5 @@ fn handle_event(link: &Arc<HttpLink>, data: &str) -> Result<(), Error> {
             Ok(RpcMessage::Response(_)) | Err(_) => (),
         }
     }
-    link.budget.spend_message(data.len())
+    link.budget.spend_message(checked.bytes().len())
 }
