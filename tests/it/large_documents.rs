@@ -145,8 +145,8 @@ async fn large_result_of_a_server_is_parsed_apart() {
         async move { Ok(EntryResponse::Complete(result)) }
     })]);
     let hub = TestHub::start().await;
-    let url = format!("{}/mcp", server.url());
-    for (kind, url) in [("HTTP", url.clone()), ("SSE", url.replace("/mcp", "/sse"))] {
+    let url = |path: &str| format!("http://{}{path}", server.address);
+    for (kind, url) in [("HTTP", url("/mcp")), ("SSE", url("/sse"))] {
         let view = hub.register_server("s", kind, json!({"url": url})).await;
         assert_eq!(view.status.state.as_str(), "CONNECTED", "{:?}", view.status);
         let call = call_message(1, "s__large", json!({}));

@@ -486,7 +486,13 @@ async fn file_behind_a_symbolic_link_is_used_and_the_link_stays() {
 /// Opening a FIFO would wait for a writer.
 #[tokio::test]
 async fn file_that_is_not_regular_is_refused() {
-    for name in ["mcp.json", "mcp-listed.json", "maru.yaml", "admin-token"] {
+    let files = [
+        ("mcp.json", "mcp.json"),
+        ("mcp-listed.json", "mcp-listed.json"),
+        ("maru.yaml", "maru.yaml"),
+        ("admin-token", "the admin token"),
+    ];
+    for (name, shown) in files {
         for is_fifo in [true, false] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join(name);
@@ -497,7 +503,7 @@ async fn file_that_is_not_regular_is_refused() {
                 fs::create_dir(&path).unwrap();
             }
             let said = startup_error(directory.path()).await;
-            assert!(said.contains(name), "{name}: {said}");
+            assert!(said.contains(shown), "{name}: {said}");
             assert!(said.contains("it is not a regular file"), "{name}: {said}");
         }
     }
