@@ -2,7 +2,7 @@
 
 mod answers;
 pub(crate) mod chat_client;
-mod control_tokens;
+pub(crate) mod control_tokens;
 mod evil;
 mod failover;
 pub(crate) mod fake_model;

@@ -43,6 +43,17 @@ const TAGS: &[&str] = &[
     "end_of_document",
     "begin_of_text",
     "end_of_text",
+    "end_of_utterance",
+    "endoftext",
+    "eos_token",
+    "bos_token",
+    "pad_token",
+    "unk_token",
+    "sep_token",
+    "cls_token",
+    "mask_token",
+    "eop_token",
+    "eoi_token",
     "seed:bos",
     "seed:eos",
     "longcat_s",
@@ -59,6 +70,26 @@ const TAGS: &[&str] = &[
     "_start",
     "role",
     "bot",
+    "human",
+    // Baichuan, NexusRaven.
+    "b_sys",
+    "b_usys",
+    "b_ape",
+    "b_func",
+    "b_code",
+    "c_q",
+    "c_a",
+    "human_start",
+    "human_end",
+    "bot_start",
+    "bot_end",
+    // Documents: Cohere, Jamba, Granite.
+    "results",
+    "document",
+    "documents",
+    "citations",
+    "co",
+    "active_output_modes",
     // Tools and their results.
     "tool",
     "tools",
@@ -67,6 +98,7 @@ const TAGS: &[&str] = &[
     "toolcall",
     "available_tools",
     "tool_list",
+    "tool_definitions",
     "tool_use",
     "tool_name",
     "tool_sep",
@@ -117,18 +149,89 @@ const TAGS: &[&str] = &[
     "thinking",
     "thought",
     "reasoning",
+    "answer",
     "mm:think",
     "response",
     "begin_of_thought",
     "end_of_thought",
     "begin_of_solution",
     "end_of_solution",
-    // Fill in the middle: StarCoder.
+    // Code: StarCoder, Granite, MiniMax.
     "fim_prefix",
     "fim_suffix",
     "fim_middle",
     "fim_pad",
+    "fim_sep",
+    "filename",
+    "reponame",
+    "repo_name",
+    "file_sep",
+    "gh_stars",
+    "empty_output",
+    "empty_source_file",
+    "intermediate_to_code",
+    "code_to_intermediate",
+    "code_context",
+    "file_content",
+    "source_files",
+    "repo_struct",
+    "add_file",
+    "delete_file",
+    "rename_file",
+    "edit_file",
+    "review_comment",
+    // Images, audio and video: LLaVA, InternVL, Step, Molmo, Idefics, Gemma, Kosmos.
+    "imagehere",
+    "image_placeholder",
+    "video_placeholder",
+    "audio_placeholder",
+    "img_context",
+    "img_start",
+    "img_end",
+    "im_start",
+    "im_end",
+    "im_patch",
+    "im_col",
+    "low_res_im_start",
+    "image_start",
+    "image_end",
+    "image_pad",
+    "image_id",
+    "image_newline",
+    "image_tokens",
+    "image_break_token",
+    "vid_start",
+    "vid_end",
+    "vid_patch",
+    "video_start",
+    "video_end",
+    "video_pad",
+    "audio_start",
+    "audio_end",
+    "audio_pad",
+    "start_of_audio",
+    "end_of_audio",
+    "start_of_video",
+    "end_of_video",
+    "audio_soft_token",
+    "video_soft_token",
+    "patch_start",
+    "patch_end",
+    "patch_newline",
+    "fake_token_around_image",
+    "global-img",
+    "grounding",
+    "delimiter_of_multi_objects",
+    "ovis_visual_atom",
 ];
+/// Placeholders and labels that are tokens without attributes only: with some they are
+/// elements of HTML.
+const BARE_TAGS: &[&str] = &[
+    "img", "image", "images", "audio", "video", "speech", "slice", "point", "box", "quad", "ref",
+    "object", "phrase", "start", "blank", "pr",
+];
+/// Tokens that are elements of HTML unless they are written exactly so: Code Llama.
+const CASED_TAGS: &[&str] = &["<PRE>", "<SUF>", "<MID>"];
 /// Names in angle brackets of which only the beginning is fixed.
 const TAG_PREFIXES: &[&str] = &[
     "extra_id_",
@@ -144,7 +247,20 @@ const TAG_PREFIXES: &[&str] = &[
     "tool_call:",
     "tool_calls:",
     "mask:",
+    "jupyter_",
+    "issue_",
+    "pr_",
+    "commit_",
+    "tts_",
+    "racm3:",
+    "ovis_",
+    "image_",
+    "row_",
+    "tile_",
+    "patch_index_",
 ];
+/// Names in angle brackets that end in a number.
+const NUMBERED_TAGS: &[&str] = &["loc", "loc_", "seg", "box_", "point_"];
 /// Names in square brackets, opening or closing.
 const BRACKETS: &[&str] = &[
     // Mistral.
@@ -162,11 +278,31 @@ const BRACKETS: &[&str] = &[
     "img_end",
     "audio",
     "begin_audio",
+    "output_audio",
+    "streaming_pad",
+    "streaming_word",
+    "next_audio_text",
+    "repeat_audio_text",
+    "text_to_audio",
+    "audio_to_text",
     "transcribe",
+    "multimodal",
+    "video",
+    "image",
     "prefix",
     "suffix",
     "middle",
     "model_settings",
+    // Kimi, EXAONE and encoders.
+    "bos",
+    "eos",
+    "pad",
+    "unk",
+    "cls",
+    "mask",
+    "eod",
+    "eom",
+    "bom",
     // GLM, Skywork, LM Studio, Granite.
     "gmask",
     "smask",
@@ -179,14 +315,15 @@ const BRACKETS: &[&str] = &[
     "end_tool_request",
     "begin final response",
     "end final response",
-    // Our own, with which prompted models get results.
-    "tool error",
 ];
 /// Names in square brackets of which only the beginning is fixed.
 const BRACKET_PREFIXES: &[&str] = &[
     "unused_token_",
     "unused",
     "control_",
+    "reference_doc_",
+    // Our own, with which prompted models get results.
+    "tool error",
     "tool result",
     "tool_result",
     "round ",
@@ -199,6 +336,8 @@ const OTHER: &[&str] = &[
     "<[",
     "]~b]",
     "]~!b[",
+    "]!p~[",
+    "]!d~[",
     "[e~[",
     "]<]minimax[>[",
     "✿function✿",
@@ -214,16 +353,41 @@ const OTHER: &[&str] = &[
     ">>abstract<<",
     ">>introduction<<",
     ">>comment<<",
+    ">>prefix<<",
+    ">>suffix<<",
+    ">>middle<<",
 ];
 /// What a line begins with where a template writes roles or results as text.
 const LINES: &[&str] = &[
     "### instruction:",
-    "### input:",
+    "###instruction:",
     "### response:",
+    "###response:",
     "### user:",
-    "### assistant:",
-    "### system:",
+    "### user message",
+    "###user:",
     "### human:",
+    "###human:",
+    "###system:",
+    "### input:",
+    "### assistant",
+    "###assistant",
+    "### system:",
+    "### system prompt",
+    "### question:",
+    "### answer:",
+    "### 명령어:",
+    "### 입력:",
+    "### 응답:",
+    "### 질문:",
+    "### 답변:",
+    "### 맥락:",
+    "gpt4 correct user:",
+    "gpt4 correct assistant:",
+    "code user:",
+    "code assistant:",
+    "beginning of conversation:",
+    "user query:",
     "action:",
     "action input:",
     "observation:",
@@ -234,6 +398,29 @@ const LINES: &[&str] = &[
     "```tool_result",
     "-> tool/function_call",
     ">>>",
+    "问:",
+    "答:",
+];
+/// Roles that a line begins with, as Vicuna, Falcon, Orion and Reka write them. In other
+/// letters they are keys of configuration files.
+const ROLE_LINES: &[&str] = &[
+    "USER:",
+    "User:",
+    "ASSISTANT:",
+    "Assistant:",
+    "assistant:",
+    "SYSTEM:",
+    "System:",
+    "HUMAN:",
+    "Human:",
+    "human:",
+    "Falcon:",
+    "Bot:",
+    "BOT:",
+    "AI:",
+    "Instruct:",
+    "Question:\n",
+    "Answer:\n",
 ];
 
 /// Whether `text` begins with a token of a chat template or a marker of a dialect.
@@ -247,10 +434,10 @@ pub(super) fn starts_with_token(text: &str, at_line_start: bool) -> bool {
             is_barred(text) || is_listed(text) || is_marker(text, at_line_start)
         }
         '<' | '[' => false,
-        ']' => text.starts_with("]~") || text.starts_with("]<]"),
+        ']' => text.starts_with("]~") || text.starts_with("]<]") || is_listed(text),
         '>' => (text.starts_with(">>") && is_listed(text)) || (at_line_start && is_line(text)),
         '✿' | '◁' => is_listed(text),
-        _ => at_line_start && (is_line(text) || is_marker(text, true)),
+        _ => at_line_start && (is_line(text) || is_role_line(text) || is_marker(text, true)),
     }
 }
 
@@ -308,6 +495,9 @@ fn is_name_char(c: char) -> bool {
 
 /// Whether a token of the lists is next.
 fn is_listed(text: &str) -> bool {
+    if CASED_TAGS.iter().any(|it| text.starts_with(it)) {
+        return true;
+    }
     let folded = folded_start(text);
     if OTHER.iter().any(|it| folded.starts_with(it)) {
         return true;
@@ -318,10 +508,14 @@ fn is_listed(text: &str) -> bool {
     let name = name.strip_prefix('/').unwrap_or(name);
     if folded.starts_with('<') {
         let end = name
-            .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':')))
+            .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':' | '-')))
             .unwrap_or(name.len());
-        let closes = name[end..].starts_with(['>', ' ', '=', ':', '/']);
-        closes && (TAGS.contains(&&name[..end]) || has_prefix(name, TAG_PREFIXES))
+        let (name, after) = name.split_at(end);
+        let label = name.strip_suffix(':').unwrap_or(name);
+        after.starts_with(['>', ' ', '=', '/'])
+            && (TAGS.contains(&label)
+                || has_prefix(name, TAG_PREFIXES)
+                || (after.starts_with('>') && (BARE_TAGS.contains(&label) || is_numbered(name))))
     } else {
         let end = name.find(']').unwrap_or(0);
         BRACKETS.contains(&&name[..end]) || has_prefix(name, BRACKET_PREFIXES)
@@ -330,6 +524,22 @@ fn is_listed(text: &str) -> bool {
 
 fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a name is one of [`NUMBERED_TAGS`] and a number.
+fn is_numbered(name: &str) -> bool {
+    let number = |prefix: &&str| name.strip_prefix(*prefix);
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
+    NUMBERED_TAGS.iter().filter_map(number).any(is_number)
+}
+
+/// Whether a role is next, in the letters of its template.
+fn is_role_line(text: &str) -> bool {
+    let begins = |label: &&str| {
+        let mut chars = text.chars().map(fold);
+        label.chars().all(|wanted| chars.next() == Some(wanted))
+    };
+    ROLE_LINES.iter().any(begins)
 }
 
 fn is_line(text: &str) -> bool {
@@ -359,6 +569,7 @@ fn fold(c: char) -> char {
         '｜' | '‖' | '│' | '∣' => '|',
         '▁' => '_',
         '／' => '/',
+        '：' => ':',
         c => c,
     }
 }
