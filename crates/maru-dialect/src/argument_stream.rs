@@ -1,7 +1,8 @@
 //! Hands out the arguments of a call while its frame is still open.
 //!
-//! Only what no continuation of the text can change goes out: the frame has markers,
-//! the tool is offered, and the arguments are strict JSON so far. The text of a string
+//! Only what no continuation of the text can change goes out: the frame has markers, or
+//! what stands before JSON of a prompted model decides that it is a call; the tool is
+//! offered, and the arguments are strict JSON so far. The text of a string
 //! goes out as it comes where the schema wants a string; any other value once it is
 //! complete. From the first doubt on the rest waits for the end of the frame, where
 //! the whole call is parsed as ever and its missing part is handed out.
@@ -14,7 +15,9 @@ use super::{
     header,
     json::{JsonValue, escape_into, quote},
     json_calls::{is_arguments_key, is_name_key, is_side_key},
-    marker, repair,
+    marker,
+    markerless_json::PAYLOAD_ENDS,
+    repair,
     schema::{JsonTypes, ParameterSchema},
     strict_scanner::{Halt, StrictScanner},
     tag::{self, TagClass},
@@ -32,6 +35,8 @@ pub(super) enum ArgumentsStart {
     Frame(&'static FrameSyntax, usize),
     /// At this byte, of the tool of this name.
     Named(String, usize),
+    /// In JSON without markers, perhaps in a fence, whose first member names the tool.
+    Markerless,
 }
 
 /// The arguments of one call, as far as they were handed out.
@@ -134,6 +139,7 @@ impl ArgumentStream {
             DialectEvent::Call(ParsedCall { raw, dialect, .. }) => {
                 vec![self.abort(raw, dialect)]
             }
+            DialectEvent::Text(text) => vec![self.abort(text, "bare_json")],
             other => vec![other],
         }
     }
@@ -200,6 +206,7 @@ impl ArgumentStream {
                 })
             }
             ArgumentsStart::Frame(frame, opener) => locate_in_frame(frame, *opener, text, tools),
+            ArgumentsStart::Markerless => locate_markerless(text),
         };
         match head {
             Err(Halt::Wait) if text.len() > MAX_HEADER_BYTES => Err(Halt::Stop),
@@ -276,26 +283,29 @@ impl ArgumentStream {
     /// forgotten, a comma before the next key, the closers of the JSON and the end of
     /// the frame are none of it.
     fn certain_text(&self) -> (usize, Option<Halt>) {
+        let end = self.find_frame_end(&self.pending);
+        let (length, is_complete) = end.unwrap_or((self.pending.len(), false));
+        let is_open = |c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']');
+        let certain = self.pending[..length].trim_end_matches(is_open);
+        (certain.len(), is_complete.then_some(Halt::Stop))
+    }
+
+    /// Where a marker begins that ends the frame, and whether it is complete.
+    fn find_frame_end(&self, text: &str) -> Option<(usize, bool)> {
         let closers = match &self.start {
             ArgumentsStart::Frame(frame, _) => frame.closers,
             ArgumentsStart::Named(..) => MESSAGE_ENDS,
+            ArgumentsStart::Markerless => PAYLOAD_ENDS,
         };
-        let mut text = self.pending.as_str();
-        let mut halt = None;
-        for (at, _) in self.pending.match_indices(['<', '[']) {
+        text.match_indices(['<', '[']).find_map(|(at, _)| {
             let touched = Cell::new(false);
-            let cursor = TextCursor::new(&self.pending[at..], &touched);
+            let cursor = TextCursor::new(&text[at..], &touched);
             let closes = |it: &&str| marker::match_length(it, cursor).is_some();
             if closers.iter().any(closes) {
-                halt = Some(Halt::Stop);
+                return Some((at, true));
             }
-            if halt.is_some() || touched.get() {
-                text = &self.pending[..at];
-                break;
-            }
-        }
-        let is_open = |c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']');
-        (text.trim_end_matches(is_open).len(), halt)
+            touched.get().then_some((at, false))
+        })
     }
 
     /// Ends the string if the text after the quote shows that the quote closes it.
@@ -304,7 +314,7 @@ impl ArgumentStream {
             return Err(halt);
         }
         let after = self.position + 1;
-        StrictScanner::new(text, after).expect_value_end()?;
+        StrictScanner::new(text, after).expect_next_key()?;
         escape_into(&self.pending, &mut self.emitted);
         self.pending.clear();
         self.emitted.push('"');
@@ -340,8 +350,12 @@ impl ArgumentStream {
         self.position = end;
         self.state = ArgumentStreamState::Value(scan);
         let mut scanner = StrictScanner::new(text, end);
-        scanner.expect_value_end()?;
-        let value = repair::parse_strict(&text[scan.start..end]).ok_or(Halt::Stop)?;
+        scanner.expect_next_key()?;
+        let written = &text[scan.start..end];
+        if self.find_frame_end(written).is_some() {
+            return Err(Halt::Stop);
+        }
+        let value = repair::parse_strict(written).ok_or(Halt::Stop)?;
         let value = match self.schema(tools) {
             Some(schema) => coerce_value(value, schema, 1),
             None => value,
@@ -385,6 +399,18 @@ fn locate_in_frame(
         _ if has(FrameBody::Header) => locate_after_header(text, scanner.position(), tools),
         _ => Err(Halt::Stop),
     }
+}
+
+/// `{"tool": "⟨n⟩", "arguments": {`, perhaps in a fence.
+fn locate_markerless(text: &str) -> Result<CallHead, Halt> {
+    let mut scanner = StrictScanner::new(text, 0);
+    scanner.skip_fence()?;
+    let mut first = scanner;
+    first.expect(b'{')?;
+    if !is_name_key(first.key()?) {
+        return Err(Halt::Stop);
+    }
+    locate_in_json(scanner)
 }
 
 /// `{"name": "⟨n⟩", "arguments": {`, perhaps in an array and after an id.

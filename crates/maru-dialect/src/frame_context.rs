@@ -8,7 +8,7 @@ use super::{
     json_calls::{CandidateOutcome, MatchedCall, extract_calls},
     marker,
     repair::{JsonRepair, PayloadError},
-    surrounding_text::announces_example,
+    surrounding_text::{announces_example, is_certainly_meant},
     tool_set::{ToolSet, ToolSignature},
 };
 
@@ -49,6 +49,11 @@ impl FrameContext<'_> {
     /// Whether the text before announces an example.
     pub(super) fn follows_example_words(&self) -> bool {
         announces_example(self.text_before, self.prompted)
+    }
+
+    /// Whether a call without markers is meant, whatever follows it.
+    pub(super) fn is_certainly_meant(&self, fenced: bool) -> bool {
+        self.prompted && is_certainly_meant(self.text_before, fenced)
     }
 
     /// Where the first closer from `cursor` on begins and ends.

@@ -208,11 +208,19 @@ fn labelled(mut cursor: TextCursor<'_>, name: &str, context: FrameContext<'_>) -
         let outcome = call_outcome(tool, name, Some(JsonObject::new()));
         return context.result_from_outcomes(vec![(outcome, context.raw_text(alone))], &[], alone);
     }
-    cursor.skip_space();
+    cursor.take_while(|c| c == ' ' || c == '\t');
+    let is_empty = ACTION_INPUT_ENDS.iter().any(|end| cursor.starts_with(end));
+    if !is_empty {
+        cursor.skip_space();
+    }
     if matches!(cursor.peek(), Some('{' | '`')) && !is_answer_name(name) {
         return parse_named_arguments(cursor, name, None, context);
     }
-    let text = take_plain_input(&mut cursor);
+    let text = if is_empty {
+        ""
+    } else {
+        take_plain_input(&mut cursor)
+    };
     let end = cursor.position();
     let outcome = match tool {
         None if is_answer_name(name) => CandidateOutcome::Answer(text.to_owned()),

@@ -34,7 +34,7 @@ pub(super) const JSON_FENCE_LANGUAGES: [&str; 12] = [
     "xml",
 ];
 /// What ends JSON whose closers are missing.
-const PAYLOAD_ENDS: &[&str] = &[
+pub(super) const PAYLOAD_ENDS: &[&str] = &[
     "[Tool Result",
     "[Tool result",
     "Observation:",
@@ -241,11 +241,13 @@ pub(super) fn parse_json_calls(
             }
             PayloadFollower::EndOfMessage(end) => end,
             PayloadFollower::OtherText(end)
-                if is_meant(
-                    context.text_before,
-                    cursor_at(context, end),
-                    context.prompted,
-                ) =>
+                if (json_context.name.is_some()
+                    && context.is_certainly_meant(json_context.fenced))
+                    || is_meant(
+                        context.text_before,
+                        cursor_at(context, end),
+                        context.prompted,
+                    ) =>
             {
                 end
             }

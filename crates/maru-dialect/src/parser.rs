@@ -282,10 +282,15 @@ impl DialectParser {
     fn text(&mut self, end: InputState) -> ParserStep {
         let rest = &self.buffer[self.position..];
         if self.at_line_start {
-            if let Some(after) = rest.strip_prefix('\u{feff}')
-                && (self.at_message_start || after.starts_with(['{', '[', '"']))
-            {
-                return frames::consume_structural_token(self, '\u{feff}'.len_utf8());
+            if let Some(length) = invisible_length(rest) {
+                let after = &rest[length..];
+                if after.is_empty() && end == InputState::Open {
+                    return ParserStep::NeedMoreText;
+                }
+                let is_mark = self.at_message_start && rest.starts_with('\u{feff}');
+                if is_mark || after.starts_with(['{', '[', '"', '<', '`']) {
+                    return frames::consume_structural_token(self, length);
+                }
             }
             let space = rest.len() - rest.trim_start().len();
             if space > 0 {
@@ -386,6 +391,12 @@ impl DialectParser {
         let first = self.buffer[self.position..].chars().next();
         self.consume_text(first.map_or(1, char::len_utf8))
     }
+}
+
+/// The length of the byte order mark or zero-width space that is next.
+fn invisible_length(text: &str) -> Option<usize> {
+    let first = text.chars().next()?;
+    matches!(first, '\u{feff}' | '\u{200b}' | '\u{2060}').then(|| first.len_utf8())
 }
 
 /// Whether a run of three backticks begins here, as far as can be seen.

@@ -4,6 +4,7 @@
 mod string;
 mod token;
 
+pub(super) use string::is_certain_key;
 pub(super) use token::{is_number, repair_number};
 
 use std::{cell::Cell, fmt};

@@ -1,5 +1,7 @@
 //! Scans strict JSON of which only the beginning may have arrived.
 
+use super::repair::is_certain_key;
+
 /// Why scanning does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
@@ -10,6 +12,7 @@ pub(super) enum Halt {
 }
 
 /// A position in JSON that may still grow.
+#[derive(Clone, Copy)]
 pub(super) struct StrictScanner<'a> {
     text: &'a str,
     position: usize,
@@ -121,16 +124,15 @@ impl<'a> StrictScanner<'a> {
         u32::from_str_radix(digits, 16).map_err(|_| Halt::Stop)
     }
 
-    /// Behind a value: the end of the object, or a comma and the next key.
-    pub(super) fn expect_value_end(&mut self) -> Result<(), Halt> {
+    /// Behind a value: a comma and the next key. Whether closers end the object, or are
+    /// text with quotes that were not escaped, is not known before the end.
+    pub(super) fn expect_next_key(&mut self) -> Result<(), Halt> {
         self.skip_space();
-        match self.peek()? {
-            b'}' => Ok(()),
-            b',' => {
-                self.position += 1;
-                self.key().map(drop)
-            }
-            _ => Err(Halt::Stop),
+        self.expect(b',')?;
+        if is_certain_key(self.key()?) {
+            Ok(())
+        } else {
+            Err(Halt::Stop)
         }
     }
 

@@ -139,6 +139,17 @@ pub(super) fn is_in_log_or_list(text_before: &str) -> bool {
     LOG_LEVELS.contains(&first) || (first.len() >= MIN_LOG_TIME_BYTES && first.chars().all(in_time))
 }
 
+/// Whether what stands before a call of a prompted model decides that it is meant: the
+/// model says so, or nothing stands there, a fence included.
+pub(super) fn is_certainly_meant(text_before: &str, fenced: bool) -> bool {
+    let is_first = text_before.trim().is_empty() && !fenced;
+    let line = last_line(text_before);
+    let explains = contains_any(&line, &FORMAT_WORDS) || contains_any(&line, &EXPLANATION_WORDS);
+    !explains
+        && !announces_example(text_before, true)
+        && (is_first || contains_any(&line, &INTENT_WORDS))
+}
+
 /// Whether a call without markers is meant although words follow it.
 pub(super) fn is_meant(text_before: &str, after: TextCursor<'_>, prompted: bool) -> bool {
     let line = last_line(text_before);

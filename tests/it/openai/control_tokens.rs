@@ -1,7 +1,7 @@
 //! Tool results are data: no marker or control token in them reaches a model.
 
 use maru::config::ToolMode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     chat_client::complete,
@@ -19,6 +19,24 @@ pub(crate) fn control_tokens() -> impl Iterator<Item = &'static str> {
     lines.filter(|line| !line.starts_with("// "))
 }
 
+/// A conversation in which every token came back from a call of its own.
+fn conversation(result: impl Fn(usize, &str) -> Value) -> Value {
+    let id = |at: usize, result: &Value| {
+        result["tool_call_id"]
+            .as_str()
+            .map_or(format!("c{at}"), str::to_owned)
+    };
+    let mut messages = vec![json!({"role": "user", "content": "I write <|im_end|>"})];
+    for (at, token) in control_tokens().enumerate() {
+        let result = result(at, token);
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": id(at, &result), "type": "function",
+            "function": {"name": "get_weather", "arguments": "{\"city\":\"Busan\"}"}}]}));
+        messages.push(result);
+    }
+    messages.into()
+}
+
 #[tokio::test]
 async fn control_tokens_in_tool_results_are_neutralised_one_by_one() {
     let backend = FakeModelServer::start_with_steps(text_response("ok")).await;
@@ -28,27 +46,22 @@ async fn control_tokens_in_tool_results_are_neutralised_one_by_one() {
             config.models[0].tool_mode = mode;
         })
         .await;
+        let text = |token: &str| format!("before\n {token} after\nx");
+        let messages = conversation(
+            |at, token| json!({"role": "tool", "tool_call_id": format!("c{at}"), "content": text(token)}),
+        );
+        complete(&hub, json!({"messages": messages, "tool_choice": "none"})).await;
+        let sent = backend.seen().pop().unwrap().body["messages"].clone();
+        let content = |at: usize| sent[at]["content"].as_str().unwrap();
+        assert_eq!(content(0), "I write <|im_end|>", "users may write anything");
         let mut leaked = Vec::new();
-        for token in control_tokens() {
-            let text = format!("before\n {token} after\nx");
-            let messages = json!([
-                {"role": "user", "content": format!("I write {token}")},
-                {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
-                    "function": {"name": "get_weather", "arguments": "{\"city\":\"Busan\"}"}}]},
-                {"role": "tool", "tool_call_id": "c1", "content": text},
-            ]);
-            complete(&hub, json!({"messages": messages, "tool_choice": "none"})).await;
-            let sent = backend.seen().pop().unwrap().body["messages"].clone();
-            let result = sent[2]["content"].as_str().unwrap();
+        for (at, token) in control_tokens().enumerate() {
+            let result = content(2 + 2 * at);
             if result.contains(token) {
                 leaked.push(token);
             }
-            assert!(
-                result.replace('\u{200b}', "").ends_with(&text),
-                "nothing is lost"
-            );
-            let question = sent[0]["content"].as_str().unwrap();
-            assert!(question.ends_with(token), "users may write anything");
+            let kept = result.replace('\u{200b}', "");
+            assert!(kept.ends_with(&text(token)), "{kept} is not whole");
         }
         assert_eq!(leaked, [""; 0], "these reached the model in mode {mode:?}");
     }
@@ -59,22 +72,20 @@ async fn control_tokens_in_tool_results_are_neutralised_one_by_one() {
 async fn control_tokens_beside_a_tool_result_are_neutralised() {
     let backend = FakeModelServer::start_with_steps(text_response("ok")).await;
     let hub = TestHub::with_config(|config| backend.configure(config)).await;
-    for token in control_tokens() {
-        let id = format!("c1\n{token}");
-        let messages = json!([
-            {"role": "user", "content": "Weather?"},
-            {"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function",
-                "function": {"name": "get_weather", "arguments": "{}"}}]},
-            {"role": "tool", "tool_call_id": id, "name": format!("get_weather\n{token}"), "content": "1"},
-        ]);
-        complete(&hub, json!({"messages": messages})).await;
-        let sent = backend.seen().pop().unwrap().body["messages"].clone();
-        assert_eq!(sent[1]["tool_calls"][0]["id"], sent[2]["tool_call_id"]);
+    let messages = conversation(|_, token| {
+        json!({"role": "tool", "tool_call_id": format!("c\n{token}"),
+        "name": format!("get_weather\n{token}"), "content": "1"})
+    });
+    complete(&hub, json!({"messages": messages})).await;
+    let sent = backend.seen().pop().unwrap().body["messages"].clone();
+    for (at, token) in control_tokens().enumerate() {
+        let (call, result) = (&sent[1 + 2 * at]["tool_calls"][0], &sent[2 + 2 * at]);
+        assert_eq!(call["id"], result["tool_call_id"], "{token}");
         let is_plain = |member: &str| {
-            let text = sent[2][member].as_str().unwrap();
+            let text = result[member].as_str().unwrap();
             text.chars()
                 .all(|c| c.is_alphanumeric() || "_-./:+=".contains(c))
         };
-        assert!(is_plain("name") && is_plain("tool_call_id"), "{sent}");
+        assert!(is_plain("name") && is_plain("tool_call_id"), "{result}");
     }
 }

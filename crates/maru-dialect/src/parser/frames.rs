@@ -200,6 +200,20 @@ fn begin_argument_stream(parser: &mut DialectParser, start: ArgumentsStart) {
     }
 }
 
+/// Hands out the arguments of JSON without markers as they come, if what stands before it
+/// decides that it is a call.
+pub(super) fn begin_markerless_argument_stream(parser: &mut DialectParser) {
+    if parser.options.prompted
+        && parser.dialect.accepts("bare_json")
+        && surrounding_text::is_certainly_meant(
+            parser.event_buffer.text_tail(),
+            parser.buffer[parser.position..].starts_with('`'),
+        )
+    {
+        begin_argument_stream(parser, ArgumentsStart::Markerless);
+    }
+}
+
 /// Ends the argument stream of a frame that turned out not to be a call.
 fn abort_argument_stream(parser: &mut DialectParser) {
     if let Some(stream) = parser.argument_stream.take()

@@ -96,6 +96,9 @@ pub(super) fn backticks(parser: &mut DialectParser, end: InputState) -> ParserSt
                 markerless_calls::parse_fence(context, is_first)
             })
     {
+        if step == ParserStep::NeedMoreText {
+            frames::begin_markerless_argument_stream(parser);
+        }
         return step;
     }
     let touched = Cell::new(false);
@@ -134,13 +137,17 @@ pub(super) fn bare(parser: &mut DialectParser, end: InputState) -> Option<Parser
     if is_in_quotation(parser) || (!parser.at_line_start && is_shown()) {
         return None;
     }
-    frames::parse_and_apply(
+    let step = frames::parse_and_apply(
         parser,
         MAX_MARKERLESS_BYTES,
         end,
         false,
         markerless_calls::parse_bare,
-    )
+    );
+    if step == Some(ParserStep::NeedMoreText) {
+        frames::begin_markerless_argument_stream(parser);
+    }
+    step
 }
 
 /// A call without markers that the first word of its line announces.

@@ -1,7 +1,10 @@
 //! Parses strings with quotes of any kind.
 
 use super::{JsonRepair, LenientJsonParser, OpenContainer, PayloadError};
-use crate::{cursor::TextCursor, json::JsonValue};
+use crate::{
+    cursor::{TextCursor, is_space},
+    json::JsonValue,
+};
 
 /// How far ahead a doubtful quote is judged.
 const MAX_KEY_LOOKAHEAD_BYTES: usize = 96;
@@ -125,7 +128,8 @@ fn is_closing_quote(parser: &LenientJsonParser<'_>, close: char, key: bool) -> b
         return matches!(next, ':' | '=' | '：');
     }
     match next {
-        '}' | ']' | ')' | '｝' | '］' | ';' => true,
+        '}' | ']' | ')' => closers_end_string(parser, ahead),
+        '｝' | '］' | ';' => true,
         ',' | '，' => comma_ends_string(parser, ahead.advanced_by(next.len_utf8())),
         ':' => is_in_list(parser) && parser.is_in_object(),
         '+' => {
@@ -149,6 +153,41 @@ fn is_closing_quote(parser: &LenientJsonParser<'_>, close: char, key: bool) -> b
             stop.is_at_stop_marker() || (line && !is_in_list(parser) && is_key_next(ahead, None))
         }
     }
+}
+
+/// Whether closers after a quote are those of the JSON, rather than of code in the text:
+/// `"print("a")"`, `"{"a": "b"}"`.
+fn closers_end_string(parser: &LenientJsonParser<'_>, closers: TextCursor<'_>) -> bool {
+    let mut ahead = closers;
+    let mut count = 0;
+    while let Some(c) = ahead.peek().filter(|c| is_space(*c) || is_closer(*c)) {
+        count += usize::from(is_closer(c));
+        ahead.bump();
+    }
+    let Some(next) = ahead.peek() else {
+        return true;
+    };
+    if LenientJsonParser::new(ahead, parser.stop_markers).is_at_stop_marker() {
+        return true;
+    }
+    if closing_quote(next).is_some() && !ahead.starts_with("```") {
+        let mut after = ahead.advanced_by(next.len_utf8());
+        if is_key_next(after, Some(next)) {
+            return true;
+        }
+        after.skip_space();
+        return !after.peek().is_some_and(is_closer);
+    }
+    let has_parenthesis =
+        is_in_list(parser) || parser.open_containers.contains(&OpenContainer::Call);
+    if closers.peek() == Some(')') && !has_parenthesis {
+        return false;
+    }
+    count >= parser.open_containers.len() || !matches!(next, ';' | '.' | '(' | '+')
+}
+
+fn is_closer(c: char) -> bool {
+    matches!(c, '}' | ']' | ')')
 }
 
 fn is_in_list(parser: &LenientJsonParser<'_>) -> bool {
@@ -303,9 +342,19 @@ fn is_key_next(from: TextCursor<'_>, quote: Option<char>) -> bool {
             {
                 return false;
             }
-            Some('\n' | '{' | '}' | ',') => return false,
+            Some(c) if !may_stand_in_key(c) => return false,
             Some(_) => (),
         }
     }
     false
+}
+
+/// Whether a doubtful key may contain `c`.
+fn may_stand_in_key(c: char) -> bool {
+    !matches!(c, '\n' | '{' | '}' | ',')
+}
+
+/// Whether `key` counts as a key wherever it stands, whatever is broken around it.
+pub(crate) fn is_certain_key(key: &str) -> bool {
+    key.len() < MAX_KEY_LOOKAHEAD_BYTES && key.chars().all(may_stand_in_key)
 }

@@ -15,6 +15,23 @@ const STREAMED: DialectOptions = DialectOptions {
     stream_arguments: true,
 };
 
+const PROMPTED_STREAMED: DialectOptions = DialectOptions {
+    prompted: true,
+    ..STREAMED
+};
+
+/// A prompted model's call of `write_file` without markers.
+fn markerless_calls(arguments: &str) -> Vec<String> {
+    let call = format!("{{\"tool\": \"write_file\", \"arguments\": {arguments}}}");
+    vec![
+        call.clone(),
+        format!("Let me do that.\n```json\n{call}\n```"),
+        format!("제가 파일을 쓰겠습니다.\n\n```json\n{call}\n```\n\n위의 결과를 기다려 주세요."),
+        format!("I will write it. {call} That is the payload."),
+        format!("<think>\nwrite it\n</think>\n\n{call}"),
+    ]
+}
+
 /// Frames of every kind around a call of `write_file`.
 fn frames(arguments: &str) -> Vec<String> {
     let call = format!("{{\"name\": \"write_file\", \"arguments\": {arguments}}}");
@@ -75,11 +92,21 @@ fn reassembled(events: Vec<DialectEvent>) -> Vec<DialectEvent> {
 }
 
 fn check(tools: &Arc<ToolSet>, text: &str, seed: u64) {
-    let whole = parse_with(tools, DialectOptions::default(), [text]);
+    for streamed in [STREAMED, PROMPTED_STREAMED] {
+        check_with(tools, streamed, text, seed);
+    }
+}
+
+fn check_with(tools: &Arc<ToolSet>, streamed: DialectOptions, text: &str, seed: u64) {
+    let options = DialectOptions {
+        stream_arguments: false,
+        ..streamed
+    };
+    let whole = parse_with(tools, options, [text]);
     let in_pieces = [
-        parse_with(tools, STREAMED, [text]),
-        parse_with(tools, STREAMED, characters(text)),
-        parse_with(tools, STREAMED, random_cuts(text, seed)),
+        parse_with(tools, streamed, [text]),
+        parse_with(tools, streamed, characters(text)),
+        parse_with(tools, streamed, random_cuts(text, seed)),
     ];
     let is_call = |it: &DialectEvent| matches!(it, DialectEvent::Call(_));
     for events in in_pieces {
@@ -101,8 +128,11 @@ fn check(tools: &Arc<ToolSet>, text: &str, seed: u64) {
 
 #[test]
 fn text_of_an_argument_comes_as_it_is_written() {
-    for text in frames("{\"path\": \"a.txt\", \"content\": \"one two\\nthree\"}") {
-        let mut parser = DialectParser::new(tools(), DialectSelection::Auto, STREAMED);
+    let arguments = "{\"path\": \"a.txt\", \"content\": \"one two\\nthree\"}";
+    let framed = frames(arguments).into_iter().map(|text| (text, STREAMED));
+    let bare = markerless_calls(arguments).into_iter();
+    for (text, options) in framed.chain(bare.map(|text| (text, PROMPTED_STREAMED))) {
+        let mut parser = DialectParser::new(tools(), DialectSelection::Auto, options);
         let mut events = Vec::new();
         let at = text.find("\\nthree").unwrap();
         for piece in characters(&text[..at]) {
@@ -156,11 +186,21 @@ fn broken_arguments_are_the_same_streamed_or_not() {
         r#"{"path": "a", "content": None}"#,
         r#"{"path": "a", /* x */ "content": "b"}"#,
         r#"{"path": "a", "content": "</tool_call>"}"#,
+        r#"{"path": "a", "content": "b", "}": "c"}"#,
+        r#"{"path": "a", "content": "b", "}": c"}"#,
+        r#"{"path": "a", "content": "b", "x, y": c"}"#,
+        r#"{"path": "a", "content": "print("b")"}"#,
+        r#"{"path": "a", "content": "{"b": "c"}"}"#,
+        r#"{"path": "a", "content": "{"b": ["c"]}, "d""}"#,
+        r#"{"path": "a", "content": "f("b");\ng("c") + 1"}"#,
         r#"{"path": "a", "content": "b"#,
         r#"{"path": "a", "content""#,
         "{}",
     ] {
-        for text in frames(arguments) {
+        for text in frames(arguments)
+            .into_iter()
+            .chain(markerless_calls(arguments))
+        {
             check(&tools(), &text, 7);
         }
     }
@@ -222,6 +262,23 @@ fn argument_text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
+/// What stands before a call decides: no words after it take back what was handed out.
+#[test]
+fn call_that_may_be_an_example_is_not_streamed() {
+    let call = "{\"tool\": \"write_file\", \"arguments\": {\"path\": \"a\", \"content\": \"b\"}}";
+    for text in [
+        format!("예를 들어:\n```json\n{call}\n```"),
+        format!("The body:\n{call}\nis the payload."),
+        format!("```json\n{call}\n```\nThe JSON above shows the call."),
+        format!("Use `{call}` here."),
+        format!("~~~\n{call}\n~~~"),
+        format!("1. {call}"),
+    ] {
+        let events = parse_with(&tools(), PROMPTED_STREAMED, characters(&text));
+        assert_eq!(events, [DialectEvent::Text(text)]);
+    }
+}
+
 /// A key that comes twice is the one thing that takes back what was handed out.
 #[test]
 fn repeated_key_ends_a_streamed_call() {
@@ -241,7 +298,8 @@ proptest! {
         path in "[ -~\n\t한é]{0,20}", content in "[ -~\n\t한é😀]{0,60}", seed: u64
     ) {
         let arguments: Value = json!({"path": path, "content": content});
-        for text in frames(&arguments.to_string()) {
+        let arguments = arguments.to_string();
+        for text in frames(&arguments).into_iter().chain(markerless_calls(&arguments)) {
             check(&tools(), &text, seed);
         }
     }
@@ -249,7 +307,7 @@ proptest! {
     #[test]
     fn any_arguments_are_the_same_streamed_or_not(content in argument_text(), seed: u64) {
         let arguments = format!("{{\"path\": \"p\", \"content\": \"{content}\"}}");
-        for text in frames(&arguments) {
+        for text in frames(&arguments).into_iter().chain(markerless_calls(&arguments)) {
             check(&tools(), &text, seed);
         }
     }
