@@ -189,6 +189,8 @@ async fn changes_need_the_admin_and_reading_does_not() {
             .await;
         assert_eq!(refused.status, 401, "{method} {path}");
         assert!(refused.headers.contains_key("www-authenticate"));
+        let body = refused.json().await;
+        assert!(body["error"].is_string(), "{method} {path}: {body}");
     }
     for path in [SERVERS_ROUTE, "/mcp/list", "/api/openapi.json"] {
         assert_eq!(

@@ -76,6 +76,18 @@ pub(super) fn dedup_keys(members: &mut JsonObject) {
     members.retain(|_| keep.next().unwrap_or(true));
 }
 
+/// Keeps the first of members with the same key. Where quotes are missing, a word of a
+/// text may look like the key of its member.
+pub(super) fn keep_first_of_same_keys(members: &mut JsonObject) {
+    let mut seen = HashSet::with_capacity(members.len());
+    let keep: Vec<bool> = members
+        .iter()
+        .map(|(key, _)| seen.insert(key.as_str()))
+        .collect();
+    let mut keep = keep.into_iter();
+    members.retain(|_| keep.next().unwrap_or(true));
+}
+
 fn write_array(items: &[JsonValue], out: &mut String) {
     out.push('[');
     for (at, item) in items.iter().enumerate() {

@@ -11,7 +11,7 @@ use std::{cell::Cell, fmt};
 
 use super::{
     cursor::{TextCursor, is_space},
-    json::{JsonObject, JsonValue, dedup_keys},
+    json::{JsonObject, JsonValue, dedup_keys, keep_first_of_same_keys},
     marker,
 };
 
@@ -406,7 +406,11 @@ impl<'a> LenientJsonParser<'a> {
             self.skip_trivia();
             self.cursor.eat("}");
         }
-        dedup_keys(&mut members);
+        if self.repairs.is_empty() {
+            dedup_keys(&mut members);
+        } else {
+            keep_first_of_same_keys(&mut members);
+        }
         Ok(JsonValue::Object(members))
     }
 

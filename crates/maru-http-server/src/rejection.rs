@@ -5,15 +5,22 @@ use axum::{
     response::Response,
 };
 
-use super::{model_api::ApiError, openai::ChatCompletionWriter, routes::RouteRule};
+use super::{
+    model_api::ApiError, openai::ChatCompletionWriter, routes::RouteRule, servers::json_error,
+};
 use maru_auth::{AccessControl, AccessRole, Error, Principal};
 use maru_downstream::http::reply;
 use maru_tools::QuotaExceeded;
+
+/// Paths beside MCP's own that answer as REST.
+const REST_PATHS: [&str; 3] = ["/mcp/add", "/mcp/remove", "/mcp/list"];
 
 /// An error response in the format of the API at `path`.
 pub(super) fn error_response(path: &str, status: StatusCode, message: &str) -> Response {
     if path.starts_with("/v1/") {
         ApiError::rejected(status, message).into_response::<ChatCompletionWriter>()
+    } else if path.starts_with("/api/") || REST_PATHS.contains(&path) {
+        json_error(status, message, None)
     } else {
         reply::reject(status, message.to_owned())
     }

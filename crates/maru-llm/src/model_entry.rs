@@ -291,6 +291,8 @@ impl ModelEntry {
             ToolChoice::Auto | ToolChoice::Required => None,
         };
         let is_callable = is_callable(&request);
+        // The client's own prompt told the model how to call these.
+        let is_described = !request.described_tools.is_empty();
         let is_parallel = request.other.get("parallel_tool_calls") != Some(&Value::Bool(false));
         let constrained = mode == ToolMode::Constrained && is_callable;
         let form =
@@ -310,7 +312,7 @@ impl ModelEntry {
         let is_prompted = options.prompted || mode != ToolMode::Native;
         let decoder_options = DecoderOptions {
             dialect: self.dialect,
-            prompted: is_callable && is_prompted,
+            prompted: is_described || (is_callable && is_prompted),
             constrained,
             stream_arguments: options.stream && options.stream_arguments,
             keep_written: options.keep_written,

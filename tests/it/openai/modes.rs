@@ -193,6 +193,47 @@ async fn client_in_tag_mode_gets_tags() {
     assert_eq!(reply.status, 400);
 }
 
+/// The client's prompt told the model how to call, so words around a call do not make it
+/// text, whatever dialect the model fell back to.
+#[tokio::test]
+async fn call_among_words_becomes_a_tag_for_a_client_in_tag_mode() {
+    let written = [
+        "네, 읽겠습니다.\n\n```json\n{\"tool\": \"read_file\", \"arguments\": {\"uri\": \"/a\"}}\n```\n\n결과를 기다려 주세요.",
+        "네, 읽겠습니다. {\"name\": \"read_file\", \"arguments\": {\"uri\": \"/a\"}} 결과를 기다려 주세요.",
+        "네, 읽겠습니다.\n<read_file>\n<uri>/a</uri>\n</read_file>\n결과를 기다려 주세요.",
+    ];
+    let backend = FakeModelServer::start(move |number, _| match number % 2 {
+        0 => text_response(written[number / 2]),
+        _ => streamed_by_byte(written[number / 2], "stop"),
+    })
+    .await;
+    let hub = TestHub::with_config(|config| backend.configure(config)).await;
+    let system = "Tools:\n<read_file>\n<uri>The path.</uri>\n</read_file>";
+    for text in written {
+        for stream in [false, true] {
+            let body = json!({"model": "m", "stream": stream, "messages": [
+                {"role": "system", "content": system}, {"role": "user", "content": "Read."}]});
+            let request = chat_request(&hub, &body).header("x-maru-client-mode", "xml");
+            let reply = request.send().await;
+            let content = if stream {
+                super::chat_client::read_stream(reply).await.text
+            } else {
+                let reply = reply.json().await;
+                reply["choices"][0]["message"]["content"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            };
+            assert!(
+                content.contains("<read_file>\n<uri>/a</uri>\n</read_file>"),
+                "{content}"
+            );
+            assert!(!content.contains('{'), "{content}");
+            assert!(content.starts_with("네, 읽겠습니다."), "{text}: {content}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_mode_follows_header_then_model_then_caller() {
     let backend = FakeModelServer::start_with_steps(text_response(TOOL_CALL_TEXT)).await;

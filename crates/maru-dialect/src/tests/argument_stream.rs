@@ -187,6 +187,7 @@ fn broken_arguments_are_the_same_streamed_or_not() {
         r#"{"path": "a", /* x */ "content": "b"}"#,
         r#"{"path": "a", "content": "</tool_call>"}"#,
         r#"{"path": "a", "content": "b", "}": "c"}"#,
+        "{\"path\": \"a\", \"content\": \"{\"\ncontent: ']\\\"\"\"}",
         r#"{"path": "a", "content": "b", "}": c"}"#,
         r#"{"path": "a", "content": "b", "x, y": c"}"#,
         r#"{"path": "a", "content": "print("b")"}"#,
