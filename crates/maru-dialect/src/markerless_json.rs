@@ -231,7 +231,12 @@ pub(super) fn parse_json_calls(
                 repairs.extend(payload.repairs);
                 cursor.seek(payload.end);
             }
-            Err(error) => return unreadable_result(region, error, json_context, context),
+            Err(error) => {
+                // The fence belongs to the call: left behind, it would open another.
+                let fence_end = end.map(|end| end + "\n```".len());
+                let end = fence_end.unwrap_or_else(|| region.end_of_input());
+                return unreadable_result(end, error, json_context, context);
+            }
         }
         let end = match detect_follower(cursor, fenced) {
             PayloadFollower::NextValue(at, inside) => {
@@ -306,12 +311,11 @@ fn parse_before_words(region: TextCursor<'_>) -> Option<JsonPayload> {
 /// The result for JSON that cannot be parsed: text, or an invalid call where a prompted
 /// model named a tool.
 fn unreadable_result(
-    region: TextCursor<'_>,
+    end: usize,
     error: PayloadError,
     json_context: JsonContext<'_>,
     context: FrameContext<'_>,
 ) -> FrameResult {
-    let end = region.end_of_input();
     match json_context.name.filter(|_| context.prompted) {
         Some(name) => {
             let events = vec![context.unreadable_call(context.raw_text(end), name, error)];

@@ -165,6 +165,23 @@ fn call_of_the_wrong_shape_says_what_is_wrong() {
     }
 }
 
+/// What is left of a call that cannot be read opens no fence around the words after it.
+#[test]
+fn fence_of_an_unreadable_call_belongs_to_it() {
+    let call = "```json\n{\"tool\": \"tts.add\", \"arguments\": {\"a\": 2, \"b\": {\n```";
+    let events = parse_prompted(&format!("네.\n{call}\n기다려 주세요."));
+    let [
+        DialectEvent::Text(before),
+        DialectEvent::InvalidCall(invalid),
+        DialectEvent::Text(after),
+    ] = events.as_slice()
+    else {
+        panic!("{events:#?}");
+    };
+    assert_eq!((before.trim(), after.trim()), ("네.", "기다려 주세요."));
+    assert_eq!(invalid.text, call);
+}
+
 #[test]
 fn order_of_the_keys_does_not_matter() {
     let arguments = json!({"a": 2, "b": 3});
