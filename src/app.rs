@@ -34,7 +34,7 @@ use crate::{
         self, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy, Readiness,
         RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
     },
-    llm::{Gateway, ReloadableGateway},
+    llm::{Gateway, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
         CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions, ToolSearch,
@@ -76,6 +76,8 @@ pub struct HubCore {
     pub servers: Arc<ServerManager>,
     /// The models that clients may use.
     pub models: Arc<ReloadableGateway>,
+    /// What requests to models use, and their budgets.
+    pub usage: Arc<UsageLedger>,
     /// The agent that lets models use tools.
     pub agent: Arc<Agent>,
     /// Tasks that serve clients.
@@ -196,7 +198,8 @@ impl HubCore {
             &policy,
             &ClientTls::default(),
         )?;
-        let models = models.with_metrics(&metrics.models);
+        let usage = UsageLedger::start(store.clone(), &config.usage, &backend_tasks).await?;
+        let models = models.with_metrics(&metrics.models).with_usage(&usage);
         let models = Arc::new(ReloadableGateway::new(models));
         let journal = catalog.journal();
         metrics.count_calls_of(journal);
@@ -219,6 +222,7 @@ impl HubCore {
             engine,
             servers,
             models,
+            usage,
             agent,
             client_tasks: tasks,
             backend_tasks,
@@ -376,6 +380,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         custom_tools: Arc::clone(&core.custom_tools),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
+        usage: Arc::clone(&core.usage),
         agent: Arc::clone(&core.agent),
         audit: Arc::clone(&core.audit),
         metrics: Arc::clone(&core.metrics),

@@ -15,6 +15,7 @@ mod servers;
 mod terminal;
 mod token;
 mod tools;
+mod usage;
 mod yaml;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -72,6 +73,8 @@ enum CliCommand {
     Servers(servers::ServersArgs),
     /// Manage access tokens
     Token(token::TokenArgs),
+    /// Show what requests to models used and cost, and set budgets
+    Usage(usage::UsageArgs),
     /// Show the audit log
     Audit(audit::AuditArgs),
     /// Manage the documents of similarity search
@@ -141,6 +144,7 @@ impl Cli {
             CliCommand::Chat(options) => chat::run(&loaded, &options),
             CliCommand::Servers(options) => servers::run(&loaded, &options),
             CliCommand::Token(options) => token::run(&loaded, &options),
+            CliCommand::Usage(options) => usage::run(&loaded, &options),
             CliCommand::Audit(options) => audit::run(&loaded, &options),
             CliCommand::Index(options) => index::run(&loaded, &options),
             CliCommand::Console => console::run(&loaded),

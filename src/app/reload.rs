@@ -28,7 +28,7 @@ pub struct ReloadReport {
 }
 
 /// Settings that can change while the hub runs, including all keys below them.
-const RELOADABLE_KEYS: [&str; 9] = [
+const RELOADABLE_KEYS: [&str; 10] = [
     "chat",
     "http",
     "limits",
@@ -38,6 +38,7 @@ const RELOADABLE_KEYS: [&str; 9] = [
     "ollama",
     "require_token",
     "tls",
+    "usage",
 ];
 
 /// Exceptions to `RELOADABLE_KEYS` that are read only at startup.
@@ -81,9 +82,13 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
         .reload_tokens()
         .await
         .context("cannot read the tokens")?;
+    let usage = hub.core.usage.configure(&config.usage).await;
+    usage.context("cannot read the budgets")?;
     hub.certificates.replace(&config.tls, acceptor);
     if let Some(models) = models {
-        let models = models.with_metrics(&hub.core.metrics.models);
+        let models = models
+            .with_metrics(&hub.core.metrics.models)
+            .with_usage(&hub.core.usage);
         hub.core.models.replace(models);
     }
     let has_new_issuer = new_oauth.is_some();
@@ -137,6 +142,7 @@ fn effective_config(hub: &RunningHub, new: &Config) -> Config {
         } else {
             old.tls.clone()
         },
+        usage: new.usage,
         ..old.clone()
     }
 }

@@ -62,3 +62,4 @@ mod test_hub;
 mod tool_pinning;
 mod transports;
 mod upstream;
+mod usage;

@@ -1,6 +1,7 @@
 //! The OpenAI endpoint, in front of models on the wire.
 
 mod answers;
+mod anthropic_backend;
 pub(crate) mod chat_client;
 pub(crate) mod control_tokens;
 mod evil;

@@ -16,6 +16,7 @@ mod reference;
 mod schema;
 mod security;
 mod settings;
+mod usage;
 
 pub use agent::AgentSettings;
 pub use data::{
@@ -23,7 +24,7 @@ pub use data::{
 };
 pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
-pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ToolMode};
+pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPrice, ToolMode};
 pub use programs::ProgramSettings;
 pub use reference::{ConfigRow, config_rows, reference_markdown};
 pub use schema::schema;
@@ -32,3 +33,4 @@ pub use settings::{
     Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
     McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings, ReconnectionSettings,
 };
+pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};

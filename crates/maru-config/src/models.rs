@@ -17,10 +17,10 @@ pub struct ModelDefinition {
     /// Further names of this model, for clients that know only certain models. Needs `model`, unless `name` has no `*`.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// API of the backend: `openai` for Ollama, llama.cpp, vLLM, LM Studio, OpenAI and compatible servers, or `gemini`.
+    /// API of the backend: `openai` for Ollama, llama.cpp, vLLM, LM Studio, OpenAI and compatible servers, `gemini`, or `anthropic` for Anthropic and servers with its Messages API.
     #[serde(default)]
     pub backend: BackendApi,
-    /// URL that paths such as `/chat/completions` are appended to. The default is OpenAI's or Google's own.
+    /// URL that paths such as `/chat/completions` are appended to. The default is that of OpenAI, Google or Anthropic.
     #[serde(default)]
     pub base_url: Option<String>,
     /// API key of the backend.
@@ -62,6 +62,25 @@ pub struct ModelDefinition {
     #[serde(default = "default_cooldown_ms")]
     #[schemars(range(min = 100, max = 3_600_000))]
     pub cooldown_ms: u64,
+    /// What the backend charges per million tokens, in the currency of `usage.currency`: `{input: 3, cached: 0.3, output: 15}`. `cached` is for tokens of the prompt that the backend had cached, by default as much as `input`. Without it a request costs nothing.
+    #[serde(default)]
+    pub price: Option<ModelPrice>,
+}
+
+/// What a model costs per million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelPrice {
+    /// Tokens of the prompt.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub input: f64,
+    /// Tokens of the response, reasoning included.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub output: f64,
+    /// Tokens of the prompt that the backend had cached.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub cached: Option<f64>,
 }
 
 /// How clients of `/v1/chat/completions` get tool calls.
@@ -84,6 +103,8 @@ pub enum BackendApi {
     Openai,
     /// `generateContent` and `streamGenerateContent`.
     Gemini,
+    /// `/messages`.
+    Anthropic,
 }
 
 /// How a model gets tools.
@@ -154,6 +175,7 @@ impl Default for ModelDefinition {
             timeout_ms: default_timeout_ms(),
             idle_timeout_ms: default_idle_timeout_ms(),
             cooldown_ms: default_cooldown_ms(),
+            price: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     AgentSettings, AuditSettings, ChatSettings, ChromaDbSettings, EmbeddingSettings,
     ModelDefinition, OAuthSettings, PostgresSettings, ProgramSettings, SecretString,
-    SourceDefinition, TelemetrySettings, TlsSettings,
+    SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
 };
 
 /// The whole configuration.
@@ -68,6 +68,8 @@ pub struct Config {
     pub ollama: String,
     /// How clients of `/v1/chat/completions` get tool calls.
     pub chat: ChatSettings,
+    /// What requests to models use and cost, and budgets for them.
+    pub usage: UsageSettings,
     /// The agent loop behind `/generate_with_mcp`, `maru chat` and models named `agent/…`.
     pub agent: AgentSettings,
     /// Limits of requests, sessions, calls and servers.
@@ -336,6 +338,7 @@ impl Default for Config {
             models: Vec::new(),
             ollama: "http://127.0.0.1:11434".to_owned(),
             chat: ChatSettings::default(),
+            usage: UsageSettings::default(),
             agent: AgentSettings::default(),
             limits: LimitSettings::default(),
             audit: AuditSettings::default(),

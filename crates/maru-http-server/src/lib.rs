@@ -33,6 +33,7 @@ mod sources;
 mod tls;
 mod tokens;
 mod tools;
+mod usage;
 
 use std::sync::{
     Arc, PoisonError, RwLock, RwLockReadGuard,
@@ -46,7 +47,7 @@ use maru_agent::Agent;
 use maru_auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal};
 use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
-use maru_llm::ReloadableGateway;
+use maru_llm::{ReloadableGateway, UsageLedger};
 use maru_observability::{audit::AuditLog, metrics::HubMetrics};
 use maru_tools::{CallQuota, SourceManager, builtin::DataContext, custom::CustomTools};
 use maru_upstream::ServerManager;
@@ -79,6 +80,8 @@ pub struct HubState {
     pub quota: Arc<CallQuota>,
     /// The model gateway.
     pub models: Arc<ReloadableGateway>,
+    /// What requests to models use, and their budgets.
+    pub usage: Arc<UsageLedger>,
     /// The agent loop.
     pub agent: Arc<Agent>,
     /// Authenticates callers.

@@ -12,7 +12,7 @@ use axum::{
 use super::{
     HubState, audit, calls, connect, console, custom_tools, diagnostics, generate, health, limits,
     mcp, metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens,
-    tools,
+    tools, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -166,6 +166,11 @@ fn route_table() -> Vec<RouteEntry> {
             limits::remove,
         ),
         admin(GET, "/api/audit", audit::list),
+        // What models used and cost.
+        reader(GET, "/api/usage", usage::show),
+        reader(GET, "/api/budgets", usage::list_budgets),
+        admin(PUT, "/api/budgets/{name}", usage::save_budget),
+        admin(DELETE, "/api/budgets/{name}", usage::remove_budget),
         // The console. Its page contains no data; that comes from the API.
         public(GET, "/", console::page),
         public(GET, "/servers", console::page),

@@ -28,7 +28,7 @@ pub(super) struct ErrorResponse {
 }
 
 /// A header and its value.
-pub(super) type ApiKeyHeader = (&'static str, SecretString);
+pub(super) type SecretHeader = (&'static str, SecretString);
 
 /// Opens the backend at `base_url`, or says what is wrong with the settings.
 pub(super) fn open_backend(
@@ -36,7 +36,7 @@ pub(super) fn open_backend(
     policy: &AddressPolicy,
     tls: &ClientTls,
     timeout: Duration,
-    key: Option<ApiKeyHeader>,
+    headers: Vec<SecretHeader>,
 ) -> Result<JsonService, String> {
     let target = policy.authorize_configured(base_url);
     let target = target.map_err(|error| error.to_string())?;
@@ -45,11 +45,12 @@ pub(super) fn open_backend(
     }
     let service = JsonService::new(target, tls.clone(), timeout)
         .with_accept("application/json, text/event-stream");
-    let Some((name, value)) = key else {
-        return Ok(service);
-    };
-    let keyed = service.with_header(name, &value);
-    keyed.map_err(|error| error.to_string())
+    let with_headers = headers
+        .into_iter()
+        .try_fold(service, |service, (name, value)| {
+            service.with_header(name, &value)
+        });
+    with_headers.map_err(|error| error.to_string())
 }
 
 impl ErrorResponse {

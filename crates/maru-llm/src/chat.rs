@@ -35,6 +35,12 @@ pub struct ChatMessage {
     pub written: Option<String>,
 }
 
+/// The member of a model's message with the reasoning that the backend signed: `thinking`
+/// and `redacted_thinking` blocks, as Anthropic writes them.
+pub(super) const REASONING_BLOCKS: &str = "reasoning_blocks";
+/// The member of a call's `extra_content` that is Anthropic's.
+pub(super) const ANTHROPIC_CONTENT: &str = "anthropic";
+
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatRole {
@@ -135,7 +141,7 @@ pub struct ChatToolCall {
     /// Whether it stood in a frame that is meant for calls only.
     pub explicit: bool,
     /// What the backend wants back with the call, as `extra_content` of OpenAI's API:
-    /// Gemini's thought signature.
+    /// Gemini's thought signature, Anthropic's signed reasoning.
     pub extra_content: Option<Value>,
 }
 

@@ -10,8 +10,9 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     ChatEvent, ChatToolCall, FinishReason, InvalidNativeCall, InvalidToolCall,
+    anthropic::MessageProgress,
     call_stream::{CallProgress, CallStream},
-    chat::random_id,
+    chat::{ANTHROPIC_CONTENT, random_id},
     constrained::{self, ConstrainedOutput, ConstrainedPiece, ConstrainedReader},
     native_calls::{NativeCall, NativeCalls, ToolCallFragment},
 };
@@ -58,6 +59,8 @@ pub(super) struct ResponseDecoder {
     has_fingerprint: bool,
     finish_reason: Option<FinishReason>,
     ended: bool,
+    /// What was read of a message of Anthropic's API.
+    pub(super) message: MessageProgress,
 }
 
 /// A call whose arguments are being handed out.
@@ -95,6 +98,7 @@ impl ResponseDecoder {
             has_fingerprint: false,
             finish_reason: None,
             ended: false,
+            message: MessageProgress::default(),
         }
     }
 
@@ -488,8 +492,12 @@ fn into_parsed_call(made: NormalizedArguments, dialect: &'static str, raw: &str)
     }
 }
 
-/// Gemini's signature as clients of OpenAI's API hand it back.
+/// Gemini's signature, or Anthropic's signed reasoning, as clients of OpenAI's API hand it
+/// back.
 fn extra_content(call: &NativeCall) -> Option<Value> {
+    if let Some(content) = &call.anthropic_content {
+        return Some(json!({ANTHROPIC_CONTENT: content}));
+    }
     let signature = call.thought_signature.as_ref()?;
     Some(json!({"google": {"thought_signature": signature}}))
 }

@@ -1,17 +1,19 @@
 //! Routes a request by the name of its model to the entry of the settings that serves it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use maru_http::{AddressPolicy, ClientTls};
 use tokio::time::Instant;
 
 use super::{
-    ChatRequest, ChatRequestOptions, ChatResponse, ChatStream, Error, ModelInfo, listing,
+    ChatRequest, ChatRequestOptions, ChatResponse, ChatStream, EmbeddingMeter, Error, ModelInfo,
+    UsageLedger, listing,
     model_call::{BackendCandidate, ModelCall},
     model_entry::ModelEntry,
+    usage_ledger::{MeteredModel, RequestMeter, TokenEstimate},
 };
 use maru_config::{ClientMode, ModelDefinition};
-use maru_observability::metrics::ModelMetrics;
+use maru_observability::metrics::{ModelMetrics, ModelOutcome};
 
 /// Counts the requests of a program that embeds the gateway.
 const UNNAMED_CALLER: &str = "local";
@@ -23,6 +25,7 @@ pub struct Gateway {
     /// The address that is tried because nothing is configured.
     fallback_url: Option<String>,
     metrics: ModelMetrics,
+    usage: Option<Arc<UsageLedger>>,
 }
 
 /// How busy an entry is.
@@ -74,6 +77,7 @@ impl Gateway {
             entries: entries.collect::<Result<_, _>>()?,
             fallback_url: fallback,
             metrics: ModelMetrics::default(),
+            usage: None,
         })
     }
 
@@ -81,6 +85,13 @@ impl Gateway {
     #[must_use]
     pub fn with_metrics(mut self, metrics: &ModelMetrics) -> Self {
         self.metrics = metrics.clone();
+        self
+    }
+
+    /// Counts what requests use in `usage`, and keeps to its budgets.
+    #[must_use]
+    pub fn with_usage(mut self, usage: &Arc<UsageLedger>) -> Self {
+        self.usage = Some(Arc::clone(usage));
         self
     }
 
@@ -117,10 +128,12 @@ impl Gateway {
         let timeout = candidates.iter().map(|it| it.entry.timeout).max();
         let timeout = timeout.ok_or_else(|| Error::UnknownModel(name.clone()))?;
         let limit = timeout.min(options.limit);
+        let meter = self.start_meter(candidates[0].entry, options, &request)?;
         let call = ModelCall {
             name,
             options,
             metrics: &self.metrics,
+            meter,
             started_at,
             deadline: started_at + limit,
             limit,
@@ -130,6 +143,49 @@ impl Gateway {
             several => call.start_with_failover(several, request).await,
         };
         started.map_err(|error| self.to_public_error(error))
+    }
+
+    /// Starts to meter a request for embeddings of `texts` by the model `model` of `backend`,
+    /// which may have a price in the settings.
+    pub fn meter_embedding<'a>(
+        &self,
+        caller: &str,
+        model: &str,
+        backend: &str,
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Result<EmbeddingMeter, Error> {
+        let meter = self.usage.as_ref().map(|usage| {
+            let mut serving = self.entries.iter().filter(|it| it.names.serves(model));
+            let metered = MeteredModel {
+                name: model.into(),
+                configured_name: model.into(),
+                price: serving.find_map(|it| it.price).unwrap_or_default(),
+            };
+            let estimate = TokenEstimate::of_texts(texts);
+            RequestMeter::start(usage, &caller.into(), metered, estimate)
+        });
+        Ok(EmbeddingMeter::new(meter.transpose()?, backend))
+    }
+
+    /// Reserves what `request` is expected to use, if usage is counted.
+    fn start_meter(
+        &self,
+        entry: &ModelEntry,
+        options: &ChatRequestOptions,
+        request: &ChatRequest,
+    ) -> Result<Option<RequestMeter>, Error> {
+        let Some(usage) = &self.usage else {
+            return Ok(None);
+        };
+        let model = entry.metered_model(&request.model);
+        let estimate = TokenEstimate::of_chat(request);
+        let configured_name = Arc::clone(&model.configured_name);
+        let meter = RequestMeter::start(usage, &options.caller, model, estimate);
+        if meter.is_err() {
+            self.metrics
+                .count_request(&configured_name, ModelOutcome::OverBudget);
+        }
+        meter.map(Some)
     }
 
     /// Every model that can be requested by its own name. Backends that do not

@@ -279,12 +279,7 @@ pub(super) fn decode_response(
         }
     }
     if let Some(usage) = response.usage_metadata {
-        let completion = usage.candidates_token_count + usage.thoughts_token_count;
-        out.push(ChatEvent::Usage(TokenUsage::from_counts(
-            usage.prompt_token_count,
-            completion,
-            usage.total_token_count,
-        )));
+        out.push(ChatEvent::Usage(usage.into_token_usage()));
     }
     Ok(has_choice)
 }
@@ -370,7 +365,18 @@ struct UsageMetadata {
     prompt_token_count: u64,
     candidates_token_count: u64,
     thoughts_token_count: u64,
+    cached_content_token_count: u64,
     total_token_count: u64,
+}
+
+impl UsageMetadata {
+    fn into_token_usage(self) -> TokenUsage {
+        let completion = self
+            .candidates_token_count
+            .saturating_add(self.thoughts_token_count);
+        TokenUsage::from_counts(self.prompt_token_count, completion, self.total_token_count)
+            .with_details(self.cached_content_token_count, self.thoughts_token_count)
+    }
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod anthropic;
 mod backend_client;
 mod backend_health;
 mod call_stream;
@@ -30,6 +31,7 @@ mod request_recorder;
 mod stream;
 mod tool_support;
 mod usage;
+mod usage_ledger;
 
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ pub use reloadable::ReloadableGateway;
 pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;
 pub use usage::TokenUsage;
+pub use usage_ledger::{BudgetStatus, EmbeddingMeter, SaveBudgetError, UsageLedger};
 
 /// Why a request failed, before or during its response. Quotes neither a backend's messages nor
 /// a key.
@@ -76,6 +79,16 @@ pub enum Error {
         /// How many wait.
         waiting: usize,
         /// When to try again.
+        retry_after: Duration,
+    },
+    /// A budget has not enough left.
+    #[error("the budget \"{budget}\" does not allow this request: {reason}")]
+    BudgetExceeded {
+        /// The name of the budget.
+        budget: String,
+        /// What is used of it, and when it resets.
+        reason: String,
+        /// Until it resets.
         retry_after: Duration,
     },
     /// No connection, or it broke.

@@ -77,7 +77,7 @@ async fn fetch_model_names(entry: &ModelEntry) -> Option<Vec<String>> {
     let listing: Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
     Some(match entry.backend {
         BackendApi::Gemini => gemini::parse_model_names(&listing),
-        BackendApi::Openai => {
+        BackendApi::Openai | BackendApi::Anthropic => {
             let models = listing["data"].as_array().into_iter().flatten();
             models
                 .filter_map(|it| Some(it["id"].as_str()?.to_owned()))

@@ -14,6 +14,7 @@ use super::{
     model_entry::ModelEntry,
     request_recorder::ModelRequestRecorder,
     stream::{self, ChatStreamParts},
+    usage_ledger::RequestMeter,
 };
 use maru_observability::metrics::ModelMetrics;
 
@@ -23,6 +24,8 @@ pub(super) struct ModelCall<'a> {
     pub(super) name: String,
     pub(super) options: &'a ChatRequestOptions,
     pub(super) metrics: &'a ModelMetrics,
+    /// Counts what the request uses, whichever backend answers it.
+    pub(super) meter: Option<RequestMeter>,
     pub(super) started_at: Instant,
     pub(super) deadline: Instant,
     /// How long it may take.
@@ -149,7 +152,7 @@ impl ModelCall<'_> {
         attempts: SendAttempts,
     ) -> Result<ChatStream, FailedAttempt> {
         let BackendCandidate { entry, model } = candidate;
-        let recorder = entry.record_request(self.metrics, model, self.started_at);
+        let recorder = entry.record_request(self, model);
         let starting = async {
             let permit = entry.acquire_permit(&self.name, self.options).await?;
             recorder.mark_admitted();

@@ -13,28 +13,29 @@ use maru_http::{
     AddressPolicy, ClientTls, HttpResponse, JsonService, RetrySchedule, ServiceRequest,
 };
 use serde_json::Value;
-use tokio::time::Instant;
 use tracing::debug;
 
 use super::{
-    ChatRequest, ChatRequestOptions, Error, ToolChoice,
+    ChatRequest, ChatRequestOptions, Error, ToolChoice, anthropic,
     backend_client::{ErrorResponse, open_backend},
     backend_health::BackendHealth,
     constrained,
     decoder::{DecoderOptions, ResponseDecoder},
     gemini,
     history::{self, BackendQuirks},
+    model_call::ModelCall,
     model_names::ModelNames,
     openai::{self, OutputOptions},
     prompt::{self, CallFormat},
     queue::{QueueLimits, QueuePermit, RequestQueue},
-    request_recorder::ModelRequestRecorder,
+    request_recorder::{ModelRequestRecorder, RecordedRequest},
     tool_support::ToolSupport,
+    usage_ledger::MeteredModel,
 };
-use maru_config::{BackendApi, ClientMode, ModelDefinition, SecretString, ToolMode};
-use maru_observability::metrics::ModelMetrics;
+use maru_config::{BackendApi, ClientMode, ModelDefinition, ModelPrice, SecretString, ToolMode};
 
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
 const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 /// The HTTP client has as many connections to one host at most.
 const MAX_CONCURRENT_REQUESTS: usize = 1024;
@@ -53,6 +54,7 @@ pub(super) struct ModelEntry {
     pub(super) client_mode: Option<ClientMode>,
     pub(super) timeout: Duration,
     pub(super) idle_timeout: Duration,
+    pub(super) price: Option<ModelPrice>,
     tool_support: ToolSupport,
     /// The backend does not know `stream_options`.
     rejects_stream_options: AtomicBool,
@@ -75,6 +77,7 @@ impl ModelEntry {
         let (base_url, header) = match backend {
             BackendApi::Openai => (OPENAI_BASE_URL, "authorization"),
             BackendApi::Gemini => (GEMINI_BASE_URL, "x-goog-api-key"),
+            BackendApi::Anthropic => (ANTHROPIC_BASE_URL, "x-api-key"),
         };
         let base_url = definition.base_url.as_deref().unwrap_or(base_url);
         // Empty where a variable that may be missing has no value.
@@ -82,9 +85,18 @@ impl ModelEntry {
         let key = key.filter(|it| !it.reveal().is_empty());
         let key = key.map(|key| match backend {
             BackendApi::Openai => SecretString::from(format!("Bearer {}", key.reveal())),
-            BackendApi::Gemini => key.clone(),
+            BackendApi::Gemini | BackendApi::Anthropic => key.clone(),
         });
         let timeout = Duration::from_millis(definition.timeout_ms);
+        let mut headers: Vec<(&'static str, SecretString)> =
+            key.map(|it| (header, it)).into_iter().collect();
+        if backend == BackendApi::Anthropic {
+            headers.push((
+                "anthropic-version",
+                anthropic::API_VERSION.to_owned().into(),
+            ));
+        }
+        let service = open_backend(base_url, policy, tls, timeout, headers);
         let names = ModelNames::new(
             &definition.name,
             &definition.aliases,
@@ -93,7 +105,7 @@ impl ModelEntry {
         Ok(Self {
             names,
             backend,
-            service: open_backend(base_url, policy, tls, timeout, key.map(|it| (header, it)))?,
+            service: service?,
             base_url: base_url.to_owned(),
             queue: RequestQueue::new(queue_limits(definition)),
             health: Arc::new(BackendHealth::new(Duration::from_millis(
@@ -104,6 +116,7 @@ impl ModelEntry {
             client_mode: definition.client_mode,
             timeout,
             idle_timeout: Duration::from_millis(definition.idle_timeout_ms),
+            price: definition.price,
             tool_support: ToolSupport::default(),
             rejects_stream_options: AtomicBool::new(false),
         })
@@ -114,19 +127,31 @@ impl ModelEntry {
         self.service.target().authority()
     }
 
-    /// Counts and traces one request for `model`, which arrived at `started_at`.
-    pub(super) fn record_request(
-        &self,
-        metrics: &ModelMetrics,
-        model: &str,
-        started_at: Instant,
-    ) -> ModelRequestRecorder {
+    /// The model that clients call `name`, as its usage is counted.
+    pub(super) fn metered_model(&self, name: &str) -> MeteredModel {
+        MeteredModel {
+            name: self.names.usage_name(name).into(),
+            configured_name: self.names.usage_name(self.names.configured_name()).into(),
+            price: self.price.unwrap_or_default(),
+        }
+    }
+
+    /// Counts and traces one attempt of `call`, which asks for `model`.
+    pub(super) fn record_request(&self, call: &ModelCall<'_>, model: &str) -> ModelRequestRecorder {
         let provider = match self.backend {
             BackendApi::Openai => "openai",
             BackendApi::Gemini => "gcp.gemini",
+            BackendApi::Anthropic => "anthropic",
         };
-        let entry = self.names.configured_name();
-        ModelRequestRecorder::start(metrics.clone(), entry, provider, model, started_at)
+        ModelRequestRecorder::start(RecordedRequest {
+            metrics: call.metrics.clone(),
+            meter: call.meter.clone(),
+            entry: self.names.configured_name(),
+            provider,
+            backend: self.authority().into(),
+            model,
+            started_at: call.started_at,
+        })
     }
 
     /// The backend's name of the model that clients call `name`, if it is served here.
@@ -250,6 +275,7 @@ impl ModelEntry {
     /// How the tools of `request` reach `model`.
     async fn effective_tool_mode(&self, request: &ChatRequest, model: &str) -> ToolMode {
         let is_gemini = self.backend == BackendApi::Gemini;
+        let has_probe = self.backend == BackendApi::Openai && self.base_url != OPENAI_BASE_URL;
         match self.tool_mode {
             ToolMode::Auto | ToolMode::Native if is_gemini => {
                 if gemini::lacks_tool_support(model) {
@@ -259,7 +285,7 @@ impl ModelEntry {
                 }
             }
             ToolMode::Auto if self.tool_support.is_refused(model) => ToolMode::Prompt,
-            ToolMode::Auto if is_callable(request) && self.base_url != OPENAI_BASE_URL => {
+            ToolMode::Auto if is_callable(request) && has_probe => {
                 self.tool_support.probe(&self.service, model).await
             }
             ToolMode::Auto => ToolMode::Native,
@@ -347,6 +373,10 @@ impl ModelEntry {
                 }
                 let body = gemini::encode_request(&request, model, form.as_ref());
                 (gemini::request_path(model, stream), body)
+            }
+            BackendApi::Anthropic => {
+                let body = anthropic::encode_request(&request, model, form.as_ref(), stream);
+                (anthropic::REQUEST_PATH.to_owned(), body)
             }
         }
     }

@@ -46,9 +46,24 @@ impl ModelNames {
         Some(self.model.replace('*', middle))
     }
 
+    /// Whether `name` is one of the names that are no wildcard, or the backend's.
+    pub(super) fn serves(&self, name: &str) -> bool {
+        self.model == name || self.fixed_names().any(|it| it == name)
+    }
+
     /// The name in the settings.
     pub(super) fn configured_name(&self) -> &str {
         &self.pattern
+    }
+
+    /// The name under which usage is counted of the model that clients call `name`: the
+    /// one in the settings, or the one that a wildcard stands for.
+    pub(super) fn usage_name<'a>(&'a self, name: &'a str) -> &'a str {
+        match (self.has_wildcard(), self.model.contains('*')) {
+            (false, _) => &self.pattern,
+            (true, false) => &self.model,
+            (true, true) => name,
+        }
     }
 
     /// Names that need no backend to be known.

@@ -1,5 +1,7 @@
 //! Calls that a backend hands out apart from the text, gathered from their fragments.
 
+use serde_json::Value;
+
 use super::{call_stream::CallStream, decoder::ResponseTooLarge};
 
 /// The most calls that a backend may make in one response.
@@ -16,6 +18,8 @@ pub(super) struct NativeCall {
     pub(super) arguments: String,
     /// Gemini's signature of the thoughts that led to it.
     pub(super) thought_signature: Option<String>,
+    /// Anthropic's reasoning before it, with its signature.
+    pub(super) anthropic_content: Option<Value>,
     /// Streams the arguments while they arrive.
     pub(super) stream: Option<CallStream>,
     /// How many bytes of the arguments the stream has taken.
@@ -35,6 +39,7 @@ pub(super) struct ToolCallFragment<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a str,
     pub(super) thought_signature: Option<&'a str>,
+    pub(super) anthropic_content: Option<&'a Value>,
 }
 
 /// The calls of one response, in the order in which they began.
@@ -93,6 +98,9 @@ impl NativeCalls {
         call.arguments.push_str(fragment.arguments);
         if let Some(signature) = fragment.thought_signature {
             call.thought_signature = Some(signature.to_owned());
+        }
+        if let Some(content) = fragment.anthropic_content {
+            call.anthropic_content = Some(content.clone());
         }
         Ok(())
     }

@@ -1,29 +1,35 @@
 //! Metrics and the span of one request to a model.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{ChatEvent, Error, FinishReason, TokenUsage};
+use super::{
+    ChatEvent, Error, FinishReason, TokenUsage,
+    usage_ledger::{MAX_COUNTED_TOKENS, RequestMeter, RequestUsage},
+};
 use maru_observability::{
     metrics::{ModelMetrics, ModelOutcome, TokenKind},
     telemetry::spans,
 };
-
-/// The most tokens that are counted of one request: backends may say anything.
-const MAX_COUNTED_TOKENS: u64 = 1_000_000_000;
 
 /// A request to a model, from its arrival to the end of the response. Dropping it earlier
 /// counts as cancelled.
 #[derive(Debug)]
 pub(super) struct ModelRequestRecorder {
     metrics: ModelMetrics,
+    meter: Option<RequestMeter>,
     /// The name in the settings.
     model: Arc<str>,
+    /// Host and port of the backend.
+    backend: Arc<str>,
     span: Span,
     started_at: Instant,
-    has_answer: bool,
+    /// How long the first piece of the response took.
+    first_token: Option<Duration>,
+    /// Bytes of text in the response.
+    response_bytes: u64,
     /// The last one: some backends repeat it with every chunk.
     usage: Option<TokenUsage>,
     /// Whether the answer is whole, even if nobody reads its end.
@@ -31,21 +37,31 @@ pub(super) struct ModelRequestRecorder {
     is_over: bool,
 }
 
+/// What a recorder records.
+pub(super) struct RecordedRequest<'a> {
+    pub(super) metrics: ModelMetrics,
+    pub(super) meter: Option<RequestMeter>,
+    /// The name in the settings.
+    pub(super) entry: &'a str,
+    pub(super) provider: &'static str,
+    /// Host and port of the backend.
+    pub(super) backend: Arc<str>,
+    /// The backend's name of the model.
+    pub(super) model: &'a str,
+    pub(super) started_at: Instant,
+}
+
 impl ModelRequestRecorder {
-    /// `entry` is the name in the settings, `model` the backend's name.
-    pub(super) fn start(
-        metrics: ModelMetrics,
-        entry: &str,
-        provider: &'static str,
-        model: &str,
-        started_at: Instant,
-    ) -> Self {
+    pub(super) fn start(request: RecordedRequest<'_>) -> Self {
         Self {
-            metrics,
-            model: entry.into(),
-            span: spans::model_request(provider, model),
-            started_at,
-            has_answer: false,
+            metrics: request.metrics,
+            meter: request.meter,
+            model: request.entry.into(),
+            backend: request.backend,
+            span: spans::model_request(request.provider, request.model),
+            started_at: request.started_at,
+            first_token: None,
+            response_bytes: 0,
             usage: None,
             is_complete: false,
             is_over: false,
@@ -65,13 +81,17 @@ impl ModelRequestRecorder {
 
     /// Records events of the response, and its end.
     pub(super) fn observe(&mut self, events: &[ChatEvent], read: &Result<bool, Error>) {
-        if !self.has_answer && !events.is_empty() {
-            self.has_answer = true;
-            self.metrics
-                .observe_first_token(&self.model, self.started_at.elapsed());
+        if self.first_token.is_none() && !events.is_empty() {
+            let wait = self.started_at.elapsed();
+            self.first_token = Some(wait);
+            self.metrics.observe_first_token(&self.model, wait);
         }
         for event in events {
             match event {
+                ChatEvent::Text(text) | ChatEvent::Reasoning(text) => {
+                    self.response_bytes += text.len() as u64;
+                }
+                ChatEvent::ToolCall(call) => self.response_bytes += call.arguments.len() as u64,
                 ChatEvent::Usage(usage) => self.usage = Some(usage.clone()),
                 ChatEvent::Finish(reason) => self.record_finish(*reason),
                 _ => (),
@@ -123,6 +143,16 @@ impl ModelRequestRecorder {
         self.metrics.count_request(&self.model, outcome);
         if outcome != ModelOutcome::Ok {
             spans::record_error(&self.span, outcome.as_str());
+        }
+        if let Some(meter) = &self.meter {
+            let usage = RequestUsage {
+                reported: self.usage.as_ref(),
+                response_bytes: self.response_bytes,
+                is_error: matches!(outcome, ModelOutcome::Failed | ModelOutcome::QueueFull),
+                first_token: self.first_token,
+                duration: self.started_at.elapsed(),
+            };
+            meter.count(&self.backend, &usage);
         }
         if let Some(usage) = self.usage.take() {
             self.count_tokens(&usage);

@@ -10,7 +10,7 @@ use maru_runtime::tasks::{WorkSlice, run_parser, with_timeout};
 use tokio::time::Instant;
 
 use super::{
-    ChatEvent, ChatResponse, Error,
+    ChatEvent, ChatResponse, Error, anthropic,
     backend_health::BackendHealth,
     decoder::ResponseDecoder,
     gemini,
@@ -400,7 +400,12 @@ impl StreamDecoder {
             self.response_decoder.complete(out);
             return Ok(());
         }
-        decode_response(self.backend, data, &mut self.response_decoder, out).map(|_| ())
+        decode_response(self.backend, data, &mut self.response_decoder, out)?;
+        if self.response_decoder.message.is_stopped {
+            self.is_complete = true;
+            self.response_decoder.complete(out);
+        }
+        Ok(())
     }
 }
 
@@ -414,5 +419,6 @@ fn decode_response(
     match backend {
         BackendApi::Openai => openai::decode_response(data, decoder, out),
         BackendApi::Gemini => gemini::decode_response(data, decoder, out),
+        BackendApi::Anthropic => anthropic::decode_response(data, decoder, out),
     }
 }

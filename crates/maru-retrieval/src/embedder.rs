@@ -20,6 +20,15 @@ enum EmbedderKind {
     Endpoint(Arc<EndpointEmbedder>),
 }
 
+/// Vectors of texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EmbeddedTexts {
+    /// One for each text, all of one dimension.
+    pub vectors: Vec<Vec<f32>>,
+    /// Tokens of the texts, as the endpoint reports them; the built-in model has none.
+    pub tokens: u64,
+}
+
 impl Embedder {
     /// Returns the built-in model, which needs no network. It is lexical: it knows words,
     /// n-grams and the synonyms of its glossary, but not the meaning of a text.
@@ -50,13 +59,27 @@ impl Embedder {
 
     /// Returns a vector for each text, all of one dimension.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+        Ok(self.embed_counted(texts).await?.vectors)
+    }
+
+    /// Returns a vector for each text, and how many tokens they had.
+    pub async fn embed_counted(&self, texts: &[String]) -> Result<EmbeddedTexts, Error> {
         match &self.kind {
             EmbedderKind::Endpoint(remote) => remote.embed(texts).await,
+            EmbedderKind::Builtin => {
+                let vectors = self.embed_with_builtin(texts).await?;
+                Ok(EmbeddedTexts { vectors, tokens: 0 })
+            }
+        }
+    }
+
+    async fn embed_with_builtin(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+        match texts {
             // Short texts take less time than handing them to a blocking thread.
-            EmbedderKind::Builtin if texts.iter().map(String::len).sum::<usize>() < 4096 => {
+            short if short.iter().map(String::len).sum::<usize>() < 4096 => {
                 Ok(self.embed_lexically(texts))
             }
-            EmbedderKind::Builtin => {
+            _ => {
                 let (this, texts) = (self.clone(), texts.to_vec());
                 run_blocking(move || Ok(this.embed_lexically(&texts))).await
             }
@@ -68,6 +91,14 @@ impl Embedder {
         match &self.kind {
             EmbedderKind::Builtin => hash_embedding::MODEL_NAME,
             EmbedderKind::Endpoint(remote) => remote.model(),
+        }
+    }
+
+    /// Host and port of the endpoint; `maru` for the built-in model.
+    pub fn authority(&self) -> String {
+        match &self.kind {
+            EmbedderKind::Builtin => "maru".to_owned(),
+            EmbedderKind::Endpoint(remote) => remote.authority(),
         }
     }
 

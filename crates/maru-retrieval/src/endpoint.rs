@@ -7,9 +7,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use maru_http::{AddressPolicy, ClientTls, JsonService, ServiceRequest};
 use maru_runtime::SecretString;
 use serde::{Deserialize, Deserializer, de};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Error, authorize};
+use super::{EmbeddedTexts, Error, authorize};
 
 const MAX_BATCH_TEXTS: usize = 64;
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -58,17 +58,20 @@ impl EndpointEmbedder {
     }
 
     /// Returns a vector for each text, all of one dimension.
-    pub(super) async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+    pub(super) async fn embed(&self, texts: &[String]) -> Result<EmbeddedTexts, Error> {
         let batches = split_batches(texts).into_iter();
         let requests = batches.map(|batch| self.embed_batch(&texts[batch]));
-        let vectors: Vec<Vec<Vec<f32>>> = stream::iter(requests)
+        let batches: Vec<EmbeddedTexts> = stream::iter(requests)
             .buffered(MAX_CONCURRENT_BATCHES)
             .try_collect()
             .await?;
-        let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
+        let tokens = batches
+            .iter()
+            .fold(0_u64, |sum, it| sum.saturating_add(it.tokens));
+        let vectors: Vec<Vec<f32>> = batches.into_iter().flat_map(|it| it.vectors).collect();
         let length = vectors.first().map_or(0, Vec::len);
         if vectors.iter().all(|it| it.len() == length) {
-            Ok(vectors)
+            Ok(EmbeddedTexts { vectors, tokens })
         } else {
             Err(self
                 .service
@@ -77,12 +80,24 @@ impl EndpointEmbedder {
         }
     }
 
-    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Error> {
+    /// Host and port of the endpoint.
+    pub(super) fn authority(&self) -> String {
+        self.service.target().authority()
+    }
+
+    async fn embed_batch(&self, texts: &[String]) -> Result<EmbeddedTexts, Error> {
         let request = self.build_request(texts);
         let response: EmbeddingResponse = self.service.send_for_json(&request).await?;
-        response
+        let usage = response.usage.as_ref();
+        let tokens =
+            usage.and_then(|it| it["prompt_tokens"].as_u64().or(it["total_tokens"].as_u64()));
+        let vectors = response
             .into_vectors(texts.len())
-            .map_err(|what| self.service.invalid_response(&request, what).into())
+            .map_err(|what| self.service.invalid_response(&request, what))?;
+        Ok(EmbeddedTexts {
+            vectors,
+            tokens: tokens.unwrap_or(0),
+        })
     }
 
     fn build_request(&self, texts: &[String]) -> ServiceRequest {
@@ -115,6 +130,7 @@ fn split_batches(texts: &[String]) -> Vec<Range<usize>> {
 #[derive(Deserialize)]
 struct EmbeddingResponse {
     data: Vec<EmbeddingItem>,
+    usage: Option<Value>,
 }
 
 #[derive(Deserialize)]

@@ -40,7 +40,7 @@ use thiserror::Error;
 
 pub use chroma::ChromaEndpoint;
 pub use document::{CollectionInfo, FoundDocument, NewDocument};
-pub use embedder::Embedder;
+pub use embedder::{EmbeddedTexts, Embedder};
 pub use endpoint::EmbeddingEndpoint;
 pub use glossary::Glossary;
 pub use index::{DocumentIndex, Ranking};

@@ -23,6 +23,8 @@ mod call_limits;
 mod console;
 mod custom_tools;
 mod migrations;
+mod model_budgets;
+mod model_usage;
 mod postgres;
 mod seal;
 mod servers;
@@ -46,6 +48,8 @@ pub use audit::{AuditFilter, AuditRow};
 pub use call_limits::CallLimitRow;
 pub use console::ConsoleSessionRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
+pub use model_budgets::ModelBudgetRow;
+pub use model_usage::{ModelUsageFilter, ModelUsageRow, UsageBatch, UsageTotals};
 pub use seal::{SecretSealer, is_sealed};
 pub use servers::ServerRow;
 pub use sources::SourceRow;
@@ -303,6 +307,8 @@ fn all_statements() -> Vec<PortableStatement> {
         console::STATEMENTS,
         custom_tools::STATEMENTS,
         call_limits::STATEMENTS,
+        model_budgets::STATEMENTS,
+        model_usage::STATEMENTS,
         tool_pins::STATEMENTS,
         agent_runs::STATEMENTS,
         servers::STATEMENTS,

@@ -36,6 +36,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("012_server_protocol"),
     migration!("013_custom_tool_draft"),
     migration!("014_source"),
+    migration!("015_model_usage"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -1,7 +1,10 @@
 //! What every back end promises; a fresh store for each.
 
 use futures_util::future::join_all;
-use maru_store::{AuditFilter, AuditRow, Error, ServerRow, Store, TokenRow};
+use maru_store::{
+    AuditFilter, AuditRow, Error, ModelBudgetRow, ModelUsageFilter, ModelUsageRow, ServerRow,
+    Store, TokenRow, UsageBatch, UsageTotals,
+};
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
 
@@ -15,6 +18,8 @@ pub(super) async fn check_store(fresh: impl AsyncFn() -> Store) {
     deleted_server_is_gone(fresh().await).await;
     every_statement_is_understood(fresh().await).await;
     audit_records_are_found_and_old_ones_go(fresh().await).await;
+    usage_is_summed_up_and_no_batch_counts_twice(fresh().await).await;
+    budgets_are_replaced_by_name(fresh().await).await;
 }
 
 /// What was written is there for the next process.
@@ -233,6 +238,91 @@ async fn audit_records_are_found_and_old_ones_go(store: Store) {
     );
     store.trim_audit(1000, 20).await.unwrap();
     assert_eq!(times(AuditFilter::default()).await, [0; 0]);
+}
+
+async fn usage_is_summed_up_and_no_batch_counts_twice(store: Store) {
+    let row = |day: i64, caller: &str, tokens: i64| ModelUsageRow {
+        day,
+        caller: caller.to_owned(),
+        model: "m".to_owned(),
+        backend: "b".to_owned(),
+        totals: UsageTotals {
+            requests: 1,
+            input_tokens: tokens,
+            cost: tokens * 2,
+            ..UsageTotals::default()
+        },
+    };
+    let batch = |number: i64, rows: Vec<ModelUsageRow>| UsageBatch {
+        writer: "w".to_owned(),
+        number,
+        at: TEST_TIME_MS,
+        rows,
+    };
+    let first = batch(1, vec![row(2, "b", 5), row(1, "a", 1), row(1, "b", 2)]);
+    for again in [&first, &first, &first] {
+        store.add_model_usage(again).await.unwrap();
+    }
+    // Two of one writer at the same time, as after a connection that broke.
+    let second = batch(2, vec![row(1, "a", 10)]);
+    let written = join_all([&second, &second].map(|it| store.add_model_usage(it))).await;
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    let filter = ModelUsageFilter {
+        last_day: 9,
+        limit: 100,
+        ..ModelUsageFilter::default()
+    };
+    let sums = async |filter: ModelUsageFilter| -> Vec<(i64, String, i64)> {
+        let rows = store.model_usage(&filter).await.unwrap();
+        let sum = |it: ModelUsageRow| (it.day, it.caller, it.totals.input_tokens);
+        rows.into_iter().map(sum).collect()
+    };
+    let all = store.model_usage(&filter).await.unwrap();
+    assert_eq!(all[0].totals.requests, 4);
+    assert_eq!(all[0].totals.cost, 36);
+    let by_day = ModelUsageFilter {
+        by_day: true,
+        by_caller: true,
+        ..filter.clone()
+    };
+    let named = |day: i64, caller: &str, tokens: i64| (day, caller.to_owned(), tokens);
+    assert_eq!(
+        sums(by_day).await,
+        [named(1, "a", 11), named(1, "b", 2), named(2, "b", 5)]
+    );
+    let one = ModelUsageFilter {
+        first_day: 1,
+        last_day: 1,
+        caller: Some("b".to_owned()),
+        ..filter.clone()
+    };
+    assert_eq!(sums(one).await, [named(0, "", 2)]);
+    store.trim_model_usage(2).await.unwrap();
+    assert_eq!(sums(filter).await, [named(0, "", 5)]);
+}
+
+async fn budgets_are_replaced_by_name(store: Store) {
+    let budget = ModelBudgetRow {
+        name: "team".to_owned(),
+        caller: Some("bot".to_owned()),
+        model: None,
+        period: "day".to_owned(),
+        unit: "tokens".to_owned(),
+        maximum: 5,
+    };
+    store.put_model_budget(&budget).await.unwrap();
+    let changed = ModelBudgetRow {
+        caller: None,
+        model: Some("m".to_owned()),
+        period: "month".to_owned(),
+        unit: "money".to_owned(),
+        maximum: i64::MAX,
+        ..budget
+    };
+    store.put_model_budget(&changed).await.unwrap();
+    assert_eq!(store.model_budgets().await.unwrap(), [changed]);
+    assert!(store.delete_model_budget("team").await.unwrap());
+    assert!(!store.delete_model_budget("team").await.unwrap());
 }
 
 fn token_row(role: &str, byte: u8) -> TokenRow {

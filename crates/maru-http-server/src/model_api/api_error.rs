@@ -83,6 +83,7 @@ impl From<&llm::Error> for ApiError {
         let (status, code) = classify(error);
         let retry_after = match error {
             llm::Error::QueueFull { retry_after, .. } => Some(*retry_after),
+            llm::Error::BudgetExceeded { retry_after, .. } => Some(*retry_after),
             llm::Error::Status { retry_after, .. } => *retry_after,
             _ => None,
         };
@@ -121,6 +122,7 @@ fn classify(error: &llm::Error) -> (StatusCode, &'static str) {
             (StatusCode::NOT_FOUND, "model_not_found")
         }
         llm::Error::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "queue_full"),
+        llm::Error::BudgetExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota"),
         llm::Error::Status { status, .. } => match status {
             429 => (StatusCode::TOO_MANY_REQUESTS, "backend_rate_limit"),
             401 | 403 => (StatusCode::BAD_GATEWAY, "backend_refused_key"),

@@ -18,7 +18,9 @@ use super::{
     },
     ChatCompletionWriter,
 };
+use maru_auth::Principal;
 use maru_downstream::http::reply;
+use maru_retrieval::EmbeddedTexts;
 
 const MAX_INPUTS: usize = 2048;
 
@@ -39,12 +41,11 @@ pub(in super::super) async fn create(
 
 async fn embed(hub: &HubState, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    let principal = parts.extensions.get::<Principal>();
+    let caller = principal.map_or("local", Principal::name);
     let asked = parse(&read_json(hub, &parts.headers, body).await?)?;
     let embedder = hub.data.index.embedder();
-    let vectors = embedder.embed(&asked.texts).await.map_err(|error| {
-        warn!(%error, "the embedder failed");
-        ApiError::rejected(StatusCode::BAD_GATEWAY, "the embedder cannot be used now")
-    })?;
+    let EmbeddedTexts { vectors, tokens } = embed_texts(hub, caller, &asked.texts).await?;
     let length = vectors.first().map_or(0, Vec::len);
     if asked.dimensions.is_some_and(|it| it != length as u64) {
         let why = format!("dimensions must be {length}, which the embedder makes");
@@ -55,10 +56,28 @@ async fn embed(hub: &HubState, request: Request) -> Result<Response, ApiError> {
         .enumerate()
         .map(|(index, it)| json!({"object": "embedding", "index": index, "embedding": vector_json(it, asked.base64)}))
         .collect();
-    // Embedders count no tokens.
-    let usage = json!({"prompt_tokens": 0, "total_tokens": 0});
+    let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
     let answer = json!({"object": "list", "data": data, "model": embedder.model(), "usage": usage});
     Ok(reply::json(StatusCode::OK, answer.to_string()))
+}
+
+/// Embeds `texts` for `caller`, and counts what that used.
+pub(in super::super) async fn embed_texts(
+    hub: &HubState,
+    caller: &str,
+    texts: &[String],
+) -> Result<EmbeddedTexts, ApiError> {
+    let embedder = hub.data.index.embedder();
+    let (models, backend) = (hub.models.current(), embedder.authority());
+    let inputs = texts.iter().map(String::as_str);
+    let meter = models.meter_embedding(caller, embedder.model(), &backend, inputs);
+    let meter = meter.map_err(|error| ApiError::from(&error))?;
+    let embedded = embedder.embed_counted(texts).await.map_err(|error| {
+        warn!(%error, "the embedder failed");
+        ApiError::rejected(StatusCode::BAD_GATEWAY, "the embedder cannot be used now")
+    })?;
+    meter.finish(embedded.tokens);
+    Ok(embedded)
 }
 
 fn parse(body: &Value) -> Result<EmbeddingsRequest, ApiError> {

@@ -29,6 +29,8 @@ pub enum ModelOutcome {
     Failed,
     /// The queue was full.
     QueueFull,
+    /// A budget did not allow it.
+    OverBudget,
     /// The client disconnected before the end.
     Cancelled,
 }
@@ -151,6 +153,7 @@ impl ModelOutcome {
             Self::Ok => "ok",
             Self::Failed => "failed",
             Self::QueueFull => "queue_full",
+            Self::OverBudget => "over_budget",
             Self::Cancelled => "cancelled",
         }
     }

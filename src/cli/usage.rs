@@ -1,0 +1,241 @@
+//! `maru usage`: prints what requests to models used and cost; sets budgets.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::{
+    EXIT_CANNOT_RUN,
+    client::{HubClient, error_message},
+    serve::block_on,
+    servers::percent_encode,
+    terminal,
+};
+use crate::config::LoadedConfig;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  maru usage                                        the last 30 days, by day and model
+  maru usage --by caller --from 2026-11-01
+  maru usage --caller bot -o json
+  maru usage budgets
+  maru usage set-budget bot-month --caller bot --period month --tokens 5000000
+  maru usage remove-budget bot-month")]
+pub(super) struct UsageArgs {
+    #[command(subcommand)]
+    action: Option<UsageAction>,
+    /// First day, such as 2026-11-01 [default: 30 days up to the last one]
+    #[arg(long, value_name = "DAY")]
+    from: Option<String>,
+    /// Last day [default: today, in UTC]
+    #[arg(long, value_name = "DAY")]
+    to: Option<String>,
+    /// Only requests of this token
+    #[arg(long)]
+    caller: Option<String>,
+    /// Only requests to this model
+    #[arg(long)]
+    model: Option<String>,
+    /// Only requests that this backend answered, such as 127.0.0.1:11434
+    #[arg(long)]
+    backend: Option<String>,
+    /// What rows are told apart by: day, caller, model, backend; several with commas
+    #[arg(long, value_name = "COLUMNS", default_value = "day,model")]
+    by: String,
+    /// How the response is printed
+    #[arg(short, long, value_enum, global = true, default_value = "table")]
+    output: UsageFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum UsageFormat {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum UsageAction {
+    /// List the budgets and what is used of them
+    Budgets,
+    /// Add a budget, or replace the one with its name
+    SetBudget(SetBudget),
+    /// Remove a budget
+    RemoveBudget {
+        /// The name of the budget
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SetBudget {
+    /// The name of the budget
+    name: String,
+    /// Only for requests of this token [default: all together]
+    #[arg(long)]
+    caller: Option<String>,
+    /// Only for requests to this model [default: all together]
+    #[arg(long)]
+    model: Option<String>,
+    /// day or month, in UTC
+    #[arg(long)]
+    period: String,
+    /// Tokens that may be used, input and output together
+    #[arg(long, conflicts_with = "money", required_unless_present = "money")]
+    tokens: Option<i64>,
+    /// Money that may be spent, by the prices of the models
+    #[arg(long)]
+    money: Option<f64>,
+}
+
+const BUDGETS_ROUTE: &str = "/api/budgets";
+
+pub(super) fn run(loaded: &LoadedConfig, options: &UsageArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(loaded)?;
+    let (status, response) = block_on(options.send(&hub))?;
+    if !(200..300).contains(&status) {
+        terminal::print_error(error_message(&response));
+        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
+    }
+    let text = if options.output == UsageFormat::Json && !response.is_null() {
+        format!("{}\n", serde_json::to_string_pretty(&response)?)
+    } else {
+        options.format_response(&response)
+    };
+    terminal::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl UsageArgs {
+    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
+        let budget_path = |name: &str| format!("{BUDGETS_ROUTE}/{}", percent_encode(name));
+        match &self.action {
+            None => hub.send_rest("GET", &self.query_path(), None).await,
+            Some(UsageAction::Budgets) => hub.send_rest("GET", BUDGETS_ROUTE, None).await,
+            Some(UsageAction::SetBudget(budget)) => {
+                let (path, body) = (budget_path(&budget.name), budget.request_body());
+                hub.send_rest("PUT", &path, Some(&body)).await
+            }
+            Some(UsageAction::RemoveBudget { name }) => {
+                hub.send_rest("DELETE", &budget_path(name), None).await
+            }
+        }
+    }
+
+    fn query_path(&self) -> String {
+        let filters = [
+            ("from", &self.from),
+            ("to", &self.to),
+            ("caller", &self.caller),
+            ("model", &self.model),
+            ("backend", &self.backend),
+        ];
+        let filters: String = filters
+            .iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)))
+            .map(|(name, value)| format!("&{name}={}", percent_encode(value)))
+            .collect();
+        format!("/api/usage?group={}{filters}", percent_encode(&self.by))
+    }
+
+    fn format_response(&self, response: &Value) -> String {
+        match &self.action {
+            None => format_usage(&self.by, response),
+            Some(UsageAction::Budgets) => format_budgets(response),
+            Some(UsageAction::SetBudget(budget)) => format!("{} is set\n", budget.name),
+            Some(UsageAction::RemoveBudget { name }) => format!("{name} is removed\n"),
+        }
+    }
+}
+
+impl SetBudget {
+    fn request_body(&self) -> Value {
+        let mut body = json!({"caller": self.caller, "model": self.model, "period": self.period});
+        match self.money {
+            Some(money) => body["money"] = money.into(),
+            None => body["tokens"] = self.tokens.into(),
+        }
+        body
+    }
+}
+
+fn format_usage(by: &str, response: &Value) -> String {
+    let groups: Vec<&str> = ["day", "caller", "model", "backend"]
+        .into_iter()
+        .filter(|it| by.split(',').any(|given| given == *it))
+        .collect();
+    let sums = [
+        "requests",
+        "errors",
+        "input_tokens",
+        "cached_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+        "first_token_ms",
+        "duration_ms",
+        "cost",
+    ];
+    let currency = response["currency"].as_str().unwrap_or_default();
+    let titles = [
+        "REQUESTS",
+        "ERRORS",
+        "INPUT",
+        "CACHED",
+        "OUTPUT",
+        "REASONING",
+        "FIRST MS",
+        "MS",
+        currency,
+    ];
+    let mut header: Vec<String> = groups.iter().map(|it| it.to_uppercase()).collect();
+    header.extend(titles.map(str::to_owned));
+    let mut rows = vec![header];
+    for row in response["rows"].as_array().into_iter().flatten() {
+        let mut cells: Vec<String> = groups.iter().map(|it| cell(&row[*it])).collect();
+        cells.extend(sums.iter().map(|it| cell(&row[*it])));
+        rows.push(cells);
+    }
+    if rows.len() > 2 && !groups.is_empty() {
+        let mut cells = vec![String::new(); groups.len()];
+        "total".clone_into(&mut cells[0]);
+        cells.extend(sums.iter().map(|it| cell(&response["totals"][*it])));
+        rows.push(cells);
+    }
+    terminal::format_table(&rows)
+}
+
+fn format_budgets(response: &Value) -> String {
+    let header = [
+        "NAME", "CALLER", "MODEL", "PERIOD", "LIMIT", "USED", "RESERVED", "RESETS", "FROM",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let currency = response["currency"].as_str().unwrap_or_default();
+    let scope = |it: &Value| it.as_str().unwrap_or("all").to_owned();
+    for it in response["budgets"].as_array().into_iter().flatten() {
+        let limit = match &it["money"] {
+            Value::Null => format!("{} tokens", it["tokens"]),
+            money => format!("{money} {currency}"),
+        };
+        rows.push(vec![
+            cell(&it["name"]),
+            scope(&it["caller"]),
+            scope(&it["model"]),
+            cell(&it["period"]),
+            limit,
+            cell(&it["used"]),
+            cell(&it["reserved"]),
+            cell(&it["resets_at"]),
+            cell(&it["from"]),
+        ]);
+    }
+    terminal::format_table(&rows)
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
