@@ -12,12 +12,14 @@
 )]
 
 mod agent;
+mod anthropic;
 mod audit;
 mod auth;
 mod cli;
 mod client_conformance;
 mod clients;
 mod code_rules;
+mod coding_agents;
 mod conformance;
 mod connect_wait;
 mod connections;
@@ -40,11 +42,13 @@ mod input_requests;
 mod large_documents;
 mod library;
 mod mcp_client;
+mod model_apis;
 mod openai;
 mod postgres_cluster;
 mod programs;
 mod rate_limits;
 mod registry;
+mod responses;
 mod rest;
 mod results;
 mod retrieval;

@@ -306,6 +306,7 @@ impl<'a> RunDriver<'a> {
             described_tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             other: self.request.backend_options.clone(),
+            anthropic_members: serde_json::Map::new(),
         };
         let started = Instant::now();
         let mut options = ChatRequestOptions::streamed(

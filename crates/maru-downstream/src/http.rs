@@ -27,7 +27,7 @@ use super::{
     session::{McpSession, read_handshake},
     session_registry::detached_session,
 };
-pub use event_stream::event_stream;
+pub use event_stream::{event_stream, event_stream_with_ping};
 use exchange::HttpExchange;
 pub(super) use exchange::{EventSource, stream_response};
 use headers::{

@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod anthropic;
 mod audit;
 mod body;
 mod calls;
 mod connect;
 mod console;
+mod cors;
 mod custom_tools;
 mod diagnostics;
 mod framing;
@@ -25,6 +27,7 @@ mod registry;
 mod rejection;
 mod request_observer;
 mod resource_metadata;
+mod responses;
 mod router;
 mod routes;
 mod runs;

@@ -8,6 +8,7 @@ mod api_error;
 mod call_text;
 mod client_api;
 mod client_mode;
+mod conversation;
 mod endpoint;
 mod prompt_tools;
 mod request_members;
@@ -17,7 +18,10 @@ mod response_stream;
 pub(super) use agent_models::AGENT_MODEL_PREFIX;
 pub(super) use api_error::ApiError;
 pub(super) use client_api::{ClientApi, ParsedRequest, ResponseEnd, ResponsePiece};
+pub(super) use conversation::{
+    AssistantItems, ConversationBuilder, ResultContent, call_json, image_part, text_part,
+};
 pub(super) use endpoint::{post, read_json};
 pub(super) use request_members::{
-    MAX_MESSAGES, MAX_TOOLS, check_members, parse_model, parse_stream,
+    MAX_MESSAGES, MAX_TOOLS, check_members, check_numbers, parse_model, parse_stream,
 };

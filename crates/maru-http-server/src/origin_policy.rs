@@ -15,7 +15,12 @@ use maru_config::HttpSettings;
 pub struct OriginPolicy {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The origins of the configuration.
+    named_origins: Vec<String>,
 }
+
+/// How a container calls the machine that it runs on.
+const CONTAINER_HOST: &str = "host.docker.internal";
 
 const LOOPBACK_HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
@@ -43,6 +48,11 @@ impl OriginPolicy {
             )
             .chain(named.map(|host| format!("https://{}:{port}", host.to_lowercase())))
             .collect();
+        let named_origins: Vec<String> = http
+            .allowed_origins
+            .iter()
+            .map(|it| it.to_lowercase())
+            .collect();
         Self {
             hosts: hosts
                 .into_iter()
@@ -50,8 +60,9 @@ impl OriginPolicy {
                 .collect(),
             origins: origins
                 .into_iter()
-                .chain(http.allowed_origins.iter().map(|it| it.to_lowercase()))
+                .chain(named_origins.iter().cloned())
                 .collect(),
+            named_origins,
         }
     }
 
@@ -66,7 +77,11 @@ impl OriginPolicy {
             .authority()
             .is_some_and(|it| !self.is_allowed_host(it.as_str()));
         if hosts.next().is_some() || is_for_other_host || !self.is_allowed_host(host) {
-            let message = "this Host is not allowed; see http.allowed_hosts in the configuration";
+            let message = if without_port(host).eq_ignore_ascii_case(CONTAINER_HOST) {
+                "the Host host.docker.internal is not allowed; containers may call once it is in http.allowed_hosts of the configuration"
+            } else {
+                "this Host is not allowed; see http.allowed_hosts in the configuration"
+            };
             return Err((StatusCode::FORBIDDEN, message));
         }
         let is_foreign = |origin: &HeaderValue| {
@@ -79,6 +94,12 @@ impl OriginPolicy {
             return Err((StatusCode::FORBIDDEN, message));
         }
         Ok(())
+    }
+
+    /// Whether the configuration names this origin of a page.
+    pub(super) fn names_origin(&self, origin: &HeaderValue) -> bool {
+        let origin = origin.to_str().unwrap_or_default().to_lowercase();
+        self.named_origins.contains(&origin)
     }
 
     fn is_allowed_host(&self, authority: &str) -> bool {

@@ -6,7 +6,8 @@ use axum::{
 };
 
 use super::{
-    model_api::ApiError, openai::ChatCompletionWriter, routes::RouteRule, servers::json_error,
+    anthropic::MessageWriter, model_api::ApiError, openai::ChatCompletionWriter,
+    routes::RouteRule, servers::json_error,
 };
 use maru_auth::{AccessControl, AccessRole, Error, Principal};
 use maru_downstream::http::reply;
@@ -17,7 +18,9 @@ const REST_PATHS: [&str; 3] = ["/mcp/add", "/mcp/remove", "/mcp/list"];
 
 /// An error response in the format of the API at `path`.
 pub(super) fn error_response(path: &str, status: StatusCode, message: &str) -> Response {
-    if path.starts_with("/v1/") {
+    if path.starts_with("/v1/messages") {
+        ApiError::rejected(status, message).into_response::<MessageWriter>()
+    } else if path.starts_with("/v1/") {
         ApiError::rejected(status, message).into_response::<ChatCompletionWriter>()
     } else if path.starts_with("/api/") || REST_PATHS.contains(&path) {
         json_error(status, message, None)

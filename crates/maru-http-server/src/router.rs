@@ -6,7 +6,7 @@ use std::{convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header},
     response::Response,
 };
 use futures_util::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
@@ -17,7 +17,7 @@ use super::{
     HubState,
     admission::ConnectionSlot,
     audit::{self, ChangeActor},
-    console, local_program, rejection,
+    console, cors, local_program, rejection,
     request_observer::{ObservedResponse, RequestObserver},
     routes::{self, RouteMatch, RouteRule, RouteRules},
 };
@@ -44,6 +44,9 @@ struct AdmittedRequest {
     /// Whether it counts against the limits of its principal.
     counts_against_quota: bool,
 }
+
+/// Where clients of Anthropic's API send the token.
+const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
 type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
@@ -99,14 +102,11 @@ impl GuardedRouter {
             .check(request.uri(), request.headers())
             .map_err(|(status, message)| rejection::error_response(path, status, message))?;
         let headers = request.headers();
-        if headers
-            .get_all(header::AUTHORIZATION)
-            .iter()
-            .nth(1)
-            .is_some()
-        {
+        let is_repeated = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+        if is_repeated(&header::AUTHORIZATION) || is_repeated(&API_KEY_HEADER) {
             // A proxy that reads the other one would see another caller.
-            let message = "the request has more than one Authorization header; send one";
+            let message =
+                "the request has more than one Authorization or x-api-key header; send one";
             return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, message).into());
         }
         if matches!(route, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
@@ -116,17 +116,15 @@ impl GuardedRouter {
                 counts_against_quota: false,
             });
         }
-        let has_token = headers.contains_key(header::AUTHORIZATION);
-        let token = headers.get(header::AUTHORIZATION);
-        // OpenAI clients insist on a key; this one means no token.
-        let token = token.filter(|it| !(path.starts_with("/v1/") && *it == "Bearer local"));
+        let token = given_token(path, headers);
+        let has_token = headers.contains_key(header::AUTHORIZATION) || token.is_some();
         let access = &self.hub.access;
         let uses_cookie =
             !has_token && matches!(route, RouteMatch::Rule(rule) if rule.accepts_cookie());
         let identified = if uses_cookie {
             self.hub.identify(headers)
         } else {
-            access.identify(token.map(HeaderValue::as_bytes))
+            access.identify(token.as_ref().map(HeaderValue::as_bytes))
         };
         let has_cookie = || uses_cookie && console::session_cookie(&self.hub, headers).is_some();
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -271,10 +269,35 @@ impl GuardedRouter {
         self.rules.match_request(request.method(), path)
     }
 
-    /// Admits a request and forwards it, or rejects it.
+    /// Answers a request, with the headers that browsers need.
     fn respond(&self, route: RouteMatch<'_>, request: Request<Incoming>) -> ResponseFuture {
         let sends_hsts = self.hub.sends_hsts && !is_localhost(request.headers());
-        let response = match self.admit(route, &request) {
+        let origin = cors::allowed_origin(&self.hub.reloadable().origin_policy, &request);
+        let response = self.respond_to_client(route, request, origin.is_some());
+        let response = match origin {
+            Some(origin) => response
+                .map_ok(|it| cors::with_cors_headers(it, origin))
+                .boxed(),
+            None => response,
+        };
+        if sends_hsts {
+            return response.map_ok(with_hsts).boxed();
+        }
+        response
+    }
+
+    /// Admits a request and forwards it, or rejects it. The browser of an allowed page gets
+    /// an answer to its preflight, which has no token.
+    fn respond_to_client(
+        &self,
+        route: RouteMatch<'_>,
+        request: Request<Incoming>,
+        is_allowed_page: bool,
+    ) -> ResponseFuture {
+        if is_allowed_page && let Some(answer) = cors::preflight_response(&route, &request) {
+            return ready(Ok(answer)).boxed();
+        }
+        match self.admit(route, &request) {
             Ok(admitted) => self.forward(admitted, request),
             Err(AdmitError::Rejected(rejection)) => {
                 let rejection = self.close_if_unidentified(*rejection);
@@ -282,11 +305,7 @@ impl GuardedRouter {
                 ready(Ok(rejection)).boxed()
             }
             Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
-        };
-        if sends_hsts {
-            return response.map_ok(with_hsts).boxed();
         }
-        response
     }
 }
 
@@ -305,6 +324,20 @@ impl hyper::service::Service<Request<Incoming>> for GuardedRouter {
         let response = observer.span().in_scope(|| self.respond(route, request));
         observer.observe(response)
     }
+}
+
+/// The token of a request, as in `Authorization`. Clients of model APIs insist on a key, so
+/// the key `local` means no token there; those of Anthropic's API send it as `x-api-key`.
+fn given_token(path: &str, headers: &HeaderMap) -> Option<HeaderValue> {
+    let authorization = headers.get(header::AUTHORIZATION);
+    if !path.starts_with("/v1/") {
+        return authorization.cloned();
+    }
+    if let Some(token) = authorization.filter(|it| *it != "Bearer local") {
+        return Some(token.clone());
+    }
+    let key = headers.get(&API_KEY_HEADER).filter(|it| *it != "local")?;
+    HeaderValue::from_bytes(&[b"Bearer ", key.as_bytes()].concat()).ok()
 }
 
 /// Whether the request is for `localhost`, where HSTS would apply to other programs too.

@@ -10,9 +10,9 @@ use axum::{
 };
 
 use super::{
-    HubState, audit, calls, connect, console, custom_tools, diagnostics, generate, health, limits,
-    mcp, metrics, model_api, openai, registry, resource_metadata, runs, servers, sources, tokens,
-    tools, usage,
+    HubState, anthropic, audit, calls, connect, console, custom_tools, diagnostics, generate,
+    health, limits, mcp, metrics, model_api, openai, registry, resource_metadata, responses, runs,
+    servers, sources, tokens, tools, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -135,6 +135,21 @@ fn route_table() -> Vec<RouteEntry> {
         )
         .filtered()
         .counted(),
+        agent(
+            POST,
+            "/v1/responses",
+            model_api::post::<responses::ResponseWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(
+            POST,
+            "/v1/messages",
+            model_api::post::<anthropic::MessageWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(POST, "/v1/messages/count_tokens", anthropic::count_tokens).filtered(),
         agent(GET, "/v1/models", openai::list).filtered(),
         agent(GET, "/v1/models/{*name}", openai::show).filtered(),
         agent(POST, "/v1/embeddings", openai::embed)

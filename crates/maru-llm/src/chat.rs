@@ -21,6 +21,9 @@ pub struct ChatRequest {
     pub tool_choice: ToolChoice,
     /// All other members, forwarded unchanged.
     pub other: Map<String, Value>,
+    /// Members that only Anthropic's API has, such as `thinking` and `output_config`. Other
+    /// backends do not get them.
+    pub anthropic_members: Map<String, Value>,
 }
 
 /// One message of a conversation.
@@ -28,7 +31,8 @@ pub struct ChatRequest {
 pub struct ChatMessage {
     /// Who wrote it.
     pub role: ChatRole,
-    /// Its other members, as OpenAI writes them.
+    /// Its other members, as OpenAI writes them. Those of [`REASONING_BLOCKS`] and
+    /// [`IS_ERROR`] are known to few backends.
     pub extra_members: Map<String, Value>,
     /// What the model wrote, calls in its own syntax included. A model that reads its
     /// tools in the text sees it in place of the parsed calls.
@@ -36,10 +40,13 @@ pub struct ChatMessage {
 }
 
 /// The member of a model's message with the reasoning that the backend signed: `thinking`
-/// and `redacted_thinking` blocks, as Anthropic writes them.
-pub(super) const REASONING_BLOCKS: &str = "reasoning_blocks";
+/// and `redacted_thinking` blocks, as Anthropic writes them. `reasoning_content` has the same
+/// reasoning as text.
+pub const REASONING_BLOCKS: &str = "reasoning_blocks";
 /// The member of a call's `extra_content` that is Anthropic's.
 pub(super) const ANTHROPIC_CONTENT: &str = "anthropic";
+/// The member of a result that says whether the tool failed.
+pub const IS_ERROR: &str = "is_error";
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +99,11 @@ pub enum ChatEvent {
     Text(String),
     /// Reasoning of the model.
     Reasoning(String),
+    /// The backend's signature of the reasoning since the last signature. The backend wants
+    /// both back in the next request.
+    ReasoningSignature(String),
+    /// Reasoning that only the backend can read, and wants back.
+    RedactedReasoning(String),
     /// All text so far was reasoning: its closing tag came without an opening one.
     TextWasReasoning,
     /// The model's refusal.
@@ -117,6 +129,8 @@ pub enum ChatEvent {
     Logprobs(Map<String, Value>),
     /// The backend configuration that generated the response; comes before any text.
     SystemFingerprint(String),
+    /// The stop sequence that ended the response, if the backend says which.
+    StopSequence(String),
     /// Token counts; a backend may send them repeatedly, the last one counts.
     Usage(TokenUsage),
     /// Why the response ended; comes once, after everything but the usage.
@@ -187,6 +201,8 @@ pub struct ChatResponse {
     pub text: String,
     /// Reasoning of the model.
     pub reasoning: String,
+    /// The reasoning that the backend signed, as in [`REASONING_BLOCKS`].
+    pub reasoning_blocks: Vec<Value>,
     /// Why the model declined.
     pub refusal: Option<String>,
     /// Calls, in their order.
@@ -201,6 +217,8 @@ pub struct ChatResponse {
     pub usage: Option<TokenUsage>,
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// The stop sequence that ended it, if the backend says which.
+    pub stop_sequence: Option<String>,
 }
 
 impl Default for ChatResponse {
@@ -208,6 +226,7 @@ impl Default for ChatResponse {
         Self {
             text: String::new(),
             reasoning: String::new(),
+            reasoning_blocks: Vec::new(),
             refusal: None,
             calls: Vec::new(),
             invalid_calls: Vec::new(),
@@ -215,6 +234,7 @@ impl Default for ChatResponse {
             system_fingerprint: None,
             usage: None,
             finish_reason: FinishReason::Stop,
+            stop_sequence: None,
         }
     }
 }
@@ -225,6 +245,11 @@ impl ChatResponse {
         match event {
             ChatEvent::Text(text) => append(&mut self.text, text),
             ChatEvent::Reasoning(text) => append(&mut self.reasoning, text),
+            ChatEvent::ReasoningSignature(signature) => self.sign_reasoning(&signature),
+            ChatEvent::RedactedReasoning(data) => {
+                let block = json!({"type": "redacted_thinking", "data": data});
+                self.reasoning_blocks.push(block);
+            }
             ChatEvent::TextWasReasoning => {
                 let text = std::mem::take(&mut self.text);
                 append(&mut self.reasoning, text);
@@ -243,9 +268,19 @@ impl ChatResponse {
             }
             ChatEvent::Logprobs(logprobs) => self.add_logprobs(logprobs),
             ChatEvent::SystemFingerprint(name) => self.system_fingerprint = Some(name),
+            ChatEvent::StopSequence(text) => self.stop_sequence = Some(text),
             ChatEvent::Usage(usage) => self.usage = Some(usage),
             ChatEvent::Finish(finish) => self.finish_reason = finish,
         }
+    }
+
+    /// Keeps the reasoning since the last signature as a block.
+    fn sign_reasoning(&mut self, signature: &str) {
+        let thinking = |it: &Value| it["thinking"].as_str().map_or(0, str::len);
+        let signed: usize = self.reasoning_blocks.iter().map(thinking).sum();
+        let text = self.reasoning.get(signed..).unwrap_or_default();
+        let block = json!({"type": "thinking", "thinking": text, "signature": signature});
+        self.reasoning_blocks.push(block);
     }
 
     /// Lists of log probabilities grow; anything else is replaced.
@@ -341,6 +376,19 @@ impl ChatMessage {
         }
     }
 
+    /// The text of a result, which says whether the tool failed.
+    pub(super) fn result_text(&self) -> String {
+        let text = match self.extra_members.get("content") {
+            Some(Value::Null) | None => String::new(),
+            Some(Value::String(_) | Value::Array(_)) => self.text_content(),
+            Some(other) => other.to_string(),
+        };
+        if self.extra_members.get(IS_ERROR) == Some(&Value::Bool(true)) {
+            return format!("Error: {text}");
+        }
+        text
+    }
+
     /// The calls it carries.
     pub(super) fn tool_calls(&self) -> &[Value] {
         let calls = self
@@ -355,6 +403,8 @@ impl ChatMessage {
         let mut all = Map::with_capacity(self.extra_members.len() + 1);
         all.insert("role".to_owned(), self.role.as_str().into());
         all.extend(self.extra_members);
+        all.shift_remove(REASONING_BLOCKS);
+        all.shift_remove(IS_ERROR);
         Value::Object(all)
     }
 }

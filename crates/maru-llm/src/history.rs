@@ -18,6 +18,8 @@ pub(super) struct BackendQuirks {
     pub(super) has_developer_role: bool,
     /// Accepts only ids of nine letters or digits.
     pub(super) requires_short_ids: bool,
+    /// Refuses `reasoning_content` in the history.
+    pub(super) refuses_reasoning: bool,
 }
 
 impl BackendQuirks {
@@ -34,9 +36,11 @@ impl BackendQuirks {
             "voxtral",
         ];
         let model = model.to_ascii_lowercase();
+        let is_openai = base_url.contains("://api.openai.com");
         Self {
-            has_developer_role: base_url.contains("://api.openai.com"),
+            has_developer_role: is_openai,
             requires_short_ids: MISTRAL_MODEL_NAMES.iter().any(|it| model.contains(it)),
+            refuses_reasoning: is_openai || base_url.contains("://api.mistral.ai"),
         }
     }
 
@@ -74,6 +78,9 @@ pub(super) fn clean_messages(request: &mut ChatRequest, tools: &ToolSet, quirks:
 }
 
 fn clean_assistant(message: &mut ChatMessage, at: usize, tools: &ToolSet, quirks: BackendQuirks) {
+    if quirks.refuses_reasoning {
+        message.extra_members.remove("reasoning_content");
+    }
     let calls = message.extra_members.remove("tool_calls");
     let calls: Vec<Value> = match calls {
         Some(Value::Array(calls)) => calls
@@ -192,11 +199,7 @@ fn clean_result(message: &mut ChatMessage, quirks: BackendQuirks) {
             .extra_members
             .insert("name".to_owned(), identifier(name).into());
     }
-    let text = match message.extra_members.get("content") {
-        Some(Value::Null) | None => String::new(),
-        Some(Value::String(_) | Value::Array(_)) => message.text_content(),
-        Some(other) => other.to_string(),
-    };
+    let text = message.result_text();
     message
         .extra_members
         .insert("content".to_owned(), escape_markers(&text).into());

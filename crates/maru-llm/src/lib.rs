@@ -39,7 +39,8 @@ use thiserror::Error;
 
 pub use chat::{
     ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
-    FinishReason, InvalidNativeCall, InvalidToolCall, ToolChoice, random_id,
+    FinishReason, IS_ERROR, InvalidNativeCall, InvalidToolCall, REASONING_BLOCKS, ToolChoice,
+    random_id,
 };
 pub use gateway::{Gateway, ModelStatus};
 pub use listing::ModelInfo;

@@ -110,6 +110,11 @@ pub(super) fn decode_response(
         if let Some(logprobs) = choice.logprobs {
             decode_logprobs(logprobs, decoder, out)?;
         }
+        if let Some(matched) = choice.stop_reason.or(choice.matched_stop)
+            && let Ok(Some(text)) = serde_json::from_str::<Option<LenientText<'_>>>(matched.get())
+        {
+            out.push(ChatEvent::StopSequence(text.0.into_owned()));
+        }
         if let Some(reason) = choice.finish_reason {
             decoder.set_finish_reason(parse_finish_reason(&reason.0));
         }
@@ -241,6 +246,12 @@ struct CompletionChoice<'a> {
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]
     finish_reason: Option<LenientText<'a>>,
+    /// The stop sequence that was met, as vLLM names it; the number of a token otherwise.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    /// The same of SGLang.
+    #[serde(borrow)]
+    matched_stop: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

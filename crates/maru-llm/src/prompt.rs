@@ -166,7 +166,7 @@ fn render_message(
             ChatMessage::text(ChatRole::Assistant, text)
         }
         ChatRole::Tool => {
-            let text = message.text_content();
+            let text = message.result_text();
             // A result cannot pose as another.
             let text = escape_markers(&text).replace("[Tool Result:", "[Tool Result\u{200b}:");
             let tool = names.tool_of_result(&message);

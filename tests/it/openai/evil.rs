@@ -6,9 +6,9 @@ use maru::config::ModelDefinition;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::chat_client::{StreamedAnswer, chat_body, chat_request, read_stream};
 use crate::{
     http_client::{TestRequest, wait_for, wait_until},
+    model_apis::{AnyAnswer, TestedApi},
     test_hub::TestHub,
 };
 
@@ -53,19 +53,20 @@ impl EvilModelServer {
     }
 
     /// Status and answer to a whole question.
-    async fn whole(&self, model: &str) -> (u16, Value) {
-        let reply = chat_request(&self.hub, &chat_body_for(model, false))
-            .send()
-            .await;
+    async fn whole(&self, api: TestedApi, model: &str) -> (u16, Value) {
+        let reply = self.ask(api, model, false).send().await;
         (reply.status.as_u16(), reply.json().await)
     }
 
-    async fn stream(&self, model: &str) -> StreamedAnswer {
-        let reply = chat_request(&self.hub, &chat_body_for(model, true))
-            .send()
-            .await;
-        assert_eq!(reply.status, 200, "{model}");
-        read_stream(reply).await
+    async fn stream(&self, api: TestedApi, model: &str) -> AnyAnswer {
+        let reply = self.ask(api, model, true).send().await;
+        assert_eq!(reply.status, 200, "{api:?} {model}");
+        api.read_stream(reply).await
+    }
+
+    fn ask(&self, api: TestedApi, model: &str, stream: bool) -> TestRequest {
+        let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        api.request(&self.hub, &api.question(model, "fx_echo", &schema, stream))
     }
 
     async fn stats(&self) -> Value {
@@ -77,18 +78,10 @@ impl EvilModelServer {
     }
 }
 
-fn chat_body_for(model: &str, stream: bool) -> Value {
-    let parameters =
-        json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
-    let tools =
-        json!([{"type": "function", "function": {"name": "fx_echo", "parameters": parameters}}]);
-    chat_body(json!({"model": model, "stream": stream, "tools": tools}))
-}
-
 #[tokio::test]
 async fn backend_faults_become_errors_that_quote_nothing() {
     let evil = EvilModelServer::start().await;
-    for (model, status) in [
+    let faults = [
         ("h500", 502),
         ("h503", 502),
         ("h429", 429),
@@ -101,88 +94,85 @@ async fn backend_faults_become_errors_that_quote_nothing() {
         ("hugechunk:8", 502),
         ("endless", 504),
         ("hang", 504),
-    ] {
-        let (found, answer) = evil.whole(model).await;
-        assert_eq!(found, status, "{model}: {answer}");
-        assert!(answer["error"]["message"].is_string(), "{model}");
-        assert!(!answer.to_string().contains("SECRET"), "{model}");
-    }
-    for model in ["h429:1", "h500:2", "slow:500", "ok"] {
-        let (found, answer) = evil.whole(model).await;
-        assert_eq!(found, 200, "{model}: {answer}");
-        assert_eq!(answer["choices"][0]["message"]["content"], "hello");
+    ];
+    let questions = TestedApi::ALL
+        .into_iter()
+        .flat_map(|api| faults.map(|fault| (api, fault)));
+    let checks = questions.map(|(api, (model, status))| {
+        let evil = &evil;
+        async move {
+            let (found, answer) = evil.whole(api, model).await;
+            assert_eq!(found, status, "{api:?} {model}: {answer}");
+            api.error_of(&answer);
+            assert!(!answer.to_string().contains("SECRET"), "{api:?} {model}");
+        }
+    });
+    futures_util::future::join_all(checks).await;
+    for api in TestedApi::ALL {
+        let evil = EvilModelServer::start().await;
+        for model in ["h429:1", "h500:2", "slow:500", "ok"] {
+            let (found, answer) = evil.whole(api, model).await;
+            assert_eq!(found, 200, "{api:?} {model}: {answer}");
+            assert_eq!(api.read_whole(&answer).text, "hello");
+        }
     }
 }
 
 #[tokio::test]
 async fn faults_of_a_stream_end_it_with_an_error_event() {
     let evil = EvilModelServer::start().await;
-    for model in ["cut", "nodone", "badchunk", "hugechunk:8"] {
-        let found = evil.stream(model).await;
-        assert!(
-            found.text.starts_with("tok0 tok1 tok2 "),
-            "{model}: {found:?}"
-        );
-        assert!(found.error.is_some(), "{model}");
+    for api in TestedApi::ALL {
+        for model in ["cut", "nodone", "badchunk", "hugechunk:8"] {
+            let found = evil.stream(api, model).await;
+            assert!(
+                found.text.starts_with("tok0 tok1 tok2 "),
+                "{api:?} {model}: {found:?}"
+            );
+            assert!(found.error.is_some(), "{api:?} {model}");
+        }
+        let fine = evil.stream(api, "ok").await;
+        assert_eq!(fine.text, "tok0 tok1 tok2 tok3 tok4 ", "{api:?}");
+        let split = evil.stream(api, "toolsplit").await;
+        let call = [("fx_echo".to_owned(), json!({"text": "hi 가"}))];
+        assert_eq!(split.calls, call, "{api:?}");
     }
-    let fine = evil.stream("ok").await;
-    assert_eq!(fine.text, "tok0 tok1 tok2 tok3 tok4 ");
-    let split = evil.stream("toolsplit").await;
-    assert_eq!(
-        split.calls,
-        [("fx_echo".to_owned(), json!({"text": "hi 가"}))]
-    );
 }
 
 #[tokio::test]
 async fn endless_stream_is_closed_when_its_client_disconnects() {
     let evil = EvilModelServer::start().await;
-    let mut reply = chat_request(&evil.hub, &chat_body_for("endless", true))
-        .send()
-        .await;
-    for _ in 0..10 {
-        assert!(reply.next_event().await.is_some());
+    for (nth, api) in TestedApi::ALL.into_iter().enumerate() {
+        let mut reply = evil.ask(api, "endless", true).send().await;
+        for _ in 0..10 {
+            assert!(reply.next_event().await.is_some());
+        }
+        drop(reply);
+        wait_for(async || evil.stats().await, |it| it["cuts"] == nth + 1).await;
     }
-    drop(reply);
-    wait_for(async || evil.stats().await, |it| it["cuts"] == 1).await;
 }
 
 #[tokio::test]
-async fn every_tool_call_syntax_becomes_strict_tool_calls() {
+async fn every_tool_call_syntax_becomes_strict_calls() {
     let evil = EvilModelServer::start().await;
-    let calls = async |model: &str| {
-        let (status, answer) = evil.whole(model).await;
-        assert_eq!(status, 200, "{model}: {answer}");
-        let choice = &answer["choices"][0];
-        let calls = choice["message"]["tool_calls"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let ends = if calls.is_empty() {
-            "stop"
-        } else {
-            "tool_calls"
+    for api in TestedApi::ALL {
+        let calls = async |model: &str| {
+            let (status, answer) = evil.whole(api, model).await;
+            assert_eq!(status, 200, "{api:?} {model}: {answer}");
+            let calls = api.read_whole(&answer).calls;
+            let text = |(_, input): (String, Value)| input["text"].as_str().unwrap().to_owned();
+            calls.into_iter().map(text).collect::<Vec<_>>()
         };
-        assert_eq!(choice["finish_reason"], ends, "{model}");
-        let read = |it: &Value| {
-            let text = it["function"]["arguments"].as_str().unwrap();
-            serde_json::from_str::<Value>(text).unwrap()["text"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        };
-        calls.iter().map(read).collect::<Vec<_>>()
-    };
-    assert_eq!(calls("toolloop").await, ["again"]);
-    assert_eq!(calls("tooldouble").await, ["a", "b"]);
-    assert_eq!(calls("toolinject").await.len(), 1);
-    assert_eq!(calls("jsonblock").await, ["hi"]);
-    assert_eq!(calls("barejson").await, ["hi"]);
-    assert!(calls("toolbad").await.is_empty(), "cut inside a string");
-    assert!(calls("toolunknown").await.is_empty());
-    assert!(calls("refusal").await.is_empty());
-    // Whatever is made of it, it is strict.
-    calls("singlequote").await;
+        assert_eq!(calls("toolloop").await, ["again"]);
+        assert_eq!(calls("tooldouble").await, ["a", "b"]);
+        assert_eq!(calls("toolinject").await.len(), 1);
+        assert_eq!(calls("jsonblock").await, ["hi"]);
+        assert_eq!(calls("barejson").await, ["hi"]);
+        assert!(calls("toolbad").await.is_empty(), "cut inside a string");
+        assert!(calls("toolunknown").await.is_empty());
+        assert!(calls("refusal").await.is_empty());
+        // Whatever is made of it, it is strict.
+        calls("singlequote").await;
+    }
     assert!(!std::path::Path::new("/tmp/maru_pwn").exists());
 }
 

@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use super::fake_model::{
     FakeModelServer, ScriptStep, delta_step, json_response, stream_head, streamed_by_byte,
-    text_response,
+    streamed_response, text_response,
 };
 use crate::{
     clients::{client_tools_dir, node_program, run_successfully},
@@ -17,6 +17,7 @@ use crate::{
 
 const TOOL_CALL_TEXT: &str =
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
+const THOUGHT: &str = "Hm, \"the\" world.";
 const ANSWER_TEXT: &str = "안녕, \"world\".";
 
 /// Models named after what they do; the dialect is one that no client knows.
@@ -26,6 +27,10 @@ async fn sdk_hub() -> (FakeModelServer, TestHub) {
             Some("text") => ANSWER_TEXT,
             Some("call") => TOOL_CALL_TEXT,
             Some("file") => return streamed_file(),
+            Some("thinking") if seen.body["stream"] == true => {
+                let deltas = vec![json!({"reasoning_content": THOUGHT}), json!({"content": ANSWER_TEXT})];
+                return streamed_response(deltas, "stop");
+            }
             Some("broken") => {
                 return vec![stream_head(), delta_step(json!({"content": "half"}), None), ScriptStep::Send("data: {".to_owned())];
             }
@@ -48,10 +53,11 @@ text_response(said)
 }
     })
     .await;
-    let models = ["text", "call", "file", "broken", "missing"].map(|name| ModelDefinition {
-        name: name.to_owned(),
-        ..backend.model()
-    });
+    let models =
+        ["text", "call", "file", "broken", "missing", "thinking"].map(|name| ModelDefinition {
+            name: name.to_owned(),
+            ..backend.model()
+        });
     let hub = TestHub::with_config(|config| config.models = models.to_vec()).await;
     (backend, hub)
 }
@@ -117,11 +123,13 @@ async fn openai_python_and_langchain() {
             "agent/file",
             "agent/missing",
             "agent/text",
+            "agent/thinking",
             "broken",
             "call",
             "file",
             "missing",
-            "text"
+            "text",
+            "thinking"
         ])
     );
     assert_eq!(openai["vectors"], 2);
@@ -151,4 +159,84 @@ async fn openai_node_and_the_vercel_ai_sdk() {
         seen["compatible"]["finish"],
         json!(["stop", "tool-calls", "tool-calls"])
     );
+}
+
+/// What both APIs have in common, as each client shows it.
+fn check_model_sdk(client: &str, seen: &Value) {
+    check_client(client, seen);
+    assert_eq!(
+        seen["thinking"],
+        json!([THOUGHT, true, ANSWER_TEXT]),
+        "{client}"
+    );
+}
+
+#[tokio::test]
+async fn messages_and_responses_of_the_python_sdks() {
+    let (_backend, hub) = sdk_hub().await;
+    let seen = run_successfully(
+        Command::new(client_tools_dir().join("openai/bin/python"))
+            .arg(client_tools_dir().join("model_sdks.py"))
+            .arg(format!("http://{}", hub.address)),
+    )
+    .await;
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    let (messages, responses) = (&seen["messages"], &seen["responses"]);
+    check_model_sdk("anthropic-python", messages);
+    check_model_sdk("openai-python responses", responses);
+    assert_eq!(
+        messages["finish"],
+        json!(["end_turn", "tool_use", "tool_use"])
+    );
+    assert_eq!(
+        responses["finish"],
+        json!(["completed", "completed", "completed"])
+    );
+    assert_eq!(
+        (&messages["usage"], &responses["usage"]),
+        (&json!(3), &json!(3))
+    );
+    assert_eq!(messages["broken"], "APIStatusError");
+    assert_eq!(responses["broken"], "response.failed");
+    for api in [messages, responses] {
+        assert_eq!(api["missing"], "NotFoundError");
+        assert_eq!(api["invalid"], "BadRequestError");
+    }
+    assert!(messages["tokens"].as_u64().unwrap() > 3);
+    assert_eq!(messages["models"].as_array().unwrap().len(), 12);
+}
+
+#[tokio::test]
+async fn messages_and_responses_of_the_node_sdks() {
+    let (_backend, hub) = sdk_hub().await;
+    let seen = run_successfully(
+        Command::new(node_program())
+            .arg(client_tools_dir().join("model_sdks.mjs"))
+            .arg(format!("http://{}", hub.address)),
+    )
+    .await;
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    for client in [
+        "messages",
+        "responses",
+        "vercel_messages",
+        "vercel_responses",
+    ] {
+        check_model_sdk(client, &seen[client]);
+    }
+    assert_eq!(
+        seen["messages"]["finish"],
+        json!(["end_turn", "tool_use", "tool_use"])
+    );
+    assert_eq!(seen["responses"]["broken"], "response.failed");
+    for client in ["messages", "responses"] {
+        assert_eq!(seen[client]["missing"], "NotFoundError");
+    }
+    for client in ["vercel_messages", "vercel_responses"] {
+        assert_eq!(
+            seen[client]["finish"],
+            json!(["stop", "tool-calls", "tool-calls"]),
+            "{client}"
+        );
+    }
 }

@@ -19,7 +19,16 @@ pub fn event_stream(
     events: impl Stream<Item = String> + Send + 'static,
     keep_alive: Duration,
 ) -> Response {
-    event_stream_from_bytes(events.map(Bytes::from), keep_alive)
+    event_stream_with_ping(events, keep_alive, KEEP_ALIVE_COMMENT)
+}
+
+/// The response of [`event_stream`], with `ping` after each silence instead of a comment.
+pub fn event_stream_with_ping(
+    events: impl Stream<Item = String> + Send + 'static,
+    keep_alive: Duration,
+    ping: &'static str,
+) -> Response {
+    respond(events.map(Bytes::from), keep_alive, ping)
 }
 
 /// The response of [`event_stream`], for events that are bytes.
@@ -27,7 +36,15 @@ pub(super) fn event_stream_from_bytes(
     events: impl Stream<Item = Bytes> + Send + 'static,
     keep_alive: Duration,
 ) -> Response {
-    let pieces = with_keep_alive(events, keep_alive).map(Ok::<_, Infallible>);
+    respond(events, keep_alive, KEEP_ALIVE_COMMENT)
+}
+
+fn respond(
+    events: impl Stream<Item = Bytes> + Send + 'static,
+    keep_alive: Duration,
+    ping: &'static str,
+) -> Response {
+    let pieces = with_keep_alive(events, keep_alive, ping).map(Ok::<_, Infallible>);
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
@@ -38,17 +55,18 @@ pub(super) fn event_stream_from_bytes(
     response
 }
 
-/// The items of `events`, and a comment after each silence of `interval`. A comment does not
+/// The items of `events`, and `ping` after each silence of `interval`, which does not
 /// restart the wait inside `events`.
 fn with_keep_alive(
     events: impl Stream<Item = Bytes> + Send,
     interval: Duration,
+    ping: &'static str,
 ) -> impl Stream<Item = Bytes> + Send {
     let events = Box::pin(events.filter(|it| ready(!it.is_empty())));
     stream::unfold(events, move |mut events| async move {
         let item = match with_timeout(interval, events.next()).await {
             Some(item) => item?,
-            None => Bytes::from_static(KEEP_ALIVE_COMMENT.as_bytes()),
+            None => Bytes::from_static(ping.as_bytes()),
         };
         Some((item, events))
     })

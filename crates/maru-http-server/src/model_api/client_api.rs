@@ -66,6 +66,10 @@ pub(in super::super) enum ResponsePiece {
     Text(String),
     /// Reasoning of the model, never empty. What a model writes after a call is reasoning.
     Reasoning(String),
+    /// The backend's signature of the reasoning since the last signature.
+    ReasoningSignature(String),
+    /// Reasoning that only the backend can read.
+    RedactedReasoning(String),
     /// The model declines, in words of its own.
     Refusal(String),
     CallStart {
@@ -89,5 +93,7 @@ pub(in super::super) enum ResponsePiece {
 pub(in super::super) struct ResponseEnd {
     /// `ToolCalls` only if there was a call.
     pub(in super::super) finish: FinishReason,
+    /// The stop sequence that ended it, if the backend says which.
+    pub(in super::super) stop_sequence: Option<String>,
     pub(in super::super) usage: Option<TokenUsage>,
 }

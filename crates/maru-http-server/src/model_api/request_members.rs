@@ -59,3 +59,34 @@ pub(in super::super) fn parse_stream(given: Option<&Value>) -> Result<bool, ApiE
         Some(_) => Err(ApiError::invalid("stream", "stream must be true or false")),
     }
 }
+
+/// Members that every backend understands, and what they may be.
+pub(in super::super) fn check_numbers(body: &Map<String, Value>) -> Result<(), ApiError> {
+    let given = |name: &str| body.get(name).filter(|it| !it.is_null());
+    for name in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
+        if given(name).is_some_and(|it| it.as_u64().is_none_or(|it| it == 0)) {
+            return Err(ApiError::invalid(
+                name,
+                format!("{name} must be a positive integer"),
+            ));
+        }
+    }
+    const RANGES: [(&str, f64, f64); 4] = [
+        ("temperature", 0.0, 2.0),
+        ("top_p", 0.0, 1.0),
+        ("presence_penalty", -2.0, 2.0),
+        ("frequency_penalty", -2.0, 2.0),
+    ];
+    for (name, low, high) in RANGES {
+        let fits = |it: &Value| it.as_f64().is_some_and(|it| (low..=high).contains(&it));
+        if given(name).is_some_and(|it| !fits(it)) {
+            let reason = format!("{name} must be a number from {low} to {high}");
+            return Err(ApiError::invalid(name, reason));
+        }
+    }
+    if given("n").is_none_or(|it| it.as_u64() == Some(1)) {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("n", "n must be 1"))
+    }
+}

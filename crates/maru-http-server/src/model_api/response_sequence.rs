@@ -21,6 +21,7 @@ pub(super) struct ResponseSequence {
     open_arguments: Option<usize>,
     usage: Option<TokenUsage>,
     finish: Option<FinishReason>,
+    stop_sequence: Option<String>,
 }
 
 impl ResponseSequence {
@@ -33,6 +34,7 @@ impl ResponseSequence {
             open_arguments: None,
             usage: None,
             finish: None,
+            stop_sequence: None,
         }
     }
 
@@ -73,6 +75,10 @@ impl ResponseSequence {
                         out(ResponsePiece::Reasoning(text));
                     }
                 }
+                ChatEvent::ReasoningSignature(signature) => {
+                    out(ResponsePiece::ReasoningSignature(signature));
+                }
+                ChatEvent::RedactedReasoning(data) => out(ResponsePiece::RedactedReasoning(data)),
                 // It is out already.
                 ChatEvent::TextWasReasoning => (),
                 ChatEvent::InvalidCall(invalid) => {
@@ -118,6 +124,7 @@ impl ResponseSequence {
                 },
                 ChatEvent::Logprobs(logprobs) => out(ResponsePiece::Logprobs(logprobs)),
                 ChatEvent::SystemFingerprint(name) => out(ResponsePiece::SystemFingerprint(name)),
+                ChatEvent::StopSequence(text) => self.stop_sequence = Some(text),
                 ChatEvent::Usage(usage) => self.usage = Some(usage),
                 ChatEvent::Finish(finish) => self.finish = Some(finish),
             }
@@ -135,6 +142,7 @@ impl ResponseSequence {
         let finish = self.finish.unwrap_or(FinishReason::Stop);
         ResponseEnd {
             finish: finish_reason(finish, self.call_count > 0),
+            stop_sequence: self.stop_sequence.take(),
             usage: self.usage.take(),
         }
     }

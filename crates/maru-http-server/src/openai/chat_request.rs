@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::{
     super::model_api::{
-        ApiError, MAX_MESSAGES, MAX_TOOLS, ParsedRequest, check_members, parse_model, parse_stream,
+        ApiError, MAX_MESSAGES, MAX_TOOLS, ParsedRequest, check_members, check_numbers,
+        parse_model, parse_stream,
     },
     ChatCompletionWriter,
 };
@@ -40,6 +41,7 @@ pub(super) fn parse(body: Value) -> Result<ParsedRequest<ChatCompletionWriter>, 
             described_tools: Vec::new(),
             tool_choice: choice,
             other: body,
+            anthropic_members: Map::new(),
         },
         stream,
     })
@@ -170,37 +172,6 @@ fn parse_tool_choice(given: Option<Value>, tools: &[ChatTool]) -> Result<ToolCho
         }
         (None, Some(_)) => invalid("tool_choice names a tool that is not in tools"),
         _ => invalid("tool_choice must be auto, none, required or a function of tools"),
-    }
-}
-
-/// Members that every backend understands, and what they may be.
-fn check_numbers(body: &Map<String, Value>) -> Result<(), ApiError> {
-    let given = |name: &str| body.get(name).filter(|it| !it.is_null());
-    for name in ["max_tokens", "max_completion_tokens"] {
-        if given(name).is_some_and(|it| it.as_u64().is_none_or(|it| it == 0)) {
-            return Err(ApiError::invalid(
-                name,
-                format!("{name} must be a positive integer"),
-            ));
-        }
-    }
-    const RANGES: [(&str, f64, f64); 4] = [
-        ("temperature", 0.0, 2.0),
-        ("top_p", 0.0, 1.0),
-        ("presence_penalty", -2.0, 2.0),
-        ("frequency_penalty", -2.0, 2.0),
-    ];
-    for (name, low, high) in RANGES {
-        let fits = |it: &Value| it.as_f64().is_some_and(|it| (low..=high).contains(&it));
-        if given(name).is_some_and(|it| !fits(it)) {
-            let reason = format!("{name} must be a number from {low} to {high}");
-            return Err(ApiError::invalid(name, reason));
-        }
-    }
-    if given("n").is_none_or(|it| it.as_u64() == Some(1)) {
-        Ok(())
-    } else {
-        Err(ApiError::invalid("n", "n must be 1"))
     }
 }
 

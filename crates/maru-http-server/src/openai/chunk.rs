@@ -170,7 +170,10 @@ impl ClientApi for ChatCompletionWriter {
                 extra_content,
             } => self.write_call_start(&id, &name, extra_content, out),
             ResponsePiece::CallArguments(piece) => self.write_arguments(&piece, out),
-            ResponsePiece::CallEnd => (),
+            // OpenAI's API has no place for signatures.
+            ResponsePiece::CallEnd
+            | ResponsePiece::ReasoningSignature(_)
+            | ResponsePiece::RedactedReasoning(_) => (),
             ResponsePiece::Logprobs(logprobs) => self.write_logprobs(&logprobs, out),
             ResponsePiece::SystemFingerprint(name) => self.set_system_fingerprint(&name),
         }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::Response,
 };
 use serde_json::{Value, json};
 
 use super::super::{
-    HubState,
+    HubState, anthropic,
     model_api::{AGENT_MODEL_PREFIX, ApiError},
 };
 use super::ChatCompletionWriter;
@@ -18,10 +18,17 @@ use maru_downstream::http::reply;
 use maru_llm::{self as llm, ModelInfo};
 
 /// `GET /v1/models`.
-pub(in super::super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+pub(in super::super) async fn list(
+    State(hub): State<Arc<HubState>>,
+    headers: HeaderMap,
+) -> Response {
     let models = all_models(&hub).await;
-    let listed: Vec<Value> = models.iter().map(model_json).collect();
-    let shown = json!({"object": "list", "data": listed});
+    let shown = if anthropic::is_anthropic_client(&headers) {
+        anthropic::models_json(&models)
+    } else {
+        let listed: Vec<Value> = models.iter().map(model_json).collect();
+        json!({"object": "list", "data": listed})
+    };
     reply::json(StatusCode::OK, shown.to_string())
 }
 
@@ -29,13 +36,19 @@ pub(in super::super) async fn list(State(hub): State<Arc<HubState>>) -> Response
 pub(in super::super) async fn show(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
 ) -> Response {
     let models = all_models(&hub).await;
-    match models.iter().find(|it| it.name == name) {
-        Some(model) => reply::json(StatusCode::OK, model_json(model).to_string()),
-        None => {
-            ApiError::from(&llm::Error::UnknownModel(name)).into_response::<ChatCompletionWriter>()
+    let is_anthropic = anthropic::is_anthropic_client(&headers);
+    let model = models.iter().find(|it| it.name == name);
+    let unknown = ApiError::from(&llm::Error::UnknownModel(name.clone()));
+    match model {
+        Some(model) if is_anthropic => {
+            reply::json(StatusCode::OK, anthropic::model_json(model).to_string())
         }
+        Some(model) => reply::json(StatusCode::OK, model_json(model).to_string()),
+        None if is_anthropic => unknown.into_response::<anthropic::MessageWriter>(),
+        None => unknown.into_response::<ChatCompletionWriter>(),
     }
 }
 

@@ -40,7 +40,7 @@ pub(in super::super) fn encode_request(
         let choice = tool_choice_json(&request.tool_choice, is_parallel);
         all.insert("tool_choice".to_owned(), choice);
     }
-    insert_options(&request.other, form, &mut all);
+    insert_options(request, form, &mut all);
     insert_thinking(request, &turns, &mut all);
     all.insert("messages".to_owned(), turns.into());
     if stream {
@@ -217,8 +217,10 @@ fn tool_choice_json(choice: &ToolChoice, is_parallel: bool) -> Value {
 }
 
 /// Options of OpenAI's API under their names here, and those that only this API has.
-fn insert_options(other: &Map<String, Value>, form: Option<&Value>, all: &mut Map<String, Value>) {
-    let given = |name: &str| other.get(name).filter(|it| !it.is_null());
+fn insert_options(request: &ChatRequest, form: Option<&Value>, all: &mut Map<String, Value>) {
+    let other = &request.other;
+    let own = &request.anthropic_members;
+    let given = |name: &str| other.get(name).or(own.get(name)).filter(|it| !it.is_null());
     let limit = given("max_completion_tokens").or_else(|| given("max_tokens"));
     let limit = limit.cloned().unwrap_or_else(|| DEFAULT_MAX_TOKENS.into());
     all.insert("max_tokens".to_owned(), limit);
@@ -264,7 +266,8 @@ fn insert_thinking(request: &ChatRequest, turns: &[Value], all: &mut Map<String,
         .other
         .get("reasoning_effort")
         .and_then(Value::as_str);
-    let thinking = match (request.other.get("thinking"), effort) {
+    let own = request.anthropic_members.get("thinking");
+    let thinking = match (request.other.get("thinking").or(own), effort) {
         (Some(given @ Value::Object(_)), _) => given.clone(),
         (_, Some("low")) => enabled(2 * MIN_THINKING_TOKENS),
         (_, Some("medium")) => enabled(8 * MIN_THINKING_TOKENS),

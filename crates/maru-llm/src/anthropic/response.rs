@@ -44,6 +44,7 @@ pub(in super::super) fn decode_response(
                 decode_block_stop(decoder, out)?;
             }
             decode_end(event.stop_reason.as_deref(), decoder);
+            out.extend(event.stop_sequence.map(ChatEvent::StopSequence));
             decode_usage(event.usage, decoder, out);
         }
         "message_start" => {
@@ -60,8 +61,10 @@ pub(in super::super) fn decode_response(
         }
         "content_block_stop" => decode_block_stop(decoder, out)?,
         "message_delta" => {
-            let reason = event.delta.and_then(|it| it.stop_reason);
-            decode_end(reason.as_deref(), decoder);
+            if let Some(delta) = event.delta {
+                decode_end(delta.stop_reason.as_deref(), decoder);
+                out.extend(delta.stop_sequence.map(ChatEvent::StopSequence));
+            }
             decode_usage(event.usage, decoder, out);
         }
         "message_stop" => decoder.message.is_stopped = true,
@@ -81,13 +84,14 @@ fn decode_block_start(
         "text" => push_text(block.text.as_deref(), decoder, out),
         "thinking" => {
             push_thinking(block.thinking.as_deref(), decoder, out)?;
-            sign_thinking(block.signature.as_deref(), decoder)
+            sign_thinking(block.signature.as_deref(), decoder, out)
         }
         "redacted_thinking" => {
             if let Some(data) = &block.data {
                 decoder.count_bytes(data).map_err(|_| RESPONSE_TOO_LARGE)?;
                 let block = json!({"type": "redacted_thinking", "data": data});
                 decoder.message.reasoning_blocks.push(block);
+                out.push(ChatEvent::RedactedReasoning(data.to_owned()));
             }
             Ok(())
         }
@@ -121,7 +125,7 @@ fn decode_delta(
 ) -> Result<(), ProtocolViolation> {
     push_text(delta.text.as_deref(), decoder, out)?;
     push_thinking(delta.thinking.as_deref(), decoder, out)?;
-    sign_thinking(delta.signature.as_deref(), decoder)?;
+    sign_thinking(delta.signature.as_deref(), decoder, out)?;
     let arguments = delta.partial_json.as_deref().unwrap_or_default();
     if arguments.is_empty() {
         return Ok(());
@@ -186,6 +190,7 @@ fn push_thinking(
 fn sign_thinking(
     signature: Option<&str>,
     decoder: &mut ResponseDecoder,
+    out: &mut Vec<ChatEvent>,
 ) -> Result<(), ProtocolViolation> {
     let Some(signature) = signature.filter(|it| !it.is_empty()) else {
         return Ok(());
@@ -196,6 +201,7 @@ fn sign_thinking(
     let thinking = std::mem::take(&mut decoder.message.thinking);
     let block = json!({"type": "thinking", "thinking": thinking, "signature": signature});
     decoder.message.reasoning_blocks.push(block);
+    out.push(ChatEvent::ReasoningSignature(signature.to_owned()));
     Ok(())
 }
 
@@ -248,6 +254,7 @@ struct MessageEvent<'a> {
     message: Option<StartedMessage>,
     usage: Option<MessageUsage>,
     stop_reason: Option<String>,
+    stop_sequence: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -279,6 +286,7 @@ struct BlockDelta<'a> {
     #[serde(borrow)]
     partial_json: Option<std::borrow::Cow<'a, str>>,
     stop_reason: Option<String>,
+    stop_sequence: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

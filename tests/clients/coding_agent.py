@@ -1,0 +1,205 @@
+"""A real coding agent in front of maru, which is in front of a scripted model, all in a
+network of their own: the agent can reach nothing else.
+
+Usage: coding_agent.py claude|codex DIALECT MARU NODE_MODULES; needs root. The model, which
+writes its calls in DIALECT, lists a folder, reads a file, edits it, runs a command and
+ends. Prints what was left behind as JSON.
+"""
+import ctypes
+import fcntl
+import glob
+import http.server
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+agent, dialect, maru, modules = sys.argv[1:5]
+
+CLONE_NEWNET = 0x40000000
+SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
+if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+    sys.exit("a network of its own needs root: %s" % os.strerror(ctypes.get_errno()))
+with socket.socket() as any_socket:
+    fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP | IFF_RUNNING))
+
+home = tempfile.mkdtemp(prefix="maru-agent-")
+folder = os.path.join(home, "project")
+os.mkdir(folder)
+notes = os.path.join(folder, "notes.txt")
+open(notes, "w").write("The sky is blue.\nThe \"door\" is <b>red</b> & old.\n")
+open(os.path.join(folder, "check.sh"), "w").write("grep -c green notes.txt > checked.txt; echo checked\n")
+
+PATCH = """apply_patch <<'EOF'
+*** Begin Patch
+*** Update File: notes.txt
+@@
+-The sky is blue.
++The sky is green.
+*** End Patch
+EOF"""
+STEPS = {
+    "claude": [
+        ("Bash", {"command": "ls", "description": "Lists the folder"}),
+        ("Read", {"file_path": notes}),
+        ("Edit", {"file_path": notes, "old_string": "sky is blue", "new_string": "sky is green"}),
+        ("Bash", {"command": "sh check.sh", "description": "Runs the check"}),
+    ],
+    "codex": [
+        ("exec_command", {"cmd": "ls"}),
+        ("exec_command", {"cmd": "cat notes.txt"}),
+        ("exec_command", {"cmd": PATCH}),
+        ("exec_command", {"cmd": "sh check.sh"}),
+    ],
+}[agent]
+
+
+def hermes(name, arguments):
+    return "<tool_call>\n%s\n</tool_call>" % json.dumps({"name": name, "arguments": arguments})
+
+
+def glm(name, arguments):
+    pairs = "".join("\n<arg_key>%s</arg_key>\n<arg_value>%s</arg_value>" % it for it in arguments.items())
+    return "<tool_call>%s%s\n</tool_call>" % (name, pairs)
+
+
+def qwen_coder(name, arguments):
+    pairs = "".join("<parameter=%s>\n%s\n</parameter>\n" % it for it in arguments.items())
+    return "<tool_call>\n<function=%s>\n%s</function>\n</tool_call>" % (name, pairs)
+
+
+def gemma(name, arguments):
+    pairs = ",".join('%s:<|"|>%s<|"|>' % it for it in arguments.items())
+    return "<|tool_call>call:%s{%s}<tool_call|>" % (name, pairs)
+
+
+def bare_json(name, arguments):
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+DIALECTS = {"hermes": hermes, "glm": glm, "qwen-coder": qwen_coder, "gemma": gemma, "bare-json": bare_json}
+results = []
+
+
+def next_text(body):
+    """What the model writes next: the step whose result it has not seen."""
+    found = [it["content"] for it in body["messages"] if it["role"] == "tool"]
+    if not body.get("tools"):
+        return "A title"
+    if len(found) > len(results):
+        results[:] = found
+    if len(found) < len(STEPS):
+        return DIALECTS[dialect](*STEPS[len(found)])
+    return "ALL DONE"
+
+
+class Model(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        text = next_text(body)
+        usage = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
+        if body.get("stream"):
+            pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+            chunks = [{"choices": [{"index": 0, "delta": {"content": it}}]} for it in pieces]
+            chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            chunks.append({"choices": [], "usage": usage})
+            data = "".join("data: %s\n\n" % json.dumps(it) for it in chunks) + "data: [DONE]\n\n"
+            kind = "text/event-stream"
+        else:
+            message = {"role": "assistant", "content": text}
+            data = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+            kind = "application/json"
+        data = data.encode()
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+
+config = os.path.join(home, "maru.yaml")
+open(config, "w").write(
+    "models:\n  - name: scripted\n    tool_mode: native\n    base_url: http://127.0.0.1:%d/v1\n" % server.server_port
+)
+log = open(os.path.join(home, "maru.log"), "w")
+hub = subprocess.Popen(
+    [maru, "--config", config, "--data-dir", os.path.join(home, "data"), "--listen", "127.0.0.1:20006"],
+    stdout=log, stderr=log, cwd=home,
+)
+deadline = time.monotonic() + 60
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", 20006)).close()
+        break
+    except OSError:
+        if hub.poll() is not None or time.monotonic() > deadline:
+            sys.exit("maru did not start: " + open(log.name).read())
+        time.sleep(0.05)
+
+environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "dumb"}
+prompt = "Make the sky green in notes.txt, then run check.sh."
+if agent == "claude":
+    command = [
+        *glob.glob(modules + "/@anthropic-ai/claude-code-linux-*/claude"),
+        "-p", prompt, "--allowedTools", "Bash,Read,Edit,Write",
+    ]
+    environment.update(
+        ANTHROPIC_BASE_URL="http://127.0.0.1:20006",
+        ANTHROPIC_AUTH_TOKEN="local",
+        ANTHROPIC_MODEL="scripted",
+        ANTHROPIC_SMALL_FAST_MODEL="scripted",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+    )
+else:
+    codex_home = os.path.join(home, ".codex")
+    os.mkdir(codex_home)
+    open(os.path.join(codex_home, "config.toml"), "w").write(
+        'model = "scripted"\nmodel_provider = "maru"\n\n[model_providers.maru]\nname = "maru"\n'
+        'base_url = "http://127.0.0.1:20006/v1"\nwire_api = "responses"\n'
+    )
+    environment["CODEX_HOME"] = codex_home
+    command = [
+        *glob.glob(modules + "/@openai/codex-linux-*/vendor/*/*/codex"),
+        "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", prompt,
+    ]
+try:
+    ran = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
+    )
+    output, errors, status = ran.stdout, ran.stderr, ran.returncode
+except subprocess.TimeoutExpired as late:
+    output, errors, status = str(late.stdout), str(late.stderr), "timeout"
+finally:
+    hub.terminate()
+    hub.wait(20)
+
+
+def read(path):
+    try:
+        return open(path).read()
+    except OSError:
+        return None
+
+
+print(json.dumps({
+    "status": status,
+    "output": output[-4000:],
+    "errors": errors[-4000:],
+    "notes": read(notes),
+    "checked": read(os.path.join(folder, "checked.txt")),
+    "results": results,
+    "log": read(log.name)[-2000:] if status != 0 else "",
+}))
