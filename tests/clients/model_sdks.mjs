@@ -6,6 +6,8 @@ import Anthropic from "@anthropic-ai/sdk";
 import { generateText, jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
 
+// Warnings would stand in front of the result.
+globalThis.AI_SDK_LOG_WARNINGS = false;
 const hub = process.argv[2];
 const messages = [{ role: "user", content: "Weather in Seoul?" }];
 const schema = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };

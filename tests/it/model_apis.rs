@@ -126,9 +126,9 @@ impl TestedApi {
                 for item in answer["output"].as_array().unwrap() {
                     match item["type"].as_str().unwrap() {
                         "message" => {
-                            found
-                                .text
-                                .push_str(item["content"][0]["text"].as_str().unwrap());
+                            let part = &item["content"][0];
+                            let text = part["text"].as_str().or(part["refusal"].as_str());
+                            found.text.push_str(text.unwrap());
                         }
                         "function_call" => {
                             found

@@ -249,7 +249,7 @@ struct CompletionChoice<'a> {
     /// The stop sequence that was met, as vLLM names it; the number of a token otherwise.
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
-    /// The same of SGLang.
+    /// The same, as `SGLang` names it.
     #[serde(borrow)]
     matched_stop: Option<&'a RawValue>,
 }

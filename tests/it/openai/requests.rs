@@ -143,7 +143,7 @@ async fn chat_clients_need_a_token_and_cannot_choose_a_backend() {
         .await;
     assert_eq!(reply.status, 400);
     assert_eq!(reply.json().await["error"]["type"], "invalid_request_error");
-    let reply = TestRequest::post(&hub.address, "/v1/responses", &json!({}))
+    let reply = TestRequest::post(&hub.address, "/v1/rerank", &json!({}))
         .header("authorization", &token)
         .send()
         .await;

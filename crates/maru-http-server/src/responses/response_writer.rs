@@ -12,15 +12,13 @@ use super::super::{
 };
 use super::{
     client_tools::{ToolOrigin, custom_input},
-    input_items::pack_reasoning,
-    output_item::{
-        CallItem, MessageItem, ReasoningItem, write_refusal_part, write_summary_part,
-        write_text_part,
-    },
+    open_item::OpenItem,
+    output_item::{write_refusal_part, write_summary_part, write_text_part},
     response_request,
+    response_state::{ResponseState, write_usage},
     settings_echo::SettingsEcho,
 };
-use maru_llm::{ChatResponse, FinishReason, TokenUsage, random_id};
+use maru_llm::{ChatResponse, random_id};
 
 /// Writes a response as events, or whole.
 #[derive(Debug)]
@@ -36,30 +34,6 @@ pub(in super::super) struct ResponseWriter {
     open_item: Option<OpenItem>,
     /// The items that are complete, as JSON.
     output: Vec<String>,
-}
-
-/// The item that is being written.
-#[derive(Debug)]
-enum OpenItem {
-    Message {
-        id: String,
-        text: String,
-        refusal: String,
-    },
-    Reasoning {
-        id: String,
-        text: String,
-        /// Reasoning with the backend's signature.
-        blocks: Vec<Value>,
-        /// Bytes of the text that the blocks hold.
-        signed: usize,
-    },
-    Call {
-        id: String,
-        call_id: String,
-        origin: ToolOrigin,
-        arguments: String,
-    },
 }
 
 impl ResponseWriter {
@@ -369,6 +343,13 @@ impl ResponseWriter {
         }
     }
 
+    /// Adds an item of a whole response.
+    fn push_whole(&mut self, item: &OpenItem, status: &'static str) {
+        let mut text = String::new();
+        item.write(status, self.seals_reasoning, &mut text);
+        self.output.push(text);
+    }
+
     /// The response itself, with the items that are complete.
     fn write_response(&self, state: &ResponseState<'_>, out: &mut String) {
         let (id, created_at, status) = (&self.id, self.created_at, state.status);
@@ -395,82 +376,6 @@ impl ResponseWriter {
         out.push(',');
         out.push_str(&self.settings.0);
         out.push('}');
-    }
-}
-
-/// How far a response is.
-struct ResponseState<'a> {
-    status: &'static str,
-    incomplete: Option<&'static str>,
-    error: Option<&'a Value>,
-    usage: Option<&'a TokenUsage>,
-}
-
-impl<'a> ResponseState<'a> {
-    const IN_PROGRESS: Self = Self {
-        status: "in_progress",
-        incomplete: None,
-        error: None,
-        usage: None,
-    };
-
-    fn ended(finish: FinishReason, usage: Option<&'a TokenUsage>) -> Self {
-        let incomplete = match finish {
-            FinishReason::Stop | FinishReason::ToolCalls => None,
-            FinishReason::Length => Some("max_output_tokens"),
-            FinishReason::ContentFilter => Some("content_filter"),
-        };
-        Self {
-            status: if incomplete.is_some() {
-                "incomplete"
-            } else {
-                "completed"
-            },
-            incomplete,
-            error: None,
-            usage,
-        }
-    }
-}
-
-impl OpenItem {
-    fn id(&self) -> &str {
-        match self {
-            Self::Message { id, .. } | Self::Reasoning { id, .. } | Self::Call { id, .. } => id,
-        }
-    }
-
-    fn write(&self, status: &'static str, seals_reasoning: bool, out: &mut String) {
-        match self {
-            Self::Message { id, text, refusal } => MessageItem {
-                id,
-                text,
-                refusal,
-                status,
-            }
-            .write(out),
-            Self::Reasoning {
-                id, text, blocks, ..
-            } => ReasoningItem {
-                id,
-                text,
-                sealed: seals_reasoning.then(|| pack_reasoning(text, blocks)),
-            }
-            .write(out),
-            Self::Call {
-                id,
-                call_id,
-                origin,
-                arguments,
-            } => CallItem {
-                id,
-                call_id,
-                origin,
-                arguments,
-                status,
-            }
-            .write(out),
-        }
     }
 }
 
@@ -572,14 +477,6 @@ impl ClientApi for ResponseWriter {
     }
 }
 
-impl ResponseWriter {
-    fn push_whole(&mut self, item: &OpenItem, status: &'static str) {
-        let mut text = String::new();
-        item.write(status, self.seals_reasoning, &mut text);
-        self.output.push(text);
-    }
-}
-
 const CONTENT_PART: &str = "\"content_index\":0,";
 const SECOND_PART: &str = "\"content_index\":1,";
 const SUMMARY_PART: &str = "\"summary_index\":0,";
@@ -587,18 +484,4 @@ const EVENT_END: &str = "}\n\n";
 
 fn call_prefix(origin: &ToolOrigin) -> &'static str {
     if origin.is_custom { "ctc_" } else { "fc_" }
-}
-
-fn write_usage(usage: &TokenUsage, out: &mut String) {
-    let (input, output) = (
-        usage.count("prompt_tokens"),
-        usage.count("completion_tokens"),
-    );
-    let cached = usage.detail("prompt_tokens_details", "cached_tokens");
-    let reasoning = usage.detail("completion_tokens_details", "reasoning_tokens");
-    let total = usage.total();
-    let _ = write!(
-        out,
-        "{{\"input_tokens\":{input},\"input_tokens_details\":{{\"cached_tokens\":{cached}}},\"output_tokens\":{output},\"output_tokens_details\":{{\"reasoning_tokens\":{reasoning}}},\"total_tokens\":{total}}}"
-    );
 }
