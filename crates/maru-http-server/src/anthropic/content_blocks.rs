@@ -39,7 +39,7 @@ pub(super) fn parse_messages(
     let mut reader = MessageReader::default();
     let system = Content::parse(system.unwrap_or(Value::Null))
         .map_err(|reason| ApiError::invalid("system", reason))?;
-    reader.read_system(system);
+    reader.read_system(&system);
     for (at, message) in given.into_iter().enumerate() {
         reader
             .read_message(message)
@@ -86,7 +86,7 @@ struct MessageReader {
 }
 
 impl MessageReader {
-    fn read_system(&mut self, content: Content) {
+    fn read_system(&mut self, content: &Content) {
         let texts = content.0.iter().filter_map(|it| text_member(it, "text"));
         for text in texts.filter(|it| !it.starts_with(BILLING_HEADER)) {
             self.conversation.push_system(text);
@@ -106,7 +106,7 @@ impl MessageReader {
             Some("user") => self.read_user(content),
             Some("assistant") => self.read_assistant(content),
             Some("system") => {
-                self.read_system(content);
+                self.read_system(&content);
                 Ok(())
             }
             _ => Err("role must be user, assistant or system"),
@@ -201,7 +201,7 @@ impl MessageReader {
             Some(input) => input.to_string(),
             None => "{}".to_owned(),
         };
-        Ok(call_json(id, name, input))
+        Ok(call_json(id, name, &input))
     }
 }
 

@@ -129,7 +129,7 @@ impl ResultContent {
 }
 
 /// A call, as OpenAI writes it in a message.
-pub(in super::super) fn call_json(id: &str, name: &str, arguments: String) -> Value {
+pub(in super::super) fn call_json(id: &str, name: &str, arguments: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
@@ -202,7 +202,7 @@ mod tests {
             ..AssistantItems::default()
         });
         conversation.push_assistant(AssistantItems {
-            calls: vec![call_json("i", "f", "{}".to_owned())],
+            calls: vec![call_json("i", "f", "{}")],
             ..AssistantItems::default()
         });
         conversation.push_result(

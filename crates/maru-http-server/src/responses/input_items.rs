@@ -57,11 +57,11 @@ fn read_item(item: Value, conversation: &mut ConversationBuilder) -> Result<(), 
         None if item.contains_key("role") => read_message(&item, conversation),
         Some("function_call") => {
             let arguments = text_member(&item, "arguments").ok_or("arguments must be text")?;
-            push_call(&item, arguments.to_owned(), conversation)
+            push_call(&item, arguments, conversation)
         }
         Some("custom_tool_call") => {
             let input = text_member(&item, "input").ok_or("input must be text")?;
-            push_call(&item, custom_arguments(input), conversation)
+            push_call(&item, &custom_arguments(input), conversation)
         }
         Some("function_call_output" | "custom_tool_call_output") => {
             let id = text_member(&item, "call_id").ok_or("call_id is missing")?;
@@ -100,7 +100,7 @@ fn read_message(
 
 fn push_call(
     item: &Map<String, Value>,
-    arguments: String,
+    arguments: &str,
     conversation: &mut ConversationBuilder,
 ) -> Result<(), &'static str> {
     let (Some(id), Some(name)) = (text_member(item, "call_id"), text_member(item, "name")) else {
