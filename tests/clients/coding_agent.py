@@ -28,7 +28,8 @@ if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
 with socket.socket() as any_socket:
     fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP | IFF_RUNNING))
 
-home = tempfile.mkdtemp(prefix="maru-agent-")
+directory = tempfile.TemporaryDirectory(prefix="maru-agent-", ignore_cleanup_errors=True)
+home = directory.name
 folder = os.path.join(home, "project")
 os.mkdir(folder)
 notes = os.path.join(folder, "notes.txt")

@@ -6,8 +6,8 @@ use axum::{
 };
 
 use super::{
-    anthropic::MessageWriter, model_api::ApiError, openai::ChatCompletionWriter,
-    routes::RouteRule, servers::json_error,
+    anthropic::MessageWriter, model_api::ApiError, openai::ChatCompletionWriter, routes::RouteRule,
+    servers::json_error,
 };
 use maru_auth::{AccessControl, AccessRole, Error, Principal};
 use maru_downstream::http::reply;

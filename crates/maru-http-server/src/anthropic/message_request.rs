@@ -12,13 +12,7 @@ use super::{
 use maru_llm::ChatRequest;
 
 /// Members that backends of the same API understand.
-const ANTHROPIC_MEMBERS: [&str; 5] = [
-    "thinking",
-    "output_config",
-    "context_management",
-    "metadata",
-    "service_tier",
-];
+const ANTHROPIC_MEMBERS: [&str; 4] = ["thinking", "output_config", "metadata", "service_tier"];
 
 /// Parses the body of `/v1/messages`.
 pub(super) fn parse(body: Value) -> Result<ParsedRequest<MessageWriter>, ApiError> {

@@ -302,11 +302,9 @@ fn write_stop(finish: FinishReason, stop_sequence: Option<&str>, out: &mut Strin
 
 /// Tokens of the prompt that the backend had in its cache are counted apart.
 fn write_usage(usage: Option<&TokenUsage>, out: &mut String) {
-    let count = |name: &str| usage.map_or(0, |it| it.count(name));
-    let details = |name: &str, part: &str| usage.map_or(0, |it| it.detail(name, part));
-    let cached = details("prompt_tokens_details", "cached_tokens");
-    let input = count("prompt_tokens").saturating_sub(cached);
-    let output = count("completion_tokens");
+    let cached = usage.map_or(0, TokenUsage::cached);
+    let input = usage.map_or(0, TokenUsage::input).saturating_sub(cached);
+    let output = usage.map_or(0, TokenUsage::output);
     let _ = write!(
         out,
         "{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":{cached},\"output_tokens\":{output}}}"

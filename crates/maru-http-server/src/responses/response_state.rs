@@ -42,12 +42,8 @@ impl<'a> ResponseState<'a> {
 }
 
 pub(super) fn write_usage(usage: &TokenUsage, out: &mut String) {
-    let (input, output) = (
-        usage.count("prompt_tokens"),
-        usage.count("completion_tokens"),
-    );
-    let cached = usage.detail("prompt_tokens_details", "cached_tokens");
-    let reasoning = usage.detail("completion_tokens_details", "reasoning_tokens");
+    let (input, output) = (usage.input(), usage.output());
+    let (cached, reasoning) = (usage.cached(), usage.reasoning());
     let total = usage.total();
     let _ = write!(
         out,
