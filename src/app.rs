@@ -174,6 +174,7 @@ impl HubCore {
             ToolResources {
                 sources: Arc::clone(&data.sources),
                 embedder: data.index.embedder().clone(),
+                cursors: data.cursors.clone(),
             },
             tasks.clone(),
         );

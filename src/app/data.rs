@@ -15,8 +15,8 @@ use super::data_directory::{self, DataFiles};
 use crate::{
     config::{Config, PostgresSettings, QueryBounds, SourceDefinition},
     tools::{
-        SampleData,
-        builtin::{self, DataContext, SAMPLE_LIMITS},
+        PageCursors, SampleData,
+        builtin::{self, DataContext, SAMPLE_LIMITS, VectorTable},
     },
 };
 
@@ -72,6 +72,8 @@ pub(super) async fn open_data(
         index: open_index(config, files, policy).await?,
         collection: config.chromadb.collection.clone(),
         sources: open_sources(config, files, tasks)?.into(),
+        vector_table: config.pgvector.clone().map(VectorTable::new),
+        cursors: PageCursors::default(),
         flag_sql_errors: config.sql_error_flag,
     })
 }
@@ -201,7 +203,7 @@ fn source_settings(bounds: &QueryBounds) -> SourceSettings {
             rows: bounds.max_rows,
             max_bytes: bounds.max_bytes,
             timeout: Duration::from_millis(bounds.timeout_ms),
-            request: None,
+            ..QueryLimits::default()
         },
         pool: PoolSettings {
             min_connections: bounds.min_connections.min(bounds.max_connections),
@@ -211,5 +213,6 @@ fn source_settings(bounds: &QueryBounds) -> SourceSettings {
         search_path: bounds.search_path.clone(),
         lock_timeout: Some(Duration::from_millis(bounds.lock_timeout_ms)),
         caller_settings: bounds.caller_settings.clone().into_iter().collect(),
+        sample_values: bounds.sample_values,
     }
 }

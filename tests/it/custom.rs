@@ -1114,6 +1114,9 @@ async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
     store
         .execute_batch(
             "DROP TABLE h_custom_tool_draft; DROP TABLE data_source; DROP TABLE hub_setting;
+             ALTER TABLE h_custom_tool DROP COLUMN is_paged;
+             ALTER TABLE h_custom_tool DROP COLUMN max_rows;
+             ALTER TABLE h_custom_tool DROP COLUMN timeout_ms;
              PRAGMA user_version = 12;
              INSERT INTO tool_off (server, tool) VALUES ('maru', 'get_user_daily_limit'), ('maru', 'search_docs')",
         )

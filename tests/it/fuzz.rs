@@ -138,7 +138,7 @@ fn queries_change_nothing() {
         rows: 10,
         max_bytes: 10_000,
         timeout: Duration::from_millis(50),
-        request: None,
+        ..maru_sources::QueryLimits::default()
     };
     let settings = maru_sources::SourceSettings {
         limits,

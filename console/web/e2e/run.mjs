@@ -603,6 +603,45 @@ const tests = {
     }
   },
 
+  async 'types and limits of a statement are set in the builder'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/tools/new`);
+    await page.getByLabel('Name').fill('sorted_employees');
+    await page.getByLabel('Description for the model').fill('Lists employees, sorted by a column.');
+    await page.locator('[data-step="2"]').click();
+    await page.getByRole('button', { name: 'Add parameter' }).click();
+    const row = page.locator('fieldset[data-param]');
+    await row.getByLabel('Name').fill('by');
+    await row.getByLabel('Type').selectOption('IDENTIFIER');
+    await row.getByLabel('Columns to choose from').fill('name, id DESC');
+    await page.locator('[data-step="3"]').click();
+    await editor(page).click();
+    await page.keyboard.type('SELECT id FROM employees ORDER BY :by ');
+    await page.keyboard.press('Escape');
+    await page.getByLabel('Result as').selectOption('csv');
+    await page.getByLabel('Rows at most').fill('2');
+    await page.getByLabel('Time limit (ms)').fill('800');
+    await page.getByLabel('More rows in pages').check();
+    await page.locator('.dock [data-arg=by]').selectOption('id DESC');
+    await page.keyboard.press('Control+Enter');
+    await page.locator('[data-run=ok]').waitFor();
+    await page.getByRole('button', { name: /Save and activate/ }).click();
+    await page.locator('[data-saved]').waitFor();
+    const first = await hub.mcp('tools/call', { name: 'sorted_employees', arguments: { by: 'id DESC' } });
+    const cursor = first.match(/next_cursor: ([\w-]+)/)?.[1];
+    assert.ok(cursor, first);
+    const next = await hub.mcp('tools/call', { name: 'sorted_employees', arguments: { by: 'id DESC', cursor } });
+    assert.ok(next.includes('EMP') && next !== first, next);
+    // The builder shows what was saved, and saves it again as it is.
+    await page.goto(`${hub.url}/tools/custom/sorted_employees`);
+    const shown = await context.request.get(`${hub.url}/api/custom-tools/sorted_employees`);
+    const { max_rows, timeout_ms, paged, params } = await shown.json();
+    assert.deepEqual([max_rows, timeout_ms, paged, params[0].param_type], [2, 800, true, 'IDENTIFIER']);
+    await page.evaluate(() => localStorage.clear());
+    await context.close();
+  },
+
   async 'a test run that is cut stays readable'(hub) {
     const context = await signedIn(hub, { locale: 'ko-KR' });
     const page = await context.newPage();

@@ -25,3 +25,17 @@ it('writes the schema that a model sees, and reads what is typed', () => {
   expect(argument({ ...emptyParam('s') }, '')).toBe('');
   expect(argument(kind, '')).toBeUndefined();
 });
+
+it('keeps the types and limits that only statements have', () => {
+  const tool = {
+    ...toTool({ ...emptyDraft(), name: 'sorted', agent: 'x', sql: 'SELECT 1 ORDER BY :by', maxRows: '20', timeout: '900', paged: true }, true),
+    params: [
+      { param_name: 'by', param_type: 'IDENTIFIER', is_required: true, description: '', enum: ['name', 'joined DESC'] },
+      { param_name: 'day', param_type: 'DATE', is_required: true, description: '' },
+      { param_name: 'question', param_type: 'EMBEDDING', is_required: true, description: '' },
+    ],
+  };
+  expect(tool).toMatchObject({ max_rows: 20, timeout_ms: 900, paged: true });
+  expect(toTool(fromTool(tool), true)).toEqual(tool);
+  expect(toTool({ ...fromTool(tool), maxRows: 'many' }, true).max_rows).toBe(0);
+});

@@ -39,6 +39,23 @@ pub struct ChromaDbSettings {
     pub secure: bool,
 }
 
+/// A table with a column of pgvector that `get_sim_search` searches instead of the index.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PgvectorSettings {
+    /// Name of the source that has the table.
+    pub source: String,
+    /// The table or view, as `name` or `schema.name`.
+    pub table: String,
+    /// The column of the texts that are returned.
+    pub text_column: String,
+    /// The column of their vectors, which the configured embedding model made.
+    pub vector_column: String,
+    /// The model that made the vectors. If it is set, a search with another embedding model is refused.
+    #[serde(default)]
+    pub model: Option<String>,
+}
+
 /// The PostgreSQL database behind `query_bga_database`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -101,6 +118,9 @@ pub struct QueryBounds {
     pub search_path: Vec<String>,
     /// PostgreSQL: settings such as `app.user` that a query's transaction has, for row-level security, and the value of the caller that each gets: `name`, `role`, or a claim of its token.
     pub caller_settings: BTreeMap<String, String>,
+    /// Sample values of each column that `describe_table` shows, of columns that the role may read. 0 shows none.
+    #[schemars(range(min = 0, max = 20))]
+    pub sample_values: usize,
 }
 
 /// A database that tools may read.
@@ -141,6 +161,7 @@ impl Default for QueryBounds {
             max_connections: 20,
             search_path: Vec::new(),
             caller_settings: BTreeMap::new(),
+            sample_values: 0,
         }
     }
 }

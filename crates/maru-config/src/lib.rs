@@ -20,7 +20,8 @@ mod usage;
 
 pub use agent::AgentSettings;
 pub use data::{
-    ChromaDbSettings, EmbeddingSettings, PostgresSettings, QueryBounds, SourceDefinition,
+    ChromaDbSettings, EmbeddingSettings, PgvectorSettings, PostgresSettings, QueryBounds,
+    SourceDefinition,
 };
 pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};

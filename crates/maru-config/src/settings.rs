@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentSettings, AuditSettings, ChatSettings, ChromaDbSettings, EmbeddingSettings,
-    ModelDefinition, OAuthSettings, PostgresSettings, ProgramSettings, SecretString,
-    SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
+    ModelDefinition, OAuthSettings, PgvectorSettings, PostgresSettings, ProgramSettings,
+    SecretString, SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
 };
 
 /// The whole configuration.
@@ -56,6 +56,8 @@ pub struct Config {
     pub embedding: EmbeddingSettings,
     /// The ChromaDB server that replaces the embedded index.
     pub chromadb: ChromaDbSettings,
+    /// A table with a column of pgvector that `get_sim_search` searches instead of the index.
+    pub pgvector: Option<PgvectorSettings>,
     /// The PostgreSQL database behind `query_bga_database`.
     pub postgresql: PostgresSettings,
     /// Further databases that tools may read.
@@ -332,6 +334,7 @@ impl Default for Config {
             mcp: McpSettings::default(),
             embedding: EmbeddingSettings::default(),
             chromadb: ChromaDbSettings::default(),
+            pgvector: None,
             postgresql: PostgresSettings::default(),
             sources: Vec::new(),
             sql_error_flag: false,

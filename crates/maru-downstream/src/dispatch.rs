@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 
 use super::{
     McpEngine, describe, input_rounds,
-    request_state::StateBinding,
     session::{McpSession, RunningRequest},
 };
 use maru_observability::journal::RequestId;
 use maru_tools::{
     CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList, EntryResponse,
-    InputRequired, InputResponses, RequestContext, resource_not_found,
+    InputRequired, InputResponses, RequestContext, request_state::StateBinding, resource_not_found,
 };
 
 /// A request with its own copy of the text.

@@ -12,7 +12,6 @@ mod feed;
 pub mod http;
 mod input_rounds;
 mod modern_client;
-mod request_state;
 mod session;
 mod session_registry;
 pub mod sse;
@@ -25,8 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use maru_runtime::tasks::Tasks;
 
 use maru_config::LimitSettings;
-use maru_tools::{Caller, Catalog};
-use request_state::RequestStateSealer;
+use maru_tools::{Caller, Catalog, request_state::RequestStateSealer};
 use session::McpSession;
 use session_registry::{SessionRegistry, TooManySessions};
 

@@ -1,13 +1,16 @@
 //! `/api/sources`: the databases that tools read, and what they hold.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
-    extract::{Path, State},
+    Extension,
+    extract::{Path, Query, State},
     http::StatusCode,
     response::Response,
 };
 use serde_json::{Value, json};
+
+use maru_auth::Principal;
 
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_downstream::http::reply;
@@ -77,17 +80,24 @@ pub(super) async fn remove(State(hub): State<Arc<HubState>>, Path(name): Path<St
 }
 
 /// `GET /api/sources/{name}/tables`.
-pub(super) async fn tables(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
-    found_response(hub.sources.context().tables(Some(&name)).await)
+pub(super) async fn tables(
+    State(hub): State<Arc<HubState>>,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    let schema = query.get("schema").map(String::as_str);
+    found_response(hub.sources.context().tables(Some(&name), schema).await)
 }
 
 /// `GET /api/sources/{name}/tables/{table}`.
 pub(super) async fn columns(
     State(hub): State<Arc<HubState>>,
     Path((name, table)): Path<(String, String)>,
+    Extension(principal): Extension<Principal>,
 ) -> Response {
     let context = hub.sources.context();
-    found_response(context.describe_columns(Some(&name), &table).await)
+    let described = context.describe_columns(Some(&name), &table, &principal);
+    found_response(described.await)
 }
 
 fn found_response(found: Result<Value, String>) -> Response {

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use maru_postgres::{PostgresAddress, PostgresConnectError};
 use maru_runtime::tasks::Tasks;
+use serde_json::{Map, Value as Json};
 use tracing::Instrument as _;
 
 use super::{
@@ -22,9 +23,24 @@ use super::{
 pub struct DataSource {
     name: Arc<str>,
     limits: QueryLimits,
+    sample_values: usize,
     backend: DatabaseBackend,
     observer: Option<QueryObserver>,
 }
+
+/// What a statement is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueryOutput {
+    Rows,
+    Plan,
+}
+
+/// Rows of a table among which sample values are looked for.
+const SAMPLED_ROWS: usize = 100;
+/// Columns of a table that are sampled.
+const MAX_SAMPLED_COLUMNS: usize = 100;
+/// Characters of a sample value.
+const MAX_SAMPLE_LENGTH: usize = 100;
 
 #[derive(Clone, Debug)]
 enum DatabaseBackend {
@@ -41,12 +57,13 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let limits = settings.limits;
+        let (limits, sample_values) = (settings.limits, settings.sample_values);
         let backend =
             DatabaseBackend::Postgres(PostgresSource::open(name, address, settings, tasks)?);
         Ok(Self {
             name: name.into(),
             limits,
+            sample_values,
             backend,
             observer: None,
         })
@@ -59,11 +76,12 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let limits = settings.limits;
+        let (limits, sample_values) = (settings.limits, settings.sample_values);
         let backend = DatabaseBackend::Sqlite(SqliteSource::open(path, settings, tasks)?);
         Ok(Self {
             name: name.into(),
             limits,
+            sample_values,
             backend,
             observer: None,
         })
@@ -112,8 +130,32 @@ impl DataSource {
         parameters: &QueryParameters,
         limits: QueryLimits,
     ) -> Result<QueryRows, Error> {
+        self.run_observed(sql, parameters, limits, QueryOutput::Rows)
+            .await
+    }
+
+    /// How the database would run a query that [`DataSource::query`] runs, one line for
+    /// each row. Nothing is read. A query of views over what may not be read itself has
+    /// no plan to show: the plan names it.
+    pub async fn explain(
+        &self,
+        sql: &str,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) -> Result<QueryRows, Error> {
+        self.run_observed(sql, parameters, limits, QueryOutput::Plan)
+            .await
+    }
+
+    async fn run_observed(
+        &self,
+        sql: &str,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+        output: QueryOutput,
+    ) -> Result<QueryRows, Error> {
         let recorder = QueryRecorder::start(self.system_name(), &self.name, self.observer.as_ref());
-        let running = self.run_query(sql, parameters, limits);
+        let running = self.run_query(sql, parameters, limits, output);
         let done = running.instrument(recorder.span().clone()).await;
         recorder.finish(&done);
         done
@@ -124,6 +166,7 @@ impl DataSource {
         sql: &str,
         parameters: &QueryParameters,
         limits: QueryLimits,
+        output: QueryOutput,
     ) -> Result<QueryRows, Error> {
         let limits = limits.capped_by(self.limits);
         let mut statement = SqlStatement::parse(sql, self.dialect())?;
@@ -133,11 +176,16 @@ impl DataSource {
         }
         check_order(&statement)?;
         statement.check_lists(parameters)?;
-        match &self.backend {
-            DatabaseBackend::Postgres(postgres) => {
-                postgres.query(&statement, parameters, limits).await
+        match (&self.backend, output) {
+            (DatabaseBackend::Postgres(postgres), output) => {
+                postgres.query(&statement, parameters, limits, output).await
             }
-            DatabaseBackend::Sqlite(sqlite) => sqlite.query(statement, parameters, limits).await,
+            (DatabaseBackend::Sqlite(sqlite), QueryOutput::Rows) => {
+                sqlite.query(statement, parameters, limits).await
+            }
+            (DatabaseBackend::Sqlite(sqlite), QueryOutput::Plan) => {
+                sqlite.explain(statement, parameters, limits).await
+            }
         }
     }
 
@@ -172,6 +220,41 @@ impl DataSource {
         }
     }
 
+    /// Adds values of each column, if an admin allows that. `parameters` has the caller, for
+    /// row-level security. Columns of a table that cannot be read get none.
+    pub async fn add_samples(
+        &self,
+        table: &str,
+        columns: &mut [ColumnInfo],
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) {
+        let sampled = columns.len().min(MAX_SAMPLED_COLUMNS);
+        if self.sample_values == 0 || sampled == 0 {
+            return;
+        }
+        let sql = sample_query(table, &columns[..sampled]);
+        let limits = QueryLimits {
+            rows: SAMPLED_ROWS,
+            ..limits
+        };
+        let Ok(rows) = self.query(&sql, parameters, limits).await else {
+            return;
+        };
+        let rows: Vec<Map<String, Json>> = serde_json::from_str(&rows.json).unwrap_or_default();
+        for row in &rows {
+            for (at, column) in columns.iter_mut().enumerate() {
+                let Some(value) = row.get(&format!("c{at}")).and_then(Json::as_str) else {
+                    continue;
+                };
+                let is_new = !column.samples.iter().any(|it| it == value);
+                if is_new && column.samples.len() < self.sample_values {
+                    column.samples.push(value.to_owned());
+                }
+            }
+        }
+    }
+
     /// Its name in the OpenTelemetry conventions.
     pub fn system_name(&self) -> &'static str {
         match self.backend {
@@ -186,4 +269,22 @@ impl DataSource {
             DatabaseBackend::Sqlite(_) => SqlDialect::Sqlite,
         }
     }
+}
+
+/// Selects the beginning of each value as text.
+fn sample_query(table: &str, columns: &[ColumnInfo]) -> String {
+    let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let relation = match table.split_once('.') {
+        Some((schema, name)) => format!("{}.{}", quote(schema), quote(name)),
+        None => quote(table),
+    };
+    let selected: Vec<String> = columns
+        .iter()
+        .enumerate()
+        .map(|(at, it)| {
+            let column = quote(&it.name);
+            format!("substr(CAST({column} AS text), 1, {MAX_SAMPLE_LENGTH}) AS c{at}")
+        })
+        .collect();
+    format!("SELECT {} FROM {relation}", selected.join(", "))
 }

@@ -59,6 +59,8 @@ pub struct SourceSettings {
     /// PostgreSQL: settings such as `app.user` that a transaction has while a query
     /// runs, and the value of the caller that each gets, for row-level security.
     pub caller_settings: Vec<(String, String)>,
+    /// How many sample values of a column are shown; none unless an admin allows it.
+    pub sample_values: usize,
 }
 
 /// How many connections a source has.
@@ -93,6 +95,8 @@ pub struct QueryLimits {
     pub max_bytes: usize,
     /// Time that the query may run, from when it has a connection.
     pub timeout: Duration,
+    /// Rows that are left out before the first: those of the pages before.
+    pub offset: usize,
     /// The id of the request, in two halves; the database gets it too.
     pub request: Option<[u64; 2]>,
 }
@@ -103,6 +107,7 @@ impl Default for QueryLimits {
             rows: 1000,
             max_bytes: 1024 * 1024,
             timeout: Duration::from_secs(5),
+            offset: 0,
             request: None,
         }
     }
@@ -116,6 +121,7 @@ impl QueryLimits {
             rows: self.rows.min(other.rows),
             max_bytes: self.max_bytes.min(other.max_bytes),
             timeout: self.timeout.min(other.timeout),
+            offset: self.offset,
             request: self.request.or(other.request),
         }
     }

@@ -7,6 +7,7 @@
 
 mod amplifiers;
 mod error;
+mod growth;
 mod guard;
 mod query_request;
 mod read_transaction;
@@ -35,7 +36,7 @@ use tracing::{info, warn};
 
 use super::{
     ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
-    statement::SqlStatement,
+    data_source::QueryOutput, statement::SqlStatement,
 };
 
 use query_request::{QueryRequest, StatementShape};
@@ -132,6 +133,7 @@ impl PostgresSource {
         statement: &SqlStatement,
         parameters: &QueryParameters,
         limits: QueryLimits,
+        output: QueryOutput,
     ) -> Result<QueryRows, Error> {
         let bound = statement.bind_parameters(parameters);
         let values = parameters.values_in_order(&statement.parameter_names())?;
@@ -149,13 +151,14 @@ impl PostgresSource {
             sql: &bound.sql,
             values: &values,
             limits,
+            output,
+            amplification: amplifiers::check_amplifiers(statement)?,
             session_timeouts: SessionTimeouts::new(&self.0.settings),
             caller_settings: caller_settings.collect(),
         };
         let client = self.client().await?;
         let catalog = self.system_catalog(&client).await?;
         guard::check_names(statement, &catalog)?;
-        amplifiers::check_amplifiers(statement)?;
         let running = self.run_query(client, statement, &request, catalog);
         let rows = within(limits.timeout, running).await;
         rows.map_err(|error| statement.locate_error(error, &bound))
@@ -201,8 +204,26 @@ impl PostgresSource {
             catalog = self.load_catalog(transaction.client()).await?;
         }
         guard::check_relations(statement, &catalog, &analysis.locked_relations)?;
+        if growth::collects_rows(statement) {
+            let collected = transaction
+                .estimate_collected_bytes(request, &analysis.shape)
+                .await?;
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let amplification = request.amplification as f64;
+            guard::check_collected_bytes(collected * amplification)?;
+        }
+        if request.output == QueryOutput::Plan {
+            let plan = transaction.read_plan(request, &analysis.shape).await?;
+            let locked = transaction.relations_in_use().await?;
+            guard::check_plan_relations(&catalog, &locked)?;
+            return Ok((plan, true));
+        }
         let (rows, is_complete) = transaction.read_rows(request, &analysis.shape).await?;
-        if is_complete && request.limits.rows > 0 && !analysis.shape.has_renamed_columns {
+        if is_complete
+            && request.limits.rows > 0
+            && request.limits.offset == 0
+            && !analysis.shape.has_renamed_columns
+        {
             let locked = transaction.locked_relations(SELECT_ALL_LOCKS).await?;
             if !locked.contains(&ADVISORY_LOCK) {
                 self.0
@@ -281,11 +302,15 @@ impl PostgresSourceInner {
         catalog: &Arc<SystemCatalog>,
     ) -> Option<Arc<CachedStatement>> {
         let cached = self.lock_statement_cache().get(request.sql).cloned();
-        // A check without rows asks the server every time.
+        // A check without rows asks the server every time, and so does a later page, whose
+        // text is its own.
         cached.filter(|it| {
             let is_same = Arc::ptr_eq(&it.system_catalog, catalog)
                 && it.declared_types == request.declared_types();
-            is_same && request.limits.rows > 0
+            is_same
+                && request.output == QueryOutput::Rows
+                && request.limits.rows > 0
+                && request.limits.offset == 0
         })
     }
 

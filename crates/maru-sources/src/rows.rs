@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use maru_protocol::object_members;
+use maru_protocol::{object_members, to_json_string};
 
 use super::QueryLimits;
 
@@ -91,6 +91,11 @@ impl RowCollector {
         self.rows.json.push(']');
         self.rows
     }
+}
+
+/// One line of a plan as a row.
+pub(super) fn plan_row(line: &str) -> String {
+    format!("{{\"plan\":{}}}", to_json_string(line))
 }
 
 /// The names with a number behind each that was there before: `id`, `id_2`.

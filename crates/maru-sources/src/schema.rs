@@ -57,6 +57,10 @@ pub struct ColumnInfo {
     pub primary_key: bool,
     /// The columns that it points to, in relations that may be read.
     pub references: Vec<ForeignKeyTarget>,
+    /// The indexes that it belongs to, as SQL.
+    pub indexes: Vec<String>,
+    /// Some of its values as text, where an admin allows that.
+    pub samples: Vec<String>,
 }
 
 /// The other end of a foreign key.

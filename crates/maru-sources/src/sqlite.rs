@@ -128,6 +128,25 @@ impl SqliteSource {
         .await
     }
 
+    /// How SQLite would run a query, one line for each row.
+    pub(super) async fn explain(
+        &self,
+        statement: SqlStatement,
+        parameters: &QueryParameters,
+        limits: QueryLimits,
+    ) -> Result<QueryRows, Error> {
+        let bound = statement.bind_parameters(parameters);
+        self.run_blocking(limits.timeout, move |reader| {
+            reader.check_names(&statement)?;
+            let check = QueryLimits { rows: 0, ..limits };
+            reader
+                .query_rows(&bound.sql, &[], check)
+                .map_err(|error| statement.locate_error(error, &bound))?;
+            reader.query_plan(&bound.sql, limits)
+        })
+        .await
+    }
+
     /// The relations that may be read, by name.
     pub(super) async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
         self.run_internal(schema::list_tables).await
@@ -193,8 +212,10 @@ impl SqliteSourceInner {
         }
         let _permit = self.query_permits.try_acquire().ok()?;
         let mut reader = self.lock_idle_connections().pop()?;
-        let done = reader
-            .without_busy_timeout(|it| run_job(it, job, Instant::now() + INLINE_QUERY_TIMEOUT));
+        let deadline = Instant::now() + INLINE_QUERY_TIMEOUT;
+        // Nobody can stop waiting meanwhile.
+        let is_over = move || deadline <= Instant::now();
+        let done = reader.query_prepared(&job.bound.sql, &job.values, job.limits, is_over);
         self.return_connection(reader);
         done.ok()
     }

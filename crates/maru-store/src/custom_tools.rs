@@ -27,6 +27,12 @@ pub struct CustomToolRow {
     pub source: Option<String>,
     /// How the result is written.
     pub result_format: String,
+    /// Whether a call takes a cursor.
+    pub is_paged: bool,
+    /// Rows of one result, if fewer than the source allows.
+    pub max_rows: Option<i64>,
+    /// Milliseconds that the statement may run, if less than the source allows.
+    pub timeout_ms: Option<i64>,
     /// Number of the version, from 1.
     pub version: i64,
     /// When it was saved last.
@@ -84,7 +90,7 @@ const MAX_KEPT_VERSIONS: i64 = 100;
 const LIST: PortableStatement = PortableStatement {
     attempted: "list the custom tools",
     sql: "SELECT t.name, t.description_agent, t.description_user, t.tool_type, t.definition,
-            t.is_active, t.reg_dt, t.created_by, t.source, t.result_format, t.version, t.upd_dt,
+            t.is_active, t.reg_dt, t.created_by, t.source, t.result_format, t.is_paged, t.max_rows, t.timeout_ms, t.version, t.upd_dt,
             p.param_name, p.param_type, p.is_required, p.description, p.default_value, p.choices
           FROM h_custom_tool t LEFT JOIN h_custom_tool_param p ON p.tool_id = t.id
           ORDER BY t.name, p.id",
@@ -92,13 +98,15 @@ const LIST: PortableStatement = PortableStatement {
 const PUT: PortableStatement = PortableStatement {
     attempted: "save the custom tool",
     sql: "INSERT INTO h_custom_tool (name, description_agent, description_user, tool_type,
-            definition, is_active, reg_dt, created_by, source, result_format, version, upd_dt)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            definition, is_active, reg_dt, created_by, source, result_format, version, upd_dt,
+            is_paged, max_rows, timeout_ms)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
           ON CONFLICT (name) DO UPDATE SET description_agent = excluded.description_agent,
             description_user = excluded.description_user, tool_type = excluded.tool_type,
             definition = excluded.definition, is_active = excluded.is_active,
             source = excluded.source, result_format = excluded.result_format,
-            version = excluded.version, upd_dt = excluded.upd_dt
+            version = excluded.version, upd_dt = excluded.upd_dt, is_paged = excluded.is_paged,
+            max_rows = excluded.max_rows, timeout_ms = excluded.timeout_ms
           RETURNING name",
 };
 const DELETE_PARAMS: PortableStatement = PortableStatement {
@@ -296,6 +304,9 @@ impl CustomToolRow {
             self.result_format.as_str().into(),
             self.version.into(),
             self.upd_dt.as_str().into(),
+            yes_or_no(self.is_paged),
+            self.max_rows.into(),
+            self.timeout_ms.into(),
         ]
     }
 }
@@ -342,6 +353,9 @@ impl TryFrom<ResultRow> for ToolParamJoinRow {
             created_by: row.next_cell()?,
             source: row.next_cell()?,
             result_format: row.next_cell()?,
+            is_paged: is_yes(&row.next_cell::<String>()?),
+            max_rows: row.next_cell()?,
+            timeout_ms: row.next_cell()?,
             version: row.next_cell()?,
             upd_dt: row.next_cell()?,
             params: Vec::new(),

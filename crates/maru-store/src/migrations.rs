@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("013_custom_tool_draft"),
     migration!("014_source"),
     migration!("015_model_usage"),
+    migration!("016_custom_tool_limits"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -3,6 +3,7 @@
 mod data;
 mod documents;
 mod employees;
+mod vector_table;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -18,12 +19,15 @@ use super::{
 };
 
 pub use data::{DataContext, entries as data};
+pub use vector_table::VectorTable;
+pub(crate) use vector_table::vector_text;
 
 /// Limits of a query of the sample tools.
 pub const SAMPLE_LIMITS: QueryLimits = QueryLimits {
     rows: 10_000,
     max_bytes: 16 << 20,
     timeout: Duration::from_secs(5),
+    offset: 0,
     request: None,
 };
 

@@ -13,9 +13,11 @@ use thiserror::Error;
 
 pub use custom_tools::CustomTools;
 pub use definition::CustomToolDefinition;
+pub(crate) use definition::ResultFormat;
 pub use draft::ToolDraft;
 pub use parameter::ToolParameter;
 pub use record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord};
+pub(crate) use result::CustomToolResult;
 pub use runner::ToolResources;
 
 /// An error in a definition or in a run of it, with its position.

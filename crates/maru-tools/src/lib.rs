@@ -13,7 +13,9 @@ mod header_parameter;
 mod input_schema;
 mod name;
 mod not_found;
+mod page_cursor;
 mod quota;
+pub mod request_state;
 pub mod result;
 mod search;
 mod snapshot;
@@ -33,6 +35,7 @@ pub use entry::{
 pub use header_parameter::{HeaderParameter, parse_header_parameters};
 pub use name::public_name;
 pub use not_found::resource_not_found;
+pub use page_cursor::PageCursors;
 pub use quota::{CallQuota, QuotaExceeded, QuotaTarget};
 pub use result::{EntryResult, ResultLimits, ResultStatus, StructuredContent};
 pub use search::{RankedTool, ToolSearch, estimate_tokens};

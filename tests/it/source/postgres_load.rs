@@ -1,6 +1,6 @@
 //! Many queries at once on few connections.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use futures_util::future::join_all;
 use maru_postgres::PostgresAddress;
@@ -8,7 +8,13 @@ use maru_runtime::tasks::Tasks;
 use maru_sources::{DataSource, Error, PoolSettings, QueryLimits, SourceSettings};
 
 use super::databases::{query_json, query_rows};
-use crate::{http_client::wait_until, postgres_cluster::PostgresCluster};
+use tokio::process::Command;
+
+use crate::{
+    clients::{client_tools_dir, run_successfully},
+    http_client::wait_until,
+    postgres_cluster::PostgresCluster,
+};
 
 /// A query that takes as long as it says, and is not refused as `pg_sleep` is.
 fn slow_query(cluster: &PostgresCluster, database: &str) -> &'static str {
@@ -78,6 +84,47 @@ async fn waiting_for_a_connection_takes_nothing_from_the_time_of_a_query() {
     tasks.shutdown().await;
 }
 
+/// The pool of document 000, 20 connections, with sixty queries of 0.6 to 1.1 s at once.
+#[tokio::test]
+async fn sixty_queries_on_twenty_connections_are_all_answered_as_by_psycopg() {
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    slow_query(&cluster, &database);
+    let mut python = Command::new(client_tools_dir().join("document/bin/python"));
+    python
+        .arg(client_tools_dir().join("psycopg_pool_client.py"))
+        .args([&cluster.url(&database), "60"]);
+    assert_eq!(run_successfully(&mut python).await.trim(), "60");
+
+    let tasks = Tasks::default();
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
+    let open = |name, pool| {
+        let mut settings = settings(pool, Duration::from_secs(60));
+        // The machine of the tests may be busy.
+        settings.limits.timeout = Duration::from_secs(30);
+        DataSource::postgres(name, &address, settings, &tasks).unwrap()
+    };
+    let (busy, other) = (open("busy", 20), open("other", 1));
+    query_json(&other, "SELECT 1 AS n").await;
+    let queries: Vec<String> = (0..60)
+        .map(|it| format!("SELECT slow({}, {it}) AS n", 0.6 + f64::from(it % 6) / 10.0))
+        .collect();
+    let mut all = pin!(join_all(queries.iter().map(|it| query_json(&busy, it))));
+    // Queries of another source are answered while those run.
+    for _ in 0..20 {
+        let quick = query_json(&other, "SELECT 1 AS n");
+        tokio::select! {
+            biased;
+            answer = quick => assert_eq!(answer, r#"[{"n":1}]"#),
+            _ = &mut all => panic!("the query on another source waited for all of the first"),
+        }
+    }
+    for (number, answer) in all.await.iter().enumerate() {
+        assert_eq!(*answer, format!(r#"[{{"n":{number}}}]"#));
+    }
+    tasks.shutdown().await;
+}
+
 /// Statements that would make a great value out of a small text.
 const AMPLIFIERS: &[&str] = &[
     "SELECT format('%1000000000s', 'x') AS v",
@@ -97,6 +144,26 @@ const AMPLIFIERS: &[&str] = &[
     "SELECT repeat('x', 3000000) AS v",
     "SELECT repeat('x', 2000000) AS v FROM generate_series(1, 2) n",
     "SELECT n, md5(n::text) FROM generate_series(1, 1000000) n",
+    "WITH RECURSIVE t(s) AS (SELECT 'x'::text UNION ALL SELECT s||s FROM t) SELECT length(s) FROM t",
+    "WITH RECURSIVE t(n, s) AS (SELECT 1, 'x'::text UNION ALL SELECT n+1, concat(s,s) FROM t WHERE n < 29) SELECT max(length(s)) FROM t",
+    "WITH RECURSIVE t(n, s) AS (SELECT 1, 'x'::text UNION ALL SELECT n+1, replace(s,'x','xx') FROM t WHERE n < 29) SELECT max(length(s)) FROM t",
+    "WITH RECURSIVE t(n, s) AS (SELECT 1, ARRAY[1] UNION ALL SELECT n+1, s||s FROM t WHERE n < 27) SELECT max(cardinality(s)) FROM t",
+    "SELECT length(s||s||s||s) FROM (SELECT s||s||s||s s FROM (SELECT s||s||s||s s FROM (SELECT s||s||s||s s FROM (SELECT repeat('x',1000000) s) a) b) c) d",
+    "SELECT length(encode(encode(encode(encode(encode(encode(encode(repeat('x',1000000)::bytea,'hex')::bytea,'hex')::bytea,'hex')::bytea,'hex')::bytea,'hex')::bytea,'hex')::bytea,'hex'))",
+    "SELECT string_agg(repeat('x', 4000), '') AS v FROM many a, many b, many c",
+    "SELECT string_agg('x', repeat('y', 10000)) AS v FROM many a, many b",
+    "SELECT array_agg(s) AS v FROM (SELECT repeat('x', 1000000) s FROM many) q",
+    "SELECT array_agg(a.i) AS v FROM many a, many b, many c",
+    "SELECT json_agg(a) AS v FROM many a, many b",
+    "SELECT cardinality(array(SELECT a.i FROM many a, many b, many c)) AS v",
+];
+/// Statements of the same kinds that are as small as people write them.
+const COLLECTORS: &[&str] = &[
+    "SELECT i % 3 AS k, string_agg(i::text, ',' ORDER BY i) AS v FROM many GROUP BY 1 ORDER BY 1",
+    "SELECT array_agg(i) AS v FROM many",
+    "SELECT jsonb_agg(m) AS v FROM many m",
+    "SELECT array(SELECT i FROM many ORDER BY i LIMIT 3) AS v",
+    "WITH RECURSIVE t(n, s) AS (SELECT 1, 'x'::text UNION ALL SELECT t.n+1, t.s||', '||m.i FROM t JOIN many m ON m.i = t.n WHERE t.n < 50) SELECT max(length(s)) FROM t",
 ];
 
 #[tokio::test]
@@ -107,7 +174,17 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
     let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let source =
         DataSource::postgres("small", &address, SourceSettings::default(), &tasks).unwrap();
+    cluster.run_sql(
+        &database,
+        "CREATE TABLE many AS SELECT i, 'row ' || i AS t FROM generate_series(1, 300) i; ANALYZE many",
+    );
     query_json(&source, "SELECT 1 AS n").await;
+    for sql in COLLECTORS {
+        let rows = query_rows(&source, sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert!(rows.count > 0 && !rows.truncated, "{sql}");
+    }
     let pids = "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name LIKE 'maru%'";
     let mut largest = 0;
     for sql in AMPLIFIERS {

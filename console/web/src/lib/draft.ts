@@ -6,7 +6,7 @@ import type { CustomParam, CustomTool } from './types';
 export interface DraftParam {
   id: number;
   name: string;
-  type: 'STRING' | 'NUMBER' | 'INTEGER' | 'BOOLEAN' | 'ENUM' | 'LIST' | 'OBJECT';
+  type: 'STRING' | 'NUMBER' | 'INTEGER' | 'BOOLEAN' | 'ENUM' | 'DATE' | 'TIMESTAMP' | 'LIST' | 'IDENTIFIER' | 'EMBEDDING' | 'OBJECT';
   required: boolean;
   description: string;
   /** As it is typed. */
@@ -23,6 +23,10 @@ export interface ToolDraft {
   sql: string;
   python: string;
   format: string;
+  /** As they are typed; empty is as much as the source allows. */
+  maxRows: string;
+  timeout: string;
+  paged: boolean;
   params: DraftParam[];
 }
 
@@ -34,7 +38,7 @@ const MAX_PARAM_BYTES = 64;
 const reserved = new Set(['and', 'or', 'not', 'in', 'is', 'if', 'else', 'for', 'lambda', 'None', 'True', 'False', 'import', 'def', 'class', 'return', 'result']);
 
 export function emptyDraft(): ToolDraft {
-  return { name: '', agent: '', user: '', mode: 'SQL', source: '', sql: '', python: '', format: 'auto', params: [] };
+  return { name: '', agent: '', user: '', mode: 'SQL', source: '', sql: '', python: '', format: 'auto', maxRows: '', timeout: '', paged: false, params: [] };
 }
 
 let lastId = 0;
@@ -49,12 +53,15 @@ export function paramFlaw(draft: ToolDraft, param: DraftParam): '' | 'p.bad.name
   if (!PARAM.test(param.name) || new TextEncoder().encode(param.name).length > MAX_PARAM_BYTES) return 'p.bad.name';
   if (draft.params.some((it) => it.id !== param.id && it.name === param.name)) return 'p.bad.twice';
   if (draft.mode === 'PYTHON' && reserved.has(param.name)) return 'p.bad.reserved';
-  if (param.type === 'ENUM' && !choices(param).length) return 'p.bad.choices';
+  if (hasChoices(param) && !choices(param).length) return 'p.bad.choices';
   if (initial(param) === BAD) return 'p.bad.default';
   return '';
 }
 
 const BAD = Symbol('bad');
+
+/** Whether its values are listed. */
+export const hasChoices = (param: DraftParam) => param.type === 'ENUM' || param.type === 'IDENTIFIER';
 
 export function choices(param: DraftParam): string[] {
   return param.choices.split(',').map((it) => it.trim()).filter(Boolean);
@@ -72,6 +79,7 @@ function initial(param: DraftParam): unknown {
     case 'BOOLEAN':
       return text === 'true' ? true : text === 'false' ? false : BAD;
     case 'ENUM':
+    case 'IDENTIFIER':
       return choices(param).includes(text) ? text : BAD;
     case 'LIST':
     case 'OBJECT':
@@ -88,7 +96,7 @@ function initial(param: DraftParam): unknown {
 /** Names exactly the logic that a run proves; descriptions are no part of it. */
 export function logicMark(draft: ToolDraft): string {
   const params = draft.params.map(({ name, type, required, initial, choices }) => [name, type, required, initial, choices]);
-  return JSON.stringify([draft.mode, code(draft), draft.mode === 'SQL' ? draft.source : '', draft.format, params]);
+  return JSON.stringify([draft.mode, code(draft), draft.mode === 'SQL' ? draft.source : '', draft.format, draft.maxRows, draft.timeout, draft.paged, params]);
 }
 
 /** Which of the first three steps are right as they are. */
@@ -105,6 +113,9 @@ export function steps(draft: ToolDraft, nameFree: boolean): [boolean, boolean, b
   ];
 }
 
+/** What is no number is left to the hub to refuse. */
+const limit = (typed: string): number | null => (typed.trim() ? Number(typed) || 0 : null);
+
 /** As the hub takes it. */
 export function toTool(draft: ToolDraft, active: boolean): CustomTool {
   return {
@@ -115,6 +126,9 @@ export function toTool(draft: ToolDraft, active: boolean): CustomTool {
     source: draft.mode === 'SQL' ? draft.source || null : null,
     definition: code(draft),
     result_format: draft.format,
+    paged: draft.mode === 'SQL' && draft.paged,
+    max_rows: draft.mode === 'SQL' ? limit(draft.maxRows) : null,
+    timeout_ms: draft.mode === 'SQL' ? limit(draft.timeout) : null,
     is_active: active,
     params: draft.params.map((it): CustomParam => {
       const given = initial(it);
@@ -124,7 +138,7 @@ export function toTool(draft: ToolDraft, active: boolean): CustomTool {
         is_required: it.required,
         description: it.description,
         ...(given === undefined || given === BAD ? {} : { default: given }),
-        ...(it.type === 'ENUM' ? { enum: choices(it) } : {}),
+        ...(hasChoices(it) ? { enum: choices(it) } : {}),
       };
     }),
   };
@@ -141,9 +155,12 @@ export function fromTool(tool: CustomTool): ToolDraft {
     sql: isSql ? tool.definition ?? '' : '',
     python: isSql ? '' : tool.definition ?? '',
     format: tool.result_format ?? 'auto',
+    maxRows: String(tool.max_rows ?? ''),
+    timeout: String(tool.timeout_ms ?? ''),
+    paged: tool.paged ?? false,
     params: (tool.params ?? []).map((it) => ({
       ...emptyParam(it.param_name),
-      type: (it.enum?.length ? 'ENUM' : it.param_type.toUpperCase()) as DraftParam['type'],
+      type: (it.enum?.length && it.param_type.toUpperCase() !== 'IDENTIFIER' ? 'ENUM' : it.param_type.toUpperCase()) as DraftParam['type'],
       required: it.is_required ?? true,
       description: it.description ?? '',
       initial: it.default === undefined || it.default === null ? '' : typeof it.default === 'object' ? JSON.stringify(it.default) : String(it.default),
@@ -154,12 +171,13 @@ export function fromTool(tool: CustomTool): ToolDraft {
 
 /** The schema that a model will see. */
 export function schemaOf(draft: ToolDraft): object {
-  const types = { STRING: 'string', NUMBER: 'number', INTEGER: 'integer', BOOLEAN: 'boolean', ENUM: 'string', LIST: 'array', OBJECT: 'object' };
+  const types = { STRING: 'string', NUMBER: 'number', INTEGER: 'integer', BOOLEAN: 'boolean', ENUM: 'string', DATE: 'string', TIMESTAMP: 'string', IDENTIFIER: 'string', EMBEDDING: 'string', LIST: 'array', OBJECT: 'object' };
   const properties = Object.fromEntries(draft.params.map((it) => {
     const given = initial(it);
     return [it.name, {
       type: types[it.type],
-      ...(it.type === 'ENUM' ? { enum: choices(it) } : {}),
+      ...(hasChoices(it) ? { enum: choices(it) } : {}),
+      ...(it.type === 'DATE' ? { format: 'date' } : it.type === 'TIMESTAMP' ? { format: 'date-time' } : {}),
       ...(it.description ? { description: it.description } : {}),
       ...(given === undefined || given === BAD ? {} : { default: given }),
     }];

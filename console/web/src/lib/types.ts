@@ -256,6 +256,9 @@ export interface CustomTool {
   source: string | null;
   definition: string;
   result_format?: string;
+  paged?: boolean;
+  max_rows?: number | null;
+  timeout_ms?: number | null;
   is_active: boolean;
   params: CustomParam[];
   version?: number;

@@ -4,6 +4,7 @@
 //! anybody can look at its length. So the numbers that say how large it gets must stand
 //! in the statement, where they can be added up before it runs.
 
+use super::growth;
 use crate::{Error, lexer::SqlTokenKind, statement::SqlStatement};
 
 /// The longest text that one call may pad to.
@@ -11,9 +12,10 @@ const MAX_PADDED_LENGTH: u64 = 1_000_000;
 /// How many times more than it began with a statement may make, by all of its calls.
 const MAX_AMPLIFICATION: u64 = 4_000_000;
 
-/// Refuses a statement whose calls would make too much.
-pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<(), Error> {
-    let mut amplification = 1_u64;
+/// Refuses a statement whose calls would make too much. The number is how many times longer
+/// than it began with its calls may make one value.
+pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<u64, Error> {
+    let (mut amplification, mut value_amplification) = (1_u64, 1_u64);
     for at in 0..statement.tokens().len() {
         if statement.token_kind(at + 1) != Some(SqlTokenKind::OpenParenthesis) {
             continue;
@@ -27,10 +29,12 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<(), Error> {
         };
         let factor = match name.as_str() {
             "repeat" => call.literal_argument(1),
-            "lpad" | "rpad" => call
-                .literal_argument(1)
-                .filter(|it| *it <= MAX_PADDED_LENGTH)
-                .map(|_| 1),
+            "lpad" | "rpad" => {
+                let length = call.literal_argument(1);
+                value_amplification =
+                    value_amplification.saturating_mul(length.unwrap_or(1).max(1));
+                length.filter(|it| *it <= MAX_PADDED_LENGTH).map(|_| 1)
+            }
             "format" => call.has_plain_format().then_some(1),
             "array_fill" => call.literal_product(),
             "generate_series" => call.series_length(),
@@ -46,20 +50,26 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<(), Error> {
             );
             return Err(statement.error_at_token(Error::Refused(reason), at));
         }
+        // A series makes rows, not longer values.
+        if name != "generate_series" {
+            let factor = factor.unwrap_or(1).max(1);
+            value_amplification = value_amplification.saturating_mul(factor);
+        }
     }
-    Ok(())
+    growth::check_growth(statement, amplification)?;
+    Ok(value_amplification)
 }
 
 /// A call in a statement.
-struct FunctionCall<'a> {
-    statement: &'a SqlStatement,
+pub(super) struct FunctionCall<'a> {
+    pub(super) statement: &'a SqlStatement,
     /// The token that opens its arguments.
-    open: usize,
+    pub(super) open: usize,
 }
 
 impl FunctionCall<'_> {
     /// The tokens of each argument.
-    fn arguments(&self) -> Vec<Vec<usize>> {
+    pub(super) fn arguments(&self) -> Vec<Vec<usize>> {
         let mut arguments = vec![Vec::new()];
         let mut depth = 0_usize;
         for at in self.open + 1..self.statement.tokens().len() {

@@ -20,6 +20,9 @@ const SESSION_KEYWORDS: &[&str] = &[
     "user",
 ];
 
+/// How many bytes of rows one value may be made of.
+const MAX_COLLECTED_BYTES: f64 = 100e6;
+
 /// Refuses a statement that names what it may not use.
 pub(super) fn check_names(statement: &SqlStatement, catalog: &SystemCatalog) -> Result<(), Error> {
     let hidden = view_only_names(statement, catalog);
@@ -69,6 +72,33 @@ pub(super) fn check_relations(
         }
     }
     Ok(())
+}
+
+/// Refuses to show a plan that names what may not be read itself, because it is behind a view.
+pub(super) fn check_plan_relations(catalog: &SystemCatalog, locked: &[Oid]) -> Result<(), Error> {
+    let may_be_named = |oid: &Oid| {
+        let known = catalog.relations.get(oid);
+        known.is_some_and(|it| it.is_system || it.is_allowed)
+    };
+    if locked.iter().all(may_be_named) {
+        Ok(())
+    } else {
+        Err(Error::Refused(
+            "its plan would name relations that this source does not offer".to_owned(),
+        ))
+    }
+}
+
+/// Refuses a statement that would collect too many rows into one value, by the server's own
+/// estimate.
+pub(super) fn check_collected_bytes(bytes: f64) -> Result<(), Error> {
+    if bytes <= MAX_COLLECTED_BYTES {
+        Ok(())
+    } else {
+        Err(Error::Refused(
+            "it would collect too many rows into one value; group or limit them first".to_owned(),
+        ))
+    }
 }
 
 fn refusal(what: &str, name: &str, why: &str) -> Error {

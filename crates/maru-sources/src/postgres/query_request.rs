@@ -6,7 +6,10 @@ use super::{
     read_transaction::SessionTimeouts,
     value::{TextParameter, declared_type},
 };
-use crate::{QueryLimits, QueryValue, rows::unique_column_names, statement::MAX_IDENTIFIER_BYTES};
+use crate::{
+    QueryLimits, QueryValue, data_source::QueryOutput, rows::unique_column_names,
+    statement::MAX_IDENTIFIER_BYTES,
+};
 
 /// A statement with its values, to be run within limits.
 #[derive(Debug)]
@@ -14,6 +17,9 @@ pub(super) struct QueryRequest<'a> {
     pub(super) sql: &'a str,
     pub(super) values: &'a [&'a QueryValue],
     pub(super) limits: QueryLimits,
+    pub(super) output: QueryOutput,
+    /// How many times longer than it began with the statement's calls may make a value.
+    pub(super) amplification: u64,
     /// The deadlines that the session has unless the transaction sets others.
     pub(super) session_timeouts: SessionTimeouts,
     /// Settings of the transaction that identify the caller.
@@ -34,6 +40,15 @@ impl QueryRequest<'_> {
     /// The types that its values are given with.
     pub(super) fn declared_types(&self) -> Vec<Type> {
         self.values.iter().map(|it| declared_type(it)).collect()
+    }
+
+    /// The clause that takes the rows of one page, and one more that shows whether any follow.
+    pub(super) fn page(&self) -> String {
+        let limit = format!("LIMIT {}", self.limits.rows + 1);
+        match self.limits.offset {
+            0 => limit,
+            offset => format!("{limit} OFFSET {offset}"),
+        }
     }
 
     /// The values as they are sent.
@@ -69,11 +84,7 @@ impl StatementShape {
         } else {
             String::new()
         };
-        let (sql, most, bytes) = (
-            request.sql,
-            request.limits.rows + 1,
-            request.limits.max_bytes,
-        );
+        let (sql, bytes, page) = (request.sql, request.limits.max_bytes, request.page());
         let lengths = self.length_terms(&query);
         let fits = format!("{lengths} OPERATOR(pg_catalog.<=) {bytes}");
         // LIMIT keeps the inner query apart, so that each value is made once. A value is
@@ -82,7 +93,7 @@ impl StatementShape {
             "SELECT CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) {bytes} \
              THEN j END FROM (SELECT CASE WHEN {fits} THEN \
              pg_catalog.row_to_json({query})::pg_catalog.text END AS j \
-             FROM (SELECT * FROM (\n{sql}\n) AS {query}{names} LIMIT {most}) AS {query} \
+             FROM (SELECT * FROM (\n{sql}\n) AS {query}{names} {page}) AS {query} \
              OFFSET 0) AS _r"
         )
     }

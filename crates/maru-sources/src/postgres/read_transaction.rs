@@ -6,17 +6,21 @@ use deadpool_postgres::{ClientWrapper, Object};
 use futures_util::TryStreamExt;
 use maru_postgres::PostgresTls;
 use maru_runtime::tasks::Tasks;
+use serde_json::Value as Json;
 use tokio::time::{self, Duration};
-use tokio_postgres::{RowStream, Statement, error::SqlState, types::Type};
+use tokio_postgres::{Row, RowStream, Statement, error::SqlState, types::Type};
 
 use super::{
     CachedStatement, error,
     query_request::{QueryRequest, StatementShape},
-    row_json::{self, RowJsonWriter},
+    row_json::{self, RawColumn, RowJsonWriter},
     system_catalog::Oid,
     value::inferred_type,
 };
-use crate::{Error, QueryRows, SourceSettings, rows::RowCollector};
+use crate::{
+    Error, QueryRows, SourceSettings,
+    rows::{RowCollector, plan_row},
+};
 
 const ROLLBACK_SQL: &str = "ROLLBACK";
 /// What the transaction may have left behind, though it was rolled back. Settings,
@@ -228,6 +232,64 @@ impl ReadTransaction {
         collect_rows(request, shape, None, rows).await
     }
 
+    /// How the server would run the statement, as text. As a sub-query it can only be a
+    /// query.
+    pub(super) async fn read_plan(
+        &self,
+        request: &QueryRequest<'_>,
+        shape: &StatementShape,
+    ) -> Result<QueryRows, Error> {
+        let values = request
+            .text_parameters()
+            .zip(shape.parameters.iter().cloned());
+        let sql = format!("EXPLAIN SELECT * FROM (\n{}\n) AS _q", request.sql);
+        let rows = self.client().query_typed_raw(&sql, values).await;
+        let mut rows = pin!(rows.map_err(|error| error::from_execution(&error))?);
+        let mut collector = RowCollector::new(vec!["plan".to_owned()], request.limits);
+        while let Some(row) = rows
+            .try_next()
+            .await
+            .map_err(|error| error::from_execution(&error))?
+        {
+            let line: &str = row
+                .try_get(0)
+                .map_err(|error| error::from_internal_query(&error))?;
+            collector.try_push(&plan_row(line));
+        }
+        Ok(collector.finish())
+    }
+
+    /// How many bytes of rows an aggregate or sub-query of the statement would collect.
+    pub(super) async fn estimate_collected_bytes(
+        &self,
+        request: &QueryRequest<'_>,
+        shape: &StatementShape,
+    ) -> Result<f64, Error> {
+        let values = request
+            .text_parameters()
+            .zip(shape.parameters.iter().cloned());
+        let sql = format!(
+            "EXPLAIN (FORMAT JSON) SELECT * FROM (\n{}\n) AS _q",
+            request.sql
+        );
+        let rows = self.client().query_typed_raw(&sql, values).await;
+        let rows: Vec<Row> = rows
+            .map_err(|error| error::from_execution(&error))?
+            .try_collect()
+            .await
+            .map_err(|error| error::from_execution(&error))?;
+        let plan = rows
+            .first()
+            .and_then(|it| it.try_get::<_, RawColumn<'_>>(0).ok());
+        let plan = plan.and_then(|it| serde_json::from_slice::<Json>(it.0).ok());
+        Ok(plan.map_or(0.0, |it| collected_bytes(&it[0]["Plan"])))
+    }
+
+    /// The relations that the statement has locked so far, without indexes.
+    pub(super) async fn relations_in_use(&self) -> Result<Vec<Oid>, Error> {
+        self.locked_relations(SELECT_LOCKED_RELATIONS).await
+    }
+
     /// Ends the use of the connection. One whose statement was stopped half-way is
     /// closed; one whose statement the server ended itself goes on.
     pub(super) fn finish<T>(self, read: Result<(T, bool), Error>) -> Result<T, Error> {
@@ -318,6 +380,28 @@ async fn collect_rows(
         }
     }
     Ok((collector.finish(), true))
+}
+
+/// The most bytes of rows that one node of a plan, or one below it, makes one value of.
+fn collected_bytes(node: &Json) -> f64 {
+    let size = |it: &Json, groups: f64| {
+        let (rows, width) = (it["Plan Rows"].as_f64(), it["Plan Width"].as_f64());
+        rows.unwrap_or(0.0) / groups * width.unwrap_or(0.0).max(8.0)
+    };
+    let children = node["Plans"].as_array().map_or(&[][..], Vec::as_slice);
+    let groups = match node["Strategy"].as_str() {
+        Some("Sorted") => node["Plan Rows"].as_f64().unwrap_or(1.0).max(1.0),
+        _ => 1.0,
+    };
+    let mut most = 0.0_f64;
+    for child in children {
+        let is_collected = node["Node Type"] == "Aggregate" || child["Subplan Name"].is_string();
+        if is_collected {
+            most = most.max(size(child, groups));
+        }
+        most = most.max(collected_bytes(child));
+    }
+    most
 }
 
 /// Begins a transaction that only reads, with the name of its request, and with its

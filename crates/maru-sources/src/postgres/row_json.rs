@@ -59,14 +59,10 @@ impl RowJsonWriter {
 
 /// The query of this shape with a column that fails for a row which is too long.
 pub(super) fn length_checked_query(shape: &StatementShape, request: &QueryRequest<'_>) -> String {
-    let (sql, most, bytes) = (
-        request.sql,
-        request.limits.rows + 1,
-        request.limits.max_bytes,
-    );
+    let (sql, bytes, page) = (request.sql, request.limits.max_bytes, request.page());
     let name = shape.subquery_alias();
     if !has_variable_length(shape) {
-        return format!("SELECT {name}.* FROM (\n{sql}\n) AS {name} LIMIT {most}");
+        return format!("SELECT {name}.* FROM (\n{sql}\n) AS {name} {page}");
     }
     let length = shape.length_terms(&name);
     // LIMIT within keeps the query apart, so that each value is made once. No query of
@@ -74,7 +70,7 @@ pub(super) fn length_checked_query(shape: &StatementShape, request: &QueryReques
     format!(
         "SELECT {name}.*, CASE WHEN {length} OPERATOR(pg_catalog.>) {bytes} THEN \
          pg_catalog.width_bucket({length}, 0, 0, 0) END AS {LENGTH_CHECK_COLUMN} \
-         FROM (SELECT * FROM (\n{sql}\n) AS {name} LIMIT {most}) AS {name}"
+         FROM (SELECT * FROM (\n{sql}\n) AS {name} {page}) AS {name}"
     )
 }
 
@@ -97,7 +93,7 @@ fn has_variable_length(shape: &StatementShape) -> bool {
 }
 
 /// A value as it was sent.
-struct RawColumn<'a>(&'a [u8]);
+pub(super) struct RawColumn<'a>(pub(super) &'a [u8]);
 
 impl<'a> FromSql<'a> for RawColumn<'a> {
     fn from_sql(_kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {

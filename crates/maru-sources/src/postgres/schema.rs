@@ -10,6 +10,7 @@ use crate::{ColumnInfo, Error, ForeignKeyTarget, TableInfo, TableKind};
 
 const SELECT_TABLES: &str = include_str!("schema/tables.sql");
 const SELECT_COLUMNS: &str = include_str!("schema/columns.sql");
+const SELECT_INDEXES: &str = include_str!("schema/indexes.sql");
 const SELECT_FOREIGN_KEYS: &str = include_str!("schema/keys.sql");
 
 /// The relations that may be read, by schema and name.
@@ -31,11 +32,18 @@ pub(super) async fn list_columns(
 ) -> Result<Vec<ColumnInfo>, Error> {
     let rows = query(client, SELECT_COLUMNS, &relation).await?;
     let keys = query(client, SELECT_FOREIGN_KEYS, &relation).await?;
+    let indexes = query(client, SELECT_INDEXES, &relation).await?;
     let columns = || -> Result<Vec<ColumnInfo>, tokio_postgres::Error> {
         let mut columns: Vec<ColumnInfo> =
             rows.iter().map(read_column).collect::<Result<_, _>>()?;
         for key in &keys {
             add_reference(&mut columns, key, catalog)?;
+        }
+        for index in &indexes {
+            let name: &str = index.try_get("name")?;
+            if let Some(column) = columns.iter_mut().find(|it| it.name == name) {
+                column.indexes.push(index.try_get("definition")?);
+            }
         }
         Ok(columns)
     };
@@ -82,6 +90,8 @@ fn read_column(row: &Row) -> Result<ColumnInfo, tokio_postgres::Error> {
         comment: row.try_get("comment")?,
         primary_key: row.try_get("primary_key")?,
         references: Vec::new(),
+        indexes: Vec::new(),
+        samples: Vec::new(),
     })
 }
 

@@ -143,7 +143,12 @@ impl SqliteAccessRules {
                 .any(|(view, reads)| !view.is_empty() && reads.contains(name))
     }
 
-    pub(super) fn authorize(&self, context: &AuthContext<'_>) -> StatementVerdict {
+    /// `names_relations` says that the answer names every relation, also those behind views.
+    pub(super) fn authorize(
+        &self,
+        context: &AuthContext<'_>,
+        names_relations: bool,
+    ) -> StatementVerdict {
         match context.action {
             AuthAction::Select | AuthAction::Recursive => StatementVerdict::Allow,
             AuthAction::Function { function_name } => self.authorize_function(function_name),
@@ -152,7 +157,8 @@ impl SqliteAccessRules {
                 column_name: "",
             } if self.is_local(table_name) => StatementVerdict::Allow,
             AuthAction::Read { table_name, .. } => {
-                self.authorize_table(table_name, context.accessor)
+                let accessor = context.accessor.filter(|_| !names_relations);
+                self.authorize_table(table_name, accessor)
             }
             // A full-text index looks whether its file has changed.
             AuthAction::Pragma {

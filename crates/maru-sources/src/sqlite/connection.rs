@@ -1,6 +1,7 @@
 //! One guarded connection.
 
 use std::{
+    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -21,7 +22,7 @@ use super::{
     bounded_functions,
     value::{row_to_json, to_sql_output},
 };
-use crate::rows::unique_column_names;
+use crate::rows::{plan_row, unique_column_names};
 
 /// How long another program may hold the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -68,6 +69,10 @@ struct AuthorizerState {
     rules: SqliteAccessRules,
     /// Whether one of maru's own statements is being prepared.
     allows_all: bool,
+    /// Whether a view may not open what may not be read itself.
+    names_relations: bool,
+    /// Whether nothing may be prepared.
+    refuses_all: bool,
     refusal: Option<String>,
 }
 
@@ -90,11 +95,14 @@ impl StatementAuthorizer {
 
     fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
         self.with_state(|state| {
+            if state.refuses_all {
+                return Authorization::Deny;
+            }
             if state.allows_all {
                 state.rules.record_view_read(context);
                 return Authorization::Allow;
             }
-            match state.rules.authorize(context) {
+            match state.rules.authorize(context, state.names_relations) {
                 StatementVerdict::Allow => Authorization::Allow,
                 StatementVerdict::Refuse(what) => {
                     state.refusal.get_or_insert(what);
@@ -183,17 +191,28 @@ impl GuardedConnection {
         })
     }
 
-    /// Runs `work`, which fails immediately if another program has locked the file.
-    pub(super) fn without_busy_timeout<T>(
+    /// Runs a statement that this connection has prepared and checked; fails if it has not,
+    /// or if the schema has changed since. SQLite itself notices that before it reads, and
+    /// prepares the statement again, which is not allowed here. So the version of the schema
+    /// need not be read first, which would lock the file twice for each query. Fails at once
+    /// if another program has locked the file.
+    pub(super) fn query_prepared(
         &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        sql: &str,
+        values: &[QueryValue],
+        limits: QueryLimits,
+        is_over: impl FnMut() -> bool + Send + 'static,
+    ) -> Result<QueryRows, Error> {
         let wait = |it: &Self, time| {
             let done = it.connection.busy_timeout(time);
             done.map_err(|error| execution_error(&error))
         };
         wait(self, Duration::ZERO)?;
-        let done = work(self);
+        self.set_interrupt_check(is_over)?;
+        self.authorizer.with_state(|it| it.refuses_all = true);
+        let done = self.query_rows(sql, values, limits);
+        self.authorizer.with_state(|it| it.refuses_all = false);
+        self.clear_interrupt_check();
         wait(self, BUSY_TIMEOUT)?;
         done
     }
@@ -238,11 +257,40 @@ impl GuardedConnection {
         }
         let names: Vec<String> = columns.iter().map(|it| to_json_string(it)).collect();
         let mut rows = statement.raw_query();
+        for _ in 0..limits.offset {
+            let skipped = rows.next().map_err(|error| execution_error(&error))?;
+            if skipped.is_none() {
+                return Ok(collector.finish());
+            }
+        }
         while let Some(row) = rows.next().map_err(|error| execution_error(&error))? {
             let text = row_to_json(&names, row).map_err(|error| execution_error(&error))?;
             if !collector.try_push(&text) {
                 break;
             }
+        }
+        Ok(collector.finish())
+    }
+
+    /// The plan of a statement that [`Self::query_rows`] would run. It names what is behind
+    /// views.
+    pub(super) fn query_plan(&self, sql: &str, limits: QueryLimits) -> Result<QueryRows, Error> {
+        self.authorizer.with_state(|it| it.names_relations = true);
+        let prepared = self
+            .connection
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"));
+        self.authorizer.with_state(|it| it.names_relations = false);
+        let mut statement = prepared.map_err(|error| self.prepare_error(&error))?;
+        let mut collector = RowCollector::new(vec!["plan".to_owned()], limits);
+        let mut depths: HashMap<i64, usize> = HashMap::new();
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(|error| execution_error(&error))? {
+            let read = || Ok((row.get(0)?, row.get(1)?, row.get(3)?));
+            let read: rusqlite::Result<(i64, i64, String)> = read();
+            let (id, parent, line) = read.map_err(|error| execution_error(&error))?;
+            let depth = depths.get(&parent).map_or(0, |it| it + 1);
+            depths.insert(id, depth);
+            collector.try_push(&plan_row(&format!("{}{line}", "  ".repeat(depth))));
         }
         Ok(collector.finish())
     }

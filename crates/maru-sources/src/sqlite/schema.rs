@@ -11,6 +11,13 @@ const SELECT_COLUMNS: &str = "SELECT name, type, \"notnull\", dflt_value, pk
     FROM pragma_table_xinfo(?1) WHERE hidden <> 1 ORDER BY cid";
 const SELECT_FOREIGN_KEYS: &str =
     "SELECT \"from\", \"table\", \"to\" FROM pragma_foreign_key_list(?1)";
+/// An index that SQLite makes for a constraint has no SQL of its own.
+const SELECT_INDEXES: &str = "SELECT c.name, coalesce(s.sql, CASE l.origin
+        WHEN 'pk' THEN 'PRIMARY KEY (' ELSE 'UNIQUE (' END
+        || (SELECT group_concat(p.name, ', ') FROM pragma_index_info(l.name) p) || ')')
+    FROM pragma_index_list(?1) l JOIN pragma_index_info(l.name) c
+    LEFT JOIN main.sqlite_schema s ON s.type = 'index' AND s.name = l.name
+    WHERE c.name IS NOT NULL ORDER BY l.seq";
 const SELECT_ROW_ESTIMATE: &str =
     "SELECT max(CAST(stat AS INTEGER)) FROM main.sqlite_stat1 WHERE tbl = ?1";
 
@@ -51,6 +58,12 @@ pub(super) fn list_columns(
                 table,
                 column: to.unwrap_or_else(|| "rowid".to_owned()),
             });
+        }
+    }
+    for (name, index) in query_all(connection, SELECT_INDEXES, Some(&name), read_index)? {
+        let column = columns.iter_mut().find(|it| it.name == name);
+        if let Some(column) = column {
+            column.indexes.push(index);
         }
     }
     Ok(Some(columns))
@@ -106,7 +119,13 @@ fn read_column(row: &Row<'_>) -> rusqlite::Result<ColumnInfo> {
         comment: None,
         primary_key: key > 0,
         references: Vec::new(),
+        indexes: Vec::new(),
+        samples: Vec::new(),
     })
+}
+
+fn read_index(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
+    Ok((row.get(0)?, row.get(1)?))
 }
 
 fn read_foreign_key(row: &Row<'_>) -> rusqlite::Result<(String, String, Option<String>)> {

@@ -3,17 +3,20 @@
 use std::{future::Future, sync::Arc};
 
 use futures_util::FutureExt as _;
+use maru_auth::Principal;
 use maru_protocol::RpcError;
 use maru_retrieval::DocumentIndex;
-use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows};
+use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows, TableInfo};
 use serde_json::{Value, json};
 
-use super::{object_of_anything, read_only_annotations, wrapped_output_schema};
+use super::{VectorTable, object_of_anything, read_only_annotations, wrapped_output_schema};
 use crate::{
     caller::ToolCaller,
+    custom::{CustomToolResult, ResultFormat},
     entry::{
         CallArguments, CatalogEntry, CatalogEntryKind, EntryHandler, EntryRequest, EntryResponse,
     },
+    page_cursor::{PageCursors, PagedResult},
     result::{EntryResult, FailureFormat},
 };
 
@@ -24,8 +27,12 @@ pub struct DataContext {
     pub index: DocumentIndex,
     /// The collection that is searched.
     pub collection: String,
+    /// The table that is searched instead of the index.
+    pub vector_table: Option<VectorTable>,
     /// The named sources; the first is behind `query_bga_database`.
     pub sources: Arc<[DataSource]>,
+    /// Makes the cursors of further pages.
+    pub cursors: PageCursors,
     /// Whether a failed statement of `query_bga_database` is flagged by `isError`.
     pub flag_sql_errors: bool,
 }
@@ -89,10 +96,19 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
         required: &["query_list"],
         output: DataOutput::Value(list_of(&list_of(&document))),
     }
-    .into_entry(data, |data, input, _| async move {
+    .into_entry(data, |data, input, caller| async move {
         let count = input.integer("n_results");
         let count = count.map_or(DEFAULT_RESULTS, |it| usize::try_from(it).unwrap_or(MAX_RESULTS));
         let queries = string_list(&input, "query_list");
+        if let Some(table) = &data.vector_table {
+            let source = match data.find_source(Some(table.source_name())) {
+                Ok(source) => source,
+                Err(error) => return to_response(Err(error)),
+            };
+            let embedder = data.index.embedder();
+            let found = table.search(source, embedder, &queries, count, &caller);
+            return to_response(found.await);
+        }
         let found = data.index.search(&data.collection, &queries, count).await;
         to_response(found.map(|found| {
             let texts = |documents: Vec<maru_retrieval::FoundDocument>| -> Value {
@@ -114,29 +130,20 @@ fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
         parameters: json!({
             "generated_sql": {"type": "string", "description": "A complete SELECT statement"},
             "source": source_schema(data),
+            "format": {"type": "string", "enum": ["records", "csv", "markdown"], "default": "records", "description": "How the rows are written"},
+            "cursor": {"type": "string", "description": "next_cursor of the answer before, for the rows after it; with the same statement"},
+            "explain": {"type": "boolean", "default": false, "description": "Return the plan of the database instead of rows"},
         }),
         required: &["generated_sql"],
         output: DataOutput::StatusObject,
     }
     .into_entry(data, |data, input, caller| async move {
-        let sql = replace_nbsp(input["generated_sql"].as_str().unwrap_or_default());
-        let rows = match data.find_source(input["source"].as_str()) {
-            Ok(source) => {
-                let limits = QueryLimits {
-                    request: Some(caller.request.as_halves()),
-                    ..source.limits()
-                };
-                let caller_values = caller.principal.caller_values();
-                let parameters = QueryParameters::default().with_caller(caller_values);
-                let rows = source.query(&sql, &parameters, limits).await;
-                rows.map_err(|error| error.driver_message(&sql))
-            }
-            Err(message) => Err(message),
-        };
-        Ok(EntryResponse::Complete(match rows {
-            Ok(rows) => query_result(&sql, &rows),
-            Err(message) => query_error_result(&message, data.flag_sql_errors),
-        }))
+        Ok(EntryResponse::Complete(
+            match data.run_generated_sql(&input, &caller).await {
+                Ok(result) => result,
+                Err(message) => query_error_result(&message, data.flag_sql_errors),
+            },
+        ))
     })
 }
 
@@ -144,19 +151,23 @@ fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
     DataTool {
         name: "list_tables",
         description: "Lists the tables and views that can be queried, with comment and estimated number of rows.",
-        parameters: json!({"source": source_schema(data)}),
+        parameters: json!({
+            "source": source_schema(data),
+            "schema": {"type": "string", "description": "Only the tables of this schema"},
+        }),
         required: &[],
         output: DataOutput::Value(list_of(&object_of_anything())),
     }
     .into_entry(data, |data, input, _| async move {
-        to_response(data.tables(input["source"].as_str()).await)
+        let schema = input["schema"].as_str();
+        to_response(data.tables(input["source"].as_str(), schema).await)
     })
 }
 
 fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
     DataTool {
         name: "describe_table",
-        description: "Describes the columns of a table or view: type, default, comment, primary key and references.",
+        description: "Describes the columns of a table or view: type, default, comment, primary key, references, indexes and, where they are allowed, sample values.",
         parameters: json!({
             "table": {"type": "string", "description": "A name that list_tables returns: name, or schema.name"},
             "source": source_schema(data),
@@ -164,9 +175,11 @@ fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
         required: &["table"],
         output: DataOutput::Value(list_of(&object_of_anything())),
     }
-    .into_entry(data, |data, input, _| async move {
+    .into_entry(data, |data, input, caller| async move {
         let table = input["table"].as_str().unwrap_or_default();
-        to_response(data.describe_columns(input["source"].as_str(), table).await)
+        let source = input["source"].as_str();
+        let described = data.describe_columns(source, table, &caller.principal);
+        to_response(described.await)
     })
 }
 
@@ -188,14 +201,52 @@ fn serialize_tool(data: &DataContext) -> Arc<CatalogEntry> {
 }
 
 impl DataContext {
+    /// Runs the statement of `query_bga_database`, or has it explained.
+    async fn run_generated_sql(
+        &self,
+        input: &CallArguments,
+        caller: &ToolCaller,
+    ) -> Result<EntryResult, String> {
+        let sql = replace_nbsp(input["generated_sql"].as_str().unwrap_or_default());
+        let source = self.find_source(input["source"].as_str())?;
+        let (parameters, limits) = caller_query(source, caller);
+        if input["explain"] == true {
+            let plan = source.explain(&sql, &parameters, limits).await;
+            let plan = plan.map_err(|error| error.driver_message(&sql))?;
+            return Ok(plan_result(&sql, &plan));
+        }
+        let paged = PagedResult {
+            caller: caller.principal.name(),
+            origin: source.name(),
+            text: &sql,
+        };
+        let limits = self
+            .cursors
+            .page_limits(paged, input["cursor"].as_str(), limits)?;
+        let rows = source.query(&sql, &parameters, limits).await;
+        let rows = rows.map_err(|error| error.driver_message(&sql))?;
+        let next = self.cursors.next_page(paged, limits, &rows);
+        let format = match input["format"].as_str() {
+            Some("csv") => Some(ResultFormat::Csv),
+            Some("markdown") => Some(ResultFormat::Table),
+            _ => None,
+        };
+        Ok(query_result(&sql, &rows, format, next.as_deref()))
+    }
+
     /// The tables of a source, as JSON.
-    pub async fn tables(&self, source: Option<&str>) -> Result<Value, String> {
+    pub async fn tables(
+        &self,
+        source: Option<&str>,
+        schema: Option<&str>,
+    ) -> Result<Value, String> {
         let tables = self
             .find_source(source)?
             .tables()
             .await
             .map_err(|error| error.to_string())?;
-        let shown = tables.iter().map(|it| {
+        let wanted = |it: &&TableInfo| schema.is_none_or(|schema| it.schema == schema);
+        let shown = tables.iter().filter(wanted).map(|it| {
             json!({
                 "schema": it.schema, "name": it.name, "kind": it.kind.as_str(),
                 "comment": it.comment, "estimated_rows": it.estimated_rows,
@@ -209,21 +260,30 @@ impl DataContext {
         &self,
         source: Option<&str>,
         table: &str,
+        principal: &Principal,
     ) -> Result<Value, String> {
-        let columns = self
-            .find_source(source)?
-            .describe(table)
-            .await
-            .map_err(|error| error.to_string())?;
+        let source = self.find_source(source)?;
+        let columns = source.describe(table).await;
+        let mut columns = columns.map_err(|error| error.to_string())?;
+        let caller = ToolCaller::new(principal.clone());
+        let (parameters, limits) = caller_query(source, &caller);
+        source
+            .add_samples(table, &mut columns, &parameters, limits)
+            .await;
         let shown = columns.iter().map(|it| {
             let references = it.references.iter();
             let references: Vec<String> = references
                 .map(|to| format!("{}.{}.{}", to.schema, to.table, to.column))
                 .collect();
-            json!({
+            let mut shown = json!({
                 "name": it.name, "type": it.data_type, "nullable": it.nullable, "default": it.default,
                 "comment": it.comment, "primary_key": it.primary_key, "references": references,
-            })
+                "indexes": it.indexes,
+            });
+            if !it.samples.is_empty() {
+                shown["samples"] = json!(it.samples);
+            }
+            shown
         });
         Ok(shown.collect())
     }
@@ -333,14 +393,57 @@ fn to_response(result: Result<Value, impl ToString>) -> Result<EntryResponse, Rp
     }))
 }
 
-fn query_result(sql: &str, rows: &QueryRows) -> EntryResult {
-    let note = rows.truncation_note().map_or_else(String::new, |note| {
+/// Who calls, and how far the caller's query may go.
+pub(super) fn caller_query(
+    source: &DataSource,
+    caller: &ToolCaller,
+) -> (QueryParameters, QueryLimits) {
+    let limits = QueryLimits {
+        request: Some(caller.request.as_halves()),
+        ..source.limits()
+    };
+    let caller_values = caller.principal.caller_values();
+    (
+        QueryParameters::default().with_caller(caller_values),
+        limits,
+    )
+}
+
+/// The rows as records, or as one text in `format`.
+fn query_result(
+    sql: &str,
+    rows: &QueryRows,
+    format: Option<ResultFormat>,
+    next_cursor: Option<&str>,
+) -> EntryResult {
+    let mut note = rows.truncation_note().map_or_else(String::new, |note| {
         format!(",\"truncated\":true,\"note\":{}", Value::from(note))
     });
+    if let Some(cursor) = next_cursor {
+        note.push_str(&format!(",\"next_cursor\":\"{cursor}\""));
+    }
+    let rows = match format {
+        None => format!("\"records\":{}", rows.json),
+        Some(format) => {
+            let written = CustomToolResult::from_table(rows, format).text;
+            let name = format.query_name();
+            format!("\"format\":\"{name}\",\"text\":{}", Value::from(written))
+        }
+    };
+    success_result("csv_table", sql, &format!("{rows}{note}"))
+}
+
+fn plan_result(sql: &str, plan: &QueryRows) -> EntryResult {
+    let lines: Vec<Value> = serde_json::from_str(&plan.json).unwrap_or_default();
+    let lines: Value = lines.into_iter().map(|mut it| it["plan"].take()).collect();
+    success_result("query_plan", sql, &format!("\"plan\":{lines}"))
+}
+
+/// The status object of document 000 with `members` in its content.
+fn success_result(kind: &str, sql: &str, members: &str) -> EntryResult {
+    let sql = Value::from(sql);
     let text = format!(
-        "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"csv_table\",\"content\":{{\"sql\":{},\"records\":{}{note}}}}}}}",
-        Value::from(sql),
-        rows.json
+        "{{\"status\":\"success\",\"message\":\"SQL executed.\",\"data\":{{\"type\":\"{kind}\",\"content\":{{\"sql\":{sql},{members}}}}}}}"
     );
     EntryResult::text_and_structure(&text, &text)
 }

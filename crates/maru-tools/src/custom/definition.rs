@@ -1,7 +1,8 @@
 //! The definition of a custom tool: its JSON, its validation, its row in the store.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
+use maru_sources::QueryLimits;
 use maru_store::{CustomParamRow, CustomToolRow};
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,12 @@ pub struct CustomToolDefinition {
     pub text: String,
     /// How the result is written.
     pub format: ResultFormat,
+    /// Whether a call takes a cursor for the rows after those of the call before.
+    pub is_paged: bool,
+    /// Rows of one result, if fewer than the source allows.
+    pub max_rows: Option<usize>,
+    /// Milliseconds that the statement may run, if less than the source allows.
+    pub timeout_ms: Option<u64>,
     /// Whether clients may list and call it.
     pub is_active: bool,
     /// Its parameters, in order.
@@ -67,6 +74,11 @@ const RESULT_FORMATS: &[(&str, ResultFormat)] = &[
     // An alias of `table`.
     ("markdown", ResultFormat::Table),
 ];
+/// The argument that a paged tool has beside its parameters.
+pub(super) const CURSOR_ARGUMENT: &str = "cursor";
+/// The largest limits that a tool may set; the source has smaller ones.
+const MAX_ROWS_LIMIT: u64 = 1_000_000;
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
 const MAX_DESCRIPTION_CHARS: usize = 4000;
 const MAX_PARAMS: usize = 50;
 /// The members that a user sets; the hub sets the read-only ones.
@@ -78,6 +90,9 @@ const EDITABLE_FIELDS: &[&str] = &[
     "source",
     "definition",
     "result_format",
+    "paged",
+    "max_rows",
+    "timeout_ms",
     "is_active",
     "params",
 ];
@@ -114,6 +129,11 @@ impl CustomToolDefinition {
             logic: parse_logic(members)?,
             text: text("definition")?,
             format: parse_format(members)?,
+            is_paged: parse_flag(members.get("paged"), false)
+                .ok_or_else(|| ValidationError::for_field("paged", "use true or false"))?,
+            max_rows: parse_limit(members, "max_rows", MAX_ROWS_LIMIT)?
+                .and_then(|it| usize::try_from(it).ok()),
+            timeout_ms: parse_limit(members, "timeout_ms", MAX_TIMEOUT_MS)?,
             is_active: parse_flag(members.get("is_active"), true)
                 .ok_or_else(|| ValidationError::for_field("is_active", "use true or false"))?,
             params: parse_params(members.get("params"))?,
@@ -152,6 +172,12 @@ impl CustomToolDefinition {
                 "say what the tool is for, so that a model knows when to call it",
             ));
         }
+        if self.is_paged && self.params.iter().any(|it| it.name == CURSOR_ARGUMENT) {
+            return Err(ValidationError::for_field(
+                "paged",
+                "a paged tool has the argument cursor already; rename the parameter",
+            ));
+        }
         if self.text.trim().is_empty() {
             Err(ValidationError::for_field(
                 "definition",
@@ -172,6 +198,9 @@ impl CustomToolDefinition {
             "source": self.logic.source(),
             "definition": self.text,
             "result_format": self.format.name(),
+            "paged": self.is_paged,
+            "max_rows": self.max_rows,
+            "timeout_ms": self.timeout_ms,
             "is_active": self.is_active,
             "params": self.params.iter().map(ToolParameter::to_json).collect::<Vec<_>>(),
         })
@@ -179,7 +208,14 @@ impl CustomToolDefinition {
 
     /// The input schema that clients see.
     pub(super) fn input_schema(&self) -> Value {
+        let cursor = self.is_paged.then(|| {
+            let description =
+                "next_cursor of the answer before, for the rows after it; with the same arguments";
+            let schema = json!({"type": ["string", "null"], "description": description});
+            (CURSOR_ARGUMENT.to_owned(), schema)
+        });
         let properties = self.params.iter().map(|it| (it.name.clone(), it.schema()));
+        let properties = properties.chain(cursor);
         let needed = self.params.iter().filter(|it| it.is_required_in_call());
         let needed: Vec<&str> = needed.map(|it| it.name.as_str()).collect();
         json!({
@@ -201,6 +237,9 @@ impl CustomToolDefinition {
             is_active: self.is_active,
             source: self.logic.source().map(str::to_owned),
             result_format: self.format.name().to_owned(),
+            is_paged: self.is_paged,
+            max_rows: self.max_rows.and_then(|it| i64::try_from(it).ok()),
+            timeout_ms: self.timeout_ms.and_then(|it| i64::try_from(it).ok()),
             params: self.params.iter().map(parameter_row).collect(),
             ..CustomToolRow::default()
         }
@@ -230,9 +269,29 @@ impl CustomToolDefinition {
             "source": row.source,
             "definition": row.definition,
             "result_format": row.result_format,
+            "paged": row.is_paged,
+            "max_rows": row.max_rows,
+            "timeout_ms": row.timeout_ms,
             "is_active": row.is_active,
             "params": params.collect::<Vec<_>>(),
         }))
+    }
+
+    /// How far a call may go: as far as the source allows, or less.
+    pub(super) fn limits(&self, source: QueryLimits) -> QueryLimits {
+        let most = if self.format == ResultFormat::Row {
+            1
+        } else {
+            self.max_rows.unwrap_or(source.rows)
+        };
+        let timeout = self
+            .timeout_ms
+            .map_or(source.timeout, Duration::from_millis);
+        QueryLimits {
+            rows: source.rows.min(most),
+            timeout: source.timeout.min(timeout),
+            ..source
+        }
     }
 
     /// Refuses parameters that only a statement can use.
@@ -286,6 +345,14 @@ impl ToolLogic {
 }
 
 impl ResultFormat {
+    /// Its name as an argument of `query_bga_database`.
+    pub(crate) fn query_name(self) -> &'static str {
+        match self {
+            Self::Table => "markdown",
+            format => format.name(),
+        }
+    }
+
     fn name(self) -> &'static str {
         let found = RESULT_FORMATS.iter().find(|(_, it)| *it == self);
         found.map_or("auto", |(name, _)| *name)
@@ -374,6 +441,24 @@ fn parse_format(members: &Map<String, Value>) -> Result<ResultFormat, Validation
     found.map(|(_, format)| *format).ok_or_else(|| {
         ValidationError::for_field("result_format", "use auto, row, rows, table, csv or lines")
     })
+}
+
+/// A limit between 1 and `most`; none if it is left out.
+fn parse_limit(
+    members: &Map<String, Value>,
+    field: &str,
+    most: u64,
+) -> Result<Option<u64>, ValidationError> {
+    match members.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(given) => match given.as_u64() {
+            Some(limit) if (1..=most).contains(&limit) => Ok(Some(limit)),
+            _ => Err(ValidationError::for_field(
+                field,
+                format!("a number from 1 to {most}, or nothing for the limit of the source"),
+            )),
+        },
+    }
 }
 
 fn parse_params(given: Option<&Value>) -> Result<Vec<ToolParameter>, ValidationError> {

@@ -16,7 +16,11 @@ pub struct CustomToolResult {
 
 impl CustomToolResult {
     /// The rows of a query.
-    pub(super) fn from_rows(rows: &QueryRows, format: ResultFormat) -> Self {
+    pub(super) fn from_rows(
+        rows: &QueryRows,
+        format: ResultFormat,
+        next_cursor: Option<&str>,
+    ) -> Self {
         let note = rows.truncation_note().unwrap_or_default();
         let inside = rows.json.trim_start_matches('[').trim_end_matches(']');
         let json = match (format, rows.count) {
@@ -24,8 +28,10 @@ impl CustomToolResult {
             (ResultFormat::Row, _) => return Self::with_plain_text(inside.to_owned()),
             (ResultFormat::Auto, 1) if !rows.truncated => inside.to_owned(),
             _ if rows.truncated && matches!(format, ResultFormat::Auto | ResultFormat::Rows) => {
+                let cursor =
+                    next_cursor.map_or_else(String::new, |it| format!(",\"next_cursor\":\"{it}\""));
                 format!(
-                    "{{\"rows\":{},\"truncated\":true,\"note\":\"{note}\"}}",
+                    "{{\"rows\":{},\"truncated\":true,\"note\":\"{note}\"{cursor}}}",
                     rows.json
                 )
             }
@@ -38,9 +44,24 @@ impl CustomToolResult {
                 ResultFormat::Table | ResultFormat::Csv | ResultFormat::Lines
             )
         {
-            done.text.push_str(&format!("\n[{note}]"));
+            let cursor = next_cursor.map_or_else(String::new, |it| format!("; next_cursor: {it}"));
+            done.text.push_str(&format!("\n[{note}{cursor}]"));
         }
         done
+    }
+
+    /// The rows as a table in `format`, with the names of the columns even if there are none.
+    pub(crate) fn from_table(rows: &QueryRows, format: ResultFormat) -> Self {
+        let mut records = parse_records(&rows.json).unwrap_or_default();
+        records.columns.clone_from(&rows.columns);
+        let text = match format {
+            ResultFormat::Csv => format_csv(&records),
+            _ => format_table(&records),
+        };
+        Self {
+            json: rows.json.clone(),
+            text,
+        }
     }
 
     /// Any value, written as `format` says as far as that applies.
@@ -68,6 +89,7 @@ impl CustomToolResult {
 }
 
 /// Columns and rows of a list of objects; `None` if it is something else.
+#[derive(Default)]
 struct TableRecords {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -188,7 +210,7 @@ mod tests {
         ];
         for (rows, format, expected) in cases {
             assert_eq!(
-                CustomToolResult::from_rows(rows, format).text,
+                CustomToolResult::from_rows(rows, format, None).text,
                 expected,
                 "{format:?}"
             );
@@ -199,14 +221,14 @@ mod tests {
     fn truncated_result_says_so() {
         let cut = rows(r#"[{"a":1}]"#, 1, true);
         let shown: Value =
-            serde_json::from_str(&CustomToolResult::from_rows(&cut, ResultFormat::Auto).json)
+            serde_json::from_str(&CustomToolResult::from_rows(&cut, ResultFormat::Auto, None).json)
                 .unwrap();
         assert_eq!(shown["truncated"], true);
-        let text = CustomToolResult::from_rows(&cut, ResultFormat::Lines).text;
+        let text = CustomToolResult::from_rows(&cut, ResultFormat::Lines, None).text;
         assert!(text.starts_with("a: 1\n[more rows"), "{text}");
         // Only the first row was asked for.
         assert_eq!(
-            CustomToolResult::from_rows(&cut, ResultFormat::Row).text,
+            CustomToolResult::from_rows(&cut, ResultFormat::Row, None).text,
             r#"{"a":1}"#
         );
     }

@@ -1,6 +1,9 @@
 //! Compiles a definition, saved or not, and runs it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use futures_util::FutureExt as _;
 use maru_expression::{CompiledExpression, LocalTimestamp};
@@ -14,14 +17,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ValidationError,
-    definition::{CustomToolDefinition, ResultFormat, ToolLogic},
+    definition::{CURSOR_ARGUMENT, CustomToolDefinition, ToolLogic},
     parameter::{ParameterType, ToolParameter},
     result::CustomToolResult,
 };
 use crate::{
-    builtin::{read_only_annotations, wrapped_output_schema},
+    builtin::{read_only_annotations, vector_text, wrapped_output_schema},
     caller::ToolCaller,
     entry::{CallArguments, CatalogEntry, EntryHandler, EntryResponse},
+    page_cursor::{PageCursors, PagedResult},
     result::{EntryResult, FailureFormat},
 };
 
@@ -36,6 +40,8 @@ pub struct ToolResources {
     pub sources: Arc<[DataSource]>,
     /// Computes the vectors of EMBEDDING parameters.
     pub embedder: Embedder,
+    /// Makes the cursors of paged tools.
+    pub cursors: PageCursors,
 }
 
 /// A compiled definition. One that was valid when it was saved and is not any more keeps
@@ -44,6 +50,7 @@ pub struct ToolResources {
 pub(super) struct CustomToolRunner {
     definition: CustomToolDefinition,
     embedder: Embedder,
+    cursors: PageCursors,
     engine: Result<ToolEngine, ValidationError>,
 }
 
@@ -59,6 +66,7 @@ impl CustomToolRunner {
         Self {
             engine: compile_engine(&definition, &resources.sources),
             embedder: resources.embedder.clone(),
+            cursors: resources.cursors.clone(),
             definition,
         }
     }
@@ -75,6 +83,7 @@ impl CustomToolRunner {
         Ok(Self {
             definition,
             embedder: resources.embedder.clone(),
+            cursors: resources.cursors.clone(),
             engine: Ok(engine),
         })
     }
@@ -124,7 +133,7 @@ impl CustomToolRunner {
     async fn query(
         &self,
         source: &DataSource,
-        arguments: &Value,
+        arguments: &CallArguments,
         caller: &ToolCaller,
     ) -> Result<CustomToolResult, ValidationError> {
         let definition = &self.definition;
@@ -138,20 +147,35 @@ impl CustomToolRunner {
             parameters.set(&declared.name, value);
         }
         let parameters = parameters.with_caller(caller.principal.caller_values());
-        let most = source.limits();
-        let limits = QueryLimits {
-            rows: if definition.format == ResultFormat::Row {
-                1
-            } else {
-                most.rows
-            },
-            request: Some(caller.request.as_halves()),
-            ..most
+        let run = async |limits| {
+            let rows = source.query(&definition.text, &parameters, limits).await;
+            rows.map_err(|error| ValidationError::from_source_error(&definition.text, &error))
         };
-        let rows = source.query(&definition.text, &parameters, limits).await;
-        let rows =
-            rows.map_err(|error| ValidationError::from_source_error(&definition.text, &error))?;
-        Ok(CustomToolResult::from_rows(&rows, definition.format))
+        let limits = QueryLimits {
+            request: Some(caller.request.as_halves()),
+            ..definition.limits(source.limits())
+        };
+        if !definition.is_paged {
+            let rows = run(limits).await?;
+            return Ok(CustomToolResult::from_rows(&rows, definition.format, None));
+        }
+        let given = arguments_without_cursor(arguments);
+        let origin = format!("{}\n{}", definition.name, definition.text);
+        let paged = PagedResult {
+            caller: caller.principal.name(),
+            origin: &origin,
+            text: &given,
+        };
+        let cursor = arguments[CURSOR_ARGUMENT].as_str();
+        let limits = self.cursors.page_limits(paged, cursor, limits);
+        let limits = limits.map_err(|message| ValidationError::for_field("arguments", message))?;
+        let rows = run(limits).await?;
+        let next = self.cursors.next_page(paged, limits, &rows);
+        Ok(CustomToolResult::from_rows(
+            &rows,
+            definition.format,
+            next.as_deref(),
+        ))
     }
 
     /// The vector of a text, in the text form of pgvector.
@@ -162,9 +186,8 @@ impl CustomToolRunner {
         let vectors = self.embedder.embed(&[text.to_owned()]).await;
         let vectors =
             vectors.map_err(|error| ValidationError::for_field("arguments", error.to_string()))?;
-        let numbers = vectors.first().into_iter().flatten();
-        let numbers: Vec<String> = numbers.map(ToString::to_string).collect();
-        Ok(QueryValue::Text(format!("[{}]", numbers.join(","))))
+        let vector = vectors.first().map_or(&[][..], Vec::as_slice);
+        Ok(vector_text(vector))
     }
 
     /// Evaluates a small expression on this thread; one that needs more steps is evaluated
@@ -261,6 +284,15 @@ fn bind_argument(
         };
         ValidationError::for_field("arguments", format!("{name} is not a {expected}"))
     })
+}
+
+/// The arguments by which the pages of a result belong together.
+fn arguments_without_cursor(arguments: &Value) -> String {
+    let members = arguments.as_object().into_iter().flatten();
+    let kept: BTreeMap<&String, &Value> = members
+        .filter(|(name, _)| *name != CURSOR_ARGUMENT)
+        .collect();
+    json!(kept).to_string()
 }
 
 fn argument_or_default<'a>(

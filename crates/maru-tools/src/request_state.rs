@@ -13,23 +13,27 @@ const TAG_BYTES: usize = 32;
 
 /// Signs and verifies states, with a key of this process.
 #[derive(Debug)]
-pub(super) struct RequestStateSealer {
+pub struct RequestStateSealer {
     key: [u8; 32],
     started: Instant,
 }
 
 /// The request that a state belongs to.
 #[derive(Debug)]
-pub(super) struct StateBinding<'a> {
-    pub(super) principal: &'a str,
-    pub(super) method: &'a str,
-    pub(super) name: &'a str,
-    pub(super) arguments: &'a str,
+pub struct StateBinding<'a> {
+    /// The name of the caller.
+    pub principal: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// The tool, prompt or resource.
+    pub name: &'a str,
+    /// The arguments as text.
+    pub arguments: &'a str,
 }
 
 /// The state is forged, belongs to another request, or is expired.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct InvalidRequestState;
+pub struct InvalidRequestState;
 
 #[derive(Serialize, Deserialize)]
 struct SealedState {
@@ -39,7 +43,8 @@ struct SealedState {
 }
 
 impl RequestStateSealer {
-    pub(super) fn new() -> Self {
+    /// A sealer with a new key.
+    pub fn new() -> Self {
         let mut key = [0; 32];
         getrandom::fill(&mut key).expect("the operating system gives random bytes");
         Self {
@@ -48,7 +53,8 @@ impl RequestStateSealer {
         }
     }
 
-    pub(super) fn seal(&self, bound: &StateBinding<'_>, state: Option<String>) -> String {
+    /// Signs a state for the request that it belongs to.
+    pub fn seal(&self, bound: &StateBinding<'_>, state: Option<String>) -> String {
         let sealed = SealedState {
             bound: bound.digest(),
             expires: (self.started.elapsed() + STATE_LIFETIME).as_secs(),
@@ -61,7 +67,7 @@ impl RequestStateSealer {
     }
 
     /// The state, if it is genuine, not expired, and belongs to this request.
-    pub(super) fn unseal(
+    pub fn unseal(
         &self,
         bound: &StateBinding<'_>,
         text: &str,
@@ -89,6 +95,12 @@ impl RequestStateSealer {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("any key length fits");
         mac.update(payload);
         mac
+    }
+}
+
+impl Default for RequestStateSealer {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
