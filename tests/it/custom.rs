@@ -1114,6 +1114,7 @@ async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
     store
         .execute_batch(
             "DROP TABLE h_custom_tool_draft; DROP TABLE data_source; DROP TABLE hub_setting;
+             DROP TABLE model_usage; DROP TABLE model_usage_batch; DROP TABLE model_budget;
              ALTER TABLE h_custom_tool DROP COLUMN is_paged;
              ALTER TABLE h_custom_tool DROP COLUMN max_rows;
              ALTER TABLE h_custom_tool DROP COLUMN timeout_ms;
