@@ -39,8 +39,6 @@
     ("Settings.js", include_bytes!("assets/Settings.js")),
     ("SignIn.css", include_bytes!("assets/SignIn.css")),
     ("SignIn.js", include_bytes!("assets/SignIn.js")),
-    ("Spark.css", include_bytes!("assets/Spark.css")),
-    ("Spark.js", include_bytes!("assets/Spark.js")),
     ("Status.css", include_bytes!("assets/Status.css")),
     ("Status.js", include_bytes!("assets/Status.js")),
     ("Switch.css", include_bytes!("assets/Switch.css")),

@@ -617,41 +617,53 @@ async fn agent_model_answers_the_same_whole_and_streamed() {
 
 #[tokio::test]
 async fn destructive_call_waits_for_approval_or_is_refused() {
+    check_approvals("ask", &["maru.get_employee_info"]).await;
+}
+
+/// With `each`, a call that destroys nothing waits, too.
+#[tokio::test]
+async fn every_call_waits_for_approval_if_asked_for() {
+    check_approvals("each", &[]).await;
+}
+
+async fn check_approvals(policy: &str, destructive: &[&str]) {
     let backend = FakeModelServer::start(|number, _| match number % 2 {
         0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
         _ => streamed_by_byte("Done.", "stop"),
     })
     .await;
     let hub = hub_with_model(&backend, |config| {
-        config.agent.destructive_tools = vec!["maru.get_employee_info".to_owned()];
+        config.agent.destructive_tools = destructive.iter().map(ToString::to_string).collect();
     })
     .await;
     let answer = generate(&hub, &question_request(json!({}))).await;
-    let refused = &answer["result"]["tool_calls"][0];
-    assert!(
-        refused["result"]
-            .as_str()
-            .unwrap()
-            .contains("needs approval"),
-        "{answer}"
-    );
+    let unattended = answer["result"]["tool_calls"][0]["result"]
+        .as_str()
+        .unwrap();
+    let is_refused = unattended.contains("needs approval");
+    assert_eq!(is_refused, !destructive.is_empty(), "{answer}");
 
-    for (decision, expected) in [("approve", "김민준"), ("refuse", "a person refused")] {
+    for (decision, expected, outcome) in [
+        ("approve", "김민준", "ok"),
+        ("refuse", "a person refused", "refused"),
+    ] {
         let mut reply = TestRequest::post(
             &hub.address,
             GENERATE_ROUTE,
-            &question_request(json!({"approval": "ask"})),
+            &question_request(json!({ "approval": policy })),
         )
         .header("accept", "text/event-stream")
         .send()
         .await;
         let mut run = String::new();
+        let mut waits = 0;
         loop {
             let event = reply.next_event().await.unwrap();
             let data: Value = serde_json::from_str(&event.data).unwrap();
             match event.name.as_str() {
                 "run" => run = data["run_id"].as_str().unwrap().to_owned(),
                 "approval" => {
+                    waits += 1;
                     let call = data["id"].as_str().unwrap();
                     let path = format!("/api/runs/{run}/calls/{call}/{decision}");
                     let decided = TestRequest::new(&hub.address, "POST", &path).send();
@@ -659,7 +671,8 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
                 }
                 "observation" => {
                     assert!(
-                        data["result"].as_str().unwrap().contains(expected),
+                        data["result"].as_str().unwrap().contains(expected)
+                            && data["outcome"] == outcome,
                         "{data}"
                     );
                 }
@@ -667,6 +680,7 @@ async fn destructive_call_waits_for_approval_or_is_refused() {
                 _ => (),
             }
         }
+        assert_eq!(waits, 1);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Who did what: calls and changes, in the store before anyone hears of a change.
 
+use maru::{app, config::Config};
 use maru_store::{AuditFilter, Store};
 use serde_json::{Value, json};
 
 use crate::{
-    http_client::wait_for,
+    http_client::{TestRequest, wait_for},
     test_hub::{TestHub, call_message},
 };
 
@@ -47,9 +48,8 @@ async fn change_is_recorded_when_it_is_acknowledged() {
     let token = hub
         .create_token(json!({"name": "r", "role": "reader"}))
         .await;
-    let refused =
-        crate::http_client::TestRequest::new(&hub.address, "DELETE", "/api/mcp/servers/fx")
-            .header("authorization", &format!("Bearer {token}"));
+    let refused = TestRequest::new(&hub.address, "DELETE", "/api/mcp/servers/fx")
+        .header("authorization", &format!("Bearer {token}"));
     assert_eq!(refused.send().await.status, 403);
     let refused = async || audit_records(&hub, "principal=r&outcome=403").await;
     wait_for(refused, |it| !it.is_empty()).await;
@@ -119,4 +119,85 @@ async fn audit_records_are_immutable_and_old_ones_are_deleted() {
     let left = store.audit_rows(&filter).await.unwrap();
     let times: Vec<i64> = left.iter().map(|it| it.at).collect();
     assert_eq!(times, (10..20).rev().collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_can_be_searched_after_a_restart() {
+    let hub = TestHub::start().await;
+    let call = async |name: &str, arguments: Value| {
+        let body = json!({ "arguments": arguments });
+        hub.send_as_admin("POST", &format!("/api/tools/{name}/call"), body)
+            .await
+    };
+    call("get_employee_info", json!({"employee_id": "EMP001"})).await;
+    let wrong = json!({"query": 5, "password": "s3cret"});
+    call("search_docs", wrong).await;
+    // The call that just ended is found, although calls are written in batches.
+    let failed = hub.send_as_admin("GET", "/api/calls?outcome=error", Value::Null);
+    let failed = failed.await.json().await;
+    assert_eq!(failed["calls"].as_array().unwrap().len(), 1, "{failed}");
+    let TestHub {
+        running, directory, ..
+    } = hub;
+    running.stop().await;
+    let config = Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data_dir: directory.path().to_owned(),
+        ..Config::default()
+    };
+    let running = app::start(config).await.unwrap();
+    let read = async |path: &str| {
+        let token = format!("Bearer {}", running.admin_token.reveal());
+        TestRequest::new(&running.address.to_string(), "GET", path)
+            .header("authorization", &token)
+            .send()
+            .await
+            .json()
+            .await
+    };
+    let found = read("/api/calls?since=1h&tool=search_docs&text=not%20of%20type").await;
+    let found = &found["calls"][0];
+    assert_eq!(found["outcome"], "refused", "{found}");
+    assert_eq!(
+        (&found["server"], &found["principal"]),
+        (&json!("maru"), &json!("admin"))
+    );
+    assert!(
+        found["error"]
+            .as_str()
+            .unwrap()
+            .contains("query: 5 is not of type"),
+        "{found}"
+    );
+    let shown = read(&format!("/api/calls/{}", found["id"])).await;
+    let arguments = shown["arguments"].as_str().unwrap();
+    assert!(
+        arguments.contains("\"query\":5") && !arguments.contains("s3cret"),
+        "{shown}"
+    );
+    assert_eq!(read("/api/calls?until=1h").await["calls"], json!([]));
+    let usage = read("/api/call-usage?range=30d&tool=search_docs").await;
+    assert_eq!(
+        (&usage["total"]["calls"], &usage["total"]["errors"]),
+        (&json!(1), &json!(1)),
+        "{usage}"
+    );
+    let tool = &usage["tools"][0];
+    assert_eq!(
+        (&tool["name"], &tool["server"]),
+        (&json!("search_docs"), &json!("maru"))
+    );
+    let slots = usage["slots"].as_array().unwrap();
+    let in_slots: i64 = slots.iter().filter_map(|it| it["calls"].as_i64()).sum();
+    assert_eq!(
+        (in_slots, usage["callers"][0]["name"].as_str()),
+        (1, Some("admin")),
+        "{usage}"
+    );
+    let refused = read("/api/calls?outcome=broken").await;
+    assert!(
+        refused["error"].as_str().unwrap().contains("none of ok"),
+        "{refused}"
+    );
+    running.stop().await;
 }

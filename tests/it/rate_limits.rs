@@ -104,3 +104,45 @@ async fn model_request_beyond_the_limit_is_answered_with_429() {
     let told = refused.text().await;
     assert!(told.contains("the limit resets at"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_or_token_for_a_name_that_is_not_there_is_refused_with_a_suggestion() {
+    let hub = TestHub::start().await;
+    let send = async |method: &'static str, path: &str, body: serde_json::Value| {
+        let answer = hub.send_as_admin(method, path, body).await;
+        (answer.status.as_u16(), answer.json().await)
+    };
+    hub.create_token(json!({"name": "colleague", "role": "agent"}))
+        .await;
+    let limit = |more: bool| json!({"max_count": 5, "allow_unknown": more});
+    for (path, suggestion) in [
+        (
+            "/api/limits/TOOL/get_al_employees",
+            "did you mean get_all_employees?",
+        ),
+        ("/api/limits/USER/coleague", "did you mean colleague?"),
+    ] {
+        let (status, refused) = send("PUT", path, limit(false)).await;
+        let message = refused["error"].as_str().unwrap();
+        assert!(status == 400 && message.contains(suggestion), "{refused}");
+        assert_eq!(send("PUT", path, limit(true)).await.0, 200);
+        // A limit that is there can be changed.
+        assert_eq!(send("PUT", path, limit(false)).await.0, 200);
+    }
+    for (body, suggestion) in [
+        (json!({"servers": ["maro"]}), "did you mean maru?"),
+        (
+            json!({"tools": ["search_doc"]}),
+            "did you mean search_docs?",
+        ),
+    ] {
+        let mut token = json!({"name": "t", "role": "agent"});
+        token
+            .as_object_mut()
+            .unwrap()
+            .extend(body.as_object().unwrap().clone());
+        let (status, refused) = send("POST", "/api/tokens", token).await;
+        let message = refused["error"].as_str().unwrap();
+        assert!(status == 400 && message.contains(suggestion), "{refused}");
+    }
+}

@@ -171,6 +171,7 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         .await;
     walk.request("GET", "/api/stats", &[], none()).await;
     walk.request("GET", "/api/connect", &[], none()).await;
+    walk.request("GET", "/api/call-usage", &[], none()).await;
 
     walk.request("GET", "/api/sources", &[], none()).await;
     walk.request("GET", "/api/sources/{name}/tables", &["sample"], none())
@@ -263,16 +264,16 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         "POST",
         "/api/tokens",
         &[],
-        json!({"name": "t", "role": "agent", "tools": ["x"]}),
+        json!({"name": "t", "role": "agent", "tools": ["search_docs"]}),
     )
     .await;
     walk.request("GET", "/api/tokens", &[], none()).await;
     walk.request("DELETE", "/api/tokens/{name}", &["t"], none())
         .await;
     let most = json!({"max_count": 5, "max_per_minute": 6});
-    walk.request("PUT", limit, &["USER", "someone"], most).await;
+    walk.request("PUT", limit, &["USER", "local"], most).await;
     walk.request("GET", "/api/limits", &[], none()).await;
-    walk.request("DELETE", limit, &["USER", "someone"], none())
+    walk.request("DELETE", limit, &["USER", "local"], none())
         .await;
     let records = walk.request("GET", "/api/audit", &[], none()).await;
     assert!(
@@ -373,7 +374,7 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
         ("POST", SERVERS_ROUTE, fixture_server_body("up")),
         ("POST", "/api/custom-tools", custom_tool_body("plus")),
         ("POST", "/api/tokens", token),
-        ("PUT", "/api/limits/USER/someone", most),
+        ("PUT", "/api/limits/USER/local", most),
         ("POST", "/api/mcp/servers/up/connect", Value::Null),
     ];
     for (method, path, body) in made {
@@ -418,8 +419,8 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
             json!({"name": "new", "role": "agent"}),
         ),
         ("DELETE", "/api/tokens/kept", none.clone()),
-        ("PUT", "/api/limits/USER/other", json!({"max_count": 1})),
-        ("DELETE", "/api/limits/USER/someone", none.clone()),
+        ("PUT", "/api/limits/USER/admin", json!({"max_count": 1})),
+        ("DELETE", "/api/limits/USER/local", none.clone()),
         ("POST", "/api/session", session),
     ];
     for (method, path, body) in changes {

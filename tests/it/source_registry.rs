@@ -299,7 +299,7 @@ async fn limit_of_the_document_is_the_one_that_is_enforced() {
         &hub,
         "PUT",
         "/api/limits/USER/new-user",
-        json!({"max_count": 9}),
+        json!({"max_count": 9, "allow_unknown": true}),
     )
     .await;
     assert_eq!(told("hong").await, r#"{"user_nm":"hong","max_count":2}"#);

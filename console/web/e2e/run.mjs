@@ -1,8 +1,9 @@
 // The console in a real browser, on the real hub with real servers: node e2e/run.mjs [name …]
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { closeBrowser, everything, fixture, Hub, open, sleep } from './hub.mjs';
 import { model } from './model.mjs';
 import { config, scene } from './scene.mjs';
@@ -743,6 +744,195 @@ const tests = {
     await page.getByRole('button', { name: 'Replay' }).click();
     await page.getByText('Called again').waitFor();
     await context.close();
+  },
+
+  async 'a failed call of before a restart is found, in English and Korean'() {
+    const hub = await Hub.start();
+    await hub.mcp('tools/call', { name: 'get_employee_info', arguments: { employee_id: 'EMP001' } });
+    await hub.mcp('tools/call', { name: 'search_docs', arguments: { query: 5, token: 'canary-in-call' } });
+    await hub.stop();
+    await hub.run();
+    for (const [locale, search, reason, error] of [['en-US', 'Search tool, client, arguments and error', /not of type/, 'Error'], ['ko-KR', '도구, 클라이언트, 인수, 오류 검색', /not of type/, '오류']]) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/activity?outcome=error&since=24h`);
+      await page.locator('tr[data-call]').first().waitFor();
+      assert.equal(await page.locator('tr[data-call]').count(), 1);
+      assert.match(await page.locator('tr[data-call]').innerText(), reason, 'the reason is in the list');
+      await page.getByLabel(search).fill('no such text');
+      await page.locator('tr[data-call]').waitFor({ state: 'detached' });
+      await page.getByLabel(search).fill('OF TYPE');
+      await page.locator('tr[data-call]').click();
+      await page.getByRole('dialog').getByRole('heading', { name: error }).waitFor();
+      assert.match(await page.locator('[data-call-error]').innerText(), reason);
+      assert.ok(!(await page.content()).includes('canary-in-call'));
+      await context.close();
+    }
+    await hub.end();
+  },
+
+  async 'usage by tool, server and caller follows the filters'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/activity`);
+    const row = (name) => page.locator(`[data-usage-row="${name}"]`);
+    await row('get_employee_info').waitFor();
+    await page.getByRole('button', { name: 'Calls', exact: true }).click();
+    const numbers = await page.locator('[data-usage-row] td:nth-child(3)').allInnerTexts();
+    assert.deepEqual(numbers, [...numbers].sort((a, b) => b.replace(/\D/g, '') - a.replace(/\D/g, '')), 'sorted by calls');
+    const before = await page.locator('[data-usage-sum]').innerText();
+    await row('search_docs').getByRole('button').click();
+    await page.waitForFunction((text) => document.querySelector('[data-usage-sum]')?.textContent !== text, before);
+    assert.equal(await page.locator('[data-usage-row]').count(), 1, 'the figures follow the filter');
+    assert.match(page.url(), /tool=search_docs/);
+    await page.getByRole('button', { name: 'Clear the filter' }).first().click();
+    for (const range of ['1 h', '30 d']) {
+      await page.getByRole('group', { name: 'Time range' }).or(page.getByLabel('Usage').getByLabel('Time range')).first().getByText(range, { exact: true }).click();
+      await row('get_employee_info').waitFor();
+    }
+    await page.getByLabel('Usage').getByText('Callers', { exact: true }).click();
+    await row('local').waitFor();
+    await context.close();
+  },
+
+  async 'a limit and a token for names that do not exist are refused'() {
+    const hub = await Hub.start();
+    for (const [locale, words] of [['en-US', { name: 'Name', set: 'Set limit', anyway: /anyway/, create: 'Create token', scope: 'May use', tools: 'only these tools', minute: 'Calls per minute' }], ['ko-KR', { name: '이름', set: '', anyway: /그래도/, create: '', scope: '사용 범위', tools: '이 도구만', minute: '분당 호출' }]]) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/settings?tab=limits`);
+      await page.locator('form.new select').selectOption('TOOL');
+      await page.locator('form.new input.mono').fill('get_al_employees');
+      await page.getByLabel(words.minute).fill('7');
+      await page.locator('form.new button').click();
+      await page.getByText('did you mean get_all_employees?').waitFor();
+      await page.getByRole('button', { name: words.anyway }).waitFor();
+      await page.locator('form.new input.mono').fill('get_all_employees');
+      await page.locator('form.new button').click();
+      await page.locator('td', { hasText: 'get_all_employees' }).waitFor();
+      assert.match(await page.locator('tr', { hasText: 'get_all_employees' }).innerText(), /\b7\b/);
+      await hub.mcp('tools/call', { name: 'get_all_employees', arguments: {} });
+      await page.reload();
+      const used = page.locator('tr', { hasText: 'get_all_employees' });
+      await used.waitFor();
+      assert.match(await used.innerText(), locale === 'en-US' ? /\b1\b/ : /\b2\b/, 'what was used today is counted');
+      await page.goto(`${hub.url}/settings?tab=access`);
+      const form = page.locator('form.form');
+      await form.locator('input.mono').first().fill(`colleague-${locale.slice(0, 2)}`);
+      await form.getByLabel(words.scope).selectOption('tools');
+      await form.locator('input[type=search]').fill('search_docs');
+      await form.locator('.pick label', { hasText: 'search_docs' }).click();
+      await form.getByLabel(words.minute).fill('5');
+      await form.locator('button.solid').click();
+      const token = page.locator(`[data-token=colleague-${locale.slice(0, 2)}]`);
+      await token.waitFor();
+      assert.match(await token.innerText(), /search_docs/);
+      const made = (await hub.api('GET', '/api/tokens')).find((it) => it.name === `colleague-${locale.slice(0, 2)}`);
+      assert.deepEqual(made.tools, ['search_docs']);
+      assert.ok(made.expiresAt > Date.now() + 80 * 86_400_000);
+      const limits = await hub.api('GET', '/api/limits');
+      assert.equal(limits.find((it) => it.target_id === made.name).max_per_minute, 5);
+      await context.close();
+    }
+    await hub.end();
+  },
+
+  async 'a changed tool is shown word by word, and accepted or refused'() {
+    const hub = await Hub.start();
+    const file = join(hub.directory, 'words.txt');
+    for (const [locale, words] of [['en-US', { accept: 'Accept', all: 'Accept all', refuse: 'Refuse', badge: 'Changed tools' }], ['ko-KR', { accept: '승인', all: '모두 승인', refuse: '거절', badge: '바뀐 도구' }]]) {
+      writeFileSync(file, 'reads a small file');
+      const name = `changing-${locale.slice(0, 2)}`;
+      await hub.api('POST', '/api/mcp/servers', { name, transportType: 'STDIO', autoConnect: true, config: { command: 'node', args: [join(import.meta.dirname, 'changing.mjs'), file] } });
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/servers/${name}`);
+      await page.locator('[data-status=CONNECTED]').waitFor();
+      await page.locator(`[data-tool=${name}__first]`).waitFor();
+      const reconnect = async (text) => {
+        writeFileSync(file, text);
+        await hub.api('POST', `/api/mcp/servers/${name}/disconnect`);
+        await hub.api('POST', `/api/mcp/servers/${name}/connect`);
+      };
+      await reconnect('deletes a small file');
+      await page.locator('[data-changed="2"]').waitFor();
+      await page.locator('[data-changed-badge]').waitFor();
+      const first = page.locator('[data-changed-tool=first]');
+      assert.match(await first.locator('del').innerText(), /reads/);
+      assert.match(await first.locator('ins').innerText(), /deletes/);
+      await first.getByRole('button', { name: words.refuse }).click();
+      await page.locator('[data-changed="1"]').waitFor();
+      await page.locator('[data-changed-tool=second]').getByRole('button', { name: words.accept }).click();
+      await page.locator('[data-changed]').waitFor({ state: 'detached' });
+      assert.match(await hub.mcp('tools/list', {}), new RegExp(`${name}__second`));
+      assert.doesNotMatch(await hub.mcp('tools/list', {}), new RegExp(`${name}__first`));
+      await reconnect('deletes a large file');
+      await page.getByRole('button', { name: words.all }).click();
+      await page.locator('[data-changed]').waitFor({ state: 'detached' });
+      await context.close();
+      await hub.api('DELETE', `/api/mcp/servers/${name}`);
+    }
+    await hub.end();
+  },
+
+  async 'without the code the page says how to sign in, and a hub that is down is seen'() {
+    const hub = await Hub.start();
+    for (const [locale, words] of [['en-US', { guest: /not signed in/, down: /does not answer/, used: /already used/ }], ['ko-KR', { guest: /로그인하지 않았습니다/, down: /응답하지 않습니다/, used: /already used/ }]]) {
+      const context = await open({ errors, locale });
+      const page = await context.newPage();
+      await page.goto(hub.url);
+      await page.locator('[data-guest]').getByText(words.guest).waitFor();
+      assert.match(await page.locator('[data-guest]').innerText(), /maru console/);
+      const wrong = await page.goto(`${hub.url}/no/such/page`);
+      assert.equal(wrong.status(), 404);
+      await page.locator('[data-missing]').getByText('/no/such/page').waitFor();
+      await page.goto(`${hub.url}/#code=${hub.link.split('code=')[1]}x`);
+      await page.locator('[data-guest]').getByText(words.used).waitFor();
+      await hub.stop();
+      await page.locator('[data-hub-down]').getByText(words.down).waitFor();
+      await hub.run();
+      await page.locator('[data-hub-down]').waitFor({ state: 'detached' });
+      await context.close();
+    }
+    await hub.end();
+  },
+
+  async 'the playground says what really happened'() {
+    const scripted = await model([
+      { tool: 'search_docs', arguments: '{"query": "연차"}' },
+      { text: 'As you wish.' },
+      { tool: 'search_docs', arguments: '{"query": "연차"}' },
+      { text: 'As you wish.' },
+    ]);
+    const hub = await Hub.start({ config: `log:\n  level: error\nmodels:\n  - name: scripted\n    base_url: ${scripted.url}\n    tool_mode: native\n  - name: gone\n    base_url: http://127.0.0.1:9/v1\n` });
+    for (const [locale, words] of [['en-US', { ask: 'Ask me before each call', refuse: 'Refuse', refused: 'Refused by you', died: 'Broke off' }], ['ko-KR', { ask: '호출 전에 확인', refuse: '거절', refused: '사용자가 거절함', died: '중단됨' }]]) {
+      const context = await signedIn(hub, { locale, height: 600 });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/play`);
+      await page.locator('option[value=scripted]').waitFor({ state: 'attached' });
+      assert.deepEqual((await page.locator('aside option').allInnerTexts()).filter((it) => it.startsWith('agent/')), [], 'the agent does not run inside itself');
+      await page.locator('aside select').first().selectOption('scripted');
+      await page.locator('#question').fill('How much vacation is there?');
+      await page.locator('aside input[type=checkbox]').last().check();
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-round="1"] [role=alert]').waitFor();
+      await page.getByRole('button', { name: words.refuse }).click();
+      await page.locator('[data-run-state=done]').waitFor();
+      assert.match(await page.locator('[data-round="1"] summary').innerText(), new RegExp(words.refused));
+      const offered = await page.locator('[data-offered-run]').innerText();
+      const kept = await hub.api('GET', `/api/runs/${page.url().split('/').pop()}`);
+      assert.ok(offered.includes(`${kept.tools}`), `${offered}: ${kept.tools}`);
+      await page.locator('aside select').first().selectOption('gone');
+      await page.locator('#question').fill('And now?');
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-run-state=failed]').waitFor();
+      assert.doesNotMatch(await page.locator('.talk').innerText(), /\bOK\b/);
+      const talk = await page.locator('.scroll').evaluate((it) => ({ clipped: [...it.children].some((child) => child.scrollHeight > child.clientHeight + 2 && getComputedStyle(child).overflow === 'hidden'), text: it.innerText }));
+      assert.ok(!talk.clipped, 'cards are whole');
+      await context.close();
+    }
+    await hub.end();
+    scripted.end();
   },
 
   async 'an agent run as the hub streams it'(hub) {

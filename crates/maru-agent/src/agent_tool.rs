@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
 
-use super::{Agent, AgentRequest, CutReason};
+use super::{Agent, AgentRequest, ApprovalPolicy, CutReason};
 use maru_auth::Principal;
 use maru_llm::{ChatMessage, ChatRole};
 use maru_tools::{
@@ -93,7 +93,7 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Ent
         own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,
-        allows_approval: false,
+        approval: ApprovalPolicy::Nobody,
     };
     let result = match agent.start(request) {
         Ok(run) => run.into_outcome().await,

@@ -11,9 +11,9 @@ use tokio::{
 use tracing::{Span, info};
 
 use super::{
-    Agent, AgentRequest, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
+    Agent, AgentRequest, ApprovalPolicy, CutReason, Error, FinalAnswer, RunEvent, RunOutcome,
     machine::{AgentMachine, MachineEffect, MachineEvent, ModelReply, Observation, RunLimits},
-    record::{RunCall, RunCallResult},
+    record::{RunCall, RunCallOutcome, RunCallResult, RunRecord},
     runs::RunGuard,
     toolbox::{AgentTool, FIND_TOOLS, Toolbox, find_tools_definition},
 };
@@ -412,7 +412,7 @@ impl<'a> RunDriver<'a> {
                     self.offered.push(position);
                 }
             }
-            let text = if result.is_error {
+            let text = if result.outcome.is_error() {
                 format!("Error: {}", result.text)
             } else {
                 result.text.clone()
@@ -434,23 +434,26 @@ impl<'a> RunDriver<'a> {
         let result = match self.find_offered(&call.name) {
             _ if call.name == FIND_TOOLS && self.selected.is_some() => {
                 found = self.search_tools(&call.arguments).await;
-                Ok((self.toolbox.describe_found(&found), false))
+                Ok(self.toolbox.describe_found(&found))
             }
-            None => Err(format!(
-                "there is no tool {} in this run; use one of those that are offered",
-                call.name
+            None => Err((
+                RunCallOutcome::Rejected,
+                format!(
+                    "there is no tool {} in this run; use one of those that are offered",
+                    call.name
+                ),
             )),
             Some(tool) => match self.ensure_approved(call, tool).await {
-                Err(reason) => Err(reason),
+                Err(reason) => Err((RunCallOutcome::Refused, reason)),
                 Ok(()) => self.call_catalog(tool, call).await,
             },
         };
-        let (text, is_error) = result.unwrap_or_else(|reason| (reason, true));
-        let milliseconds = milliseconds(started);
+        let (outcome, text) =
+            result.map_or_else(|failed| failed, |text| (RunCallOutcome::Ok, text));
         let result = RunCallResult {
             text,
-            is_error,
-            milliseconds,
+            outcome,
+            milliseconds: milliseconds(started),
         };
         (result, found)
     }
@@ -459,47 +462,50 @@ impl<'a> RunDriver<'a> {
         &self,
         tool: &AgentTool,
         call: &ChatToolCall,
-    ) -> Result<(String, bool), String> {
+    ) -> Result<String, (RunCallOutcome, String)> {
+        use RunCallOutcome::{Failed, Rejected, TimedOut};
         let settings = &self.agent.settings;
-        let limit = self.request.tool_timeout;
-        let limit = limit.unwrap_or(Duration::from_millis(settings.tool_timeout_ms));
+        let default = Duration::from_millis(settings.tool_timeout_ms);
+        let limit = self.request.tool_timeout.unwrap_or(default);
         let limit = limit.min(self.deadline.saturating_duration_since(Instant::now()));
         let arguments = tools::CallArguments::parse(Some(&call.arguments))
             .await
-            .map_err(|it| it.message.into_owned())?;
+            .map_err(|it| (Rejected, it.message.into_owned()))?;
         let caller = Caller::new(self.request.principal.clone(), CatalogScope::All);
         let calling =
             self.agent
                 .catalog
                 .call_tool(&caller, &tool.name, Arc::new(arguments), Arc::default());
         match time::timeout(limit, calling).await {
-            Err(_) => Err(format!(
-                "{} did not answer within {limit:?}",
-                tool.qualified_name
-            )),
-            Ok(Err(error)) => Err(error.message.into_owned()),
-            Ok(Ok(tools::EntryResponse::Complete(result))) => {
-                Ok((result.to_text(), result.is_error()))
+            Err(_) => {
+                let message = format!("{} did not answer within {limit:?}", tool.qualified_name);
+                Err((TimedOut, message))
             }
+            Ok(Err(error)) => Err((Rejected, error.message.into_owned())),
+            Ok(Ok(tools::EntryResponse::Complete(result))) if result.is_error() => {
+                Err((Failed, result.to_text()))
+            }
+            Ok(Ok(tools::EntryResponse::Complete(result))) => Ok(result.to_text()),
             Ok(Ok(tools::EntryResponse::InputRequired(_))) => {
-                Err("the tool asks back, and nobody can answer in a run".to_owned())
+                let message = "the tool asks back, and nobody can answer in a run".to_owned();
+                Err((Failed, message))
             }
         }
     }
 
     /// Whether a call may be made; waits for approval if it needs that.
     async fn ensure_approved(&self, call: &ChatToolCall, tool: &AgentTool) -> Result<(), String> {
-        if !tool.is_destructive {
+        if !(tool.is_destructive || self.request.approval == ApprovalPolicy::EveryCall) {
             return Ok(());
         }
-        if !self.request.allows_approval {
+        if self.request.approval == ApprovalPolicy::Nobody {
             return Err(format!(
                 "{} may destroy something and needs approval, which nobody can give in this run",
                 tool.qualified_name
             ));
         }
         let (id, tool) = (call.id.clone(), tool.qualified_name.clone());
-        self.run.update(|it| it.set_waiting(true));
+        self.run.update(RunRecord::begin_wait);
         self.emit(RunEvent::AwaitingApproval {
             id,
             tool: tool.clone(),
@@ -507,7 +513,7 @@ impl<'a> RunDriver<'a> {
         .await;
         let decided = self.agent.runs.approvals().wait(&self.run.id, &call.id);
         let decided = time::timeout_at(self.deadline, decided).await;
-        self.run.update(|it| it.set_waiting(false));
+        self.run.update(RunRecord::end_wait);
         match decided {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!("a person refused the call of {tool}")),

@@ -38,7 +38,7 @@ pub use active_run::ActiveRun;
 pub use agent_tool::{AgentSlot, ask_agent};
 pub use machine::{CutReason, FinalAnswer};
 pub use named_servers::UnavailableServer;
-pub use record::{RunCall, RunEvent, RunOutcome};
+pub use record::{RunCall, RunCallOutcome, RunEvent, RunOutcome};
 pub use runs::RunRegistry;
 
 /// Runs the loop. One for the whole hub.
@@ -98,8 +98,20 @@ pub struct AgentRequest {
     pub max_rounds: Option<u32>,
     /// How long a call may take.
     pub tool_timeout: Option<Duration>,
-    /// Whether a person can approve destructive calls.
-    pub allows_approval: bool,
+    /// Which calls a person approves.
+    pub approval: ApprovalPolicy,
+}
+
+/// Which calls wait until a person approves them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApprovalPolicy {
+    /// Nobody is there to approve; destructive calls are refused.
+    #[default]
+    Nobody,
+    /// Destructive calls wait.
+    DestructiveCalls,
+    /// Every call waits.
+    EveryCall,
 }
 
 impl AgentRequest {

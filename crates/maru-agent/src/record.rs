@@ -112,10 +112,43 @@ pub struct RunCall {
 pub struct RunCallResult {
     /// As text.
     pub text: String,
-    /// Whether it failed.
-    pub is_error: bool,
+    /// How the call ended.
+    pub outcome: RunCallOutcome,
     /// How long it took.
     pub milliseconds: u64,
+}
+
+/// How a call of a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunCallOutcome {
+    /// With a result.
+    Ok,
+    /// The tool was called and reports an error.
+    Failed,
+    /// A person refused it, or nobody approved it.
+    Refused,
+    /// It could not be called.
+    Rejected,
+    /// It did not answer in time.
+    TimedOut,
+}
+
+impl RunCallOutcome {
+    /// Its name in responses and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Rejected => "rejected",
+            Self::TimedOut => "timed_out",
+        }
+    }
+
+    /// Whether the call has no useful result.
+    pub fn is_error(self) -> bool {
+        self != Self::Ok
+    }
 }
 
 /// A run, as it is kept.
@@ -128,6 +161,8 @@ pub(super) struct RunRecord {
     pub(super) started: i64,
     ended: Option<i64>,
     state: &'static str,
+    /// Calls that wait for approval.
+    waiting_calls: usize,
     tools: usize,
     tool_tokens: usize,
     rounds: Vec<RunRound>,
@@ -159,6 +194,7 @@ impl RunRecord {
             started: clock::now_ms(),
             ended: None,
             state: "running",
+            waiting_calls: 0,
             tools: 0,
             tool_tokens: 0,
             rounds: Vec::new(),
@@ -214,8 +250,18 @@ impl RunRecord {
         }
     }
 
-    pub(super) fn set_waiting(&mut self, is_waiting: bool) {
-        self.state = if is_waiting { "waiting" } else { "running" };
+    /// A call begins to wait for approval.
+    pub(super) fn begin_wait(&mut self) {
+        self.waiting_calls += 1;
+        self.state = "waiting";
+    }
+
+    /// A call that waited was decided.
+    pub(super) fn end_wait(&mut self) {
+        self.waiting_calls = self.waiting_calls.saturating_sub(1);
+        if self.waiting_calls == 0 {
+            self.state = "running";
+        }
     }
 
     pub(super) fn end(&mut self, ended: Result<&FinalAnswer, &str>) {
@@ -315,7 +361,8 @@ impl RunCall {
         });
         if let Some(result) = &self.result {
             shown["result"] = result.text.as_str().into();
-            shown["is_error"] = result.is_error.into();
+            shown["is_error"] = result.outcome.is_error().into();
+            shown["outcome"] = result.outcome.as_str().into();
             shown["ms"] = result.milliseconds.into();
         }
         shown

@@ -1,4 +1,4 @@
-//! `/api/calls` and `/api/stats`: recent calls and their statistics.
+//! `/api/calls` and `/api/stats`: calls and their statistics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,67 +6,159 @@ use std::{
 };
 
 use axum::{
-    extract::{Path, Query, Request, State},
+    Extension,
+    extract::{Path, Query, State, rejection::QueryRejection},
     http::StatusCode,
     response::Response,
 };
+use maru_store::{AuditRow, CallFilter};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{HubState, servers::json_error};
 use maru_auth::{AccessRole, Principal};
 use maru_downstream::http::reply;
-use maru_observability::journal::{CallRecord, CallSeries, MinuteStats, mask_secrets, now_millis};
+use maru_observability::{
+    audit::error_text,
+    journal::{CallRecord, CallSeries, MinuteStats, ToolCallOutcome, mask_secrets, now_millis},
+};
+use maru_runtime::clock::{DAY_MS, now_ms};
 
 const DEFAULT_PAGE_SIZE: usize = 100;
 const MAX_PAGE_SIZE: usize = 500;
 /// The maximum number of tools, and of servers, in one response.
 const MAX_SERIES: usize = 200;
 
-/// `GET /api/calls`.
+/// The query of `GET /api/calls`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallQuery {
+    since: Option<String>,
+    until: Option<String>,
+    tool: Option<String>,
+    server: Option<String>,
+    caller: Option<String>,
+    outcome: Option<String>,
+    text: Option<String>,
+    /// Milliseconds.
+    slower: Option<f64>,
+    limit: Option<usize>,
+    cursor: Option<i64>,
+}
+
+/// `GET /api/calls`: searches the calls in the store, or those in memory if none are kept.
 pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
-    Query(query): Query<HashMap<String, String>>,
-    request: Request,
+    query: Result<Query<CallQuery>, QueryRejection>,
+    principal: Option<Extension<Principal>>,
 ) -> Response {
-    let number = |name: &str| query.get(name).and_then(|it| it.parse::<u64>().ok());
-    let limit = number("limit").map_or(DEFAULT_PAGE_SIZE, |it| {
-        usize::try_from(it).unwrap_or(DEFAULT_PAGE_SIZE)
-    });
-    let limit = limit.clamp(1, MAX_PAGE_SIZE);
-    let principal = request.extensions().get::<Principal>();
-    let is_match =
-        |record: &CallRecord| may_see(principal, record) && matches_query(record, &query);
+    let filter = query.map_err(|it| it.body_text());
+    let filter = filter.and_then(|Query(it)| it.into_filter(now_ms()));
+    let mut filter = match filter {
+        Ok(filter) => filter,
+        Err(message) => return json_error(StatusCode::BAD_REQUEST, &message, None),
+    };
+    match principal.map(|it| it.0) {
+        Some(it) if it.role() == AccessRole::Admin => (),
+        Some(it) => {
+            let own = it.name().to_owned();
+            if filter.caller.as_ref().is_some_and(|it| *it != own) {
+                let message = format!("you see only your own calls, those of {own}");
+                return json_error(StatusCode::FORBIDDEN, &message, None);
+            }
+            filter.caller = Some(own);
+        }
+        None => return json_error(StatusCode::UNAUTHORIZED, "sign in to see calls", None),
+    }
+    let found = if hub.audit.records_calls() {
+        hub.audit.search_calls(&filter).await.map(Some)
+    } else {
+        Ok(None)
+    };
+    let (_, lost) = hub.audit.queue_depth();
+    let body = match found {
+        Ok(Some(page)) => json!({
+            "calls": page.calls.iter().map(stored_json).collect::<Vec<_>>(),
+            "cursor": page.next_before,
+            "searchedTo": page.searched_to,
+            "kept": true,
+            "lost": lost,
+        }),
+        Ok(None) => search_memory(&hub, &filter, lost),
+        Err(error) => {
+            tracing::error!("failed to search the calls: {error}");
+            search_memory(&hub, &filter, lost)
+        }
+    };
+    reply::json(StatusCode::OK, body.to_string())
+}
+
+fn search_memory(hub: &HubState, filter: &CallFilter, lost: u64) -> Value {
     let journal = hub.engine.catalog().journal();
-    let mut records = journal.recent(number("before"), limit + 1, is_match);
-    let more = records.len() > limit;
-    records.truncate(limit);
-    let calls: Vec<Value> = records.iter().map(|it| summary(it)).collect();
-    reply::json(
-        StatusCode::OK,
-        json!({"calls": calls, "more": more}).to_string(),
-    )
+    let before = filter.before.and_then(|it| u64::try_from(it).ok());
+    let is_match = |it: &CallRecord| matches_filter(it, filter);
+    let records = journal.recent(before, filter.limit, is_match);
+    let is_full = records.len() == filter.limit;
+    json!({
+        "calls": records.iter().map(|it| summary(it)).collect::<Vec<_>>(),
+        "cursor": records.last().filter(|_| is_full).map(|it| it.id),
+        "searchedTo": null,
+        "kept": false,
+        "lost": lost,
+    })
 }
 
 /// `GET /api/calls/{id}`.
 pub(super) async fn show(
     State(hub): State<Arc<HubState>>,
     Path(id): Path<u64>,
-    request: Request,
+    principal: Option<Extension<Principal>>,
 ) -> Response {
-    let principal = request.extensions().get::<Principal>();
-    let record = hub.engine.catalog().journal().get(id);
-    let Some(record) = record.filter(|it| may_see(principal, it)) else {
-        let message = "the journal no longer has this call";
-        return json_error(StatusCode::NOT_FOUND, message, None);
-    };
-    let mut shown = summary(&record);
+    let principal = principal.map(|it| it.0);
+    if let Some(record) = hub.engine.catalog().journal().get(id) {
+        if may_see(principal.as_ref(), &record.request.principal) {
+            return reply::json(StatusCode::OK, record_json(&record).to_string());
+        }
+        return call_not_found();
+    }
+    match hub.audit.find_call(id).await {
+        Ok(Some(row)) if may_see(principal.as_ref(), &row.principal) => {
+            let mut shown = stored_json(&row);
+            shown["arguments"] = row.arguments.as_str().into();
+            shown["result"] = Value::Null;
+            let kept = i64::try_from(row.arguments.len()).unwrap_or(i64::MAX);
+            let sent = row.call.map_or(0, |it| it.argument_bytes);
+            shown["cut"] =
+                json!({"arguments": row.arguments.ends_with('…') && sent > kept, "result": true});
+            reply::json(StatusCode::OK, shown.to_string())
+        }
+        Ok(_) => call_not_found(),
+        Err(error) => {
+            tracing::error!("failed to read a call: {error}");
+            json_error(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &error.public_message(),
+                None,
+            )
+        }
+    }
+}
+
+fn call_not_found() -> Response {
+    let message = "this call is not kept any more, or it is the call of someone else";
+    json_error(StatusCode::NOT_FOUND, message, None)
+}
+
+/// The JSON of a call in memory, with its arguments and result.
+fn record_json(record: &CallRecord) -> Value {
+    let mut shown = summary(record);
     shown["arguments"] = mask_secrets(&record.request.arguments).into();
     shown["result"] = mask_secrets(&record.result).into();
     shown["cut"] = json!({
         "arguments": record.argument_bytes > record.request.arguments.len(),
         "result": record.result_bytes > record.result.len(),
     });
-    reply::json(StatusCode::OK, shown.to_string())
+    shown
 }
 
 /// The JSON of a call without its arguments and result.
@@ -79,34 +171,134 @@ pub(super) fn summary(record: &CallRecord) -> Value {
         "principal": &*record.request.principal,
         "client": record.request.client.as_deref(),
         "outcome": record.outcome.as_str(),
+        "error": error_text(record),
         "milliseconds": millis(record.duration.as_secs_f64()),
         "upstreamMilliseconds": millis(record.server_duration.as_secs_f64()),
         "argumentBytes": record.argument_bytes,
         "resultBytes": record.result_bytes,
+        "request": record.request.request_id.to_string(),
     })
 }
 
-fn may_see(principal: Option<&Principal>, record: &CallRecord) -> bool {
-    principal
-        .is_some_and(|it| it.role() == AccessRole::Admin || it.name() == &*record.request.principal)
+/// The same members of a call in the store.
+fn stored_json(row: &AuditRow) -> Value {
+    let call = row.call.clone().unwrap_or_default();
+    let micros = |it: i64| millis(it as f64 / 1_000_000.0);
+    json!({
+        "id": call.number,
+        "time": row.at,
+        "tool": row.target,
+        "server": call.server,
+        "principal": row.principal,
+        "client": row.client,
+        "outcome": row.outcome,
+        "error": call.error,
+        "milliseconds": micros(row.took_micros),
+        "upstreamMilliseconds": micros(call.server_micros),
+        "argumentBytes": call.argument_bytes,
+        "resultBytes": call.result_bytes,
+        "request": row.request,
+    })
 }
 
-fn matches_query(record: &CallRecord, query: &HashMap<String, String>) -> bool {
+fn may_see(principal: Option<&Principal>, caller: &str) -> bool {
+    principal.is_some_and(|it| it.role() == AccessRole::Admin || it.name() == caller)
+}
+
+fn matches_filter(record: &CallRecord, filter: &CallFilter) -> bool {
     let request = &record.request;
-    query.iter().all(|(name, wanted)| match name.as_str() {
-        "tool" => request.tool.contains(wanted.as_str()),
-        "server" => *request.server == **wanted,
-        "client" => {
-            let client = request.client.as_deref().unwrap_or_default();
-            client.contains(wanted.as_str()) || *request.principal == **wanted
+    let at = i64::try_from(record.ended_at).unwrap_or(i64::MAX);
+    let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|it| it == found);
+    let outcome = record.outcome.as_str();
+    is(&filter.tool, &request.tool)
+        && is(&filter.server, &request.server)
+        && is(&filter.caller, &request.principal)
+        && filter.since.is_none_or(|it| at >= it)
+        && filter.until.is_none_or(|it| at < it)
+        && (filter.outcomes.is_empty() || filter.outcomes.iter().any(|it| it == outcome))
+        && (!filter.failed || record.outcome.is_error())
+        && filter
+            .min_micros
+            .is_none_or(|it| record.duration.as_micros() >= it.unsigned_abs().into())
+        && filter
+            .text
+            .as_deref()
+            .is_none_or(|it| contains_text(record, &it.to_lowercase()))
+}
+
+fn contains_text(record: &CallRecord, wanted: &str) -> bool {
+    let request = &record.request;
+    let contains = |it: &str| it.to_lowercase().contains(wanted);
+    contains(&request.tool)
+        || contains(request.client.as_deref().unwrap_or_default())
+        || contains(&mask_secrets(&request.arguments))
+        || error_text(record).is_some_and(|it| contains(&it))
+}
+
+impl CallQuery {
+    fn into_filter(self, now: i64) -> Result<CallFilter, String> {
+        let given = |it: Option<String>| it.filter(|it| !it.is_empty());
+        let time = |name: &str, it: Option<String>| {
+            match given(it) {
+            Some(text) => parse_time(&text, now)
+                .map(Some)
+                .ok_or_else(|| format!("{name}: {text:?} is not a time; give milliseconds since 1970, or a time before now such as 90s, 15m, 24h or 7d")),
+            None => Ok(None),
         }
-        "outcome" => wanted.split(',').any(|it| it == record.outcome.as_str()),
-        "slower" => {
-            let least = wanted.parse().unwrap_or(0.0);
-            record.duration.as_secs_f64() * 1000.0 >= least
+        };
+        let mut outcomes = Vec::new();
+        let mut failed = false;
+        for name in given(self.outcome).iter().flat_map(|it| it.split(',')) {
+            if name == "error" {
+                failed = true;
+            } else if ToolCallOutcome::ALL.iter().any(|it| it.as_str() == name) {
+                outcomes.push(name.to_owned());
+            } else {
+                return Err(format!(
+                    "outcome: {name:?} is none of ok, failed, refused, timed_out, cancelled and error (failed, refused or timed out)"
+                ));
+            }
         }
-        _ => true,
-    })
+        let is_error = |it: &String| matches!(it.as_str(), "failed" | "refused" | "timed_out");
+        if failed && !outcomes.iter().all(is_error) {
+            return Err("outcome: error cannot be combined with ok or cancelled".to_owned());
+        }
+        if failed {
+            outcomes.clear();
+        } else {
+            // The index of failed calls serves these, too.
+            failed = !outcomes.is_empty() && outcomes.iter().all(is_error);
+        }
+        Ok(CallFilter {
+            since: time("since", self.since)?,
+            until: time("until", self.until)?,
+            tool: given(self.tool),
+            server: given(self.server),
+            caller: given(self.caller),
+            outcomes,
+            failed,
+            text: given(self.text),
+            min_micros: self.slower.map(|it| (it * 1000.0) as i64),
+            before: self.cursor,
+            limit: self
+                .limit
+                .unwrap_or(DEFAULT_PAGE_SIZE)
+                .clamp(1, MAX_PAGE_SIZE),
+        })
+    }
+}
+
+/// Milliseconds since 1970, or a duration before `now`.
+fn parse_time(text: &str, now: i64) -> Option<i64> {
+    let unit = match text.chars().last()? {
+        's' => 1000,
+        'm' => 60_000,
+        'h' => 3_600_000,
+        'd' => DAY_MS,
+        _ => return text.parse().ok(),
+    };
+    let count: i64 = text[..text.len() - 1].parse().ok()?;
+    (count >= 0).then(|| now.saturating_sub(count.saturating_mul(unit)))
 }
 
 /// `GET /api/stats`: statistics of up to an hour by minute, server and tool.
@@ -216,4 +408,43 @@ fn by_minute(stats: &[MinuteStats], from: u64, minutes: u64) -> Value {
 /// Milliseconds with two decimals.
 fn millis(seconds: f64) -> f64 {
     (seconds * 100_000.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str, expected: Result<fn(&CallFilter) -> bool, &str>) {
+        let uri = format!("/?{query}").parse().unwrap();
+        let Query(query) = Query::<CallQuery>::try_from_uri(&uri).unwrap();
+        match (query.into_filter(1_000_000_000), expected) {
+            (Ok(filter), Ok(is_right)) => assert!(is_right(&filter), "{filter:?}"),
+            (Err(message), Err(expected)) => assert!(message.contains(expected), "{message}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn query_is_parsed_or_explained() {
+        check(
+            "since=15m&until=999999999",
+            Ok(|it| it.since == Some(999_100_000) && it.until == Some(999_999_999)),
+        );
+        check(
+            "outcome=error",
+            Ok(|it| it.failed && it.outcomes.is_empty()),
+        );
+        check(
+            "outcome=failed,refused",
+            Ok(|it| it.failed && it.outcomes.len() == 2),
+        );
+        check(
+            "outcome=ok,failed&tool=&limit=9999",
+            Ok(|it| !it.failed && it.tool.is_none() && it.limit == 500),
+        );
+        check("slower=1.5", Ok(|it| it.min_micros == Some(1500)));
+        check("since=yesterday", Err("15m, 24h or 7d"));
+        check("outcome=bad", Err("none of ok"));
+        check("outcome=error,ok", Err("cannot be combined"));
+    }
 }

@@ -6,7 +6,7 @@ mod events;
 mod publisher;
 mod session;
 
-pub(super) use assets::{asset, page};
+pub(super) use assets::{asset, missing_page, page};
 pub use events::ConsoleEvents;
 pub(super) use events::stream;
 pub use publisher::publish_changes;

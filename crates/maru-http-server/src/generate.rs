@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 
 use super::{HubState, body, openai};
 use maru_agent::{
-    self as agent, ActiveRun, AgentRequest, CutReason, RunEvent, RunOutcome, UnavailableServer,
+    self as agent, ActiveRun, AgentRequest, ApprovalPolicy, CutReason, RunEvent, RunOutcome,
+    UnavailableServer,
 };
 use maru_auth::Principal;
 use maru_downstream::http::{event_stream, reply, require_json};
@@ -167,10 +168,14 @@ fn agent_request(
             .map(|it| u32::try_from(it).unwrap_or(20)),
         tool_timeout: number_param(&params, "tool_timeout", 0.1, 600.0)?
             .map(Duration::from_secs_f64),
-        allows_approval: match text_param(&params, "approval")?.as_deref() {
-            None => false,
-            Some("ask") => true,
-            Some(_) => return Err(RpcError::invalid_params("approval must be \"ask\"")),
+        approval: match text_param(&params, "approval")?.as_deref() {
+            None => ApprovalPolicy::Nobody,
+            Some("ask") => ApprovalPolicy::DestructiveCalls,
+            Some("each") => ApprovalPolicy::EveryCall,
+            Some(_) => {
+                let message = "approval must be \"ask\" or \"each\"";
+                return Err(RpcError::invalid_params(message));
+            }
         },
     })
 }

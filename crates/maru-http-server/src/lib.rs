@@ -6,6 +6,7 @@ mod admission;
 mod anthropic;
 mod audit;
 mod body;
+mod call_usage;
 mod calls;
 mod connect;
 mod console;

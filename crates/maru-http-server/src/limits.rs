@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_downstream::http::reply;
-use maru_tools::QuotaTarget;
+use maru_tools::{QuotaTarget, unknown_name};
 
 const MAX_TARGET_BYTES: usize = 200;
 
@@ -52,6 +52,13 @@ pub(super) async fn set(
     if id.len() > MAX_TARGET_BYTES || id.chars().any(char::is_control) {
         return bad_request("must be the name of a user or tool", "target_id");
     }
+    if body["allow_unknown"] != true
+        && let Err(message) = check_target(&hub, target, &id).await
+    {
+        let message =
+            format!("{message} (allow_unknown: true limits a name that is not there yet)");
+        return bad_request(&message, "target_id");
+    }
     let (max_count, max_per_minute) = (per_day.as_i64(), per_minute.as_i64());
     if let Err(error) = hub
         .quota
@@ -71,6 +78,41 @@ pub(super) async fn set(
             used: 0,
         }]),
     }
+}
+
+/// Checks that a limit applies to somebody or something. Users of an authorization server
+/// are known only to it, so with `oauth` every name may be one.
+async fn check_target(hub: &HubState, target: QuotaTarget, id: &str) -> Result<(), String> {
+    let rows = hub.quota.list().await.unwrap_or_default();
+    let is_limited = |it: &CallLimitRow| it.target_id == id && it.target_type == target.as_str();
+    if rows.iter().any(is_limited) {
+        return Ok(());
+    }
+    let (what, known) = match target {
+        QuotaTarget::Tool => ("tool", known_tools(hub)),
+        QuotaTarget::User if hub.access.oauth().is_some() => return Ok(()),
+        QuotaTarget::User => ("user", known_users(hub).await),
+    };
+    if known.iter().any(|it| it == id) {
+        return Ok(());
+    }
+    Err(unknown_name(what, id, known.iter().map(String::as_str)))
+}
+
+fn known_tools(hub: &HubState) -> Vec<String> {
+    let snapshot = hub.engine.catalog().snapshot();
+    let tools = snapshot.tools_with_state();
+    tools.map(|(it, _)| it.public_name().to_owned()).collect()
+}
+
+/// The names of tokens, the built-in callers, and those who have called.
+async fn known_users(hub: &HubState) -> Vec<String> {
+    let mut known = vec!["admin".to_owned(), "local".to_owned()];
+    let tokens = hub.access.list_tokens().await.unwrap_or_default();
+    known.extend(tokens.into_iter().map(|it| it.name));
+    let clients = hub.engine.catalog().journal().clients().list();
+    known.extend(clients.iter().map(|it| it.principal.to_string()));
+    known
 }
 
 /// `DELETE /api/limits/{target_type}/{target_id}`.

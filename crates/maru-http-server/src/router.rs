@@ -116,6 +116,9 @@ impl GuardedRouter {
                 counts_against_quota: false,
             });
         }
+        if matches!(route, RouteMatch::NotFound) && is_page_request(request) {
+            return Err(console::missing_page().into());
+        }
         let token = given_token(path, headers);
         let has_token = headers.contains_key(header::AUTHORIZATION) || token.is_some();
         let access = &self.hub.access;
@@ -360,4 +363,15 @@ impl From<Response> for AdmitError {
     fn from(rejection: Response) -> Self {
         Self::Rejected(Box::new(rejection))
     }
+}
+
+/// Whether a browser opens a page, rather than a program that asks an API.
+fn is_page_request(request: &Request<Incoming>) -> bool {
+    let accepted = request.headers().get(header::ACCEPT);
+    let accepted = accepted.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let path = request.uri().path();
+    let is_api = ["/api/", "/v1/", "/assets/"]
+        .iter()
+        .any(|it| path.starts_with(it));
+    request.method() == Method::GET && accepted.contains("text/html") && !is_api
 }

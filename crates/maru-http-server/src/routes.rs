@@ -10,9 +10,9 @@ use axum::{
 };
 
 use super::{
-    HubState, anthropic, audit, calls, connect, console, custom_tools, diagnostics, generate,
-    health, limits, mcp, metrics, model_api, openai, registry, resource_metadata, responses, runs,
-    servers, sources, tokens, tools, usage,
+    HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
+    generate, health, limits, mcp, metrics, model_api, openai, registry, resource_metadata,
+    responses, runs, servers, sources, tokens, tools, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -74,6 +74,7 @@ fn route_table() -> Vec<RouteEntry> {
         agent(POST, "/api/tools/{name}/call", tools::call).filtered(),
         reader(GET, "/api/calls", calls::list),
         reader(GET, "/api/calls/{id}", calls::show),
+        reader(GET, "/api/call-usage", call_usage::list),
         reader(GET, "/api/stats", calls::stats),
         // Databases.
         reader(GET, "/api/sources", sources::list),

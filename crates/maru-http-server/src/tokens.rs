@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_auth::{AccessRole, TokenDraft, TokenError};
 use maru_downstream::http::reply;
+use maru_tools::{OWN_SERVER_NAME, unknown_name};
 
 /// The maximum length of a token's list of servers or tools.
 const MAX_GRANTED_NAMES: usize = 1000;
@@ -34,6 +35,9 @@ pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): Jso
         Ok(draft) => draft,
         Err((field, message)) => return json_error(StatusCode::BAD_REQUEST, message, Some(field)),
     };
+    if let Err((field, message)) = check_names(&hub, &draft) {
+        return json_error(StatusCode::BAD_REQUEST, &message, Some(field));
+    }
     match hub.access.create_token(&draft).await {
         Ok(issued) => {
             let mut token = token_json(&issued.row);
@@ -54,6 +58,39 @@ pub(super) async fn revoke(State(hub): State<Arc<HubState>>, Path(name): Path<St
         Ok(false) => json_error(StatusCode::NOT_FOUND, "no token has this name", None),
         Err(error) => error_response(&error),
     }
+}
+
+/// Checks that the servers and tools of a token exist; an error is the field and a message.
+fn check_names(hub: &HubState, draft: &TokenDraft) -> Result<(), (&'static str, String)> {
+    let servers = hub.servers.list();
+    let mut known: Vec<&str> = servers.iter().map(|it| it.server.name.as_str()).collect();
+    known.push(OWN_SERVER_NAME);
+    let snapshot = hub.engine.catalog().snapshot();
+    for name in draft.servers.iter().flatten() {
+        if !known.contains(&name.as_str()) && !snapshot.has_server(name) {
+            return Err(("servers", unknown_name("server", name, known.into_iter())));
+        }
+    }
+    let is_known = |name: &str| {
+        let mut tools = snapshot.tools_with_state();
+        tools.any(|(it, _)| {
+            it.public_name() == name || format!("{}.{}", it.server(), it.key()) == name
+        })
+    };
+    // The tools of a server that is not connected are not known.
+    let is_of_known_server = |name: &str| {
+        let separated = name.split_once("__").or_else(|| name.split_once('.'));
+        let server = separated.map(|(server, _)| server);
+        server.is_some_and(|it| known.contains(&it) && !snapshot.has_server(it))
+    };
+    for name in draft.tools.iter().flatten() {
+        if !is_known(name) && !is_of_known_server(name) {
+            let tools = snapshot.tools_with_state();
+            let message = unknown_name("tool", name, tools.map(|(it, _)| it.public_name()));
+            return Err(("tools", message));
+        }
+    }
+    Ok(())
 }
 
 /// Parses the body of a new token; an error is the field and a message.

@@ -1,11 +1,13 @@
 //! The audit log in the store: calls are written in batches, changes before they are
 //! acknowledged. Secrets are masked.
 
+mod call_error;
 mod redact;
+mod usage_sums;
 
 use std::{
     future::ready,
-    iter,
+    iter, mem,
     net::IpAddr,
     sync::{
         Arc,
@@ -15,15 +17,23 @@ use std::{
 };
 
 use maru_runtime::{clock, tasks::Tasks};
-use maru_store::{AuditFilter, AuditRow, Store};
-use tokio::{sync::mpsc, time};
+use maru_store::{
+    AuditFilter, AuditRow, AuditedCall, CallFilter, CallPage, CallUsageFilter, CallUsageRow, Store,
+};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::journal::{CallJournal, CallRecord, mask_secrets};
 use maru_config::{self as config, AuditSettings as Settings};
 
+pub use call_error::error_text;
 pub use redact::redact_body;
+pub use usage_sums::USAGE_SLOT_MINUTES;
+use usage_sums::sum_usage;
 
 /// Records that may wait to be written; more are dropped and counted.
 const MAX_QUEUED_RECORDS: usize = 16_384;
@@ -37,6 +47,11 @@ const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
 /// In milliseconds: an older change that was never finished was interrupted.
 const MAX_CHANGE_AGE_MS: i64 = 3_600_000;
+const MINUTE_MS: i64 = 60_000;
+/// In milliseconds: older usage is kept by the hour.
+const USAGE_DETAIL_MS: i64 = 2 * clock::DAY_MS;
+/// How long a search waits for the records that are not written yet.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Characters of arguments that are kept.
 const MAX_TEXT_CHARS: usize = 1000;
 
@@ -46,6 +61,9 @@ pub struct AuditLog {
     store: Store,
     queue: mpsc::Sender<AuditItem>,
     dropped: AtomicU64,
+    records_calls: bool,
+    /// Ends the wait for more records of a batch.
+    hurry: Notify,
 }
 
 /// A record that waits to be written.
@@ -53,6 +71,8 @@ pub struct AuditLog {
 enum AuditItem {
     Call(Arc<CallRecord>),
     Change(Box<AuditRow>),
+    /// Answered when everything before it is written.
+    Flush(oneshot::Sender<()>),
 }
 
 /// A change, or an attempt, for the audit log.
@@ -89,6 +109,8 @@ impl AuditLog {
             store,
             queue,
             dropped: AtomicU64::new(0),
+            records_calls: settings.calls,
+            hurry: Notify::new(),
         });
         if settings.calls {
             let callback_log = Arc::clone(&audit);
@@ -132,6 +154,54 @@ impl AuditLog {
         self.store.audit_rows(filter).await
     }
 
+    /// Whether calls are recorded.
+    pub fn records_calls(&self) -> bool {
+        self.records_calls
+    }
+
+    /// The calls that match the filter, newest first, up to the one that just ended.
+    pub async fn search_calls(&self, filter: &CallFilter) -> Result<CallPage, maru_store::Error> {
+        self.flush().await;
+        self.store.search_calls(filter).await
+    }
+
+    /// The usage by tool and caller.
+    pub async fn usage_by_name(
+        &self,
+        filter: &CallUsageFilter,
+    ) -> Result<Vec<CallUsageRow>, maru_store::Error> {
+        self.flush().await;
+        self.store.usage_by_name(filter).await
+    }
+
+    /// The usage of each `span` minutes.
+    pub async fn usage_by_slot(
+        &self,
+        filter: &CallUsageFilter,
+        span: i64,
+    ) -> Result<Vec<CallUsageRow>, maru_store::Error> {
+        self.store.usage_by_slot(filter, span).await
+    }
+
+    /// The call of this number.
+    pub async fn find_call(&self, number: u64) -> Result<Option<AuditRow>, maru_store::Error> {
+        match i64::try_from(number) {
+            Ok(number) => self.store.find_call(number).await,
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Has the records that wait written, and waits for that, unless it takes long.
+    async fn flush(&self) {
+        let (done, written) = oneshot::channel();
+        let waits = self.queue.capacity() < self.queue.max_capacity();
+        if waits && self.queue.try_send(AuditItem::Flush(done)).is_ok() {
+            self.hurry.notify_one();
+            // Fails if the writer has stopped; then there is nothing to wait for.
+            let _ = time::timeout(FLUSH_TIMEOUT, written).await;
+        }
+    }
+
     /// The number of records that wait, and of those that were dropped.
     pub fn queue_depth(&self) -> (usize, u64) {
         let waiting = self.queue.max_capacity() - self.queue.capacity();
@@ -150,10 +220,16 @@ impl AuditLog {
             return true;
         }
         let (items, mut origins) = (Arc::clone(batch), OriginCache::default());
-        let rows = (0..items.len()).map(move |at| items[at].to_row(&mut origins));
-        match self.store.insert_audit_rows(rows).await {
+        let usage = sum_usage(items.iter().filter_map(AuditItem::call));
+        let rows = (0..items.len()).filter_map(move |at| items[at].to_row(&mut origins));
+        match self.store.insert_calls(rows, usage).await {
             Ok(()) => {
-                *batch = Arc::default();
+                for item in Arc::try_unwrap(mem::take(batch)).into_iter().flatten() {
+                    if let AuditItem::Flush(done) = item {
+                        // The search may have given up.
+                        let _ = done.send(());
+                    }
+                }
                 true
             }
             Err(error) if error.is_down() => false,
@@ -176,14 +252,30 @@ impl AuditLog {
         if let Err(error) = done {
             warn!(%error, "old audit records could not be removed");
         }
+        let minutes = |it: i64| it / MINUTE_MS;
+        let merge_before = minutes(clock::now_ms() - USAGE_DETAIL_MS);
+        let done = self
+            .store
+            .trim_usage(merge_before - merge_before % 60, minutes(before));
+        if let Err(error) = done.await {
+            warn!(%error, "old usage could not be removed");
+        }
     }
 }
 
 impl AuditItem {
-    fn to_row(&self, origins: &mut OriginCache) -> AuditRow {
+    fn call(&self) -> Option<&CallRecord> {
         match self {
-            Self::Call(record) => call_row(record, origins),
-            Self::Change(row) => AuditRow::clone(row),
+            Self::Call(record) => Some(record),
+            Self::Change(_) | Self::Flush(_) => None,
+        }
+    }
+
+    fn to_row(&self, origins: &mut OriginCache) -> Option<AuditRow> {
+        match self {
+            Self::Call(record) => Some(call_row(record, origins)),
+            Self::Change(row) => Some(AuditRow::clone(row)),
+            Self::Flush(_) => None,
         }
     }
 }
@@ -202,6 +294,7 @@ impl AuditedChange<'_> {
             outcome: self.status.to_string(),
             took_micros: micros(self.duration),
             request: self.request_id.clone(),
+            call: None,
         }
     }
 }
@@ -220,6 +313,15 @@ fn call_row(record: &CallRecord, origins: &mut OriginCache) -> AuditRow {
         outcome: record.outcome.as_str().to_owned(),
         took_micros: micros(record.duration),
         request: request.request_id.to_string(),
+        call: Some(AuditedCall {
+            number: i64::try_from(record.id).unwrap_or(i64::MAX),
+            server: request.server.to_string(),
+            error: error_text(record).map(|it| truncate_text(&it)),
+            failed: record.outcome.is_error(),
+            argument_bytes: byte_count(record.argument_bytes),
+            result_bytes: byte_count(record.result_bytes),
+            server_micros: micros(record.server_duration),
+        }),
     }
 }
 
@@ -261,7 +363,11 @@ async fn run_writer(
         }
         // Waits for more records, to write them in one batch.
         if items.len() < MAX_BATCH_RECORDS {
-            let _stopped = time::timeout(BATCH_DELAY, stop.cancelled()).await;
+            tokio::select! {
+                () = stop.cancelled() => (),
+                () = audit.hurry.notified() => (),
+                () = time::sleep(BATCH_DELAY) => (),
+            }
         }
     }
     let last = iter::from_fn(|| items.try_recv().ok());
@@ -287,6 +393,10 @@ impl OriginCache {
 
 fn format_origin(from: Option<IpAddr>) -> String {
     from.map_or("local".to_owned(), |it| it.to_string())
+}
+
+fn byte_count(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 fn micros(took: Duration) -> i64 {

@@ -26,6 +26,7 @@ pub use clients::{ClientRecord, KnownClients, client_label};
 pub use maru_config::mask_secrets;
 pub use record::{CallRecord, CallRequest, ToolCallOutcome};
 pub use request_id::RequestId;
+pub(crate) use stats::latency_bucket;
 pub use stats::{CallSeries, CallStats, MinuteStats, StatsSummary};
 
 /// The latest calls.

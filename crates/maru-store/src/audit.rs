@@ -2,7 +2,7 @@
 
 use std::{iter, sync::LazyLock};
 
-use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
+use super::{CallUsageRow, CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
 
 /// A record of the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,27 @@ pub struct AuditRow {
     pub took_micros: i64,
     /// The request id.
     pub request: String,
+    /// What else is kept of a call; absent for a change.
+    pub call: Option<AuditedCall>,
+}
+
+/// What the record of a call has beyond that of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditedCall {
+    /// The number of the call in the journal of its hub.
+    pub number: i64,
+    /// The server of the tool; empty if the tool is unknown.
+    pub server: String,
+    /// Why it failed, masked and truncated.
+    pub error: Option<String>,
+    /// Whether the outcome counts as an error.
+    pub failed: bool,
+    /// Bytes of the arguments.
+    pub argument_bytes: i64,
+    /// Bytes of the result.
+    pub result_bytes: i64,
+    /// The part of the duration that the handler took, in microseconds.
+    pub server_micros: i64,
 }
 
 /// Selects audit records; an absent field matches everything.
@@ -54,7 +75,7 @@ pub struct AuditFilter {
 
 /// Rows per INSERT when many are pending, which saves round trips.
 const ROWS_PER_INSERT: usize = 50;
-const COLUMNS_PER_ROW: usize = 10;
+const COLUMNS_PER_ROW: usize = 17;
 static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));
 /// An absent filter is the smallest number or an empty text, so that one statement serves
 /// every filter. PostgreSQL infers `int4` for a parameter that is compared with a
@@ -62,7 +83,8 @@ static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT]
 const LIST: PortableStatement = PortableStatement {
     attempted: "read the audit records",
     sql:
-        "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request
+        "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request,
+            call_number, server, error, failed, argument_bytes, result_bytes, server_took
           FROM audit
           WHERE (CAST($1 AS BIGINT) < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
             AND ($4 = '' OR action = $4) AND ($5 = '' OR target = $5)
@@ -121,9 +143,19 @@ impl Store {
         &self,
         rows: impl IntoIterator<Item = AuditRow, IntoIter: Send + 'static>,
     ) -> Result<(), Error> {
+        self.insert_calls(rows, Vec::new()).await
+    }
+
+    /// Inserts `rows` and adds `usage` to the sums, in one transaction.
+    pub async fn insert_calls(
+        &self,
+        rows: impl IntoIterator<Item = AuditRow, IntoIter: Send + 'static>,
+        usage: Vec<CallUsageRow>,
+    ) -> Result<(), Error> {
         let label = insert_statement(&INSERT_SQL[0]);
-        self.execute_in_transaction(label, group_inserts(rows.into_iter()))
-            .await
+        let usage = usage.into_iter().map(CallUsageRow::into_statement);
+        let work = group_inserts(rows.into_iter()).chain(usage);
+        self.execute_in_transaction(label, work).await
     }
 
     /// Records that a change has started. It is on disk when this returns.
@@ -187,6 +219,8 @@ impl Store {
 
 impl AuditRow {
     fn into_values(self) -> [CellValue; COLUMNS_PER_ROW] {
+        let number = self.call.as_ref().map(|it| it.number);
+        let call = self.call.unwrap_or_default();
         [
             self.at.into(),
             self.principal.into(),
@@ -198,6 +232,13 @@ impl AuditRow {
             self.outcome.into(),
             self.took_micros.into(),
             self.request.into(),
+            number.into(),
+            call.server.into(),
+            call.error.into(),
+            i64::from(call.failed).into(),
+            call.argument_bytes.into(),
+            call.result_bytes.into(),
+            call.server_micros.into(),
         ]
     }
 }
@@ -246,7 +287,8 @@ fn insert_sql(rows: usize) -> String {
     let placeholders: Vec<String> = (0..rows).map(placeholders).collect();
     format!(
         "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
-                            outcome, took, request)
+                            outcome, took, request, call_number, server, error, failed,
+                            argument_bytes, result_bytes, server_took)
          VALUES {}",
         placeholders.join(", ")
     )
@@ -256,7 +298,7 @@ impl TryFrom<ResultRow> for AuditRow {
     type Error = DatabaseError;
 
     fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
-        Ok(Self {
+        let mut record = Self {
             id: row.next_cell()?,
             at: row.next_cell()?,
             principal: row.next_cell()?,
@@ -268,7 +310,20 @@ impl TryFrom<ResultRow> for AuditRow {
             outcome: row.next_cell()?,
             took_micros: row.next_cell()?,
             request: row.next_cell()?,
-        })
+            call: None,
+        };
+        if let Some(number) = row.next_cell()? {
+            record.call = Some(AuditedCall {
+                number,
+                server: row.next_cell()?,
+                error: row.next_cell()?,
+                failed: row.next_cell::<i64>()? != 0,
+                argument_bytes: row.next_cell()?,
+                result_bytes: row.next_cell()?,
+                server_micros: row.next_cell()?,
+            });
+        }
+        Ok(record)
     }
 }
 

@@ -19,7 +19,9 @@
 mod agent_runs;
 mod audit;
 mod availability;
+mod call_history;
 mod call_limits;
+mod call_usage;
 mod console;
 mod custom_tools;
 mod migrations;
@@ -44,8 +46,10 @@ use sqlite::SqliteBackend;
 use statement::{CellValue, PortableStatement, ResultRow};
 
 pub use agent_runs::AgentRunRow;
-pub use audit::{AuditFilter, AuditRow};
+pub use audit::{AuditFilter, AuditRow, AuditedCall};
+pub use call_history::{CallFilter, CallPage};
 pub use call_limits::CallLimitRow;
+pub use call_usage::{CallUsageFilter, CallUsageRow};
 pub use console::ConsoleSessionRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use model_budgets::ModelBudgetRow;
@@ -304,9 +308,11 @@ impl Store {
 fn all_statements() -> Vec<PortableStatement> {
     let files = [
         audit::STATEMENTS,
+        call_history::STATEMENTS,
         console::STATEMENTS,
         custom_tools::STATEMENTS,
         call_limits::STATEMENTS,
+        call_usage::STATEMENTS,
         model_budgets::STATEMENTS,
         model_usage::STATEMENTS,
         tool_pins::STATEMENTS,

@@ -34,7 +34,7 @@ pub use entry::{
 };
 pub use header_parameter::{HeaderParameter, parse_header_parameters};
 pub use name::public_name;
-pub use not_found::resource_not_found;
+pub use not_found::{resource_not_found, unknown_name};
 pub use page_cursor::PageCursors;
 pub use quota::{CallQuota, QuotaExceeded, QuotaTarget};
 pub use result::{EntryResult, ResultLimits, ResultStatus, StructuredContent};

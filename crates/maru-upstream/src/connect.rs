@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     cleanup_tracker::CleanupTracker,
+    exit_cause::may_dislike_request,
     handshake::{self, NegotiatedSession, initialize, probe},
     http,
     link::UpstreamLink,
@@ -135,7 +136,13 @@ async fn open_stdio(
         Ok(None) => initialize(&link, required)
             .await
             .map(|session| (link, session)),
-        // Some servers exit on a method that they do not know.
+        // Some servers exit on a method that they do not know. One that says what it lacks
+        // is not started a second time.
+        Err(Error::ProgramExited { code, stderr, how })
+            if !may_dislike_request(code, stderr.as_deref()) =>
+        {
+            Err(Error::ProgramExited { code, stderr, how })
+        }
         Err(Error::Lost(_) | Error::ProgramExited { .. }) => {
             drop(link);
             context.cleanup.wait().await;

@@ -14,6 +14,7 @@ mod connect;
 mod connection;
 mod diagnostics;
 mod draft;
+mod exit_cause;
 mod forward;
 mod handle;
 mod handshake;
@@ -81,7 +82,9 @@ pub enum Error {
     ProgramExited {
         /// How the program exited.
         how: String,
-        /// The last line that the program wrote to stderr, without secrets.
+        /// Its exit code, if it was not ended by a signal or by the hub.
+        code: Option<i32>,
+        /// The line of its stderr that tells most, without secrets.
         stderr: Option<String>,
     },
     /// The server refused the connection; retrying does not help.
@@ -124,7 +127,11 @@ impl Error {
             Self::ProgramExited {
                 how,
                 stderr: Some(line),
-            } => format!("{how}: {line}"),
+                ..
+            } => match exit_cause::hint_for(line) {
+                Some(hint) => format!("{how}: {line} ({hint})"),
+                None => format!("{how}: {line}"),
+            },
             Self::HandshakeRefused { message, .. } => format!(
                 "{self}: {message}; if it fails in this version, hold it to another one with protocol-version"
             ),

@@ -20,6 +20,7 @@ use super::{
     Error,
     channel::MessageChannel,
     connect::ConnectContext,
+    exit_cause::{install_hint, telling_line},
     notifications::NotificationSink,
     program_rules::{find_program, is_executable},
     programs::{ProgramGuard, ProgramLaunch, RunningProgram},
@@ -33,7 +34,7 @@ use maru_config::{SecretString, masked_argument_values};
 /// How long a program gets to exit after its input is closed, and again after SIGTERM.
 const TERMINATE_GRACE: Duration = Duration::from_secs(2);
 /// The most bytes of stderr that are kept for the exit error.
-const MAX_STDERR_TAIL_BYTES: usize = 4096;
+const MAX_STDERR_TAIL_BYTES: usize = 16 << 10;
 /// The most bytes of one stderr line that are logged.
 const MAX_STDERR_LINE_BYTES: usize = 1024;
 /// Environment variables that programs inherit; none contains a secret.
@@ -163,7 +164,7 @@ fn spawn_program(
     };
     context.programs.start(launch).map_err(|error| {
         let reason = match error.kind() {
-            std::io::ErrorKind::NotFound => "not found".to_owned(),
+            std::io::ErrorKind::NotFound => not_found_reason(&program.command),
             kind => kind.to_string(),
         };
         Error::Refused(format!("cannot start {}: {reason}", program.command))
@@ -181,9 +182,16 @@ fn resolve_program(
     let refused =
         |reason: &str| Error::Refused(format!("cannot start {}: {reason}", program.command));
     match found {
-        None => Err(refused("not found")),
+        None => Err(refused(&not_found_reason(&program.command))),
         Some(found) if !is_executable(&found) => Err(refused("permission denied")),
         Some(found) => Ok(found),
+    }
+}
+
+fn not_found_reason(program: &str) -> String {
+    match install_hint(program) {
+        Some(hint) => format!("not found; {hint}"),
+        None => "not found".to_owned(),
     }
 }
 
@@ -357,7 +365,11 @@ async fn wait_for_exit(
 /// Returns the error of a program that was killed for exceeding a limit.
 fn limit_error(program: &RunningProgram) -> Option<Error> {
     let how = program.end_cause()?;
-    Some(Error::ProgramExited { how, stderr: None })
+    Some(Error::ProgramExited {
+        how,
+        code: None,
+        stderr: None,
+    })
 }
 
 /// Terminates the program: waits after its input was closed, then sends SIGTERM, then
@@ -385,7 +397,7 @@ fn exit_error(status: ExitStatus, stderr_tail: &StderrTail, secrets: &[SecretStr
     let text = String::from_utf8_lossy(&kept);
     let clean =
         |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(300).collect() };
-    let last: Vec<String> = text
+    let lines: Vec<String> = text
         .lines()
         .map(clean)
         .filter(|it| !it.trim().is_empty())
@@ -394,9 +406,11 @@ fn exit_error(status: ExitStatus, stderr_tail: &StderrTail, secrets: &[SecretStr
         Some(code) => format!("the program ended with exit code {code}"),
         None => format!("the program was ended by {status}"),
     };
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     Error::ProgramExited {
         how,
-        stderr: last.last().map(|line| redact_secrets(line.trim(), secrets)),
+        code: status.code(),
+        stderr: telling_line(&lines).map(|line| redact_secrets(line.trim(), secrets)),
     }
 }
 

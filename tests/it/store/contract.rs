@@ -2,8 +2,9 @@
 
 use futures_util::future::join_all;
 use maru_store::{
-    AuditFilter, AuditRow, Error, ModelBudgetRow, ModelUsageFilter, ModelUsageRow, ServerRow,
-    Store, TokenRow, UsageBatch, UsageTotals,
+    AuditFilter, AuditRow, AuditedCall, CallFilter, CallUsageFilter, CallUsageRow, Error,
+    ModelBudgetRow, ModelUsageFilter, ModelUsageRow, ServerRow, Store, TokenRow, UsageBatch,
+    UsageTotals,
 };
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
@@ -20,6 +21,8 @@ pub(super) async fn check_store(fresh: impl AsyncFn() -> Store) {
     audit_records_are_found_and_old_ones_go(fresh().await).await;
     usage_is_summed_up_and_no_batch_counts_twice(fresh().await).await;
     budgets_are_replaced_by_name(fresh().await).await;
+    every_filter_finds_its_calls_on_every_page(fresh().await).await;
+    usage_is_summed_by_name_and_time_and_merged_into_hours(fresh().await).await;
 }
 
 /// What was written is there for the next process.
@@ -323,6 +326,164 @@ async fn budgets_are_replaced_by_name(store: Store) {
     assert_eq!(store.model_budgets().await.unwrap(), [changed]);
     assert!(store.delete_model_budget("team").await.unwrap());
     assert!(!store.delete_model_budget("team").await.unwrap());
+}
+
+fn call_row(number: i64) -> AuditRow {
+    let failed = number % 100 == 0;
+    AuditRow {
+        at: 1_000_000 + number * 1000,
+        principal: format!("user{}", number % 7),
+        action: "tools/call".to_owned(),
+        target: format!("tool_{}", number % 13),
+        arguments: format!("{{\"city\":\"도시 {number}\",\"path\":\"/a_b/{number}%\"}}"),
+        outcome: if failed { "timed_out" } else { "ok" }.to_owned(),
+        took_micros: number,
+        call: Some(AuditedCall {
+            number,
+            server: format!("server{}", number % 3),
+            error: failed.then(|| format!("Connection REFUSED to host {number}")),
+            failed,
+            argument_bytes: 40,
+            result_bytes: number,
+            server_micros: 1,
+        }),
+        ..AuditRow::default()
+    }
+}
+
+/// The numbers of all calls that match, over all pages.
+async fn find_calls(store: &Store, mut filter: CallFilter) -> Vec<i64> {
+    let mut found = Vec::new();
+    loop {
+        let page = store.search_calls(&filter).await.unwrap();
+        found.extend(
+            page.calls
+                .into_iter()
+                .filter_map(|it| it.call)
+                .map(|it| it.number),
+        );
+        filter.before = page.next_before;
+        if filter.before.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn every_filter_finds_its_calls_on_every_page(store: Store) {
+    let change = AuditRow {
+        at: 1_000_000,
+        action: "POST /api/mcp/servers".to_owned(),
+        ..AuditRow::default()
+    };
+    let rows = [change].into_iter().chain((1..=10_000).map(call_row));
+    store.insert_audit_rows(rows).await.unwrap();
+    let all = |wanted: fn(i64) -> bool| -> Vec<i64> {
+        (1..=10_000).rev().filter(|it| wanted(*it)).collect()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let base = CallFilter {
+        limit: 90,
+        ..CallFilter::default()
+    };
+    let with = |change: &dyn Fn(&mut CallFilter)| {
+        let mut filter = base.clone();
+        change(&mut filter);
+        filter
+    };
+    let cases = [
+        (base.clone(), all(|_| true)),
+        (
+            with(&|it| (it.since, it.until) = (Some(1_005_000), Some(1_009_000))),
+            vec![8, 7, 6, 5],
+        ),
+        (with(&|it| it.tool = some("tool_4")), all(|it| it % 13 == 4)),
+        (
+            with(&|it| (it.server, it.failed) = (some("server2"), true)),
+            all(|it| it % 300 == 200),
+        ),
+        (
+            with(&|it| (it.caller, it.server) = (some("user3"), some("server1"))),
+            all(|it| it % 7 == 3 && it % 3 == 1),
+        ),
+        (
+            with(&|it| it.outcomes = vec!["timed_out".to_owned(), "failed".to_owned()]),
+            all(|it| it % 100 == 0),
+        ),
+        (
+            with(&|it| it.text = some("connection refused to HOST 4200")),
+            vec![4200],
+        ),
+        (with(&|it| it.text = some("도시 77\"")), vec![77]),
+        (with(&|it| it.text = some("a_b/9999%")), vec![9999]),
+        (with(&|it| it.text = some("a%b")), vec![]),
+        (
+            with(&|it| it.min_micros = Some(9_998)),
+            vec![10_000, 9_999, 9_998],
+        ),
+    ];
+    for (filter, expected) in cases {
+        let found = find_calls(&store, filter.clone()).await;
+        assert!(found == expected, "{filter:?}: {} found", found.len());
+    }
+    let found = store.find_call(4200).await.unwrap().unwrap();
+    assert_eq!((found.id > 0, found.call), (true, call_row(4200).call));
+    assert!(store.find_call(20_000).await.unwrap().is_none());
+}
+
+async fn usage_is_summed_by_name_and_time_and_merged_into_hours(store: Store) {
+    let usage = |slot: i64, tool: &str, calls: i64| CallUsageRow {
+        slot,
+        tool: tool.to_owned(),
+        server: "s".to_owned(),
+        caller: "p".to_owned(),
+        bucket: 40,
+        calls,
+        failures: 1,
+        micros: 100 * calls,
+    };
+    let add = async |rows: Vec<CallUsageRow>| store.insert_calls([], rows).await.unwrap();
+    add(vec![
+        usage(600, "a", 2),
+        usage(605, "a", 3),
+        usage(665, "b", 5),
+    ])
+    .await;
+    add(vec![usage(605, "a", 4)]).await;
+    let all = CallUsageFilter {
+        from: 600,
+        ..CallUsageFilter::default()
+    };
+    let by_slot = async |filter: &CallUsageFilter, span: i64| -> Vec<(i64, i64, i64, i64)> {
+        let rows = store.usage_by_slot(filter, span).await.unwrap();
+        let figures = rows.iter();
+        figures
+            .map(|it| (it.slot, it.calls, it.failures, it.micros))
+            .collect()
+    };
+    assert_eq!(
+        by_slot(&all, 5).await,
+        [(600, 2, 1, 200), (605, 7, 2, 700), (665, 5, 1, 500)]
+    );
+    assert_eq!(
+        by_slot(&all, 60).await,
+        [(600, 9, 3, 900), (660, 5, 1, 500)]
+    );
+    let only_b = CallUsageFilter {
+        tool: Some("b".to_owned()),
+        ..all.clone()
+    };
+    assert_eq!(by_slot(&only_b, 60).await, [(660, 5, 1, 500)]);
+    let mut by_name = store.usage_by_name(&all).await.unwrap();
+    by_name.sort_by(|a, b| a.tool.cmp(&b.tool));
+    let figures: Vec<_> = by_name
+        .iter()
+        .map(|it| (it.tool.as_str(), it.calls))
+        .collect();
+    assert_eq!(figures, [("a", 9), ("b", 5)]);
+    store.trim_usage(660, 600).await.unwrap();
+    assert_eq!(by_slot(&all, 5).await, [(600, 9, 3, 900), (665, 5, 1, 500)]);
+    store.trim_usage(660, 660).await.unwrap();
+    assert_eq!(by_slot(&all, 5).await, [(665, 5, 1, 500)]);
 }
 
 fn token_row(role: &str, byte: u8) -> TokenRow {

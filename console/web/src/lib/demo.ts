@@ -27,7 +27,7 @@ export async function play(tools: Tool[], rounds: number, approve: ((id: string)
   let found = '';
   for (const [n, scene] of usable.entries()) {
     if (n >= rounds) {
-      emit('answer', { text: found, cut: true, usage: { total_tokens: n * 310 } });
+      emit('answer', { text: found, cut: true, finish_reason: 'max_iterations', usage: { total_tokens: n * 310 } });
       return;
     }
     emit('round', { round: n + 1 });
@@ -38,7 +38,7 @@ export async function play(tools: Tool[], rounds: number, approve: ((id: string)
     if (approve) {
       emit('approval', { id, name: call.name });
       if (!(await approve(id))) {
-        emit('observation', { ...call, result: t('demo.refused'), is_error: true, ms: 0 });
+        emit('observation', { ...call, result: t('demo.refused'), is_error: true, outcome: 'refused', ms: 0 });
         continue;
       }
     }

@@ -65,6 +65,11 @@ export function clock(time: number): string {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+/** Day and time, for a list that goes back for days. */
+export function dayTime(time: number): string {
+  return `${new Date(time).toLocaleDateString(i18n.lang, { month: 'short', day: 'numeric' })} ${clock(time).slice(0, 5)}`;
+}
+
 export function pretty(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

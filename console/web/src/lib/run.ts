@@ -9,6 +9,8 @@ export interface RunCall {
   raw?: string;
   result?: string;
   is_error?: boolean;
+  /** How it ended: a person refused it, it could not be called, or the tool failed. */
+  outcome?: 'ok' | 'failed' | 'refused' | 'rejected' | 'timed_out';
   ms?: number;
   waits?: boolean;
 }
@@ -35,12 +37,14 @@ export interface Run {
   toolTokens: number | null;
   rounds: Round[];
   answer: string | null;
+  /** Why the run ended before the model was done, as the hub names it. */
+  cut: string | null;
   error: string | null;
   tokens: number | null;
 }
 
 export function emptyRun(question: string, model: string): Run {
-  return { id: '', model, question, state: 'running', tools: null, toolTokens: null, rounds: [], answer: null, error: null, tokens: null };
+  return { id: '', model, question, state: 'running', tools: null, toolTokens: null, rounds: [], answer: null, cut: null, error: null, tokens: null };
 }
 
 type Data = Record<string, unknown>;
@@ -80,6 +84,9 @@ export function onEvent(run: Run, kind: string, data: Data): void {
     case 'call':
       put(last(), data as unknown as RunCall);
       break;
+    case 'rejected':
+      last().broken.push([data.reason, data.text].filter(Boolean).join('\n\n'));
+      break;
     case 'approval': {
       const call = last().calls.find((it) => it.id === data.id);
       if (call) call.waits = true;
@@ -100,6 +107,7 @@ export function onEvent(run: Run, kind: string, data: Data): void {
       if (open && open.ms === null) open.ms = Date.now() - open.started;
       run.answer = String(data.text ?? '');
       run.state = data.cut ? 'cut' : 'done';
+      run.cut = data.cut ? String(data.finish_reason ?? '') : null;
       run.id ||= String(data.run_id ?? '');
       run.tokens = ((data.usage as Data | undefined)?.total_tokens as number) ?? null;
       break;
@@ -141,9 +149,15 @@ export function fromRecord(record: Data): Run {
       ms: (it.ms as number) ?? null,
     })),
     answer: (record.answer as string) ?? null,
+    cut: (record.cut as string) ?? null,
     error: (record.error as string) ?? null,
     tokens: ((record.usage as Data | null)?.total_tokens as number) ?? null,
   };
+}
+
+/** Whether a run failed, or was cut, because the model reads too few tokens at once. */
+export function lacksContext(run: Run): boolean {
+  return /context|too many tokens|exceeds.*tokens|n_ctx|num_ctx/i.test(run.error ?? '');
 }
 
 /** Events of a stream, whatever pieces it comes in. */

@@ -7,6 +7,8 @@ export interface Session {
   role: Role | null;
   version: string;
   build: string;
+  /** How many tools a run of the agent offers at once. */
+  agent?: { maxTools: number; maxToolTokens: number };
 }
 
 export type ServerStatus = 'PENDING' | 'CONNECTING' | 'CONNECTED' | 'DISCONNECTED' | 'FAILED' | 'DISABLED';
@@ -167,6 +169,8 @@ export interface Call {
   principal: string;
   client: string | null;
   outcome: Outcome;
+  /** Why it failed. */
+  error: string | null;
   milliseconds: number;
   upstreamMilliseconds: number;
   argumentBytes: number;
@@ -175,8 +179,26 @@ export interface Call {
 
 export interface CallDetail extends Call {
   arguments: string;
-  result: string;
+  /** Absent when the call is no longer in memory. */
+  result: string | null;
   cut: { arguments: boolean; result: boolean };
+}
+
+/** Calls over a range, and the time that they took together. */
+export interface UsageFigures extends Figures {
+  totalMilliseconds: number;
+}
+
+export interface Usage {
+  from: number;
+  to: number;
+  spanMinutes: number;
+  kept: boolean;
+  total: UsageFigures;
+  slots: (UsageFigures & { at: number })[];
+  tools: (UsageFigures & { name: string; server: string })[];
+  servers: (UsageFigures & { name: string; server: string })[];
+  callers: (UsageFigures & { name: string; server: string })[];
 }
 
 export interface Client {

@@ -73,6 +73,17 @@ fn path_on_disk(name: &str) -> String {
 
 /// `GET /` and the paths of all other pages.
 pub(crate) async fn page(State(_): State<Arc<HubState>>) -> Response {
+    page_response()
+}
+
+/// The page for a browser at a path that does not exist; it says so.
+pub(crate) fn missing_page() -> Response {
+    let mut response = page_response();
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+fn page_response() -> Response {
     let mut bytes = [0; 18];
     getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     let nonce = BASE64_URL_SAFE_NO_PAD.encode(bytes);

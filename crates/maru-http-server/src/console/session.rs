@@ -125,11 +125,16 @@ fn session_json(hub: &HubState, principal: Option<&Principal>) -> Value {
     let tools = snapshot
         .view(&CatalogScope::All)
         .map_or(0, |it| it.tools.entries().len());
+    let agent = hub.agent.settings();
     json!({
         "name": principal.map(Principal::name),
         "role": principal.map(|it| it.role().as_str()),
         "version": env!("CARGO_PKG_VERSION"),
         "build": super::assets::build(),
         "tools": principal.map(|_| tools),
+        "agent": {
+            "maxTools": agent.max_tools_per_request,
+            "maxToolTokens": agent.max_tool_tokens,
+        },
     })
 }

@@ -9,7 +9,7 @@ use super::{
     super::HubState, ApiError, ClientApi, ParsedRequest, call_text::CallOutput,
     response_stream::StreamWriter,
 };
-use maru_agent::{self as agent, ActiveRun, AgentRequest, RunEvent, RunOutcome};
+use maru_agent::{self as agent, ActiveRun, AgentRequest, ApprovalPolicy, RunEvent, RunOutcome};
 use maru_auth::Principal;
 use maru_downstream::http::reply;
 use maru_llm::{ChatEvent, ChatResponse, FinishReason, TokenUsage};
@@ -33,7 +33,7 @@ pub(super) async fn respond<A: ClientApi>(
         own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,
-        allows_approval: false,
+        approval: ApprovalPolicy::Nobody,
     };
     let run = hub.agent.start(request).map_err(|it| ApiError::from(&it))?;
     let run = RunReader {

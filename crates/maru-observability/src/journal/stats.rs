@@ -134,6 +134,14 @@ impl MinuteStats {
         self.latency_counts[latency_bucket(record.duration)] += 1;
     }
 
+    /// Adds calls whose durations are in `bucket`.
+    pub fn add_bucket(&mut self, bucket: i64, calls: u32, errors: u32) {
+        let at = usize::try_from(bucket).unwrap_or(0);
+        self.calls += calls;
+        self.errors += errors;
+        self.latency_counts[at.min(LATENCY_BUCKETS - 1)] += calls;
+    }
+
     /// Adds the counts of another minute.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
@@ -166,7 +174,7 @@ impl MinuteStats {
 }
 
 /// The bucket of a duration.
-fn latency_bucket(took: Duration) -> usize {
+pub(crate) fn latency_bucket(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(4);
     let octave = micros.ilog2() as usize;
     let quarter = (micros >> (octave - 2)) as usize & 3;
