@@ -385,6 +385,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         agent: Arc::clone(&core.agent),
         audit: Arc::clone(&core.audit),
         metrics: Arc::clone(&core.metrics),
+        tool_inputs: http::PendingToolInputs::default(),
         rejected_requests: RejectedRequests::default(),
         access: open_access(config, &core.store, &core.client_tasks).await?,
         reloadable: RwLock::new(ReloadableSettings {

@@ -29,6 +29,8 @@
     ("Problem.js", include_bytes!("assets/Problem.js")),
     ("ResultView.css", include_bytes!("assets/ResultView.css")),
     ("ResultView.js", include_bytes!("assets/ResultView.js")),
+    ("SchemaForm.css", include_bytes!("assets/SchemaForm.css")),
+    ("SchemaForm.js", include_bytes!("assets/SchemaForm.js")),
     ("Segmented.css", include_bytes!("assets/Segmented.css")),
     ("Segmented.js", include_bytes!("assets/Segmented.js")),
     ("ServerForm.css", include_bytes!("assets/ServerForm.css")),

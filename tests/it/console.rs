@@ -393,3 +393,122 @@ async fn connect_page_names_this_hub_and_its_program() {
     let text = page.json().await.to_string();
     assert!(text.contains("Bearer YOUR_TOKEN") && text.contains("qwen3"));
 }
+
+/// Calls a tool as the console does, answers its questions with `answers`, and returns what
+/// it said and its result.
+async fn try_tool(hub: &TestHub, name: &str, answers: &[Value]) -> (Vec<Value>, Value) {
+    let path = format!("/api/tools/{name}/call");
+    let body = json!({"arguments": {"message": "Who?", "prompt": "Say hi"}});
+    let call = TestRequest::new(&hub.address, "POST", &path)
+        .header("content-type", "application/json")
+        .header("accept", "text/event-stream")
+        .body(&body.to_string());
+    let (mut reply, mut said, mut answers) = (call.send().await, Vec::new(), answers.iter());
+    loop {
+        let event = reply
+            .next_event()
+            .await
+            .expect("the stream ends with a result");
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        match event.name.as_str() {
+            "result" => return (said, data),
+            "input" => {
+                let key = data["requests"].as_object().unwrap().keys().next().unwrap();
+                let responses = json!({"responses": {key.as_str(): answers.next().unwrap()}});
+                let path = format!("/api/tool-inputs/{}", data["id"].as_str().unwrap());
+                // Only the caller may answer.
+                let other = hub.send_as_admin("POST", &path, responses.clone()).await;
+                assert_eq!(other.status, 404);
+                let done = TestRequest::post(&hub.address, &path, &responses)
+                    .send()
+                    .await;
+                assert_eq!(done.status, 204);
+                let again = TestRequest::post(&hub.address, &path, &responses)
+                    .send()
+                    .await;
+                assert_eq!(again.status, 404, "a question is answered once");
+            }
+            _ => said.push(data),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn console_shows_progress_and_logs_and_answers_what_a_tool_asks() {
+    let hub = TestHub::with_suite_tools().await;
+    let (said, result) = try_tool(&hub, "test_tool_with_progress", &[]).await;
+    let progress: Vec<_> = said
+        .iter()
+        .filter_map(|it| it["params"]["progress"].as_f64())
+        .collect();
+    assert_eq!(
+        (progress, &result["ok"]),
+        (vec![0.0, 50.0, 100.0], &json!(true)),
+        "{result}"
+    );
+    let (said, _) = try_tool(&hub, "test_tool_with_logging", &[]).await;
+    assert_eq!(
+        said[0]["params"]["data"], "Tool execution started",
+        "{said:?}"
+    );
+    let accepted = json!({"action": "accept", "content": {"username": "hong", "email": "h@x"}});
+    let (_, result) = try_tool(&hub, "test_elicitation", &[accepted]).await;
+    assert!(result["result"].to_string().contains("hong"), "{result}");
+    let written = json!({"role": "assistant", "model": "a person", "content": {"type": "text", "text": "안녕"}});
+    let (_, result) = try_tool(&hub, "test_sampling", &[written]).await;
+    assert!(
+        result["result"].to_string().contains("LLM response: 안녕"),
+        "{result}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn console_lists_prompts_and_resources_and_tries_them() {
+    let hub = TestHub::with_suite_tools().await;
+    let send = async |method: &'static str, path: &str, body: Value| {
+        hub.send_as_admin(method, path, body).await.json().await
+    };
+    let prompts = send("GET", "/api/prompts", Value::Null).await;
+    let names: Vec<&str> = prompts
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["key"].as_str())
+        .collect();
+    assert!(names.contains(&"test_prompt_with_arguments"), "{prompts}");
+    assert!(
+        prompts
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|it| it["server"] == "maru")
+    );
+    let arguments = json!({"arguments": {"arg1": "a", "arg2": "b"}});
+    let rendered = send("POST", "/api/prompts/test_prompt_with_arguments", arguments).await;
+    assert!(
+        rendered["result"]["messages"]
+            .to_string()
+            .contains("arg1='a'"),
+        "{rendered}"
+    );
+    let resources = send("GET", "/api/resources", Value::Null).await;
+    assert_eq!(
+        resources["templates"][0]["uriTemplate"], "test://template/{id}/data",
+        "{resources}"
+    );
+    let uri = json!({"uri": "test://static-text"});
+    let read = send("POST", "/api/resources/read", uri).await;
+    assert!(
+        read["result"]["contents"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("static text"),
+        "{read}"
+    );
+    let wrong = send("POST", "/api/prompts/no_such_prompt", json!({})).await;
+    assert_eq!(
+        (&wrong["ok"], &wrong["error"]["code"]),
+        (&json!(false), &json!("refused")),
+        "{wrong}"
+    );
+}

@@ -172,6 +172,15 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     walk.request("GET", "/api/stats", &[], none()).await;
     walk.request("GET", "/api/connect", &[], none()).await;
     walk.request("GET", "/api/call-usage", &[], none()).await;
+    walk.request("GET", "/api/prompts", &[], none()).await;
+    walk.request("GET", "/api/resources", &[], none()).await;
+    let uri = json!({"uri": "none://such"});
+    walk.request("POST", "/api/resources/read", &[], uri).await;
+    walk.request("POST", "/api/prompts/{name}", &["none"], json!({}))
+        .await;
+    let responses = json!({"responses": {}});
+    walk.request("POST", "/api/tool-inputs/{id}", &["none"], responses)
+        .await;
 
     walk.request("GET", "/api/sources", &[], none()).await;
     walk.request("GET", "/api/sources/{name}/tables", &["sample"], none())

@@ -897,6 +897,37 @@ const tests = {
     await hub.end();
   },
 
+  async 'a tool is tried with progress, logs and questions, and prompts and resources, too'(hub) {
+    for (const [locale, words] of [['en-US', { run: 'Run', send: 'Send', stop: 'Stop', render: 'Render' }], ['ko-KR', { run: '실행', send: '보내기', stop: '중지', render: '렌더링' }]]) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/tools/fixture/test_elicitation`);
+      await page.locator('[data-arg=message] textarea, [data-arg=message] input').first().fill('Who are you?');
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-question]').getByText('Who are you?').waitFor();
+      await page.locator('[data-running]').waitFor();
+      await page.locator('[data-question] [data-arg] textarea, [data-question] [data-arg] input').first().fill('hong');
+      await page.locator('[data-question]').getByRole('button', { name: words.send }).click();
+      await page.locator('[data-verdict=ok]').waitFor();
+      assert.match(await page.locator('.try').innerText(), /hong/);
+      await page.goto(`${hub.url}/tools/fixture/test_tool_with_logging`);
+      await page.locator('.try').waitFor();
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-verdict=ok]').waitFor();
+      await page.locator('[data-logs]').waitFor();
+      await page.goto(`${hub.url}/servers/fixture?tab=library`);
+      await page.locator('[data-entry*=test_prompt_with_arguments]').click();
+      const drawer = page.getByRole('dialog');
+      for (const name of ['arg1', 'arg2']) await drawer.locator(`[data-arg=${name}] textarea, [data-arg=${name}] input`).first().fill(`${name} value`);
+      await drawer.getByRole('button', { name: words.render }).click();
+      await drawer.locator('[data-tried]').getByText('arg1 value').waitFor();
+      await page.keyboard.press('Escape');
+      await page.locator('[data-entry*=static-text]').click();
+      await drawer.locator('[data-tried] pre').getByText('static text').waitFor();
+      await context.close();
+    }
+  },
+
   async 'the playground says what really happened'() {
     const scripted = await model([
       { tool: 'search_docs', arguments: '{"query": "연차"}' },
@@ -1111,7 +1142,7 @@ const tests = {
   },
 
   async 'axe, in both themes and at three widths'(hub) {
-    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/everything?tab=library', '/no/such/page', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/activity?range=between&over=30d&by=callers', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
     await hub.api('POST', '/api/mcp/servers', { name: 'wrapped', transportType: 'STDIO', config: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] }, autoConnect: true, acceptWarnings: true });
     const found = [];
     for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {

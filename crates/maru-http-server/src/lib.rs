@@ -24,6 +24,7 @@ mod metrics;
 mod model_api;
 mod openai;
 mod origin_policy;
+mod prompts_and_resources;
 mod registry;
 mod rejection;
 mod request_observer;
@@ -36,6 +37,7 @@ mod servers;
 mod sources;
 mod tls;
 mod tokens;
+mod tool_stream;
 mod tools;
 mod usage;
 
@@ -59,6 +61,7 @@ use maru_upstream::ServerManager;
 pub use admission::ConnectionAdmission;
 pub use audit::RejectedRequests;
 pub use console::{ConsoleEvents, publish_changes};
+pub use tool_stream::PendingToolInputs;
 
 pub use health::Readiness;
 pub use listener::{ServeContext, serve, serve_local};
@@ -104,6 +107,8 @@ pub struct HubState {
     pub is_encrypted: bool,
     /// Whether responses carry HSTS.
     pub sends_hsts: bool,
+    /// Questions of tools to people who called them in the console.
+    pub tool_inputs: PendingToolInputs,
     /// The signed-in browsers.
     pub sessions: ConsoleSessions,
     /// Events for open console pages.

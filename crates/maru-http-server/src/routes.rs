@@ -11,8 +11,8 @@ use axum::{
 
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
-    generate, health, limits, mcp, metrics, model_api, openai, registry, resource_metadata,
-    responses, runs, servers, sources, tokens, tools, usage,
+    generate, health, limits, mcp, metrics, model_api, openai, prompts_and_resources, registry,
+    resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -72,6 +72,21 @@ fn route_table() -> Vec<RouteEntry> {
         reader(GET, "/api/tools/{name}", tools::show),
         admin(PUT, "/api/tools/{name}", tools::set_enabled),
         agent(POST, "/api/tools/{name}/call", tools::call).filtered(),
+        agent(POST, "/api/tool-inputs/{id}", tool_stream::answer).filtered(),
+        reader(GET, "/api/prompts", prompts_and_resources::prompts),
+        agent(
+            POST,
+            "/api/prompts/{name}",
+            prompts_and_resources::get_prompt,
+        )
+        .filtered(),
+        reader(GET, "/api/resources", prompts_and_resources::resources),
+        agent(
+            POST,
+            "/api/resources/read",
+            prompts_and_resources::read_resource,
+        )
+        .filtered(),
         reader(GET, "/api/calls", calls::list),
         reader(GET, "/api/calls/{id}", calls::show),
         reader(GET, "/api/call-usage", call_usage::list),

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use axum::{
     Extension,
     extract::{Path, Query, State},
-    http::StatusCode,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::Instant;
 
-use super::{HubState, body::JsonBody, servers::json_error};
+use super::{HubState, body::JsonBody, servers::json_error, tool_stream::StreamedCall};
 use maru_auth::Principal;
 use maru_downstream::http::reply;
+use maru_protocol::RpcError;
 use maru_tools::{
     CallArguments, Caller, CatalogEntry, CatalogScope, EntryResponse, RequestContext,
 };
 
 /// The client name of calls from the console.
-const CONSOLE_CLIENT_NAME: &str = "maru console";
+pub(super) const CONSOLE_CLIENT_NAME: &str = "maru console";
 const MAX_SUMMARY_CHARS: usize = 300;
 const DEFAULT_FOUND_TOOLS: usize = 50;
 
@@ -130,11 +131,13 @@ async fn apply_enabled(hub: &HubState, name: Option<String>, body: &Value) -> Re
     reply::json(StatusCode::OK, done.to_string())
 }
 
-/// `POST /api/tools/{name}/call`: `{"arguments"}`.
+/// `POST /api/tools/{name}/call`: `{"arguments"}`. With `Accept: text/event-stream` the
+/// response is a stream of what the tool says, asks and returns.
 pub(super) async fn call(
     State(hub): State<Arc<HubState>>,
     Path(name): Path<String>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     JsonBody(mut body): JsonBody,
 ) -> Response {
     let arguments = match body.get_mut("arguments").map(Value::take) {
@@ -148,6 +151,17 @@ pub(super) async fn call(
             );
         }
     };
+    let arguments = Arc::new(CallArguments::from(arguments));
+    let accepted = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    if accepted == Some(b"text/event-stream") {
+        let call = StreamedCall {
+            hub,
+            principal,
+            tool: name,
+            arguments,
+        };
+        return call.respond();
+    }
     let caller = Caller::new(principal, CatalogScope::All);
     let context = RequestContext {
         client: Some(CONSOLE_CLIENT_NAME.into()),
@@ -155,16 +169,14 @@ pub(super) async fn call(
     };
     let started = Instant::now();
     let catalog = hub.engine.catalog();
-    let response = catalog
-        .call_tool(
-            &caller,
-            &name,
-            Arc::new(CallArguments::from(arguments)),
-            context.into(),
-        )
-        .await;
+    let response = catalog.call_tool(&caller, &name, arguments, context.into());
+    reply::json(StatusCode::OK, call_json(response.await, started))
+}
+
+/// The JSON of a response.
+pub(super) fn call_json(response: Result<EntryResponse, RpcError>, started: Instant) -> String {
     let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
-    let body = match response {
+    match response {
         Ok(EntryResponse::Complete(result)) => {
             // The raw JSON keeps the digits of numbers.
             let raw: Option<Box<RawValue>> = serde_json::from_str(result.as_json()).ok();
@@ -173,14 +185,13 @@ pub(super) async fn call(
         }
         Ok(EntryResponse::InputRequired(_)) => error_json(
             "input_required",
-            "this tool requests input from its caller, which the console does not support; call it from a client",
+            "this tool requests input from its caller; call it with Accept: text/event-stream, or from a client",
         ),
         Err(error) => error_json("refused", &error.message),
-    };
-    reply::json(StatusCode::OK, body)
+    }
 }
 
-fn error_json(code: &str, message: &str) -> String {
+pub(super) fn error_json(code: &str, message: &str) -> String {
     json!({"ok": false, "error": {"code": code, "message": message}}).to_string()
 }
 

@@ -313,7 +313,117 @@ impl TryFrom<ResultRow> for IdRange {
 
 #[cfg(test)]
 mod tests {
-    use super::contains_pattern;
+    use super::*;
+    use crate::AuditedCall;
+
+    /// Prints how long searches of a million calls take; run it with `--ignored --nocapture`.
+    #[tokio::test]
+    #[ignore = "writes a file of 300 MB and takes a minute"]
+    async fn measure_searches_of_a_million_calls() {
+        let directory = std::env::temp_dir().join(format!("maru-calls-{}", std::process::id()));
+        let store = Store::open(&directory).await.unwrap();
+        let row = |number: i64| {
+            let failed = number % 37 == 0;
+            AuditRow {
+                at: 1_700_000_000_000 + number * 2000,
+                principal: format!("user{}", number % 30),
+                client: Some("claude-desktop 1.2".to_owned()),
+                action: "tools/call".to_owned(),
+                target: format!("server{}__tool_{}", number % 20, number % 200),
+                arguments: format!(
+                    "{{\"query\":\"SELECT name FROM employees WHERE id = {number}\",\"path\":\"/home/u/{number}.md\"}}"
+                ),
+                outcome: if failed { "failed" } else { "ok" }.to_owned(),
+                took_micros: number % 500_000,
+                request: format!("{number:032x}"),
+                call: Some(AuditedCall {
+                    number,
+                    server: format!("server{}", number % 20),
+                    error: failed.then(|| format!("connection refused to db host {number}")),
+                    failed,
+                    ..AuditedCall::default()
+                }),
+                ..AuditRow::default()
+            }
+        };
+        for start in (0..1_000_000).step_by(50_000) {
+            let rows = (start..start + 50_000).map(row);
+            store.insert_audit_rows(rows).await.unwrap();
+        }
+        let some = |text: &str| Some(text.to_owned());
+        let base = CallFilter {
+            limit: 100,
+            ..CallFilter::default()
+        };
+        let filters = [
+            ("newest", base.clone()),
+            (
+                "a tool",
+                CallFilter {
+                    tool: some("server7__tool_7"),
+                    ..base.clone()
+                },
+            ),
+            (
+                "an unknown tool",
+                CallFilter {
+                    tool: some("none"),
+                    ..base.clone()
+                },
+            ),
+            (
+                "a caller, failed",
+                CallFilter {
+                    caller: some("user3"),
+                    failed: true,
+                    ..base.clone()
+                },
+            ),
+            (
+                "a day, failed",
+                CallFilter {
+                    since: Some(1_700_500_000_000),
+                    until: Some(1_700_586_400_000),
+                    failed: true,
+                    ..base.clone()
+                },
+            ),
+            (
+                "text of failures",
+                CallFilter {
+                    text: some("host 37 "),
+                    failed: true,
+                    ..base.clone()
+                },
+            ),
+            (
+                "text that is nowhere",
+                CallFilter {
+                    text: some("zzqq"),
+                    ..base.clone()
+                },
+            ),
+        ];
+        for (name, mut filter) in filters {
+            let (mut longest, mut total, mut requests) = (Duration::ZERO, Duration::ZERO, 0);
+            loop {
+                let started = Instant::now();
+                let page = store.search_calls(&filter).await.unwrap();
+                longest = longest.max(started.elapsed());
+                total += started.elapsed();
+                requests += 1;
+                filter.before = page.next_before;
+                if page.calls.len() == filter.limit || filter.before.is_none() {
+                    break;
+                }
+            }
+            println!("{name}: longest request {longest:?}, {total:?} in {requests} requests");
+        }
+        drop(store);
+        for suffix in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{suffix}", directory.display()));
+        }
+    }
 
     #[test]
     fn wildcards_in_a_text_are_letters() {

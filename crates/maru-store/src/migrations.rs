@@ -38,7 +38,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("014_source"),
     migration!("015_model_usage"),
     migration!("016_custom_tool_limits"),
-    migration!("016_call_history"),
+    migration!("017_call_history"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in
