@@ -5,16 +5,27 @@ mod call;
 mod chat;
 mod client;
 mod config;
+mod connect;
 mod console;
+mod context;
+mod doctor;
 mod hub_endpoint;
 mod index;
+mod limits;
+mod listen_address;
 mod logging;
+mod manual;
 mod models;
+mod remote_hub;
+mod runs;
 mod serve;
 mod servers;
+mod status;
+mod suggestion;
 mod terminal;
 mod token;
 mod tools;
+mod transfer;
 mod usage;
 mod yaml;
 
@@ -23,6 +34,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
+use self::context::{CliContext, OutputFormat};
 use crate::{
     config::{LoadOptions, LoadedConfig, load, process_environment},
     upstream::warden,
@@ -40,10 +52,34 @@ pub struct Cli {
 
 /// Flags of all commands.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 struct GlobalFlags {
-    /// Address that the hub listens on, or of the hub to use [default: 127.0.0.1:20006]
+    /// Use the hub at this address, such as https://hub.example:20006 [env: MARU_HUB]
+    #[arg(long, global = true, value_name = "URL")]
+    hub: Option<String>,
+    /// Token for the hub [env: MARU_TOKEN] [default: the admin token of the data directory, for its own hub]
+    #[arg(long, global = true, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Format of what is printed
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_default_value = true
+    )]
+    output: OutputFormat,
+    /// Same as -o json
+    #[arg(long, global = true)]
+    json: bool,
+    /// Address that the hub listens on, or of the hub to use: ADDR:PORT, localhost:PORT or :PORT [default: 127.0.0.1:20006]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Same as --listen 127.0.0.1:PORT
+    #[arg(long, global = true, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
     /// Directory of maru's data [default: ~/.local/share/maru]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -90,10 +126,44 @@ enum CliCommand {
         #[arg(last = true)]
         command: Vec<std::ffi::OsString>,
     },
+    /// Show or write what a client needs to use this hub
+    Connect(connect::ConnectArgs),
     /// Print a one-time link that signs in to the web console of the running hub
     Console,
+    /// Show the hub, its servers, tools and models
+    Status,
+    /// Check hub, servers, sources, models, port, files and clock, and say what to do
+    Doctor,
+    /// Manage the limits of calls per day and minute
+    Limits(limits::LimitsArgs),
+    /// Show runs of the agent
+    Runs(runs::RunsArgs),
     /// Show the current settings and where each was set
     Config(config::ConfigArgs),
+    /// Write servers, custom tools, sources, limits and switches into one file
+    Export(transfer::ExportArgs),
+    /// Import a file of maru export or of an MCP client, or say what would change
+    Import(transfer::ImportArgs),
+    /// Print the version of maru, and of the running hub
+    Version,
+    /// Print the completion script of a shell
+    #[command(after_help = "Examples:
+  maru completion bash > ~/.local/share/bash-completion/completions/maru
+  maru completion zsh > ~/.zfunc/_maru
+  maru completion fish > ~/.config/fish/completions/maru.fish")]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one for every command into a directory
+    #[command(after_help = "Examples:
+  maru man | man -l -
+  maru man --directory ~/.local/share/man/man1")]
+    Man {
+        /// The directory
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
 const EXAMPLES: &str = "Examples:
@@ -103,7 +173,8 @@ const EXAMPLES: &str = "Examples:
   maru call search_docs '{\"query\":\"연차\"}'          call a tool
   maru --listen 127.0.0.1:0 --data-dir /tmp/maru    use any free port and another data directory
   maru config                                       show settings and where they were set
-  claude mcp add maru -- maru stdio                 add maru to a client";
+  maru connect claude-code --write                  add maru to a client
+  maru doctor                                       say what is wrong and what to do";
 
 /// The exit code if maru could not run the command: bad arguments or settings, no hub, an
 /// unknown tool.
@@ -134,31 +205,78 @@ impl Cli {
         }
         // Processes of a program that killed its warden become children of the hub.
         warden::adopt_orphans();
+        // These need no settings and so work with any.
+        match &self.command {
+            Some(CliCommand::Completion { shell }) => return manual::print_completion(*shell),
+            Some(CliCommand::Man { directory }) => return manual::print(directory.as_deref()),
+            _ => (),
+        }
         let loaded = self.settings.load()?;
-        match self.command.unwrap_or(CliCommand::Serve) {
-            CliCommand::Serve => serve::serve_hub(loaded, || self.settings.load()),
-            CliCommand::Stdio => serve::serve_stdio(loaded.config),
-            CliCommand::Tools(options) => tools::run(loaded, &options),
-            CliCommand::Call(options) => call::run(loaded, &options),
-            CliCommand::Models(options) => models::run(loaded, &options),
-            CliCommand::Chat(options) => chat::run(&loaded, &options),
-            CliCommand::Servers(options) => servers::run(&loaded, &options),
-            CliCommand::Token(options) => token::run(&loaded, &options),
-            CliCommand::Usage(options) => usage::run(&loaded, &options),
-            CliCommand::Audit(options) => audit::run(&loaded, &options),
-            CliCommand::Index(options) => index::run(&loaded, &options),
-            CliCommand::Console => console::run(&loaded),
-            CliCommand::Config(options) => config::run(&loaded, &options),
-            CliCommand::Child { .. } => Ok(ExitCode::from(EXIT_CANNOT_RUN)),
+        let command = self.command.unwrap_or(CliCommand::Serve);
+        if let CliCommand::Serve = command {
+            return serve::serve_hub(loaded, || self.settings.load());
+        }
+        let context = self.settings.context(loaded);
+        match command {
+            CliCommand::Stdio => serve::serve_stdio(context.loaded.config),
+            CliCommand::Tools(options) => tools::run(&context, &options),
+            CliCommand::Call(options) => call::run(&context, &options),
+            CliCommand::Models(options) => models::run(&context, &options),
+            CliCommand::Chat(options) => chat::run(&context, &options),
+            CliCommand::Servers(options) => servers::run(&context, &options),
+            CliCommand::Token(options) => token::run(&context, &options),
+            CliCommand::Usage(options) => usage::run(&context, &options),
+            CliCommand::Audit(options) => audit::run(&context, &options),
+            CliCommand::Index(options) => index::run(&context, &options),
+            CliCommand::Connect(options) => connect::run(&context, &options),
+            CliCommand::Console => console::run(&context),
+            CliCommand::Status => status::run(&context),
+            CliCommand::Doctor => doctor::run(&context),
+            CliCommand::Limits(options) => limits::run(&context, &options),
+            CliCommand::Runs(options) => runs::run(&context, &options),
+            CliCommand::Export(options) => transfer::export(&context, &options),
+            CliCommand::Import(options) => transfer::import(&context, &options),
+            CliCommand::Version => manual::print_version(&context),
+            CliCommand::Config(options) => config::run(&context, &options),
+            // Handled above.
+            CliCommand::Serve
+            | CliCommand::Child { .. }
+            | CliCommand::Completion { .. }
+            | CliCommand::Man { .. } => Ok(ExitCode::from(EXIT_CANNOT_RUN)),
         }
     }
 }
 
 impl GlobalFlags {
+    fn context(&self, loaded: LoadedConfig) -> CliContext {
+        let variables = process_environment();
+        let variable = |name: &str| variables.get(name).filter(|it| !it.is_empty()).cloned();
+        // `maru connect --token` without a value asks for a new token.
+        let token = self.token.clone().filter(|it| !it.is_empty());
+        let listens = self.listen.is_some() || self.port.is_some();
+        CliContext {
+            loaded,
+            // A flag that names a hub counts more than the environment.
+            hub: self
+                .hub
+                .clone()
+                .or_else(|| variable("MARU_HUB").filter(|_| !listens)),
+            token: token.or_else(|| variable("MARU_TOKEN")),
+            output: if self.json {
+                OutputFormat::Json
+            } else {
+                self.output
+            },
+        }
+    }
+
     fn load(&self) -> Result<LoadedConfig> {
         let mut flags = Vec::new();
         if let Some(listen) = &self.listen {
-            flags.push(("/listen", listen.clone()));
+            flags.push(("/listen", listen_address::normalize(listen)));
+        }
+        if let Some(port) = self.port {
+            flags.push(("/listen", format!("127.0.0.1:{port}")));
         }
         if let Some(directory) = &self.data_dir {
             flags.push(("/data_dir", directory.display().to_string()));

@@ -7,13 +7,7 @@ use clap::Args;
 use maru_runtime::clock;
 use serde_json::Value;
 
-use super::{
-    EXIT_CANNOT_RUN,
-    client::{HubClient, error_message},
-    serve::block_on,
-    terminal,
-};
-use crate::config::LoadedConfig;
+use super::{client::HubClient, context::CliContext, serve::block_on, terminal};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -39,25 +33,12 @@ pub(super) struct AuditArgs {
     /// Only records of this request id
     #[arg(long)]
     request: Option<String>,
-    /// Print the hub's response as JSON
-    #[arg(long)]
-    json: bool,
 }
 
-pub(super) fn run(loaded: &LoadedConfig, options: &AuditArgs) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
-    let path = options.query_path();
-    let (status, records) = block_on(hub.send_rest("GET", &path, None))?;
-    if status != 200 {
-        terminal::print_error(error_message(&records));
-        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
-    }
-    let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&records)?)
-    } else {
-        format_records(records.as_array().map_or(&[], Vec::as_slice))
-    };
-    terminal::print(&text)?;
+pub(super) fn run(context: &CliContext, options: &AuditArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
+    let records = block_on(hub.request_json("GET", &options.query_path(), None))?;
+    context.print(&records, format_records)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,7 +60,7 @@ impl AuditArgs {
     }
 }
 
-fn format_records(records: &[Value]) -> String {
+fn format_records(records: &Value) -> String {
     let header = [
         "WHEN",
         "WHO",
@@ -90,20 +71,18 @@ fn format_records(records: &[Value]) -> String {
         "MS",
         "ARGUMENTS",
     ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    let text = |it: &Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
-    rows.extend(records.iter().map(|it| {
+    terminal::table(&header, records, |it| {
+        let text = |name: &str| terminal::text_of(it, name);
         let micros = it["tookMicroseconds"].as_i64().unwrap_or(0);
         vec![
             clock::format_rfc3339(it["at"].as_i64().unwrap_or(0)),
-            text(it, "principal"),
-            text(it, "from"),
-            text(it, "action"),
-            text(it, "target"),
-            text(it, "outcome"),
+            text("principal"),
+            text("from"),
+            text("action"),
+            text("target"),
+            text("outcome"),
             format!("{}.{:03}", micros / 1000, micros % 1000),
-            text(it, "arguments").chars().take(80).collect(),
+            text("arguments").chars().take(80).collect(),
         ]
-    }));
-    terminal::format_table(&rows)
+    })
 }

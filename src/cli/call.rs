@@ -10,17 +10,20 @@ use serde_json::{Map, Value};
 use super::{
     EXIT_CANNOT_RUN,
     client::{CatalogClient, CliCallOutcome},
+    context::{CliContext, OutputFormat},
     serve::block_on,
-    terminal,
+    terminal, yaml,
 };
-use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru call get_all_employees
   maru call get_employee_info '{\"employee_id\":\"EMP001\"}'
   echo '{\"query\":\"deploy\"}' | maru call search_docs -
-  maru call search_docs --args-b64 eyJxdWVyeSI6ImRlcGxveSJ9")]
+  maru call search_docs --args-b64 eyJxdWVyeSI6ImRlcGxveSJ9
+  maru call search_docs '{\"query\":\"deploy\"}' --json      the whole MCP result
+
+On a terminal, JSON is indented; elsewhere it is printed as the tool wrote it.")]
 pub(super) struct CallArgs {
     /// The name of the tool, as in `maru tools`
     name: String,
@@ -30,23 +33,20 @@ pub(super) struct CallArgs {
     /// The arguments in Base64, for programs that would have to quote them
     #[arg(long, value_name = "BASE64", conflicts_with = "arguments")]
     args_b64: Option<String>,
-    /// Print the whole MCP result as JSON instead of its text
-    #[arg(long)]
-    json: bool,
 }
 
 /// The maximum length of a printed result, unless the settings set another.
 const DEFAULT_MAX_OUTPUT_CHARS: usize = 50_000;
 
-pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CliContext, options: &CallArgs) -> Result<ExitCode> {
     let arguments = match &options.args_b64 {
         Some(encoded) => decode_base64(encoded).and_then(|text| parse_arguments(&text))?,
         None => read_arguments(&options.arguments)?,
     };
-    let limit = loaded.config.mcp.security.max_tool_output_length;
+    let limit = context.config().mcp.security.max_tool_output_length;
     let limit = limit.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
     let outcome = block_on(async {
-        CatalogClient::open(loaded)
+        CatalogClient::open(context)
             .await?
             .call(&options.name, arguments)
             .await
@@ -58,12 +58,12 @@ pub(super) fn run(loaded: LoadedConfig, options: &CallArgs) -> Result<ExitCode> 
             return Ok(ExitCode::from(EXIT_CANNOT_RUN));
         }
     };
-    let text = if options.json {
-        result.as_json().to_owned()
-    } else {
-        result.to_text_within(limit)
+    let text = match context.output {
+        OutputFormat::Table => result.to_text_within(limit),
+        OutputFormat::Json => result.as_json().to_owned(),
+        OutputFormat::Yaml => yaml::write(&serde_json::from_str(result.as_json())?)?,
     };
-    terminal::print(&format!("{text}\n"))?;
+    terminal::print(&format!("{}\n", terminal::indent_json(text)))?;
     Ok(ExitCode::from(u8::from(result.is_error())))
 }
 

@@ -11,8 +11,11 @@ use tokio::{
     signal,
 };
 
-use super::{client::HubClient, serve::block_on, terminal};
-use crate::config::LoadedConfig;
+use super::{
+    client::HubClient, context::CliContext, limits::names_of, serve::block_on,
+    suggestion::did_you_mean, terminal,
+};
+use crate::tools::OWN_SERVER_NAME;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -37,8 +40,8 @@ pub(super) struct ChatArgs {
     approve: bool,
 }
 
-pub(super) fn run(loaded: &LoadedConfig, options: &ChatArgs) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
+pub(super) fn run(context: &CliContext, options: &ChatArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
     block_on(async {
         let mut chat = ChatSession::new(&hub, options);
         match &options.question {
@@ -136,9 +139,28 @@ impl<'a> ChatSession<'a> {
             let message = response["error"]["message"]
                 .as_str()
                 .or(response["error"].as_str());
-            run.error = Some(message.unwrap_or("the hub refused").to_owned());
+            let message = message.unwrap_or("the hub refused");
+            run.error = Some(format!("{message}{}", self.similar_names().await));
         }
         self.record_answer(run)
+    }
+
+    /// Suggestions for a misspelt model or server, after a refusal.
+    async fn similar_names(&self) -> String {
+        let models = self.options.model.iter();
+        let models = models.map(|it| ("/v1/models", "id", it));
+        let servers = self.options.servers.iter();
+        let servers = servers.map(|it| ("/api/mcp/servers", "name", it));
+        for (path, member, name) in models.chain(servers) {
+            let Ok(list) = self.hub.request_json("GET", path, None).await else {
+                continue;
+            };
+            let known = names_of(list.get("data").unwrap_or(&list), member);
+            if !known.contains(name) && name != OWN_SERVER_NAME {
+                return did_you_mean(name, known);
+            }
+        }
+        String::new()
     }
 
     /// Keeps the answer for the next question.

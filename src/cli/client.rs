@@ -1,6 +1,11 @@
 //! Clients of the running hub, or of a catalog in this process if no hub runs.
 
-use std::{fs, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fs,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -15,11 +20,15 @@ use maru_protocol::{ProtocolVersion, SseEvent, SseReader, encode_header_value, k
 use serde_json::{Value, json};
 use tokio::time;
 
-use super::hub_endpoint::{HubEndpoint, HubStream};
+use super::{
+    context::CliContext,
+    hub_endpoint::{HubEndpoint, HubStream},
+    remote_hub::RemoteHub,
+};
 use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
     auth::Principal,
-    config::{Config, LoadedConfig, ValueOrigin},
+    config::{Config, ValueOrigin},
     tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
 
@@ -40,8 +49,10 @@ pub(super) enum CatalogClient {
 #[derive(Debug)]
 pub(super) struct HubClient {
     address: String,
+    origin: String,
     endpoint: HubEndpoint,
     token: Option<String>,
+    is_own: bool,
     deadline: Duration,
 }
 
@@ -64,11 +75,11 @@ pub(super) fn error_message(response: &Value) -> &str {
 impl CatalogClient {
     /// Uses the hub at `--listen`, the hub that runs on this data directory, or a catalog in
     /// this process.
-    pub(super) async fn open(loaded: LoadedConfig) -> Result<Self> {
-        if let Some(hub) = HubClient::find(&loaded) {
+    pub(super) async fn open(context: &CliContext) -> Result<Self> {
+        if let Some(hub) = HubClient::find(context)? {
             return Ok(Self::Hub(hub));
         }
-        let core = HubCore::open(loaded.config, None).await?;
+        let core = HubCore::open(context.config().clone(), None).await?;
         core.servers.wait_for_first_connect().await;
         Ok(Self::InProcess(Box::new(core)))
     }
@@ -127,40 +138,128 @@ impl CatalogClient {
 }
 
 impl HubClient {
-    /// Finds the hub at `--listen`, or the hub that runs on this data directory.
-    fn find(loaded: &LoadedConfig) -> Option<Self> {
-        // An address in the settings does not mean that a hub listens there.
-        let has_flag = matches!(loaded.origin_of("/listen"), ValueOrigin::Flag(_));
-        let config = &loaded.config;
-        let own_address = running_hub(&config.data_dir);
-        let address = if has_flag {
-            config.listen.to_string()
-        } else {
-            own_address.clone()?
-        };
-        let is_own = own_address.as_ref() == Some(&address);
-        // The admin token of this data directory is sent only to its own hub.
-        let token = is_own.then(|| fs::read_to_string(config.data_dir.join("admin-token")).ok());
+    /// Finds the hub at `--hub` or `--listen`, or the hub that runs on this data directory.
+    pub(super) fn find(context: &CliContext) -> Result<Option<Self>> {
+        let config = context.config();
         let longest_ms = config
             .limits
             .tool_timeout_ms
             .max(config.mcp.connect_timeout_ms);
-        Some(Self {
+        let deadline = Duration::from_millis(longest_ms) + Duration::from_secs(5);
+        if let Some(url) = &context.hub {
+            let hub = RemoteHub::parse(url)?;
+            hub.check_token(context.token.as_deref())?;
+            return Ok(Some(Self {
+                origin: hub.origin(),
+                address: hub.address.clone(),
+                endpoint: hub.endpoint(config),
+                token: context.token.clone(),
+                is_own: false,
+                deadline,
+            }));
+        }
+        // An address in the settings does not mean that a hub listens there.
+        let has_flag = matches!(context.loaded.origin_of("/listen"), ValueOrigin::Flag(_));
+        let own_address = running_hub(&config.data_dir);
+        let address = match &own_address {
+            _ if has_flag => config.listen.to_string(),
+            Some(address) => address.clone(),
+            None => return Ok(None),
+        };
+        let is_own = own_address.as_ref() == Some(&address);
+        // The admin token of this data directory is sent only to its own hub.
+        let own_token = || fs::read_to_string(config.data_dir.join("admin-token")).ok();
+        let token = context.token.clone();
+        let is_encrypted = config.tls.certificate.is_some() || config.behind_tls_proxy;
+        let scheme = if is_encrypted { "https" } else { "http" };
+        Ok(Some(Self {
+            origin: format!("{scheme}://{address}"),
             endpoint: endpoint(config, &address, is_own),
             address,
-            token: token.flatten(),
-            deadline: Duration::from_millis(longest_ms) + Duration::from_secs(5),
-        })
+            token: token.or_else(|| is_own.then(own_token).flatten()),
+            is_own,
+            deadline,
+        }))
     }
 
     /// Finds the hub like [`find`](Self::find), with an error if there is none.
-    pub(super) fn open(loaded: &LoadedConfig) -> Result<Self> {
-        Self::find(loaded).ok_or_else(|| {
+    pub(super) fn open(context: &CliContext) -> Result<Self> {
+        Self::find(context)?.ok_or_else(|| {
             anyhow!(
                 "no hub runs on the data directory {}; start one with: maru",
-                loaded.config.data_dir.display()
+                context.config().data_dir.display()
             )
         })
+    }
+
+    /// Sends a request that changes or reads something; an answer other than success is an
+    /// error with the hub's reason.
+    pub(super) async fn request_json(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value> {
+        let (status, response) = self.send_rest(method, path, body).await?;
+        match status {
+            200..300 => Ok(response),
+            _ => Err(anyhow!(self.refusal(status, &response))),
+        }
+    }
+
+    /// Reads a server as the console's form does: its whole `config`, with secrets masked.
+    pub(super) async fn request_for_editing(&self, path: &str) -> Result<Value> {
+        let request = self
+            .request("GET", path)
+            .header("x-maru-console", "1")
+            .body(Full::new(Bytes::new()))?;
+        let (status, text) = self.send(request).await?;
+        let response = parse_json(&text)?;
+        match status {
+            200 => Ok(response),
+            _ => Err(anyhow!(self.refusal(status, &response))),
+        }
+    }
+
+    /// Why the hub did not do what was asked, and what helps.
+    pub(super) fn refusal(&self, status: u16, response: &Value) -> String {
+        let message = error_message(response);
+        match status {
+            401 if self.token.is_none() => format!(
+                "the hub at {} requires a token: set MARU_TOKEN, or use --token TOKEN",
+                self.address
+            ),
+            401 => format!(
+                "the hub at {} does not know the token: {message}",
+                self.address
+            ),
+            _ => message.to_owned(),
+        }
+    }
+
+    /// The hub's time in seconds since 1970, as it dates its responses.
+    pub(super) async fn clock(&self) -> Result<Option<i64>> {
+        let request = self
+            .request("GET", "/healthz")
+            .body(Full::new(Bytes::new()))?;
+        let date = self.exchange(request, async |response| {
+            Ok(response.headers().get(header::DATE).cloned())
+        });
+        let date = self.within_deadline(date).await??;
+        let date = date.as_ref().and_then(|it| it.to_str().ok());
+        let time = date.and_then(|it| httpdate::parse_http_date(it).ok());
+        let elapsed = time.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+        Ok(elapsed.and_then(|it| i64::try_from(it.as_secs()).ok()))
+    }
+
+    /// The address of the hub as a URL without a path.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether it is the hub of the data directory.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The address that the hub listens on.
@@ -336,7 +435,7 @@ fn endpoint(config: &Config, address: &str, is_own: bool) -> HubEndpoint {
     let address = address.to_owned();
     match config.tls.certificate.clone() {
         None => HubEndpoint::Tcp { address },
-        Some(certificate) => HubEndpoint::Tls {
+        certificate => HubEndpoint::Tls {
             address,
             certificate,
         },

@@ -5,30 +5,31 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::terminal;
-use crate::config::{LoadedConfig, config_rows, reference_markdown, schema};
+use super::{
+    context::{CliContext, OutputFormat},
+    terminal,
+};
+use crate::config::{config_rows, reference_markdown, schema};
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {
-    /// Print keys, values and origins as JSON
-    #[arg(long)]
-    json: bool,
     /// Print the JSON Schema of maru.yaml, for editors
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "reference")]
     schema: bool,
     /// Print the reference of every key (docs/config.md)
-    #[arg(long, conflicts_with_all = ["json", "schema"])]
+    #[arg(long)]
     reference: bool,
 }
 
-pub(super) fn run(loaded: &LoadedConfig, options: &ConfigArgs) -> Result<ExitCode> {
-    let rows = config_rows(loaded);
+pub(super) fn run(context: &CliContext, options: &ConfigArgs) -> Result<ExitCode> {
+    let rows = config_rows(&context.loaded);
     let text = if options.reference {
         reference_markdown()
     } else if options.schema {
         format!("{}\n", serde_json::to_string_pretty(schema())?)
-    } else if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&rows)?)
+    } else if context.output != OutputFormat::Table {
+        context.print(&serde_json::to_value(&rows)?, |_| String::new())?;
+        return Ok(ExitCode::SUCCESS);
     } else {
         let mut table = vec![["KEY", "VALUE", "FROM"].map(str::to_owned).to_vec()];
         table.extend(

@@ -6,13 +6,13 @@ use anyhow::{Result, bail};
 
 use super::{
     client::{HubClient, error_message},
+    context::CliContext,
     serve::block_on,
     terminal,
 };
-use crate::config::LoadedConfig;
 
-pub(super) fn run(loaded: &LoadedConfig) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
+pub(super) fn run(context: &CliContext) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
     block_on(async {
         let (status, link) = hub.send_rest("POST", "/api/session/link", None).await?;
         let Some(path) = link["path"].as_str().filter(|_| status == 200) else {

@@ -1,13 +1,14 @@
 //! Connections to a hub over its local socket, TCP or TLS.
 
-use maru_runtime::files::check_regular_file;
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use maru_runtime::files::check_regular_file;
 use maru_runtime::{ServerCertificate, ServerCertificateVerifier};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
+    time,
 };
 use tokio_rustls::{
     TlsConnector,
@@ -28,10 +29,13 @@ pub(super) enum HubEndpoint {
     },
     Tls {
         address: String,
-        /// The certificate of the hub or of its issuer.
-        certificate: PathBuf,
+        /// The certificate of the hub or of its issuer, if it is known.
+        certificate: Option<PathBuf>,
     },
 }
+
+/// The longest time that a connection to a hub may take to open.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a hub.
 pub(super) trait HubStream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -50,31 +54,50 @@ impl HubEndpoint {
     /// Opens a connection. The caller sets the deadline.
     pub(super) async fn connect(&self) -> Result<Box<dyn HubStream>> {
         Ok(match self {
-            Self::LocalSocket(path) => Box::new(UnixStream::connect(path).await?),
+            Self::LocalSocket(path) => {
+                let connected = UnixStream::connect(path).await;
+                Box::new(connected.with_context(|| format!("its socket is {}", path.display()))?)
+            }
             Self::Tcp { address } => Box::new(connect_tcp(address).await?),
             Self::Tls {
                 address,
                 certificate,
             } => {
-                let trusted = read_certificates(certificate)?;
-                let config = client_config(trusted)?;
+                let trusted = certificate.as_ref().map(read_certificates).transpose()?;
+                let config = client_config(trusted.unwrap_or_default())?;
                 let stream = connect_tcp(address).await?;
-                let name = ServerName::from(stream.peer_addr()?.ip());
+                let name = server_name(address, &stream)?;
                 let connector = TlsConnector::from(Arc::new(config));
-                Box::new(connector.connect(name, stream).await?)
+                let connected = connector.connect(name, stream).await;
+                Box::new(connected.context("its certificate or its TLS is not accepted; SSL_CERT_FILE can name the certificate to trust")?)
             }
         })
     }
 }
 
-/// Connects, with a hint in the error if no hub listens there.
-async fn connect_tcp(address: &str) -> Result<TcpStream> {
-    match TcpStream::connect(address).await {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => bail!(
-            "no hub listens on {address}; start one with: maru --listen {address}, or omit --listen to use the hub of the data directory"
-        ),
-        connected => Ok(connected?),
+/// The name that the certificate must be issued for.
+fn server_name(address: &str, stream: &TcpStream) -> Result<ServerName<'static>> {
+    let (host, _) = address.rsplit_once(':').unwrap_or((address, ""));
+    match ServerName::try_from(host.to_owned()) {
+        Ok(name @ ServerName::DnsName(_)) => Ok(name),
+        _ => Ok(ServerName::from(stream.peer_addr()?.ip())),
     }
+}
+
+/// Connects, with an error that says what to do.
+async fn connect_tcp(address: &str) -> Result<TcpStream> {
+    let connecting = time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address));
+    let Ok(connected) = connecting.await else {
+        bail!(
+            "{address} did not answer within {CONNECT_TIMEOUT:?}; check the address and the network"
+        );
+    };
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => anyhow!(
+            "no hub listens on {address}; start one with: maru --listen {address}, or omit --listen and --hub to use the hub of the data directory"
+        ),
+        _ => anyhow!("{error}; check the address and the network"),
+    })
 }
 
 fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>> {

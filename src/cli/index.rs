@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, IsTerminal as _},
+    io::{BufRead as _, BufReader},
     path::PathBuf,
     process::ExitCode,
 };
@@ -13,11 +13,12 @@ use maru_retrieval::{DocumentIndex, JsonLinesReader, NewDocument};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{serve::block_on, terminal};
-use crate::{
-    app,
-    config::{Config, LoadedConfig},
+use super::{
+    context::CliContext,
+    serve::block_on,
+    terminal::{self, ProgressLine},
 };
+use crate::{app, config::Config};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -31,9 +32,6 @@ and \"metadata\". An interrupted import continues where it stopped.")]
 pub(super) struct IndexArgs {
     #[command(subcommand)]
     action: IndexAction,
-    /// Print JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,27 +55,23 @@ enum IndexAction {
 
 const ADD_BATCH_DOCUMENTS: usize = 256;
 
-pub(super) fn run(loaded: &LoadedConfig, options: &IndexArgs) -> Result<ExitCode> {
+pub(super) fn run(context: &CliContext, options: &IndexArgs) -> Result<ExitCode> {
     block_on(async {
-        let index = app::open_index(&loaded.config).await?;
+        let index = app::open_index(context.config()).await?;
         let result = match &options.action {
             IndexAction::Add { file, collection } => {
                 let collection = collection
                     .as_ref()
-                    .unwrap_or(&loaded.config.chromadb.collection);
+                    .unwrap_or(&context.config().chromadb.collection);
                 add_file(&index, collection, file).await?
             }
-            IndexAction::List => list_collections(&index, &loaded.config).await?,
+            IndexAction::List => list_collections(&index, context.config()).await?,
             IndexAction::Remove { collection } => {
                 let removed = index.remove(collection).await?;
                 json!({"collection": collection, "removed": removed})
             }
         };
-        terminal::print(&if options.json {
-            format!("{}\n", serde_json::to_string_pretty(&result)?)
-        } else {
-            options.action.format_result(&result)
-        })?;
+        context.print(&result, |it| options.action.format_result(it))?;
         let not_found =
             matches!(options.action, IndexAction::Remove { .. }) && result["removed"] == false;
         Ok(ExitCode::from(u8::from(not_found)))
@@ -128,6 +122,8 @@ impl IndexAction {
 async fn add_file(index: &DocumentIndex, collection: &str, path: &PathBuf) -> Result<Value> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut lines = JsonLinesReader::new(BufReader::new(file));
+    let total = count_lines(path)?;
+    let mut progress = ProgressLine::new();
     let (mut added, mut skipped, started) = (0, 0, Instant::now());
     loop {
         let batch: Vec<NewDocument> = lines
@@ -149,19 +145,21 @@ async fn add_file(index: &DocumentIndex, collection: &str, path: &PathBuf) -> Re
         }
         let rate = f64::from(u32::try_from(added).unwrap_or(u32::MAX))
             / started.elapsed().as_secs_f64().max(0.001);
-        show_progress(&format!(
-            "{added} added, {skipped} already there, {rate:.0} per second"
+        let percent = ((added + skipped) * 100).checked_div(total).unwrap_or(100);
+        progress.show(&format!(
+            "{} of {total} ({percent} %), {added} added, {rate:.0} per second",
+            added + skipped
         ));
     }
-    show_progress("");
     Ok(json!({"collection": collection, "added": added, "skipped": skipped}))
 }
 
-/// Overwrites the progress line, on a terminal only.
-fn show_progress(text: &str) {
-    if std::io::stderr().is_terminal() {
-        terminal::overwrite_line(text);
-    }
+/// How many documents the file has, at most.
+fn count_lines(path: &PathBuf) -> Result<usize> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let lines = BufReader::new(file).split(b'\n');
+    let has_text = |it: &Vec<u8>| it.iter().any(|it| !it.is_ascii_whitespace());
+    Ok(lines.map_while(Result::ok).filter(has_text).count())
 }
 
 async fn list_collections(index: &DocumentIndex, config: &Config) -> Result<Value> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use maru_connect::quote_word;
 use tokio::{
     io, runtime,
     signal::unix::{Signal, SignalKind, signal},
@@ -127,7 +128,7 @@ fn command_for_hub(loaded: &LoadedConfig) -> String {
     }
     let directory = &loaded.config.data_dir;
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-    let directory = terminal::quote_word(&directory.display().to_string());
+    let directory = quote_word(&directory.display().to_string());
     format!("{program} --data-dir {directory}")
 }
 

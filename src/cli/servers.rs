@@ -1,25 +1,30 @@
 //! `maru servers`: manages the MCP servers of the running hub.
 
+pub(super) mod jsonc;
+mod server_edit;
+mod server_log;
+
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use maru_runtime::clock;
 use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
 
 use super::{
-    EXIT_CANNOT_RUN,
-    client::{HubClient, error_message},
+    client::HubClient,
+    context::CliContext,
+    limits::names_of,
     serve::block_on,
-    terminal,
+    suggestion::did_you_mean,
+    terminal::{self, text_of},
 };
-use crate::{config::LoadedConfig, upstream::ServerDraft};
+use crate::upstream::ServerDraft;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -28,14 +33,14 @@ use crate::{config::LoadedConfig, upstream::ServerDraft};
   maru servers add remote --url http://127.0.0.1:8081/sse
   maru servers add old --protocol-version 2025-06-18 --trust pin --cwd /srv -- node server.js
   maru servers import ~/.cursor/mcp.json
+  maru servers add files --replace -- npx -y @modelcontextprotocol/server-filesystem /srv
   maru servers list
+  maru servers logs files -f
+  maru servers edit files
   maru servers show files")]
 pub(super) struct ServersArgs {
     #[command(subcommand)]
     action: ServersAction,
-    /// Print the hub's response as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,6 +51,27 @@ enum ServersAction {
     List,
     /// Show one server with its tools
     Show(ServerArg),
+    /// Disconnect a server and connect it again
+    Restart(ServerArg),
+    /// Edit the registration of a server in $VISUAL or $EDITOR
+    Edit {
+        /// The name of the server
+        name: String,
+        /// Read the members from this JSON file instead; `-` is stdin. What it does not name stays as it is
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
+    /// Print what a server wrote to stderr, and how its connection changed
+    Logs {
+        /// The name of the server
+        name: String,
+        /// Print new lines as they come, until Ctrl-C
+        #[arg(short, long)]
+        follow: bool,
+        /// Messages between maru and the server instead
+        #[arg(long)]
+        messages: bool,
+    },
     /// Connect a server now
     Connect(ServerArg),
     /// Disconnect a server, which stays registered
@@ -90,9 +116,9 @@ struct AddServer {
     /// URL of a server that is reached over HTTP
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
-    /// sse or http [default: sse if the URL ends in /sse, else http]
+    /// The transport of the URL [default: sse if the URL ends in /sse, else http]
     #[arg(long, requires = "url")]
-    transport: Option<String>,
+    transport: Option<RemoteTransport>,
     /// A header for every request, such as "Authorization: Bearer TOKEN"
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
     headers: Vec<String>,
@@ -110,7 +136,13 @@ struct AddServer {
     protocol_version: Option<String>,
     /// What happens to a tool whose definition changes: pin withholds it until you accept it, follow keeps it available
     #[arg(long, value_name = "pin|follow")]
-    trust: Option<String>,
+    trust: Option<TrustChoice>,
+    /// Replace the server of this name, after a test connection
+    #[arg(long)]
+    replace: bool,
+    /// Keep the registration even if the server does not connect
+    #[arg(long)]
+    keep: bool,
     /// Register only; do not connect now or at start
     #[arg(long)]
     no_connect: bool,
@@ -122,88 +154,152 @@ struct AddServer {
     command: Vec<String>,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RemoteTransport {
+    /// HTTP+SSE
+    Sse,
+    /// Streamable HTTP
+    Http,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TrustChoice {
+    /// Withhold a changed tool until it is accepted
+    Pin,
+    /// Keep a changed tool available
+    Follow,
+}
+
 pub(super) const SERVERS_ROUTE: &str = "/api/mcp/servers";
 const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(super) fn run(loaded: &LoadedConfig, options: &ServersArgs) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
-    let connect_timeout = Duration::from_millis(loaded.config.mcp.connect_timeout_ms);
-    let (status, response) = block_on(async {
-        let (status, response) = options.action.send(&hub).await?;
-        if options.action.waits_for_connection() && response["status"] == "CONNECTING" {
-            let connected = wait_for_connection(&hub, &response["name"], connect_timeout).await?;
-            return Ok((status, connected.unwrap_or(response)));
+pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
+    let timeout = Duration::from_millis(context.config().mcp.connect_timeout_ms);
+    block_on(async {
+        let action = &options.action;
+        if let Some(name) = action.existing_server() {
+            check_exists(&hub, name).await?;
         }
-        Ok((status, response))
-    })?;
-    if !(200..300).contains(&status) {
-        terminal::print_error(error_message(&response));
-        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
-    }
-    let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&response)?)
-    } else {
-        options.action.format_response(&response)
-    };
-    terminal::print(&text)?;
-    Ok(ExitCode::from(u8::from(
-        options.action.has_failed(&response),
-    )))
+        let response = match action {
+            ServersAction::Logs {
+                name,
+                follow,
+                messages,
+            } => return server_log::print(context, &hub, name, *follow, *messages).await,
+            ServersAction::Add(add) => return add.run(context, &hub, timeout).await,
+            ServersAction::Edit { name, file } => {
+                match server_edit::edit(&hub, name, file.as_deref()).await? {
+                    None => return Ok(ExitCode::SUCCESS),
+                    Some(changed) => wait_for_connection(&hub, changed, timeout).await?,
+                }
+            }
+            action => {
+                let response = action.send(&hub).await?;
+                match action.waits_for_connection() {
+                    Some(name) => {
+                        let connecting = wait_for_connection(&hub, response, timeout);
+                        server_log::show_while(&hub, name, connecting).await?
+                    }
+                    None => response,
+                }
+            }
+        };
+        context.print(&response, |it| action.format_response(it))?;
+        Ok(ExitCode::from(u8::from(action.has_failed(&response))))
+    })
 }
 
-/// Waits until a server is connected or has failed: the hub answers before that. `None`
-/// when it is still being connected after `timeout`.
-async fn wait_for_connection(
-    hub: &HubClient,
-    name: &Value,
-    timeout: Duration,
-) -> Result<Option<Value>> {
+/// Refuses the name of a server that does not exist, with the most similar one.
+async fn check_exists(hub: &HubClient, name: &str) -> Result<()> {
+    let known = names_of(&hub.request_json("GET", SERVERS_ROUTE, None).await?, "name");
+    if known.iter().any(|it| it == name) {
+        return Ok(());
+    }
+    match did_you_mean(name, &known) {
+        similar if similar.is_empty() => {
+            bail!("no server is named {name:?}; see maru servers list")
+        }
+        similar => bail!("no server is named {name:?}{similar}"),
+    }
+}
+
+/// Waits until a server is connected or has failed: the hub answers before that. Returns
+/// `response` when it is still being connected after `timeout`.
+async fn wait_for_connection(hub: &HubClient, response: Value, timeout: Duration) -> Result<Value> {
     let deadline = Instant::now() + timeout;
-    while Instant::now() < deadline {
+    while response["status"] == "CONNECTING" && Instant::now() < deadline {
         time::sleep(CONNECTION_POLL_INTERVAL).await;
-        let (_, servers) = hub.send_rest("GET", SERVERS_ROUTE, None).await?;
+        let servers = hub.request_json("GET", SERVERS_ROUTE, None).await?;
         let mut servers = servers.as_array().into_iter().flatten();
-        let server = servers.find(|it| it["name"] == *name);
+        let server = servers.find(|it| it["name"] == response["name"]);
         if let Some(server) = server.filter(|it| it["status"] != "CONNECTING") {
-            return Ok(Some(server.clone()));
+            return Ok(server.clone());
         }
     }
-    Ok(None)
+    Ok(response)
 }
 
 impl ServersAction {
-    /// Whether the command is done only when the server is connected or has failed.
-    fn waits_for_connection(&self) -> bool {
-        matches!(self, Self::Add(_) | Self::Connect(_) | Self::Enable(_))
+    /// The server that must exist.
+    fn existing_server(&self) -> Option<&str> {
+        match self {
+            Self::Add(_) | Self::List | Self::Import { .. } => None,
+            Self::Edit { name, .. } | Self::Logs { name, .. } | Self::Accept { name, .. } => {
+                Some(name)
+            }
+            Self::Show(server)
+            | Self::Restart(server)
+            | Self::Connect(server)
+            | Self::Disconnect(server)
+            | Self::Enable(server)
+            | Self::Disable(server)
+            | Self::Remove(server) => Some(&server.name),
+        }
     }
 
-    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
+    /// The server whose connection ends the command.
+    fn waits_for_connection(&self) -> Option<&str> {
+        match self {
+            Self::Connect(server) | Self::Enable(server) | Self::Restart(server) => {
+                Some(&server.name)
+            }
+            _ => None,
+        }
+    }
+
+    async fn send(&self, hub: &HubClient) -> Result<Value> {
         let action_path =
             |server: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", server.name);
         match self {
-            Self::Add(add) => {
-                hub.send_rest("POST", SERVERS_ROUTE, Some(&add.request_body()?))
+            Self::Add(_) | Self::Edit { .. } | Self::Logs { .. } => {
+                bail!("this action has its own requests")
+            }
+            Self::Restart(server) => {
+                let disconnect = action_path(server, "disconnect");
+                hub.request_json("POST", &disconnect, None).await?;
+                hub.request_json("POST", &action_path(server, "connect"), None)
                     .await
             }
-            Self::List => hub.send_rest("GET", SERVERS_ROUTE, None).await,
+            Self::List => hub.request_json("GET", SERVERS_ROUTE, None).await,
             Self::Show(name) => {
-                hub.send_rest("GET", &format!("{SERVERS_ROUTE}/{}", name.name), None)
+                hub.request_json("GET", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
             }
             Self::Connect(server) => {
-                hub.send_rest("POST", &action_path(server, "connect"), None)
+                hub.request_json("POST", &action_path(server, "connect"), None)
                     .await
             }
             Self::Disconnect(server) => {
-                hub.send_rest("POST", &action_path(server, "disconnect"), None)
+                hub.request_json("POST", &action_path(server, "disconnect"), None)
                     .await
             }
             Self::Enable(server) => {
-                hub.send_rest("POST", &action_path(server, "enable"), None)
+                hub.request_json("POST", &action_path(server, "enable"), None)
                     .await
             }
             Self::Disable(server) => {
-                hub.send_rest("POST", &action_path(server, "disable"), None)
+                hub.request_json("POST", &action_path(server, "disable"), None)
                     .await
             }
             Self::Accept { name, tool, .. } => {
@@ -214,21 +310,22 @@ impl ServersAction {
                     ),
                     None => format!("{SERVERS_ROUTE}/{name}/accept"),
                 };
-                hub.send_rest("POST", &path, None).await
+                hub.request_json("POST", &path, None).await
             }
             Self::Remove(name) => {
-                hub.send_rest("DELETE", &format!("{SERVERS_ROUTE}/{}", name.name), None)
+                hub.request_json("DELETE", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
             }
             Self::Import {
                 file,
                 accept_warnings,
             } => {
-                let mut body = read_json_file(file)?;
+                let mut body = jsonc::read_file(file)?;
                 if let (true, Value::Object(members)) = (*accept_warnings, &mut body) {
                     members.insert("acceptWarnings".to_owned(), true.into());
                 }
-                hub.send_rest("POST", "/api/mcp/import", Some(&body)).await
+                hub.request_json("POST", "/api/mcp/import", Some(&body))
+                    .await
             }
         }
     }
@@ -237,7 +334,7 @@ impl ServersAction {
     fn has_failed(&self, response: &Value) -> bool {
         let is_failed = |it: &Value| it["status"] == "FAILED" || it.get("error").is_some();
         match self {
-            Self::Add(_) | Self::Connect(_) => is_failed(response),
+            Self::Connect(_) | Self::Restart(_) => is_failed(response),
             Self::Import { .. } => response["servers"]
                 .as_array()
                 .is_some_and(|servers| servers.iter().any(is_failed)),
@@ -247,7 +344,7 @@ impl ServersAction {
 
     fn format_response(&self, response: &Value) -> String {
         match self {
-            Self::List => format_servers(response.as_array().map_or(&[], Vec::as_slice)),
+            Self::List => format_servers(response),
             Self::Show(_) | Self::Accept { .. } => format_detail(response),
             Self::Remove(server) => format!("{} is removed\n", server.name),
             Self::Import { .. } => {
@@ -261,6 +358,66 @@ impl ServersAction {
 }
 
 impl AddServer {
+    /// Registers the server. One that does not connect is removed again, unless it is to be
+    /// kept.
+    async fn run(
+        &self,
+        context: &CliContext,
+        hub: &HubClient,
+        timeout: Duration,
+    ) -> Result<ExitCode> {
+        let body = self.request_body()?;
+        let servers = hub.request_json("GET", SERVERS_ROUTE, None).await?;
+        let exists = names_of(&servers, "name").contains(&self.name);
+        if exists && !self.replace {
+            bail!(
+                "a server named {:?} exists already; --replace replaces it, maru servers edit {} changes it",
+                self.name,
+                self.name
+            );
+        }
+        let path = format!("{SERVERS_ROUTE}/{}", self.name);
+        let work = async {
+            if exists {
+                self.test_connection(hub, &body).await?;
+                let changed = hub.request_json("PUT", &path, Some(&body)).await?;
+                return wait_for_connection(hub, changed, timeout).await;
+            }
+            let added = hub.request_json("POST", SERVERS_ROUTE, Some(&body)).await?;
+            wait_for_connection(hub, added, timeout).await
+        };
+        let response = server_log::show_while(hub, &self.name, work).await?;
+        if response["status"] == "FAILED" && !self.keep && !exists {
+            hub.request_json("DELETE", &path, None).await?;
+            let cause = text_of(&response, "cause");
+            terminal::print_error(&format!(
+                "{} is not added: {cause}; --keep registers it all the same",
+                self.name
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
+        context.print(&response, format_status)?;
+        Ok(ExitCode::from(u8::from(response["status"] == "FAILED")))
+    }
+
+    /// Refuses to replace a server by one that does not connect.
+    async fn test_connection(&self, hub: &HubClient, body: &Value) -> Result<()> {
+        if self.keep || self.no_connect {
+            return Ok(());
+        }
+        let tested = hub
+            .request_json("POST", "/api/mcp/test", Some(body))
+            .await?;
+        if tested["ok"] != true {
+            bail!(
+                "{} is not replaced: {}; --keep replaces it all the same",
+                self.name,
+                text_of(&tested, "cause")
+            );
+        }
+        Ok(())
+    }
+
     fn request_body(&self) -> Result<Value> {
         let pairs = |texts: &[String], separator: char| -> Result<Map<String, Value>> {
             let pair = |it: &String| {
@@ -274,7 +431,11 @@ impl AddServer {
         let (kind, config) = match (&self.url, self.command.split_first()) {
             (Some(url), None) => {
                 let guessed = ServerDraft::from_url(&self.name, url).kind;
-                let kind = self.transport.as_ref().unwrap_or(&guessed).to_uppercase();
+                let kind = match self.transport {
+                    Some(RemoteTransport::Sse) => "SSE".to_owned(),
+                    Some(RemoteTransport::Http) => "HTTP".to_owned(),
+                    None => guessed.to_uppercase(),
+                };
                 (
                     kind,
                     json!({"url": url, "headers": pairs(&self.headers, ':')?}),
@@ -299,7 +460,10 @@ impl AddServer {
             "autoConnect": !self.no_connect,
             "acceptWarnings": self.accept_warnings,
             "requiredProtocolVersion": self.protocol_version,
-            "trust": self.trust,
+            "trust": self.trust.map(|it| match it {
+                TrustChoice::Pin => "pin",
+                TrustChoice::Follow => "follow",
+            }),
         }))
     }
 
@@ -332,49 +496,27 @@ pub(super) fn percent_encode(text: &str) -> String {
         .collect()
 }
 
-fn read_json_file(path: &PathBuf) -> Result<Value> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let invalid = || format!("{} is not valid", path.display());
-    let without_bom = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text = maru_protocol::validate_json(without_bom).with_context(invalid)?;
-    serde_json::from_str(text).with_context(invalid)
-}
-
-fn text_of(value: &Value, name: &str) -> String {
-    match &value[name] {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn format_servers(servers: &[Value]) -> String {
-    if servers.is_empty() {
+fn format_servers(servers: &Value) -> String {
+    if servers.as_array().is_some_and(Vec::is_empty) {
         return "no server is registered; see maru servers add --help\n".to_owned();
     }
-    let mut rows = vec![
-        ["NAME", "STATUS", "TOOLS", "TRANSPORT", "FROM", "NOTE"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(servers.iter().map(|it| {
+    let header = ["NAME", "STATUS", "TOOLS", "TRANSPORT", "FROM", "NOTE"];
+    terminal::table(&header, servers, |it| {
         let differs = it["differsFromFile"] == true;
         let note = if differs {
-            "differs from maru.yaml ".to_owned()
+            "differs from maru.yaml "
         } else {
-            String::new()
+            ""
         };
-        let note = format!("{note}{}", text_of(it, "cause"));
         vec![
             text_of(it, "name"),
             text_of(it, "status"),
             text_of(it, "toolCount"),
             text_of(it, "transportType"),
             text_of(it, "origin"),
-            note,
+            format!("{note}{}", text_of(it, "cause")),
         ]
-    }));
-    terminal::format_table(&rows)
+    })
 }
 
 fn format_status(server: &Value) -> String {

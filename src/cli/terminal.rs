@@ -1,8 +1,13 @@
-//! Output to stdout and stderr: text, errors, tables.
+//! Output to stdout and stderr: text, errors, tables, progress.
 
-use std::io::{self, Write as _};
+use std::{
+    env,
+    io::{self, IsTerminal as _, Write as _},
+};
 
-use unicode_width::UnicodeWidthStr as _;
+use serde_json::Value;
+use terminal_size::{Width, terminal_size_of};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::logging::escape_control;
 
@@ -17,8 +22,36 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 
 /// Prints an error to stderr as one line.
 pub(super) fn print_error(text: &str) {
+    let text = escape_control(&without_system_codes(text), "");
+    let name = paint("maru:", Colour::Red, has_colours(&io::stderr()));
     // An error without stderr cannot be reported.
-    let _ = writeln!(io::stderr().lock(), "maru: {}", escape_control(text, ""));
+    let _ = writeln!(io::stderr().lock(), "{name} {text}");
+}
+
+/// Prints what a person should know, beside the output, to stderr.
+pub(super) fn print_note(text: &str) {
+    let text = escape_control(text, "");
+    let name = paint("note:", Colour::Dim, has_colours(&io::stderr()));
+    let _ = writeln!(io::stderr().lock(), "{name} {text}");
+}
+
+/// `text` without line ends and other control characters.
+pub(super) fn one_line(text: &str) -> String {
+    escape_control(text, "")
+}
+
+/// Removes the numbers of system errors, whose text says the same.
+fn without_system_codes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        let Some((_, tail)) = after.split_once(')') else {
+            break;
+        };
+        out.push_str(before);
+        rest = tail;
+    }
+    out + rest
 }
 
 /// Overwrites the current line of stderr.
@@ -27,35 +60,140 @@ pub(super) fn overwrite_line(text: &str) {
     let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
 }
 
+/// Shows the progress of long work on one line of stderr, on a terminal only.
+#[derive(Debug)]
+pub(super) struct ProgressLine {
+    is_shown: bool,
+    step: usize,
+}
+
+const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+
+impl ProgressLine {
+    pub(super) fn new() -> Self {
+        Self {
+            is_shown: io::stderr().is_terminal(),
+            step: 0,
+        }
+    }
+
+    pub(super) fn show(&mut self, text: &str) {
+        if self.is_shown {
+            let sign = SPINNER[self.step % SPINNER.len()];
+            self.step += 1;
+            overwrite_line(&format!("{sign} {}", escape_control(text, "")));
+        }
+    }
+
+    /// Prints a line of someone else's output above the progress.
+    pub(super) fn print_above(&mut self, line: &str) {
+        if self.is_shown {
+            overwrite_line("");
+        }
+        let line = escape_control(line, "");
+        let line = paint(&line, Colour::Dim, has_colours(&io::stderr()));
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        if self.is_shown && self.step > 0 {
+            overwrite_line("");
+        }
+    }
+}
+
 /// The maximum width that a column is padded to. A wider cell shifts only its own row.
 const MAX_COLUMN_WIDTH: usize = 60;
+/// The width below which a column is not cut.
+const MIN_COLUMN_WIDTH: usize = 8;
+
+#[derive(Clone, Copy)]
+enum Colour {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+}
+
+/// Formats a list of the hub as a table.
+pub(super) fn table(
+    header: &[&str],
+    rows: &Value,
+    cells: impl Fn(&Value) -> Vec<String>,
+) -> String {
+    let header = header.iter().map(|it| (*it).to_owned()).collect();
+    let rows = rows.as_array().into_iter().flatten().map(cells);
+    format_table(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
+}
+
+/// A member of an object as text.
+pub(super) fn text_of(value: &Value, name: &str) -> String {
+    match &value[name] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// JSON of a tool for people: indented on a terminal, unchanged elsewhere.
+pub(super) fn indent_json(text: String) -> String {
+    if !io::stdout().is_terminal() || !text.starts_with(['{', '[']) {
+        return text;
+    }
+    let value = serde_json::from_str::<Value>(&text);
+    let value = value.and_then(|it| serde_json::to_string_pretty(&it));
+    value.unwrap_or(text)
+}
 
 /// Formats a table with columns padded to their widest cell; wide characters count twice.
+/// On a terminal, the widest columns are cut until a row fits.
 ///
 /// Line ends inside a cell are escaped, because text of a server could otherwise look like
 /// another row.
 pub(super) fn format_table(rows: &[Vec<String>]) -> String {
+    let stdout = io::stdout();
+    let width = terminal_size_of(&stdout).map(|(Width(width), _)| usize::from(width));
+    format_table_for(rows, width, has_colours(&stdout))
+}
+
+fn format_table_for(rows: &[Vec<String>], line: Option<usize>, coloured: bool) -> String {
     let escape_row = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(escape_row).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|index| {
-            rows.iter()
-                .filter_map(|row| row.get(index))
-                .map(|it| it.width())
-                .max()
-                .unwrap_or(0)
-                .min(MAX_COLUMN_WIDTH)
-        })
-        .collect();
+    let widest = |index: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(index));
+        cells.map(|it| it.width()).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = (0..columns).map(widest).collect();
+    match line {
+        Some(line) => fit(&mut widths, line),
+        None => widths
+            .iter_mut()
+            .for_each(|it| *it = (*it).min(MAX_COLUMN_WIDTH)),
+    }
     let mut text = String::new();
-    for row in &rows {
+    for (index, row) in rows.iter().enumerate() {
         let cells: Vec<String> = row
             .iter()
             .zip(&widths)
             .map(|(cell, width)| {
-                let padding = width.saturating_sub(cell.width());
-                format!("{cell}{}", " ".repeat(padding))
+                let cell = match line {
+                    Some(_) => cut(cell, *width),
+                    None => cell.clone(),
+                };
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
+                let colour = if index == 0 && is_header(row) {
+                    Some(Colour::Bold)
+                } else {
+                    colour_of(&cell)
+                };
+                match colour {
+                    Some(colour) => format!("{}{padding}", paint(&cell, colour, coloured)),
+                    None => format!("{cell}{padding}"),
+                }
             })
             .collect();
         text.push_str(cells.join("  ").trim_end());
@@ -64,18 +202,100 @@ pub(super) fn format_table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Cuts the widest columns until a row has at most `line` cells.
+fn fit(widths: &mut [usize], line: usize) {
+    let gaps = 2 * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > line {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > MIN_COLUMN_WIDTH => *widest -= 1,
+            _ => return,
+        }
+    }
+}
+
+fn cut(cell: &str, width: usize) -> String {
+    if cell.width() <= width {
+        return cell.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 1;
+    for letter in cell.chars() {
+        used += letter.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        out.push(letter);
+    }
+    out + "…"
+}
+
+fn is_header(row: &[String]) -> bool {
+    row.len() > 1 && row.iter().all(|it| !it.chars().any(char::is_lowercase))
+}
+
+/// The colour of a state.
+fn colour_of(cell: &str) -> Option<Colour> {
+    match cell {
+        "CONNECTED" | "ok" | "yes" | "on" => Some(Colour::Green),
+        "FAILED" | "failed" | "error" | "refused" | "timed_out" => Some(Colour::Red),
+        "CONNECTING" | "PENDING" | "warning" | "cancelled" => Some(Colour::Yellow),
+        "DISABLED" | "DISCONNECTED" | "off" => Some(Colour::Dim),
+        _ => None,
+    }
+}
+
+fn paint(text: &str, colour: Colour, coloured: bool) -> String {
+    let code = match colour {
+        Colour::Bold => 1,
+        Colour::Dim => 2,
+        Colour::Red => 31,
+        Colour::Green => 32,
+        Colour::Yellow => 33,
+    };
+    if coloured {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Whether colours are shown: on a terminal, unless `NO_COLOR` is set (no-color.org).
+fn has_colours(stream: &impl io::IsTerminal) -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|it| !it.is_empty());
+    stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|it| it != "dumb")
+}
+
 /// Formats a count with its noun: `1 tool`, `2 tools`.
 pub(super) fn count_of(count: usize, singular: &str, plural: &str) -> String {
     let noun = if count == 1 { singular } else { plural };
     format!("{count} {noun}")
 }
 
-/// Quotes `word` as one word of a shell command line.
-pub(super) fn quote_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_fits_the_terminal() {
+        let rows = [
+            vec!["NAME".to_owned(), "NOTE".to_owned()],
+            vec![
+                "files".to_owned(),
+                "연차 문서를 읽고 찾는 서버입니다. ".repeat(5),
+            ],
+        ];
+        let text = format_table_for(&rows, Some(40), false);
+        assert!(text.lines().all(|it| it.width() <= 40), "{text}");
+        assert!(text.contains('…'));
+        let text = format_table_for(&rows, None, false);
+        assert!(!text.contains('…') && !text.contains('\x1b'));
+        assert!(format_table_for(&rows, None, true).starts_with("\x1b[1mNAME\x1b[0m"));
+    }
+
+    #[test]
+    fn system_errors_have_no_number() {
+        let text = "cannot read x: No such file or directory (os error 2): y (os error 3)";
+        let shown = "cannot read x: No such file or directory: y";
+        assert_eq!(without_system_codes(text), shown);
     }
 }

@@ -3,18 +3,20 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{
-    EXIT_CANNOT_RUN,
-    client::{HubClient, error_message},
+    client::HubClient,
+    context::CliContext,
+    limits::names_of,
     serve::block_on,
-    servers::SERVERS_ROUTE,
+    servers::{SERVERS_ROUTE, percent_encode},
+    suggestion::did_you_mean,
     terminal,
 };
-use crate::{config::LoadedConfig, tools::OWN_SERVER_NAME};
+use crate::tools::OWN_SERVER_NAME;
 
 #[derive(Debug, Args)]
 #[command(
@@ -30,9 +32,6 @@ Examples:
 pub(super) struct TokenArgs {
     #[command(subcommand)]
     action: TokenAction,
-    /// Print the hub's response as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -52,9 +51,9 @@ enum TokenAction {
 struct CreateToken {
     /// The name of the token in logs and the audit log
     name: String,
-    /// reader, agent or admin
+    /// What the token may do
     #[arg(long, default_value = "agent")]
-    role: String,
+    role: TokenRole,
     /// Limit the token to this server; can be repeated. maru's own tools belong to the server `maru`
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
@@ -64,40 +63,55 @@ struct CreateToken {
     /// Lifetime, such as 12h or 30d [default: unlimited]
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
+    /// Accept servers and tools that do not exist yet
+    #[arg(long)]
+    allow_unknown: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TokenRole {
+    /// Lists
+    Reader,
+    /// Lists and calls tools
+    Agent,
+    /// Changes maru
+    Admin,
 }
 
 const TOKENS_ROUTE: &str = "/api/tokens";
 
-pub(super) fn run(loaded: &LoadedConfig, options: &TokenArgs) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
-    let (status, response) = block_on(options.action.send(&hub))?;
-    if !(200..300).contains(&status) {
-        terminal::print_error(error_message(&response));
-        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
-    }
-    let text = if options.json {
-        format!("{}\n", serde_json::to_string_pretty(&response)?)
-    } else {
-        options.action.format_response(&response)
-    };
-    terminal::print(&text)?;
-    if let TokenAction::Create(create) = &options.action {
-        block_on(create.warn_of_unknown_servers(&hub))?;
-    }
+pub(super) fn run(context: &CliContext, options: &TokenArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
+    let response = block_on(options.action.send(&hub))?;
+    context.print(&response, |it| options.action.format_response(it))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl TokenAction {
-    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
+    async fn send(&self, hub: &HubClient) -> Result<Value> {
         match self {
             Self::Create(create) => {
-                hub.send_rest("POST", TOKENS_ROUTE, Some(&create.request_body()?))
-                    .await
+                if !create.allow_unknown {
+                    create.check_names(hub).await?;
+                }
+                let body = create.request_body()?;
+                hub.request_json("POST", TOKENS_ROUTE, Some(&body)).await
             }
-            Self::List => hub.send_rest("GET", TOKENS_ROUTE, None).await,
+            Self::List => hub.request_json("GET", TOKENS_ROUTE, None).await,
             Self::Revoke { name } => {
-                hub.send_rest("DELETE", &format!("{TOKENS_ROUTE}/{name}"), None)
-                    .await
+                let path = format!("{TOKENS_ROUTE}/{}", percent_encode(name));
+                let (status, response) = hub.send_rest("DELETE", &path, None).await?;
+                match status {
+                    204 => Ok(response),
+                    404 => {
+                        let tokens = hub.request_json("GET", TOKENS_ROUTE, None).await?;
+                        bail!(
+                            "no token is named {name:?}{}; see maru token list",
+                            did_you_mean(name, names_of(&tokens, "name"))
+                        );
+                    }
+                    _ => bail!("{}", hub.refusal(status, &response)),
+                }
             }
         }
     }
@@ -105,27 +119,37 @@ impl TokenAction {
     fn format_response(&self, response: &Value) -> String {
         match self {
             Self::Create(_) => format!("{}\n", response["token"].as_str().unwrap_or_default()),
-            Self::List => format_tokens(response.as_array().map_or(&[], Vec::as_slice)),
+            Self::List => format_tokens(response),
             Self::Revoke { name } => format!("{name} is revoked\n"),
         }
     }
 }
 
-impl CreateToken {
-    /// Warns of unknown servers. They are accepted, because they may be registered later.
-    async fn warn_of_unknown_servers(&self, hub: &HubClient) -> Result<()> {
-        if self.servers.is_empty() {
-            return Ok(());
+impl TokenRole {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Agent => "agent",
+            Self::Admin => "admin",
         }
-        let (_, known) = hub.send_rest("GET", SERVERS_ROUTE, None).await?;
-        let known: Vec<&str> = known.as_array().map_or(Vec::new(), |all| {
-            all.iter().filter_map(|it| it["name"].as_str()).collect()
-        });
-        let is_unknown = |it: &&String| *it != OWN_SERVER_NAME && !known.contains(&it.as_str());
-        for name in self.servers.iter().filter(is_unknown) {
-            terminal::print_error(&format!(
-                "warning: no server is named {name:?} now; see maru servers list"
-            ));
+    }
+}
+
+impl CreateToken {
+    /// Refuses servers and tools that do not exist: a misspelt name would be a token that
+    /// can do nothing.
+    async fn check_names(&self, hub: &HubClient) -> Result<()> {
+        if !self.servers.is_empty() {
+            let servers = hub.request_json("GET", SERVERS_ROUTE, None).await?;
+            let mut known = names_of(&servers, "name");
+            known.push(OWN_SERVER_NAME.to_owned());
+            check_known("server", &self.servers, &known)?;
+        }
+        if !self.tools.is_empty() {
+            let tools = hub.request_json("GET", "/api/tools", None).await?;
+            let mut known = names_of(&tools, "name");
+            known.extend(names_of(&tools, "key"));
+            check_known("tool", &self.tools, &known)?;
         }
         Ok(())
     }
@@ -141,7 +165,7 @@ impl CreateToken {
         let expires = self.expires.as_deref().map(parse_duration_ms).transpose()?;
         Ok(json!({
             "name": self.name,
-            "role": self.role,
+            "role": self.role.name(),
             "servers": list(&self.servers),
             "tools": list(&self.tools),
             "expiresAt": expires.map(|it| clock::now_ms().saturating_add(it)),
@@ -149,8 +173,18 @@ impl CreateToken {
     }
 }
 
+fn check_known(what: &str, names: &[String], known: &[String]) -> Result<()> {
+    match names.iter().find(|it| !known.contains(it)) {
+        None => Ok(()),
+        Some(name) => bail!(
+            "no {what} is named {name:?}{}; --allow-unknown creates the token all the same",
+            did_you_mean(name, known)
+        ),
+    }
+}
+
 /// Parses `30m`, `12h` or `30d` into milliseconds.
-fn parse_duration_ms(text: &str) -> Result<i64> {
+pub(super) fn parse_duration_ms(text: &str) -> Result<i64> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let unit = match unit {
         "m" => 60_000,
@@ -164,7 +198,7 @@ fn parse_duration_ms(text: &str) -> Result<i64> {
     }
 }
 
-fn format_tokens(tokens: &[Value]) -> String {
+fn format_tokens(tokens: &Value) -> String {
     let names = |value: &Value| match value.as_array() {
         None => "all".to_owned(),
         Some(all) if all.is_empty() => "none".to_owned(),
@@ -179,16 +213,14 @@ fn format_tokens(tokens: &[Value]) -> String {
             .map_or("never".to_owned(), clock::format_rfc3339)
     };
     let header = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(tokens.iter().map(|it| {
+    terminal::table(&header, tokens, |it| {
         vec![
-            it["name"].as_str().unwrap_or_default().to_owned(),
-            it["role"].as_str().unwrap_or_default().to_owned(),
+            terminal::text_of(it, "name"),
+            terminal::text_of(it, "role"),
             names(&it["servers"]),
             names(&it["tools"]),
             time(&it["createdAt"]),
             time(&it["expiresAt"]),
         ]
-    }));
-    terminal::format_table(&rows)
+    })
 }

@@ -7,16 +7,21 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
+    call::{self, CallArgs},
     client::{CatalogClient, HubClient},
+    context::{CliContext, OutputFormat},
+    limits::names_of,
     serve::block_on,
     servers::percent_encode,
+    suggestion::did_you_mean,
     terminal, yaml,
 };
-use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru tools                               list what can be called
+  maru tools show search_docs              its description and arguments
+  maru tools call search_docs '{\"query\": \"deploy\"}'
   maru tools show get_user_daily_limit     a custom tool as YAML, with its state
   maru tools test get_user_daily_limit '{\"user_name\": \"hong\"}'
   maru tools deactivate get_user_daily_limit
@@ -26,15 +31,19 @@ use crate::config::LoadedConfig;
 pub(super) struct ToolsArgs {
     #[command(subcommand)]
     action: Option<ToolsAction>,
-    /// Print the answer as JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ToolsAction {
-    /// Show a custom tool: its definition, version, state and draft
-    Show(CustomToolArg),
+    /// List the available tools (the default)
+    List,
+    /// Show a tool: its description and arguments; of a custom tool its definition and state
+    Show {
+        /// The tool
+        name: String,
+    },
+    /// Call a tool, like `maru call`
+    Call(CallArgs),
     /// Run the definition of a custom tool, also of one that is switched off
     Test {
         /// The custom tool
@@ -85,16 +94,20 @@ const READ_ONLY_FIELDS: &[&str] = &[
     "change",
 ];
 
-pub(super) fn run(loaded: LoadedConfig, options: &ToolsArgs) -> Result<ExitCode> {
-    let Some(action) = &options.action else {
-        return list_tools(loaded, options.json);
-    };
-    let hub = HubClient::open(&loaded)?;
-    let as_json = options.json;
+pub(super) fn run(context: &CliContext, options: &ToolsArgs) -> Result<ExitCode> {
+    match options.action.as_ref().unwrap_or(&ToolsAction::List) {
+        ToolsAction::List => list_tools(context),
+        ToolsAction::Show { name } => show_tool(context, name),
+        ToolsAction::Call(options) => call::run(context, options),
+        action => change_custom_tools(context, action),
+    }
+}
+
+fn change_custom_tools(context: &CliContext, action: &ToolsAction) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
     match action {
-        ToolsAction::Show(tool) => {
-            let tool = block_on(custom_tool(&hub, &tool.name))?;
-            print_tool(&tool, as_json)
+        ToolsAction::List | ToolsAction::Show { .. } | ToolsAction::Call(_) => {
+            bail!("this action needs no hub")
         }
         ToolsAction::Test {
             name,
@@ -106,14 +119,16 @@ pub(super) fn run(loaded: LoadedConfig, options: &ToolsArgs) -> Result<ExitCode>
                 .filter(Value::is_object)
                 .context("the arguments are no JSON object")?;
             let tested = block_on(test(&hub, name, &arguments, *draft))?;
-            print_tested(&tested, as_json)
+            print_tested(context, &tested)
         }
-        ToolsAction::Activate(tool) => switch(&hub, &tool.name, "activate", as_json),
-        ToolsAction::Deactivate(tool) => switch(&hub, &tool.name, "deactivate", as_json),
-        ToolsAction::Remove(tool) => remove(&hub, &tool.name, as_json),
+        ToolsAction::Activate(tool) => switch(context, &hub, &tool.name, "activate"),
+        ToolsAction::Deactivate(tool) => switch(context, &hub, &tool.name, "deactivate"),
+        ToolsAction::Remove(tool) => remove(context, &hub, &tool.name),
         ToolsAction::Export { names } => {
             let tools = block_on(export(&hub, names))?;
-            terminal::print(&yaml::write(&json!({"tools": tools}))?)?;
+            context.print(&json!({"tools": tools}), |it| {
+                yaml::write(it).unwrap_or_default()
+            })?;
             Ok(ExitCode::SUCCESS)
         }
         ToolsAction::Import { file, dry_run } => {
@@ -123,24 +138,65 @@ pub(super) fn run(loaded: LoadedConfig, options: &ToolsArgs) -> Result<ExitCode>
             } else {
                 block_on(import(&hub, &tools))?
             };
-            print_imported(&outcomes, as_json)
+            print_imported(context, &outcomes)
         }
     }
 }
 
-fn list_tools(loaded: LoadedConfig, as_json: bool) -> Result<ExitCode> {
-    let tools = block_on(async { CatalogClient::open(loaded).await?.tools().await })?;
-    if as_json {
-        return print_json(&tools.into());
-    }
-    let mut rows = vec![
-        ["NAME", "ARGUMENTS", "DESCRIPTION"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    rows.extend(tools.iter().map(tool_row));
-    terminal::print(&terminal::format_table(&rows))?;
+fn list_tools(context: &CliContext) -> Result<ExitCode> {
+    let tools = block_on(async { CatalogClient::open(context).await?.tools().await })?;
+    context.print(&tools.into(), |tools| {
+        terminal::table(&["NAME", "ARGUMENTS", "DESCRIPTION"], tools, tool_row)
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a custom tool of the running hub, or any tool that can be called.
+fn show_tool(context: &CliContext, name: &str) -> Result<ExitCode> {
+    let (custom, tools) = block_on(async {
+        if let Some(hub) = HubClient::find(context)? {
+            let (status, tool) = hub.send_rest("GET", &tool_route(name), None).await?;
+            if status == 200 {
+                return Ok((Some(tool), Vec::new()));
+            }
+        }
+        anyhow::Ok((None, CatalogClient::open(context).await?.tools().await?))
+    })?;
+    if let Some(tool) = custom {
+        return print_tool(context, &tool);
+    }
+    let Some(tool) = tools.iter().find(|it| it["name"] == name) else {
+        let known = tools.iter().filter_map(|it| it["name"].as_str());
+        bail!(
+            "no tool is named {name:?}{}; see maru tools",
+            did_you_mean(name, known)
+        );
+    };
+    context.print(tool, format_tool)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn format_tool(tool: &Value) -> String {
+    let description = terminal::text_of(tool, "description");
+    let mut text = format!("{}\n\n{description}\n", terminal::text_of(tool, "name"));
+    let schema = &tool["inputSchema"];
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let Some(arguments) = schema["properties"].as_object().filter(|it| !it.is_empty()) else {
+        return text + "\nIt has no arguments.\n";
+    };
+    let header = ["ARGUMENT", "TYPE", "REQUIRED", "DESCRIPTION"].map(str::to_owned);
+    let rows = arguments.iter().map(|(name, it)| {
+        let is_required = required.iter().any(|it| it == name.as_str());
+        vec![
+            name.clone(),
+            terminal::text_of(it, "type"),
+            if is_required { "yes" } else { "" }.to_owned(),
+            terminal::text_of(it, "description"),
+        ]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
+    text.push_str(&format!("\n{}", terminal::format_table(&rows)));
+    text
 }
 
 fn tool_row(tool: &Value) -> Vec<String> {
@@ -157,16 +213,30 @@ fn tool_route(name: &str) -> String {
 
 async fn custom_tool(hub: &HubClient, name: &str) -> Result<Value> {
     let (status, tool) = hub.send_rest("GET", &tool_route(name), None).await?;
-    if status != 200 {
-        bail!("{}", error_text(&tool));
+    match status {
+        200 => Ok(tool),
+        404 => {
+            let tools = hub.request_json("GET", CUSTOM_TOOLS_ROUTE, None).await?;
+            bail!(
+                "{}{}; see maru tools",
+                error_text(&tool),
+                did_you_mean(name, names_of(&tools, "name"))
+            )
+        }
+        _ => bail!("{}", hub.refusal(status, &tool)),
     }
-    Ok(tool)
 }
 
-fn print_tool(tool: &Value, as_json: bool) -> Result<ExitCode> {
-    if as_json {
-        return print_json(tool);
-    }
+fn print_tool(context: &CliContext, tool: &Value) -> Result<ExitCode> {
+    let definition = yaml::write(&json!({"tools": [writable_definition(tool)]}))?;
+    context.print(tool, |tool| {
+        format!("{}\n{definition}", custom_tool_comments(tool))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The state of a custom tool as comments above its definition.
+fn custom_tool_comments(tool: &Value) -> String {
     let text = |member: &Value| member.as_str().unwrap_or_default().to_owned();
     let state = match (tool["version"].as_i64(), tool["is_active"].as_bool()) {
         (Some(0), _) => "draft only".to_owned(),
@@ -182,9 +252,7 @@ fn print_tool(tool: &Value, as_json: bool) -> Result<ExitCode> {
         let (by, when) = (text(&draft["saved_by"]), text(&draft["saved_dt"]));
         comments.push(format!("# has a draft of {by}, saved {when}"));
     }
-    let definition = yaml::write(&json!({"tools": [writable_definition(tool)]}))?;
-    terminal::print(&format!("{}\n{definition}", comments.join("\n")))?;
-    Ok(ExitCode::SUCCESS)
+    comments.join("\n")
 }
 
 async fn test(hub: &HubClient, name: &str, arguments: &Value, draft: bool) -> Result<Value> {
@@ -203,49 +271,48 @@ async fn test(hub: &HubClient, name: &str, arguments: &Value, draft: bool) -> Re
     Ok(answer)
 }
 
-fn print_tested(answer: &Value, as_json: bool) -> Result<ExitCode> {
+fn print_tested(context: &CliContext, answer: &Value) -> Result<ExitCode> {
     let failed = answer["ok"] != true;
-    if as_json {
-        print_json(answer)?;
-    } else if failed {
+    if failed && context.output == OutputFormat::Table {
         let error = &answer["error"];
         let message = error["message"].as_str().unwrap_or("the run failed");
         terminal::print_error(&format!("{message}{}", position_text(error)));
     } else {
-        let text = answer["text"].as_str().unwrap_or_default();
-        terminal::print(&format!("{text}\n"))?;
+        context.print(answer, |it| format!("{}\n", terminal::text_of(it, "text")))?;
     }
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-fn switch(hub: &HubClient, name: &str, action: &str, as_json: bool) -> Result<ExitCode> {
+fn switch(context: &CliContext, hub: &HubClient, name: &str, action: &str) -> Result<ExitCode> {
     let route = format!("{}/{action}", tool_route(name));
-    let (status, tool) = block_on(hub.send_rest("POST", &route, None))?;
-    if status != 200 {
-        bail!("{}", error_text(&tool));
-    }
-    if as_json {
-        return print_json(&tool);
-    }
-    let state = if tool["is_active"] == true {
-        "on"
-    } else {
-        "off"
-    };
-    terminal::print(&format!("{name} is {state}\n"))?;
+    let tool = block_on(change(hub, name, "POST", &route))?;
+    context.print(&tool, |tool| {
+        let state = if tool["is_active"] == true {
+            "on"
+        } else {
+            "off"
+        };
+        format!("{name} is {state}\n")
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn remove(hub: &HubClient, name: &str, as_json: bool) -> Result<ExitCode> {
-    let (status, answer) = block_on(hub.send_rest("DELETE", &tool_route(name), None))?;
-    if status != 204 {
-        bail!("{}", error_text(&answer));
-    }
-    if as_json {
-        return print_json(&json!({"name": name, "done": "removed"}));
-    }
-    terminal::print(&format!("{name} is removed; its versions are kept\n"))?;
+fn remove(context: &CliContext, hub: &HubClient, name: &str) -> Result<ExitCode> {
+    block_on(change(hub, name, "DELETE", &tool_route(name)))?;
+    context.print(&json!({"name": name, "done": "removed"}), |_| {
+        format!("{name} is removed; its versions are kept\n")
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a change of a custom tool that must exist.
+async fn change(hub: &HubClient, name: &str, method: &str, route: &str) -> Result<Value> {
+    let (status, answer) = hub.send_rest(method, route, None).await?;
+    match status {
+        200..300 => Ok(answer),
+        404 => custom_tool(hub, name).await,
+        _ => bail!("{}", hub.refusal(status, &answer)),
+    }
 }
 
 async fn export(hub: &HubClient, names: &[String]) -> Result<Vec<Value>> {
@@ -341,18 +408,10 @@ fn error_text(answer: &Value) -> String {
         .to_owned()
 }
 
-fn print_json(value: &Value) -> Result<ExitCode> {
-    terminal::print(&format!("{}\n", serde_json::to_string_pretty(value)?))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print_imported(outcomes: &[Value], as_json: bool) -> Result<ExitCode> {
-    let text = if as_json {
-        format!("{}\n", serde_json::to_string_pretty(outcomes)?)
-    } else {
+fn print_imported(context: &CliContext, outcomes: &[Value]) -> Result<ExitCode> {
+    context.print(&outcomes.into(), |_| {
         outcomes.iter().map(format_imported).collect()
-    };
-    terminal::print(&text)?;
+    })?;
     let failed = outcomes.iter().any(|it| it.get("error").is_some());
     Ok(ExitCode::from(u8::from(failed)))
 }

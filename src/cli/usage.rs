@@ -3,17 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    EXIT_CANNOT_RUN,
-    client::{HubClient, error_message},
-    serve::block_on,
-    servers::percent_encode,
-    terminal,
+    client::HubClient, context::CliContext, serve::block_on, servers::percent_encode, terminal,
 };
-use crate::config::LoadedConfig;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -44,15 +39,6 @@ pub(super) struct UsageArgs {
     /// What rows are told apart by: day, caller, model, backend; several with commas
     #[arg(long, value_name = "COLUMNS", default_value = "day,model")]
     by: String,
-    /// How the response is printed
-    #[arg(short, long, value_enum, global = true, default_value = "table")]
-    output: UsageFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum UsageFormat {
-    Table,
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,34 +77,29 @@ struct SetBudget {
 
 const BUDGETS_ROUTE: &str = "/api/budgets";
 
-pub(super) fn run(loaded: &LoadedConfig, options: &UsageArgs) -> Result<ExitCode> {
-    let hub = HubClient::open(loaded)?;
-    let (status, response) = block_on(options.send(&hub))?;
-    if !(200..300).contains(&status) {
-        terminal::print_error(error_message(&response));
-        return Ok(ExitCode::from(EXIT_CANNOT_RUN));
-    }
-    let text = if options.output == UsageFormat::Json && !response.is_null() {
-        format!("{}\n", serde_json::to_string_pretty(&response)?)
+pub(super) fn run(context: &CliContext, options: &UsageArgs) -> Result<ExitCode> {
+    let hub = HubClient::open(context)?;
+    let response = block_on(options.send(&hub))?;
+    if response.is_null() {
+        terminal::print(&options.format_response(&response))?;
     } else {
-        options.format_response(&response)
-    };
-    terminal::print(&text)?;
+        context.print(&response, |it| options.format_response(it))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 impl UsageArgs {
-    async fn send(&self, hub: &HubClient) -> Result<(u16, Value)> {
+    async fn send(&self, hub: &HubClient) -> Result<Value> {
         let budget_path = |name: &str| format!("{BUDGETS_ROUTE}/{}", percent_encode(name));
         match &self.action {
-            None => hub.send_rest("GET", &self.query_path(), None).await,
-            Some(UsageAction::Budgets) => hub.send_rest("GET", BUDGETS_ROUTE, None).await,
+            None => hub.request_json("GET", &self.query_path(), None).await,
+            Some(UsageAction::Budgets) => hub.request_json("GET", BUDGETS_ROUTE, None).await,
             Some(UsageAction::SetBudget(budget)) => {
                 let (path, body) = (budget_path(&budget.name), budget.request_body());
-                hub.send_rest("PUT", &path, Some(&body)).await
+                hub.request_json("PUT", &path, Some(&body)).await
             }
             Some(UsageAction::RemoveBudget { name }) => {
-                hub.send_rest("DELETE", &budget_path(name), None).await
+                hub.request_json("DELETE", &budget_path(name), None).await
             }
         }
     }

@@ -181,6 +181,9 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     let responses = json!({"responses": {}});
     walk.request("POST", "/api/tool-inputs/{id}", &["none"], responses)
         .await;
+    let document = walk.request("GET", "/api/export", &[], none()).await;
+    let body = json!({"document": document, "dryRun": true});
+    walk.request("POST", "/api/import", &[], body).await;
 
     walk.request("GET", "/api/sources", &[], none()).await;
     walk.request("GET", "/api/sources/{name}/tables", &["sample"], none())

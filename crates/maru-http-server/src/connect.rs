@@ -45,6 +45,7 @@ pub(super) async fn show(
         model: (query.model.or_else(first)).unwrap_or_else(|| MODEL_PLACEHOLDER.to_owned()),
     };
     let body = json!({
+        "version": env!("CARGO_PKG_VERSION"),
         "origin": target.origin,
         "requiresToken": hub.requires_token,
         "tokenPlaceholder": TOKEN_PLACEHOLDER,

@@ -39,6 +39,7 @@ mod tls;
 mod tokens;
 mod tool_stream;
 mod tools;
+mod transfer;
 mod usage;
 
 use std::sync::{

@@ -12,7 +12,8 @@ use axum::{
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
     generate, health, limits, mcp, metrics, model_api, openai, prompts_and_resources, registry,
-    resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools, usage,
+    resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools, transfer,
+    usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -185,6 +186,9 @@ fn route_table() -> Vec<RouteEntry> {
         agent(POST, "/api/runs/{id}/calls/{call}/refuse", runs::refuse).filtered(),
         // What clients need to use this hub.
         reader(GET, "/api/connect", connect::show),
+        // Everything that people set, in one file.
+        admin(GET, "/api/export", transfer::export),
+        admin(POST, "/api/import", transfer::import),
         // Access, limits and audit.
         admin(GET, "/api/tokens", tokens::list),
         admin(POST, "/api/tokens", tokens::create),

@@ -352,7 +352,7 @@ fn detail_for(who: &Principal, view: &ServerView) -> Value {
 }
 
 /// The description as it is, changed by what `body` names.
-fn merge_update(now: &ServerView, body: &Value) -> Value {
+pub(super) fn merge_update(now: &ServerView, body: &Value) -> Value {
     let server = &now.server;
     let mut all = json!({
         "name": server.name.as_str(),

@@ -214,6 +214,21 @@ impl ServerManager {
         self.find(name).map(|entry| self.view(entry))
     }
 
+    /// Checks the description of a server without registering or changing it.
+    pub fn check(&self, draft: &ServerDraft) -> Result<(), RegistrationError> {
+        let before = self.find(&draft.name).ok().map(|it| it.server.transport);
+        self.rules.check_program_change(draft, before.as_ref())?;
+        self.rules.parse_name(&draft.name)?;
+        let before = before.as_ref();
+        let transport = self
+            .rules
+            .parse_transport(&draft.kind, &draft.config, before)?;
+        self.rules
+            .check_warnings_accepted(draft, &transport, before)?;
+        draft.parse_required_version()?;
+        Ok(())
+    }
+
     /// Registers a server, and connects it if auto-connect is set. An attempt that takes
     /// longer than `mcp.connect-wait-ms` continues in the background.
     pub async fn register(

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     server::{InvalidField, MASK, invalid_field},
-    unmask::{restore_masked_arguments, restore_masked_url},
+    unmask::{refuse_mask, restore_masked_arguments, restore_masked_url},
 };
 use maru_config::{SecretString, mask_arguments, mask_secrets, masked_argument_values};
 
@@ -184,6 +184,11 @@ fn parse_program(
         Some(Transport::Stdio(before)) => restore_masked_arguments(args, &before.args)?,
         _ => args,
     };
+    if before.is_none() {
+        for arg in &args {
+            refuse_mask("config.args", arg)?;
+        }
+    }
     let program = ProgramSpec {
         command: required_config_text(members, "command")?,
         args,
@@ -207,7 +212,10 @@ fn parse_remote(
             Some(Transport::Sse(before) | Transport::Http(before)) => {
                 restore_masked_url(url, &before.url)?
             }
-            _ => url,
+            _ => {
+                refuse_mask("config.url", &url)?;
+                url
+            }
         },
         headers: secrets(
             members,
@@ -271,6 +279,9 @@ fn secrets(
     let read = |(key, value): (&String, &Value)| {
         let text = text_without_nul(value, &format!("{field}.{key}"))?;
         let kept = before.and_then(|it| it.get(key)).filter(|_| text == MASK);
+        if kept.is_none() && text == MASK {
+            refuse_mask(&format!("{field}.{key}"), &text)?;
+        }
         Ok((
             key.clone(),
             kept.cloned().unwrap_or_else(|| SecretString::from(text)),

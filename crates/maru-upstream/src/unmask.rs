@@ -38,6 +38,11 @@ pub(super) fn restore_masked_arguments(
         .collect()
 }
 
+/// Refuses a mask where there is no secret that it could stand for.
+pub(super) fn refuse_mask(field: &str, text: &str) -> Result<(), InvalidField> {
+    check_no_mask(field, text, true)
+}
+
 /// Refuses a mask that cannot be restored, because the text around it was changed.
 fn check_no_mask(field: &str, text: &str, hides: bool) -> Result<(), InvalidField> {
     if hides && text.contains(MASK) {

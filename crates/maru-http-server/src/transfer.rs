@@ -1,0 +1,87 @@
+//! `/api/export` and `/api/import`: what people set in this hub, in one file.
+
+mod differences;
+mod export;
+mod import;
+mod placeholders;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use serde_json::{Value, json};
+
+use self::import::ImportRequest;
+use super::{HubState, body::JsonBody, servers::json_error};
+use maru_auth::Principal;
+use maru_downstream::http::reply;
+
+/// The version of the file. A file of another one is refused.
+const FILE_VERSION: u64 = 1;
+
+/// `GET /api/export`: servers, custom tools, sources, limits, switches and the definitions of
+/// tokens. Secrets are placeholders such as `${FILES_API_KEY}`.
+pub(super) async fn export(State(hub): State<Arc<HubState>>) -> Response {
+    match export::document(&hub).await {
+        Ok(document) => reply::json(StatusCode::OK, document.to_string()),
+        Err(error) => {
+            tracing::error!("failed to export: {error}");
+            json_error(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &error.public_message(),
+                None,
+            )
+        }
+    }
+}
+
+/// `POST /api/import`: `{"document", "values", "dryRun", "acceptWarnings"}`. Nothing is
+/// removed. Without a value for every placeholder, nothing is changed.
+pub(super) async fn import(
+    State(hub): State<Arc<HubState>>,
+    Extension(principal): Extension<Principal>,
+    JsonBody(body): JsonBody,
+) -> Response {
+    let request = match ImportRequest::parse(&body) {
+        Ok(request) => request,
+        Err(message) => {
+            return json_error(StatusCode::BAD_REQUEST, &message, Some("document"));
+        }
+    };
+    let mut missing = BTreeSet::new();
+    let plan = request.plan(&hub, &mut missing).await;
+    if !missing.is_empty() && !request.dry_run {
+        let names: Vec<&String> = missing.iter().collect();
+        let shown = json!({
+            "error": format!("nothing was imported: fill in {}", join(&missing)),
+            "field": "values",
+            "missing": names,
+        });
+        return reply::json(StatusCode::BAD_REQUEST, shown.to_string());
+    }
+    let mut items = Vec::with_capacity(plan.len());
+    for entry in plan {
+        items.push(entry.run(&hub, &request, principal.name()).await);
+    }
+    let shown = json!({
+        "dryRun": request.dry_run,
+        "missing": missing.iter().collect::<Vec<_>>(),
+        "items": items,
+    });
+    reply::json(StatusCode::OK, shown.to_string())
+}
+
+fn join(names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.join(", ")
+}
+
+/// `value` without the members that are null.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .into_iter()
+            .filter(|(_, it)| !it.is_null())
+            .collect(),
+        other => other,
+    }
+}
