@@ -2,6 +2,7 @@
 
 mod audit;
 mod call;
+mod calls;
 mod chat;
 mod client;
 mod config;
@@ -113,13 +114,17 @@ enum CliCommand {
     Usage(usage::UsageArgs),
     /// Show the audit log
     Audit(audit::AuditArgs),
+    /// Show the kept calls of tools, and why they failed
+    Calls(calls::CallsArgs),
     /// Manage the documents of similarity search
     Index(index::IndexArgs),
     /// Start a stdio server that ends with the hub (internal)
     #[command(hide = true)]
     Child {
         /// The hub's process id
-        hub: u32,
+        // Another id than that of `--hub`.
+        #[arg(value_name = "HUB")]
+        parent: u32,
         #[command(flatten)]
         bounds: warden::WardenArgs,
         /// The program and its arguments
@@ -169,6 +174,7 @@ enum CliCommand {
 const EXAMPLES: &str = "Examples:
   maru                                              start the hub on 127.0.0.1:20006
   maru tools                                        list the available tools
+  maru status                                       show servers, tools and models
   maru servers add files -- npx -y @modelcontextprotocol/server-filesystem /data
   maru call search_docs '{\"query\":\"연차\"}'          call a tool
   maru --listen 127.0.0.1:0 --data-dir /tmp/maru    use any free port and another data directory
@@ -196,12 +202,12 @@ impl Cli {
     fn run(self) -> Result<ExitCode> {
         // Handled before any settings are read, because it runs in a server's environment.
         if let Some(CliCommand::Child {
-            hub,
+            parent,
             bounds,
             command,
         }) = &self.command
         {
-            return Ok(ExitCode::from(warden::run(*hub, bounds, command)?));
+            return Ok(ExitCode::from(warden::run(*parent, bounds, command)?));
         }
         // Processes of a program that killed its warden become children of the hub.
         warden::adopt_orphans();
@@ -227,6 +233,7 @@ impl Cli {
             CliCommand::Token(options) => token::run(&context, &options),
             CliCommand::Usage(options) => usage::run(&context, &options),
             CliCommand::Audit(options) => audit::run(&context, &options),
+            CliCommand::Calls(options) => calls::run(&context, &options),
             CliCommand::Index(options) => index::run(&context, &options),
             CliCommand::Connect(options) => connect::run(&context, &options),
             CliCommand::Console => console::run(&context),

@@ -7,12 +7,19 @@ use clap::Args;
 use maru_runtime::clock;
 use serde_json::Value;
 
-use super::{client::HubClient, context::CliContext, serve::block_on, terminal};
+use super::{
+    calls::{CallTimeArgs, print_calls},
+    client::HubClient,
+    context::CliContext,
+    serve::block_on,
+    terminal,
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru audit                                        the last hundred records
   maru audit --principal bot --outcome failed
+  maru audit --since 24h --failed                   failed calls with their reason
   maru audit --target fx__echo --limit 1000 --json")]
 pub(super) struct AuditArgs {
     /// Maximum number of records, newest first
@@ -28,14 +35,24 @@ pub(super) struct AuditArgs {
     #[arg(long)]
     target: Option<String>,
     /// Only records with this outcome: ok, failed, refused, cancelled, `timed_out`, or an HTTP status
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["since", "until", "failed"])]
     outcome: Option<String>,
+    #[command(flatten)]
+    time: CallTimeArgs,
     /// Only records of this request id
     #[arg(long)]
     request: Option<String>,
 }
 
 pub(super) fn run(context: &CliContext, options: &AuditArgs) -> Result<ExitCode> {
+    if options.time.is_given() {
+        // The reason of a call is kept with the call.
+        let filters = [
+            ("caller", options.principal.as_deref()),
+            ("tool", options.target.as_deref()),
+        ];
+        return print_calls(context, options.limit, &options.time, &filters);
+    }
     let hub = HubClient::open(context)?;
     let records = block_on(hub.request_json("GET", &options.query_path(), None))?;
     context.print(&records, format_records)?;

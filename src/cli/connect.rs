@@ -347,5 +347,5 @@ fn format_section(section: &ConnectSection) -> String {
     if let Some(note) = &section.note {
         text.push_str(&format!("{}\n", note.en));
     }
-    text
+    format!("{}\n", text.trim_end())
 }

@@ -21,12 +21,9 @@ pub(super) struct CliContext {
 /// How a command prints what it found.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(super) enum OutputFormat {
-    /// Text for people
     #[default]
     Table,
-    /// JSON
     Json,
-    /// YAML
     Yaml,
 }
 

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use maru_retrieval::{DocumentIndex, JsonLinesReader, NewDocument};
 use serde_json::{Value, json};
@@ -56,6 +56,9 @@ enum IndexAction {
 const ADD_BATCH_DOCUMENTS: usize = 256;
 
 pub(super) fn run(context: &CliContext, options: &IndexArgs) -> Result<ExitCode> {
+    if context.hub.is_some() {
+        bail!("maru index works on the data directory of this machine, not on --hub");
+    }
     block_on(async {
         let index = app::open_index(context.config()).await?;
         let result = match &options.action {

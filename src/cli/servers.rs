@@ -3,6 +3,7 @@
 pub(super) mod jsonc;
 mod server_edit;
 mod server_log;
+mod server_text;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +13,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use maru_runtime::clock;
 use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
 
+use self::server_text::{format_detail, format_imported, format_servers, format_status};
 use super::{
     client::HubClient,
     context::CliContext,
@@ -494,160 +495,4 @@ pub(super) fn percent_encode(text: &str) -> String {
             }
         })
         .collect()
-}
-
-fn format_servers(servers: &Value) -> String {
-    if servers.as_array().is_some_and(Vec::is_empty) {
-        return "no server is registered; see maru servers add --help\n".to_owned();
-    }
-    let header = ["NAME", "STATUS", "TOOLS", "TRANSPORT", "FROM", "NOTE"];
-    terminal::table(&header, servers, |it| {
-        let differs = it["differsFromFile"] == true;
-        let note = if differs {
-            "differs from maru.yaml "
-        } else {
-            ""
-        };
-        vec![
-            text_of(it, "name"),
-            text_of(it, "status"),
-            text_of(it, "toolCount"),
-            text_of(it, "transportType"),
-            text_of(it, "origin"),
-            format!("{note}{}", text_of(it, "cause")),
-        ]
-    })
-}
-
-fn format_status(server: &Value) -> String {
-    let tools = if server["status"] == "CONNECTED" {
-        let count = server["toolCount"].as_u64().unwrap_or_default();
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        format!(", {}", terminal::count_of(count, "tool", "tools"))
-    } else {
-        String::new()
-    };
-    let cause = match text_of(server, "cause") {
-        cause if cause.is_empty() => String::new(),
-        cause => format!(": {cause}"),
-    };
-    let warning = match warnings(server) {
-        warning if warning.is_empty() => warning,
-        warning => format!("warning: {warning}\n"),
-    };
-    format!(
-        "{} is {}{tools}{cause}\n{warning}",
-        text_of(server, "name"),
-        text_of(server, "status")
-    )
-}
-
-fn format_imported(entry: &Value) -> String {
-    match entry.get("error") {
-        Some(error) => format!(
-            "{} is not imported: {}\n",
-            text_of(entry, "name"),
-            error.as_str().unwrap_or_default()
-        ),
-        None => {
-            let mut server = entry.clone();
-            server["name"] = entry["importedAs"].clone();
-            format_status(&server)
-        }
-    }
-}
-
-fn warnings(server: &Value) -> String {
-    let all = server["warnings"].as_array().into_iter().flatten();
-    let all: Vec<&str> = all.filter_map(Value::as_str).collect();
-    all.join("; ")
-}
-
-/// The resource usage of a server's program, with its limits.
-fn format_program(program: &Value) -> String {
-    let limit = |name: &str| match program["limits"][name].as_u64() {
-        Some(limit) if name == "memoryBytes" => format!(" of {}", limit >> 20),
-        Some(limit) => format!(" of {limit}"),
-        None => String::new(),
-    };
-    let Some(memory) = program["memoryBytes"].as_u64() else {
-        return String::new();
-    };
-    format!(
-        "{}{} MiB of memory, {}{} processes, {}{} % of a core",
-        memory >> 20,
-        limit("memoryBytes"),
-        program["processes"],
-        limit("processes"),
-        program["cpuPercent"],
-        limit("cpuPercent"),
-    )
-}
-
-/// The protocol version in use, and the required one.
-fn format_protocol(server: &Value) -> String {
-    let current = text_of(server, "protocolVersion");
-    match server["requiredProtocolVersion"].as_str() {
-        None => current,
-        Some(required) if current.is_empty() => format!("requires {required}"),
-        Some(required) => format!("{current} (requires {required})"),
-    }
-}
-
-/// The attempts since the server was lost, and the time of the next one.
-fn format_attempts(server: &Value) -> String {
-    let attempts = server["attempts"].as_u64().unwrap_or_default();
-    match server["nextAttemptAt"].as_i64() {
-        Some(at) => format!("{attempts} made, next at {}", clock::format_rfc3339(at)),
-        None if attempts > 0 => format!("{attempts} made, no more planned"),
-        None => String::new(),
-    }
-}
-
-fn format_detail(server: &Value) -> String {
-    let tools: Vec<&str> = server["tools"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let rows = [
-        ("name", text_of(server, "name")),
-        ("status", text_of(server, "status")),
-        ("cause", text_of(server, "cause")),
-        ("warning", warnings(server)),
-        ("program", format_program(&server["program"])),
-        ("description", text_of(server, "description")),
-        ("transport", text_of(server, "transportType")),
-        ("config", text_of(server, "config")),
-        ("protocol", format_protocol(server)),
-        ("attempts", format_attempts(server)),
-        ("changed tools", text_of(server, "trust")),
-        ("connects at start", text_of(server, "autoConnect")),
-        ("registered by", text_of(server, "origin")),
-        ("tools", tools.join(", ")),
-    ];
-    let mut rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| vec![name.to_owned(), value])
-        .collect();
-    for it in server["withheld"].as_array().into_iter().flatten() {
-        rows.push(vec![
-            "withheld".to_owned(),
-            format!("{}: {}", text_of(it, "name"), text_of(it, "why")),
-        ]);
-        for change in it["differences"].as_array().into_iter().flatten() {
-            let (before, now) = (text_of(change, "before"), text_of(change, "now"));
-            rows.push(vec![
-                String::new(),
-                format!("  {} was: {before}", text_of(change, "at")),
-            ]);
-            rows.push(vec![
-                String::new(),
-                format!("  {} is now: {now}", text_of(change, "at")),
-            ]);
-        }
-    }
-    terminal::format_table(&rows)
 }

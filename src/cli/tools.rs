@@ -329,7 +329,11 @@ async fn export(hub: &HubClient, names: &[String]) -> Result<Vec<Value>> {
         .iter()
         .find(|name| !published.iter().any(|it| is_named(it, name)))
     {
-        bail!("there is no custom tool named {missing:?}");
+        let known = published.iter().filter_map(|it| it["name"].as_str());
+        bail!(
+            "there is no custom tool named {missing:?}{}",
+            did_you_mean(missing, known)
+        );
     }
     let chosen = published
         .into_iter()

@@ -108,18 +108,14 @@ pub(super) fn import(context: &CliContext, options: &ImportArgs) -> Result<ExitC
 /// Reads YAML, or JSON with comments.
 fn read_document(file: &Path) -> Result<Value> {
     let shown = file.display();
-    let is_yaml = file
-        .extension()
-        .is_some_and(|it| it == "yaml" || it == "yml");
     let bytes = jsonc::read_bytes(file)?;
-    let as_json = || jsonc::parse(&bytes);
-    let as_yaml = || yaml::read(&String::from_utf8_lossy(&bytes));
-    let is_json =
-        bytes.trim_ascii_start().starts_with(b"{") || bytes.trim_ascii_start().starts_with(b"[");
-    let parsed = if is_yaml || !is_json {
-        as_yaml()
+    let has_end = |end: &str| file.extension().is_some_and(|it| it == end);
+    let first = bytes.trim_ascii_start().first();
+    let is_json = has_end("json") || matches!(first, Some(b'{' | b'['));
+    let parsed = if is_json {
+        jsonc::parse(&bytes)
     } else {
-        as_json()
+        yaml::read(&String::from_utf8_lossy(&bytes))
     };
     let document = parsed.with_context(|| format!("{shown} is not valid"))?;
     if document.is_null() {

@@ -1,5 +1,9 @@
 //! The program as a person meets it: output, complaints, exit codes.
 
+mod connect;
+mod mistakes;
+mod transfer;
+
 use std::{
     fs,
     io::Write as _,

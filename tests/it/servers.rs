@@ -436,10 +436,33 @@ async fn command_line_manages_the_running_hub() {
     )
     .await;
     assert_eq!(code, Some(1), "{why}");
+    assert!(why.contains("gone is not added"), "{why}");
+    let (_, shown, _) = run_maru(directory, &["servers", "list"]).await;
+    assert!(!shown.contains("gone"), "{shown}");
+    let add = ["servers", "add", "up", "--replace", "--", "no-such-program"];
+    let (code, _, why) = run_maru(directory, &add).await;
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("up is not replaced"), "{why}");
+    let (code, shown, _) = run_maru(directory, &["servers", "restart", "up"]).await;
+    assert_eq!(code, Some(0));
+    assert!(shown.starts_with("up is CONNECTED, "), "{shown}");
+    let (code, shown, _) = run_maru(directory, &["servers", "logs", "up"]).await;
+    assert!(code == Some(0) && shown.contains("event"), "{shown}");
+    let edit = directory.join("edit.json");
+    let change = "{\n  // for people\n  \"description\": \"the fixture\",\n}\n";
+    fs::write(&edit, change).unwrap();
+    let edit = ["servers", "edit", "up", "--file", edit.to_str().unwrap()];
+    let (code, _, why) = run_maru(directory, &edit).await;
+    assert_eq!(code, Some(0), "{why}");
+    let (_, shown, _) = run_maru(directory, &["servers", "show", "up"]).await;
+    assert!(shown.contains("the fixture"), "{shown}");
     let (code, _, why) = run_maru(directory, &["servers", "show", "nobody"]).await;
     assert_eq!(
         (code, why.as_str()),
-        (Some(2), "maru: no server is named \"nobody\"\n")
+        (
+            Some(2),
+            "maru: no server is named \"nobody\"; see maru servers list\n"
+        )
     );
 
     let file = directory.join("client.json");
@@ -482,6 +505,7 @@ for line in sys.stdin:
         "servers",
         "add",
         "old",
+        "--keep",
         "--protocol-version",
         "2025-06-18",
         "--trust",
@@ -531,9 +555,13 @@ async fn command_line_suggests_the_nearest_command() {
     assert_eq!(code, Some(2));
     assert!(why.contains("maru servers add x -- npx -y foo"), "{why}");
     let create = ["token", "create", "bot", "--server", "flies"];
-    let (code, shown, why) = run_maru(directory, &create).await;
-    assert_eq!((code, shown.as_str()), (Some(2), ""), "{why}");
+    let (code, _, why) = run_maru(directory, &create).await;
+    assert_eq!(code, Some(2), "{why}");
     assert!(why.contains("unknown server: flies"), "{why}");
+    let create = [&create[..], &["--allow-unknown"]].concat();
+    let (code, shown, why) = run_maru(directory, &create).await;
+    assert_eq!(code, Some(0), "{why}");
+    assert!(shown.starts_with("maru_"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,13 @@
 //! The table of clients.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{
     ClientFile, ClientFilePaths, ClientGuide, ConnectMethod, ConnectSection, FileFormat, HubTarget,
-    Note, file::FileMember, hub::quote_word,
+    file::FileMember,
+    guide::{command, environment, file, json_file, settings},
+    hub::{encode_in_link, quote_word},
 };
 
 /// The context that clients may fill when they cannot ask the hub for the model's.
@@ -147,7 +148,7 @@ fn cursor(hub: &HubTarget) -> ClientGuide {
         models: ConnectSection::new([settings(
             "Settings, Models, API Keys: Override OpenAI Base URL",
             "설정, Models, API Keys: Override OpenAI Base URL",
-            &openai_fields(hub),
+            &hub.openai_fields(),
         )])
         .with_note(
             "Cursor sends these requests from its own servers, so the address must be reachable from the internet over https.",
@@ -274,7 +275,7 @@ fn void(hub: &HubTarget) -> ClientGuide {
         models: ConnectSection::new([settings(
             "Settings, Models: OpenAI-Compatible",
             "설정, Models: OpenAI-Compatible",
-            &openai_fields(hub),
+            &hub.openai_fields(),
         )]),
         traces: &["void", "~/.void-editor"],
     }
@@ -381,7 +382,7 @@ fn open_webui(hub: &HubTarget) -> ClientGuide {
             settings(
                 "Admin Panel, Settings, Connections, OpenAI API, +",
                 "관리자 패널, 설정, 연결, OpenAI API, +",
-                &openai_fields(hub),
+                &hub.openai_fields(),
             ),
             environment(&openai, "open-webui serve"),
         ])
@@ -465,7 +466,7 @@ fn jetbrains(hub: &HubTarget) -> ClientGuide {
         models: ConnectSection::new([settings(
             "Settings, Tools, AI Assistant, Models: OpenAI-compatible",
             "설정, Tools, AI Assistant, Models: OpenAI-compatible",
-            &openai_fields(hub),
+            &hub.openai_fields(),
         )]),
         traces: &[
             "idea",
@@ -509,7 +510,7 @@ fn other(hub: &HubTarget) -> ClientGuide {
             settings(
                 "OpenAI-compatible clients",
                 "OpenAI 호환 클라이언트",
-                &openai_fields(hub),
+                &hub.openai_fields(),
             ),
             environment(&openai, ""),
         ]),
@@ -541,66 +542,8 @@ fn curl(hub: &HubTarget) -> ClientGuide {
     }
 }
 
-fn file(
-    paths: ClientFilePaths,
-    format: FileFormat,
-    members: impl IntoIterator<Item = (Vec<&'static str>, Value)>,
-) -> ConnectMethod {
-    let members = members.into_iter();
-    ConnectMethod::File(ClientFile {
-        paths,
-        format,
-        members: members
-            .map(|(path, value)| FileMember::Value(path, value))
-            .collect(),
-    })
-}
-
-fn json_file(
-    paths: ClientFilePaths,
-    members: impl IntoIterator<Item = (Vec<&'static str>, Value)>,
-) -> ConnectMethod {
-    file(paths, FileFormat::Jsonc, members)
-}
-
-fn command(text: String) -> ConnectMethod {
-    ConnectMethod::Command { text }
-}
-
-/// Variables in front of a program, or alone.
-fn environment(variables: &[(&str, &str)], program: &str) -> ConnectMethod {
-    let lines = variables
-        .iter()
-        .map(|(name, value)| format!("export {name}={}", quote_word(value)));
-    let program = (!program.is_empty()).then(|| program.to_owned());
-    let lines: Vec<String> = lines.chain(program).collect();
-    ConnectMethod::Environment {
-        text: lines.join("\n"),
-    }
-}
-
-fn settings(en: &'static str, ko: &'static str, text: &str) -> ConnectMethod {
-    ConnectMethod::Settings {
-        place: Note { en, ko },
-        text: text.to_owned(),
-    }
-}
-
-fn openai_fields(hub: &HubTarget) -> String {
-    format!(
-        "Base URL  {}\nAPI key   {}\nModel     {}",
-        hub.openai_url(),
-        hub.api_key(),
-        hub.model
-    )
-}
-
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-fn encode_in_link(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]

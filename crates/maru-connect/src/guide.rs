@@ -1,8 +1,9 @@
 //! What a person does to connect a client.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::ClientFile;
+use super::{ClientFile, ClientFilePaths, FileFormat, file::FileMember, hub::quote_word};
 
 /// How one client is connected.
 #[derive(Clone, Debug, Serialize)]
@@ -102,5 +103,50 @@ impl ConnectSection {
             ConnectMethod::File(file) => Some(file),
             _ => None,
         })
+    }
+}
+
+pub(crate) fn file(
+    paths: ClientFilePaths,
+    format: FileFormat,
+    members: impl IntoIterator<Item = (Vec<&'static str>, Value)>,
+) -> ConnectMethod {
+    let members = members.into_iter();
+    ConnectMethod::File(ClientFile {
+        paths,
+        format,
+        members: members
+            .map(|(path, value)| FileMember::Value(path, value))
+            .collect(),
+    })
+}
+
+pub(crate) fn json_file(
+    paths: ClientFilePaths,
+    members: impl IntoIterator<Item = (Vec<&'static str>, Value)>,
+) -> ConnectMethod {
+    file(paths, FileFormat::Jsonc, members)
+}
+
+pub(crate) fn command(text: String) -> ConnectMethod {
+    ConnectMethod::Command { text }
+}
+
+/// Variables in front of a program, or alone.
+pub(crate) fn environment(variables: &[(&str, &str)], program: &str) -> ConnectMethod {
+    let lines = variables
+        .iter()
+        .map(|(name, value)| format!("export {name}={}", quote_word(value)));
+    let program = (!program.is_empty()).then(|| program.to_owned());
+    let lines: Vec<String> = lines.chain(program).collect();
+    ConnectMethod::Environment {
+        text: lines.join("\n"),
+    }
+}
+
+pub(crate) fn settings(en: &'static str, ko: &'static str, text: &str) -> ConnectMethod {
+    ConnectMethod::Settings {
+        place: Note { en, ko },
+        text: text.to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! The hub that a client should use.
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 /// Stands for the token where none was made.
@@ -35,6 +36,16 @@ impl HubTarget {
     /// The key for clients that insist on one.
     pub(crate) fn api_key(&self) -> &str {
         self.token.as_deref().unwrap_or("local")
+    }
+
+    /// What a person types into the settings of an OpenAI-compatible client.
+    pub(crate) fn openai_fields(&self) -> String {
+        format!(
+            "Base URL  {}\nAPI key   {}\nModel     {}",
+            self.openai_url(),
+            self.api_key(),
+            self.model
+        )
     }
 
     pub(crate) fn authorization(&self) -> Option<String> {
@@ -97,4 +108,9 @@ pub fn quote_word(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// `text` as a value in the query of a link.
+pub(crate) fn encode_in_link(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

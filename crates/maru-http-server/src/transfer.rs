@@ -41,13 +41,13 @@ pub(super) async fn import(
     Extension(principal): Extension<Principal>,
     JsonBody(body): JsonBody,
 ) -> Response {
-    let request = match ImportRequest::parse(&body) {
+    let mut missing = BTreeSet::new();
+    let request = match ImportRequest::parse(&body, &mut missing) {
         Ok(request) => request,
         Err(message) => {
             return json_error(StatusCode::BAD_REQUEST, &message, Some("document"));
         }
     };
-    let mut missing = BTreeSet::new();
     let plan = request.plan(&hub, &mut missing).await;
     if !missing.is_empty() && !request.dry_run {
         let names: Vec<&String> = missing.iter().collect();

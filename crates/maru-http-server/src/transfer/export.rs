@@ -15,6 +15,8 @@ use super::{
 
 /// The origin of sources that are kept in the store.
 const STORED_SOURCE: &str = "console";
+/// The name of the token in the data directory.
+const ADMIN_TOKEN_NAME: &str = "admin";
 /// Members of a custom tool that the hub sets.
 const READ_ONLY_MEMBERS: [&str; 7] = [
     "version",
@@ -32,7 +34,9 @@ pub(super) async fn document(hub: &HubState) -> Result<Value, maru_store::Error>
     let tools = hub.custom_tools.list().await;
     let limits = hub.quota.list().await?;
     let tokens = hub.access.list_tokens().await?;
-    let tokens = tokens.iter().map(|it| {
+    // The token of the data directory belongs to this hub.
+    let issued = tokens.iter().filter(|it| it.name != ADMIN_TOKEN_NAME);
+    let tokens = issued.map(|it| {
         without_nulls(json!({
             "name": it.name,
             "role": it.role,

@@ -11,7 +11,7 @@ use super::{
     FILE_VERSION,
     differences::differences,
     export,
-    placeholders::PlaceholderValues,
+    placeholders::{PlaceholderValues, escape},
     without_nulls,
 };
 
@@ -32,7 +32,8 @@ pub(super) struct ImportRequest {
     items: Vec<(ItemKind, Value)>,
     values: Map<String, Value>,
     pub(super) dry_run: bool,
-    accept_warnings: bool,
+    /// `true`, or the names of the servers whose warnings are accepted.
+    accept_warnings: Value,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,17 +59,24 @@ pub(super) struct ImportItem {
 
 impl ImportRequest {
     /// Parses the body of a request; an error says what is wrong with the document.
-    pub(super) fn parse(body: &Value) -> Result<Self, String> {
-        let items = parse_document(&body["document"])?;
+    /// The placeholders of a client's file that have no value go into `missing`.
+    pub(super) fn parse(body: &Value, missing: &mut BTreeSet<String>) -> Result<Self, String> {
+        let values = body["values"].as_object().cloned().unwrap_or_default();
+        let items = parse_document(&body["document"], &values, missing)?;
         if items.len() > MAX_ITEMS {
             return Err(format!("the file has more than {MAX_ITEMS} entries"));
         }
         Ok(Self {
             items,
-            values: body["values"].as_object().cloned().unwrap_or_default(),
+            values,
             dry_run: body["dryRun"] == true,
-            accept_warnings: body["acceptWarnings"] == true,
+            accept_warnings: body["acceptWarnings"].clone(),
         })
+    }
+
+    fn accepts_warnings_of(&self, server: &str) -> bool {
+        let names = self.accept_warnings.as_array();
+        self.accept_warnings == true || names.is_some_and(|it| it.iter().any(|name| name == server))
     }
 
     /// Compares everything with the hub and fills in the placeholders.
@@ -145,7 +153,8 @@ impl ImportRequest {
             }
             ItemKind::SampleData => {
                 let sources = hub.sources.list().await;
-                sources.into_iter().find_map(|it| it.get("mode").cloned())
+                let mode = sources.iter().find_map(|it| it.get("mode"));
+                mode.map(|it| json!({"mode": it}))
             }
         };
         if current.is_none() {
@@ -311,7 +320,7 @@ impl ImportItem {
             Ok(current) => merge_update(&current, &self.value),
             Err(_) => self.value.clone(),
         };
-        body["acceptWarnings"] = request.accept_warnings.into();
+        body["acceptWarnings"] = request.accepts_warnings_of(&self.name).into();
         let draft = ServerDraft::from_api(&body).map_err(RegistrationError::from)?;
         Ok(ServerDraft {
             enabled: self.value["enabled"].as_bool(),
@@ -415,7 +424,11 @@ impl From<RegistrationError> for ImportError {
 }
 
 /// The things in a file of this version, in a list of tools, or in a client's file.
-fn parse_document(document: &Value) -> Result<Vec<(ItemKind, Value)>, String> {
+fn parse_document(
+    document: &Value,
+    values: &Map<String, Value>,
+    missing: &mut BTreeSet<String>,
+) -> Result<Vec<(ItemKind, Value)>, String> {
     if let Some(version) = document.get("maru") {
         if version.as_u64() != Some(FILE_VERSION) {
             return Err(format!(
@@ -432,7 +445,12 @@ fn parse_document(document: &Value) -> Result<Vec<(ItemKind, Value)>, String> {
             .map(|it| (ItemKind::Tool, old_tool(it)))
             .collect());
     }
-    let drafts = drafts_from_import(document).map_err(|error| {
+    let values = PlaceholderValues {
+        values,
+        current: None,
+    };
+    let filled = values.fill(document, "", missing);
+    let drafts = drafts_from_import(&filled).map_err(|error| {
         format!("this is neither a file of maru export nor one of an MCP client: {error}")
     })?;
     let servers = drafts.into_iter().map(|(name, draft)| match draft {
@@ -493,7 +511,8 @@ fn server_value(draft: &ServerDraft) -> Value {
         "name": draft.name,
         "description": draft.description,
         "transportType": draft.kind,
-        "config": draft.config,
+        // Its placeholders are filled in.
+        "config": escape(&draft.config),
         "version": draft.version,
         "autoConnect": draft.auto_connect,
         "enabled": draft.enabled,

@@ -34,6 +34,23 @@ pub(super) fn name_masks(value: &Value, owner: &str) -> Value {
     }
 }
 
+/// `value` with text that looks like a placeholder escaped.
+pub(super) fn escape(value: &Value) -> Value {
+    match value {
+        Value::String(text) => text.replace("${", "$${").into(),
+        Value::Array(items) => items.iter().map(escape).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            Value::Object(
+                members
+                    .map(|(name, it)| (name.clone(), escape(it)))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}
+
 /// `name` as the name of an environment variable.
 pub(super) fn variable_name(name: &str) -> String {
     let letter = |it: char| {
@@ -124,7 +141,7 @@ impl PlaceholderValues<'_> {
             unknown.insert(format!("the secret at {}", pointer.trim_start_matches('/')));
         }
         missing.extend(unknown);
-        out
+        String::new()
     }
 
     /// The masked text of the hub, if it would be exported as `text`.
