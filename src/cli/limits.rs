@@ -79,7 +79,11 @@ pub(super) fn run(context: &CliContext, options: &LimitsArgs) -> Result<ExitCode
                 if !allow_unknown {
                     target.check_name(&hub).await?;
                 }
-                let body = json!({"max_count": per_day, "max_per_minute": per_minute});
+                let body = json!({
+                    "max_count": per_day,
+                    "max_per_minute": per_minute,
+                    "allow_unknown": true,
+                });
                 let limits = hub.request_json("PUT", &target.path(), Some(&body)).await?;
                 context.print(&limits, format_limits)?;
             }

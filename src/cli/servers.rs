@@ -171,7 +171,7 @@ enum TrustChoice {
     Follow,
 }
 
-pub(super) const SERVERS_ROUTE: &str = "/api/mcp/servers";
+const SERVERS_ROUTE: &str = "/api/mcp/servers";
 const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCode> {

@@ -8,15 +8,9 @@ use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{
-    client::HubClient,
-    context::CliContext,
-    limits::names_of,
-    serve::block_on,
-    servers::{SERVERS_ROUTE, percent_encode},
-    suggestion::did_you_mean,
-    terminal,
+    client::HubClient, context::CliContext, limits::names_of, serve::block_on,
+    servers::percent_encode, suggestion::did_you_mean, terminal,
 };
-use crate::tools::OWN_SERVER_NAME;
 
 #[derive(Debug, Args)]
 #[command(
@@ -91,11 +85,16 @@ impl TokenAction {
     async fn send(&self, hub: &HubClient) -> Result<Value> {
         match self {
             Self::Create(create) => {
-                if !create.allow_unknown {
-                    create.check_names(hub).await?;
-                }
                 let body = create.request_body()?;
-                hub.request_json("POST", TOKENS_ROUTE, Some(&body)).await
+                let (status, response) = hub.send_rest("POST", TOKENS_ROUTE, Some(&body)).await?;
+                match (status, response["field"].as_str()) {
+                    (200..300, _) => Ok(response),
+                    (400, Some("servers" | "tools")) => bail!(
+                        "{}; --allow-unknown creates the token all the same",
+                        hub.refusal(status, &response)
+                    ),
+                    _ => bail!("{}", hub.refusal(status, &response)),
+                }
             }
             Self::List => hub.request_json("GET", TOKENS_ROUTE, None).await,
             Self::Revoke { name } => {
@@ -136,24 +135,6 @@ impl TokenRole {
 }
 
 impl CreateToken {
-    /// Refuses servers and tools that do not exist: a misspelt name would be a token that
-    /// can do nothing.
-    async fn check_names(&self, hub: &HubClient) -> Result<()> {
-        if !self.servers.is_empty() {
-            let servers = hub.request_json("GET", SERVERS_ROUTE, None).await?;
-            let mut known = names_of(&servers, "name");
-            known.push(OWN_SERVER_NAME.to_owned());
-            check_known("server", &self.servers, &known)?;
-        }
-        if !self.tools.is_empty() {
-            let tools = hub.request_json("GET", "/api/tools", None).await?;
-            let mut known = names_of(&tools, "name");
-            known.extend(names_of(&tools, "key"));
-            check_known("tool", &self.tools, &known)?;
-        }
-        Ok(())
-    }
-
     fn request_body(&self) -> Result<Value> {
         let list = |it: &[String]| {
             if it.is_empty() {
@@ -168,18 +149,9 @@ impl CreateToken {
             "role": self.role.name(),
             "servers": list(&self.servers),
             "tools": list(&self.tools),
+            "allowUnknown": self.allow_unknown,
             "expiresAt": expires.map(|it| clock::now_ms().saturating_add(it)),
         }))
-    }
-}
-
-fn check_known(what: &str, names: &[String], known: &[String]) -> Result<()> {
-    match names.iter().find(|it| !known.contains(it)) {
-        None => Ok(()),
-        Some(name) => bail!(
-            "no {what} is named {name:?}{}; --allow-unknown creates the token all the same",
-            did_you_mean(name, known)
-        ),
     }
 }
 

@@ -35,7 +35,12 @@ pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): Jso
         Ok(draft) => draft,
         Err((field, message)) => return json_error(StatusCode::BAD_REQUEST, message, Some(field)),
     };
-    if let Err((field, message)) = check_names(&hub, &draft) {
+    let checked = if body["allowUnknown"] == true {
+        Ok(())
+    } else {
+        check_names(&hub, &draft)
+    };
+    if let Err((field, message)) = checked {
         return json_error(StatusCode::BAD_REQUEST, &message, Some(field));
     }
     match hub.access.create_token(&draft).await {
@@ -96,7 +101,14 @@ fn check_names(hub: &HubState, draft: &TokenDraft) -> Result<(), (&'static str, 
 /// Parses the body of a new token; an error is the field and a message.
 fn parse_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)> {
     let members = body.as_object().ok_or(("body", "must be an object"))?;
-    let known = ["name", "role", "servers", "tools", "expiresAt"];
+    let known = [
+        "name",
+        "role",
+        "servers",
+        "tools",
+        "expiresAt",
+        "allowUnknown",
+    ];
     if members.keys().any(|it| !known.contains(&it.as_str())) {
         return Err(("body", "use name, role, servers, tools and expiresAt"));
     }
