@@ -14,6 +14,8 @@ pub(super) struct TextCursor<'a> {
     touched: &'a Cell<bool>,
     /// The text will not grow.
     is_final: bool,
+    /// Whoever reads takes no decision that was taken at the end of the text.
+    waits_for_more: bool,
 }
 
 impl<'a> TextCursor<'a> {
@@ -23,7 +25,22 @@ impl<'a> TextCursor<'a> {
             position: 0,
             touched,
             is_final: false,
+            waits_for_more: false,
         }
+    }
+
+    /// The same text, of which `waits` says that more is waited for once its end is read.
+    pub(super) fn waiting_for_more(self, waits: bool) -> Self {
+        Self {
+            waits_for_more: waits,
+            ..self
+        }
+    }
+
+    /// Whether the end was read and more is waited for: then the result is thrown away,
+    /// whatever it is, and what it still costs can be saved.
+    pub(super) fn needs_more_text(&self) -> bool {
+        self.waits_for_more && self.touched.get()
     }
 
     fn note_end_reached(&self) {

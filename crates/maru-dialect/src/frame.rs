@@ -126,6 +126,7 @@ pub(super) fn parse_json_body(body: TextCursor<'_>, context: FrameContext<'_>) -
         return parse_escaped_body(parser.cursor, context);
     }
     match parse_json_values(&mut parser) {
+        _ if body.needs_more_text() => FrameResult::NotAFrame,
         Ok(values) => {
             let repairs = std::mem::take(&mut parser.repairs);
             context.result_from_values(&values, &repairs, frame_end(parser.cursor, context.closers))
@@ -287,6 +288,7 @@ pub(super) fn parse_tag_body(body: TextCursor<'_>, context: FrameContext<'_>) ->
         is_frame_opener: context.is_frame_opener,
     };
     let written = match tag_parser.parse_calls() {
+        _ if body.needs_more_text() => return FrameResult::NotAFrame,
         Ok(written) => written,
         Err(error) if tag_parser.cursor.position() - body.position() > 1024 => {
             return context.unreadable_frame(tag_parser.cursor, error);

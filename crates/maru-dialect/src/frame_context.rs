@@ -232,6 +232,9 @@ impl FrameContext<'_> {
 
     /// A frame that cannot be read: it lasts up to its closer, or to the end.
     pub(super) fn unreadable_frame(&self, at: TextCursor<'_>, error: PayloadError) -> FrameResult {
+        if at.needs_more_text() {
+            return FrameResult::NotAFrame;
+        }
         let end = match self.find_closer(at) {
             Some((_, end)) => end,
             None => at.end_of_input(),

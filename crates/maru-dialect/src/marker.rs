@@ -11,6 +11,13 @@ const MAX_SUFFIX_BYTES: usize = 24;
 /// also for `▁` and a space, `+` for a suffix such as `:opensource`, and `~`
 /// for optional white space. Everything else stands for itself.
 pub(super) fn match_length(pattern: &str, cursor: TextCursor<'_>) -> Option<usize> {
+    // Most patterns fail here, and callers try many.
+    if let (Some(wanted), Some(next)) = (pattern.bytes().next(), cursor.rest().bytes().next())
+        && wanted != next
+        && !matches!(wanted, b'|' | b'_' | b'+' | b'~')
+    {
+        return None;
+    }
     let folded = pattern.contains('|');
     let mut ahead = cursor;
     for wanted in pattern.chars() {

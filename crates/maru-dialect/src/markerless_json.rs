@@ -215,8 +215,12 @@ pub(super) fn parse_json_calls(
     let mut repairs = Vec::new();
     loop {
         let end = if fenced { cursor.find("\n```") } else { None };
+        if cursor.needs_more_text() {
+            return FrameResult::NotAFrame;
+        }
         let region = end.map_or(cursor, |end| cursor.truncated_at(end));
         let payload = match parse_payload(region) {
+            _ if region.needs_more_text() => return FrameResult::NotAFrame,
             Err(_) if context.prompted && json_context.name.is_some() => {
                 parse_before_words(region).ok_or(PayloadError::UnexpectedEnd)
             }
@@ -238,7 +242,11 @@ pub(super) fn parse_json_calls(
                 return unreadable_result(end, error, json_context, context);
             }
         }
-        let end = match detect_follower(cursor, fenced) {
+        let follower = detect_follower(cursor, fenced);
+        if cursor.needs_more_text() {
+            return FrameResult::NotAFrame;
+        }
+        let end = match follower {
             PayloadFollower::NextValue(at, inside) => {
                 cursor.seek(at);
                 fenced = inside;

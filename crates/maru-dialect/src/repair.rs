@@ -314,6 +314,9 @@ impl<'a> LenientJsonParser<'a> {
         if let Some(value) = first.then(|| self.try_parse_strict()).flatten() {
             return Ok(value);
         }
+        if self.cursor.needs_more_text() {
+            return Err(PayloadError::UnexpectedEnd);
+        }
         match self.cursor.peek().ok_or(PayloadError::UnexpectedEnd)? {
             '{' | '｛' => self.parse_nested(OpenContainer::Object, Self::object),
             '[' | '［' => self.parse_nested(OpenContainer::Array, Self::array),

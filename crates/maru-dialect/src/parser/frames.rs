@@ -203,7 +203,10 @@ fn begin_argument_stream(parser: &mut DialectParser, start: ArgumentsStart) {
 /// Hands out the arguments of JSON without markers as they come, if what stands before it
 /// decides that it is a call.
 pub(super) fn begin_markerless_argument_stream(parser: &mut DialectParser) {
-    if parser.options.prompted
+    // The words are compared last: this is asked with every scan of an open call.
+    if parser.options.stream_arguments
+        && parser.argument_stream.is_none()
+        && parser.options.prompted
         && parser.dialect.accepts("bare_json")
         && surrounding_text::is_certainly_meant(
             parser.event_buffer.text_tail(),
@@ -290,7 +293,8 @@ pub(super) fn try_parse(
         explicit,
         prompted: parser.options.prompted,
         text_before: parser.event_buffer.text_tail(),
-        start: TextCursor::new(&rest[..length], &touched),
+        start: TextCursor::new(&rest[..length], &touched)
+            .waiting_for_more(!whole || end == InputState::Open),
         is_frame_opener: &is_frame_opener,
     });
     if touched.get() && !whole {
