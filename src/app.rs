@@ -6,6 +6,7 @@ mod hub_file;
 mod local_socket;
 mod reload;
 mod span_export;
+mod store_changes;
 
 use std::{
     io::ErrorKind,
@@ -37,7 +38,7 @@ use crate::{
     llm::{Gateway, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
-        CallQuota, Catalog, DisabledTools, ResultLimits, SourceManager, SourceOptions, ToolSearch,
+        CallQuota, Catalog, ResultLimits, SourceManager, SourceOptions, ToolSearch,
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
@@ -60,8 +61,6 @@ const SEAL_KEY_FILE: &str = "seal-key";
 const REGISTRY_FILE: &str = "mcp.json";
 /// Records the servers that maru wrote into `mcp.json`.
 const REGISTRY_RECORD_FILE: &str = "mcp-listed.json";
-/// How often tokens are reread that another hub may have revoked.
-const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How long servers get to shut down: twice as long as a program that needs both signals.
 const SERVER_SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
@@ -141,8 +140,6 @@ impl HubCore {
             None
         };
         let mut data = data::open_data(&config, &files, &policy, &tasks).await?;
-        let disabled = store.disabled_tools().await?;
-        catalog.set_disabled_tools(DisabledTools::from_iter(disabled));
         let (ask_agent, slot) = ask_agent();
         let observer = metrics.query_observer();
         let (sample, from_settings) =
@@ -387,7 +384,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         metrics: Arc::clone(&core.metrics),
         tool_inputs: http::PendingToolInputs::default(),
         rejected_requests: RejectedRequests::default(),
-        access: open_access(config, &core.store, &core.client_tasks).await?,
+        access: open_access(config, &core.store).await?,
         reloadable: RwLock::new(ReloadableSettings {
             origin_policy: OriginPolicy::new(address, !config.is_loopback_only(), &config.http),
             chat: Arc::new(config.chat.clone()),
@@ -406,6 +403,12 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     });
     let publisher = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
     core.client_tasks.spawn(publisher);
+    if let Some(feed) = core.store.change_feed() {
+        let changes = store_changes::follow_store_changes(Arc::clone(&hub), feed);
+        let stop = core.client_tasks.stop_token();
+        core.client_tasks
+            .spawn(async move { _ = stop.run_until_cancelled(changes).await });
+    }
     let key_refresh = spawn_key_refresh(&hub.access, &core.client_tasks);
     let guarded = GuardedRouter::new(Arc::clone(&hub));
     local_socket::listen_http(directory, guarded.clone(), &core.client_tasks);
@@ -447,9 +450,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     })
 }
 
-/// Opens access control. With a shared store another hub may change tokens, so they are
-/// reread periodically.
-async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Arc<AccessControl>> {
+/// Opens access control.
+async fn open_access(config: &Config, store: &Store) -> Result<Arc<AccessControl>> {
     let oauth = open_oauth(config)?;
     let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
     let access = Arc::new(access.with_local_admin(config.allows_local_admin()));
@@ -460,22 +462,6 @@ async fn open_access(config: &Config, store: &Store, tasks: &Tasks) -> Result<Ar
     }
     if let Some(oauth) = access.oauth() {
         oauth.refresh().await;
-    }
-    if store.is_shared() {
-        let (access, stop) = (Arc::clone(&access), tasks.stop_token());
-        tasks.spawn(async move {
-            while time::timeout(TOKEN_RELOAD_INTERVAL, stop.cancelled())
-                .await
-                .is_err()
-            {
-                match access.reload_tokens().await {
-                    Err(error) if !error.is_down() => {
-                        warn!(%error, "the tokens could not be reloaded");
-                    }
-                    _ => (),
-                }
-            }
-        });
     }
     Ok(access)
 }

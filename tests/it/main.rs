@@ -56,6 +56,7 @@ mod retrieval;
 mod secrets;
 mod servers;
 mod sessions;
+mod several_hubs;
 mod signals;
 mod source;
 mod source_registry;

@@ -10,6 +10,7 @@ use std::{
 
 use maru_runtime::clock;
 use maru_store::{Store, TokenRow};
+use tokio::sync::Mutex;
 
 use super::{
     ADMIN_TOKEN_NAME, AccessRole, BearerToken, Error, Grants, IssuedToken, OAuthVerifier,
@@ -21,6 +22,9 @@ use super::{
 pub struct AccessControl {
     store: Store,
     tokens: RwLock<HashMap<[u8; 32], KnownToken>>,
+    /// Held while tokens are changed or read from the store, so that reading does not
+    /// bring back what was just changed.
+    changing: Mutex<()>,
     require_token: AtomicBool,
     local: Principal,
     /// The principal of a program on this machine on admin routes, if it is an admin.
@@ -45,6 +49,7 @@ impl AccessControl {
         let access = Self {
             store,
             tokens: RwLock::default(),
+            changing: Mutex::default(),
             require_token: AtomicBool::new(require_token),
             local: Principal::local(),
             local_admin: None,
@@ -111,6 +116,7 @@ impl AccessControl {
             expires_at: draft.expires_at,
             ..TokenRow::new(&draft.name, draft.role.as_str(), token.hash())
         };
+        let _one_change_at_a_time = self.changing.lock().await;
         if !self.store.insert_token(&row).await? {
             return Err(TokenError::NameTaken(draft.name.clone()));
         }
@@ -134,6 +140,7 @@ impl AccessControl {
         if name == ADMIN_TOKEN_NAME {
             return Err(TokenError::AdminToken);
         }
+        let _one_change_at_a_time = self.changing.lock().await;
         let removed = self.store.delete_token(name).await?;
         self.update_tokens(|tokens| tokens.retain(|_, it| it.principal.name() != name));
         Ok(removed)
@@ -141,6 +148,7 @@ impl AccessControl {
 
     /// Loads the tokens again, because another hub on the same store may have changed them.
     pub async fn reload_tokens(&self) -> Result<(), maru_store::Error> {
+        let _one_change_at_a_time = self.changing.lock().await;
         let rows = self.store.tokens().await?;
         let known = rows
             .iter()

@@ -56,6 +56,14 @@ impl ConsoleSessions {
         })
     }
 
+    /// Loads the sessions again, because browsers may have signed in at another hub.
+    pub async fn reload(&self) -> Result<(), maru_store::Error> {
+        let rows = self.store.console_sessions().await?.into_iter();
+        let current = rows.filter(|it| it.expires_at > now_ms());
+        *lock(&self.sessions) = current.map(|it| (it.hash, it)).collect();
+        Ok(())
+    }
+
     /// Issues a code that signs a browser in once within [`SIGN_IN_CODE_LIFETIME`], for the
     /// token with this hash.
     pub fn issue_code(&self, token_hash: [u8; 32]) -> BearerToken {

@@ -39,6 +39,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("015_model_usage"),
     migration!("016_custom_tool_limits"),
     migration!("017_call_history"),
+    migration!("018_change_feed"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -7,9 +7,9 @@ use std::time::Duration;
 use deadpool_postgres::{
     GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use maru_postgres::{PostgresAddress, PostgresConnectError};
+use maru_postgres::{PostgresAddress, PostgresConnectError, PostgresTls};
 use tokio::time;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{Connection, Socket, tls::MakeTlsConnect, types::ToSql};
 
 use super::{CellValue, DatabaseError, ResultRow, migrations};
 
@@ -24,11 +24,14 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the answer of a statement may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 const MAX_CONNECTIONS: usize = 4;
+/// The channel that the triggers of the tables notify.
+pub(super) const CHANGE_CHANNEL: &str = "maru_change";
 
 /// A few connections; a lost one is replaced when it is needed.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresBackend {
     pool: Pool,
+    address: PostgresAddress,
 }
 
 impl PostgresBackend {
@@ -40,7 +43,8 @@ impl PostgresBackend {
         };
         let started = time::timeout(STARTUP_TIMEOUT, start).await;
         started.unwrap_or(Err(DatabaseError::Timeout(STARTUP_TIMEOUT)))?;
-        Ok(Self { pool })
+        let address = address.clone();
+        Ok(Self { pool, address })
     }
 
     /// Runs one statement to its end; it is committed when this returns.
@@ -91,6 +95,28 @@ impl PostgresBackend {
         }
     }
 
+    /// Opens a connection outside the pool, for notifications.
+    pub(super) async fn connect_listener(
+        &self,
+    ) -> Result<
+        (
+            tokio_postgres::Client,
+            Connection<Socket, <PostgresTls as MakeTlsConnect<Socket>>::Stream>,
+        ),
+        DatabaseError,
+    > {
+        let tls = tls_connector(&self.address)?;
+        let config = self.address.config_with_defaults(&[]);
+        Ok(config.connect(tls).await?)
+    }
+
+    /// Sends a notification that names no table to every listener.
+    pub(super) async fn notify_listeners(&self) -> Result<(), DatabaseError> {
+        let client = self.acquire_connection().await?;
+        let sent = client.batch_execute("SELECT pg_notify('maru_change', '')");
+        Ok(sent.await?)
+    }
+
     async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
         let client = time::timeout(ACQUIRE_TIMEOUT, self.pool.get()).await;
         match client {
@@ -115,9 +141,7 @@ fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
             &STATEMENT_TIMEOUT.as_millis().to_string(),
         ),
     ]);
-    let tls = address
-        .tls_connector()
-        .map_err(|error| DatabaseError::Postgres(error.to_string()))?;
+    let tls = tls_connector(address)?;
     let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method });
     Pool::builder(manager)
         .max_size(MAX_CONNECTIONS)
@@ -125,6 +149,11 @@ fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
         .recycle_timeout(Some(RECYCLE_TIMEOUT))
         .build()
         .map_err(|error| DatabaseError::Postgres(error.to_string()))
+}
+
+fn tls_connector(address: &PostgresAddress) -> Result<PostgresTls, DatabaseError> {
+    let tls = address.tls_connector();
+    tls.map_err(|error| DatabaseError::Postgres(error.to_string()))
 }
 
 async fn query_rows(

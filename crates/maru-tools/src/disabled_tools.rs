@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::view::CatalogView;
 
 /// The tools that are switched off, by server and name on that server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DisabledTools(HashSet<(String, String)>);
 
 impl DisabledTools {

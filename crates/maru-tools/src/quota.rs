@@ -90,22 +90,22 @@ impl QuotaTarget {
 impl CallQuota {
     /// Loads the limits; `default` is the limit per minute of users who have none set.
     pub async fn load(store: Store, default: Option<i64>) -> Result<Self, maru_store::Error> {
-        let rows = store.call_limits(today()).await?;
-        let limits = rows.into_iter().filter_map(|row| {
-            let target = QuotaTarget::parse(&row.target_type)?;
-            let limit = QuotaLimit {
-                per_day: row.max_count,
-                per_minute: row.max_per_minute,
-            };
-            Some(((target, row.target_id), limit))
-        });
+        let limits = load_limits(&store).await?;
         Ok(Self {
-            limits: RwLock::new(limits.collect()),
+            limits: RwLock::new(limits),
             buckets: Mutex::default(),
             default_per_minute: AtomicI64::new(default.unwrap_or(UNLIMITED)),
             sample_file: OnceLock::new(),
             store,
         })
+    }
+
+    /// Loads the limits again, because another hub may have changed them.
+    pub async fn reload(&self) -> Result<(), maru_store::Error> {
+        let limits = load_limits(&self.store).await?;
+        self.update_limits(|it| *it = limits);
+        self.write_mirror().await;
+        Ok(())
     }
 
     /// Keeps the table `h_mcp_tool_limit` of the sample data equal to the limits in force.
@@ -306,6 +306,21 @@ impl CallQuota {
 }
 
 /// Days are UTC.
+async fn load_limits(
+    store: &Store,
+) -> Result<HashMap<(QuotaTarget, String), QuotaLimit>, maru_store::Error> {
+    let rows = store.call_limits(today()).await?;
+    let limits = rows.into_iter().filter_map(|row| {
+        let target = QuotaTarget::parse(&row.target_type)?;
+        let limit = QuotaLimit {
+            per_day: row.max_count,
+            per_minute: row.max_per_minute,
+        };
+        Some(((target, row.target_id), limit))
+    });
+    Ok(limits.collect())
+}
+
 fn today() -> i64 {
     clock::now_ms().div_euclid(clock::DAY_MS)
 }

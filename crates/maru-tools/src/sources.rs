@@ -5,6 +5,7 @@ mod options;
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
@@ -91,6 +92,40 @@ impl SourceManager {
             custom_tools: OnceLock::new(),
             options,
         })
+    }
+
+    /// Loads the added sources again, because another hub may have changed them.
+    pub async fn reload(&self) -> Result<(), maru_store::Error> {
+        let store = &self.options.store;
+        let mut state = self.state.lock().await;
+        let rows = store.sources().await?;
+        let mode = store.hub_setting(SAMPLE_SETTING).await?;
+        let mode = SampleMode::parse(mode.as_deref().unwrap_or_default());
+        let mut before = mem::take(&mut state.added);
+        let mut differs = mem::replace(&mut state.sample_mode, mode) != mode;
+        for row in rows {
+            let definition: Value = serde_json::from_str(&row.definition).unwrap_or_default();
+            let known = before.remove(&row.name);
+            let source = match known {
+                Some(known) if known.definition == definition => known,
+                changed => {
+                    differs = true;
+                    if let Some(known) = changed {
+                        known.tasks.request_stop();
+                    }
+                    self.options.open_added(&row.name, definition)
+                }
+            };
+            state.added.insert(row.name, source);
+        }
+        for removed in before.values() {
+            differs = true;
+            removed.tasks.request_stop();
+        }
+        if differs {
+            self.apply(&state).await;
+        }
+        Ok(())
     }
 
     /// Compiles these custom tools again whenever the sources change.

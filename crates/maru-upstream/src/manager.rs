@@ -479,6 +479,11 @@ impl ServerManager {
         if !self.store.update_server(&server_to_row(&server)).await? {
             return Err(RegistrationError::UnknownServer(name.to_owned()));
         }
+        Ok(self.replace_server(before, server).await)
+    }
+
+    /// Replaces a server in memory; returns true if it must be connected again.
+    async fn replace_server(&self, before: ManagedServer, server: RegisteredServer) -> bool {
         let same_connection = server.transport == before.server.transport
             && server.required_version == before.server.required_version;
         if same_connection && server.trust == before.server.trust {
@@ -494,12 +499,77 @@ impl ServerManager {
             if switched {
                 handle.set_enabled(enabled).await;
             }
-            return Ok(connect);
+            return connect;
         }
         before.handle.shutdown().await;
         let connect = server.enabled && server.auto_connect;
         self.insert_server(server);
-        Ok(connect)
+        connect
+    }
+
+    /// Loads the servers again, because another hub may have changed them: starts new
+    /// ones, closes removed ones and reconnects those whose connection differs.
+    pub async fn reload(self: &Arc<Self>) -> Result<(), RegistrationError> {
+        let manager = Arc::clone(self);
+        self.run_to_completion(async move {
+            let registry = manager.registry.lock().await;
+            let rows = manager.store.servers().await?;
+            let mut others = manager.lock().clone();
+            let mut differs = false;
+            for row in rows {
+                let name = row.name.clone();
+                let server = match server_from_row(row) {
+                    Ok(server) => server,
+                    Err(error) => {
+                        warn!("the stored server {name} is not used: {error}");
+                        others.retain(|it, _| it.as_str() != name);
+                        continue;
+                    }
+                };
+                let known = others.remove(&server.name);
+                if known.as_ref().is_none_or(|it| it.server != server) {
+                    manager.adopt_change(known, server).await;
+                    differs = true;
+                }
+            }
+            for (name, removed) in others {
+                info!("server {name} was removed at another hub");
+                manager.settings.pins().forget_in_memory(name.as_str());
+                manager.lock().remove(&name);
+                removed.handle.shutdown().await;
+                differs = true;
+            }
+            if differs {
+                manager.settings.changes().send_replace(());
+                manager.save_registry_file(&registry);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes over a server as another hub stored it.
+    async fn adopt_change(&self, known: Option<ManagedServer>, server: RegisteredServer) {
+        let name = server.name.clone();
+        let connect = match known {
+            Some(known) => self.replace_server(known, server).await,
+            None => {
+                let connect = server.enabled && server.auto_connect;
+                self.insert_server(server);
+                connect
+            }
+        };
+        info!("server {name} was changed at another hub");
+        if connect && let Ok(entry) = self.find(name.as_str()) {
+            entry.handle.request_connect();
+        }
+    }
+
+    /// Publishes the tools of every server again, because another hub may have accepted
+    /// changed definitions.
+    pub async fn reload_pins(&self) {
+        let handles: Vec<ServerHandle> = self.lock().values().map(|it| it.handle.clone()).collect();
+        join_all(handles.iter().map(ServerHandle::republish)).await;
     }
 
     fn insert_server(&self, server: RegisteredServer) {

@@ -108,8 +108,13 @@ impl ToolPins {
     /// Deletes the definitions of a removed server.
     pub(super) async fn forget(&self, server: &str) -> Result<(), maru_store::Error> {
         self.store.delete_pins(server).await?;
-        self.lock().remove(server);
+        self.forget_in_memory(server);
         Ok(())
+    }
+
+    /// Forgets the definitions of a server that another hub removed.
+    pub(super) fn forget_in_memory(&self, server: &str) {
+        self.lock().remove(server);
     }
 
     fn record_rows(&self, server: &str, rows: Vec<ToolPinRow>) {

@@ -1,6 +1,6 @@
 //! All custom tools: saved in the store, published in the catalog.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use maru_runtime::{clock, tasks::Tasks};
 use maru_sources::DataSource;
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     caller::ToolCaller,
     catalog::Catalog,
+    disabled_tools::DisabledTools,
     entry::{CallArguments, CatalogEntry, OWN_SERVER_NAME},
 };
 use maru_auth::Principal;
@@ -62,15 +63,50 @@ impl CustomTools {
         resources: ToolResources,
         tasks: Tasks,
     ) -> Result<Self, SaveError> {
-        let rows = store.custom_tools().await?;
-        let drafts = store.custom_tool_drafts().await?;
-        let mut state = ToolState {
+        let state = ToolState {
             builtin_entries,
             resources,
             tools: BTreeMap::new(),
         };
+        let custom_tools = Self {
+            store,
+            catalog,
+            tasks,
+            state: Mutex::new(state),
+        };
+        {
+            let mut state = custom_tools.state.lock().await;
+            custom_tools.load_stored(&mut state).await?;
+            custom_tools.publish_entries(&state, None);
+        }
+        Ok(custom_tools)
+    }
+
+    /// Loads the tools, drafts and switches from the store, where another hub may have
+    /// changed them, and publishes what differs.
+    pub async fn reload(&self) -> Result<(), maru_store::Error> {
+        let mut state = self.state.lock().await;
+        if self.load_stored(&mut state).await? {
+            self.publish_entries(&state, None);
+        }
+        Ok(())
+    }
+
+    /// Reads the store; returns whether what clients see differs.
+    async fn load_stored(&self, state: &mut ToolState) -> Result<bool, maru_store::Error> {
+        let rows = self.store.custom_tools().await?;
+        let drafts = self.store.custom_tool_drafts().await?;
+        let disabled = self.store.disabled_tools().await?;
+        let before = mem::take(&mut state.tools).into_iter();
+        let mut before: BTreeMap<String, CustomTool> = before
+            .filter_map(|(name, record)| Some((name, record.published?)))
+            .collect();
+        let mut differs = false;
         for row in &rows {
-            if let Some(tool) = state.load_row(row, &tasks) {
+            let known = before.remove(&row.name);
+            let known = known.filter(|it| it.is_loaded_from(row));
+            differs |= known.is_none();
+            if let Some(tool) = known.or_else(|| state.load_row(row, &self.tasks)) {
                 state.tools.entry(row.name.clone()).or_default().published = Some(tool);
             }
         }
@@ -78,14 +114,13 @@ impl CustomTools {
             let name = row.name.clone();
             state.tools.entry(name).or_default().draft = Some(ToolDraft::from(row));
         }
-        let custom_tools = Self {
-            store,
-            catalog,
-            tasks,
-            state: Mutex::new(state),
-        };
-        custom_tools.publish_entries(&*custom_tools.state.lock().await, None);
-        Ok(custom_tools)
+        let inactive = rows.iter().filter(|it| !it.is_active);
+        let inactive = inactive.map(|it| (OWN_SERVER_NAME.to_owned(), it.name.clone()));
+        let disabled: DisabledTools = disabled.into_iter().chain(inactive).collect();
+        if *self.catalog.snapshot().disabled_tools() != disabled {
+            self.catalog.set_disabled_tools(disabled);
+        }
+        Ok(differs || !before.is_empty())
     }
 
     /// Replaces maru's own tools and the sources; every custom tool is compiled again.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use maru_runtime::tasks::Tasks;
+use maru_store::CustomToolRow;
 use serde_json::{Value, json};
 
 use super::{CustomToolDefinition, draft::ToolDraft, runner::CustomToolRunner};
@@ -87,6 +88,13 @@ impl CustomTool {
     pub(super) fn set_runner(&mut self, runner: &Arc<CustomToolRunner>, tasks: &Tasks) {
         self.fault = runner.compile_error().map(|it| it.message.clone());
         self.entry = runner.catalog_entry(tasks);
+    }
+
+    /// Whether the tool was loaded from a row that says the same as `row`.
+    pub(super) fn is_loaded_from(&self, row: &CustomToolRow) -> bool {
+        self.version == row.version
+            && self.upd_dt == row.upd_dt
+            && self.definition.is_active == row.is_active
     }
 
     fn to_json(&self) -> Value {

@@ -1,0 +1,229 @@
+//! Changes that other hubs make in a shared PostgreSQL database.
+
+use std::{collections::BTreeSet, fmt, mem, pin::Pin, time::Duration};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::time;
+use tokio_postgres::{AsyncMessage, Client};
+use tracing::{info, warn};
+
+use super::{
+    DatabaseError, Store, StoreBackend,
+    postgres::{CHANGE_CHANNEL, PostgresBackend},
+};
+
+/// How often everything is read again while notifications do not arrive.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a quiet connection is checked.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a connection may take to listen, and a notification to arrive.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Notifications that arrive together are one change.
+const COALESCE_DELAY: Duration = Duration::from_millis(20);
+/// How many names of tables are kept; maru has fewer. Any role of the database may notify.
+const MAX_PENDING_TABLES: usize = 64;
+
+/// What may have changed in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangedTables {
+    /// Anything: notifications may have been missed.
+    All,
+    /// Rows of these tables.
+    Tables(BTreeSet<String>),
+}
+
+/// Waits for changes of the store, of this hub and of others.
+#[derive(Debug)]
+pub struct ChangeFeed {
+    backend: PostgresBackend,
+    listener: Option<ChangeListener>,
+    /// Whether changes were polled before, so that this is logged once.
+    is_polling: bool,
+}
+
+/// A connection that receives notifications.
+struct ChangeListener {
+    client: Client,
+    messages: Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>,
+    pending: ChangedTables,
+}
+
+impl ChangedTables {
+    fn none() -> Self {
+        Self::Tables(BTreeSet::new())
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Tables(tables) if tables.is_empty())
+    }
+
+    fn add(&mut self, table: &str) {
+        match self {
+            Self::Tables(tables) if tables.len() < MAX_PENDING_TABLES => {
+                // The check of a connection names no table.
+                if !table.is_empty() {
+                    tables.insert(table.to_owned());
+                }
+            }
+            _ => *self = Self::All,
+        }
+    }
+
+    /// Whether rows of `table` may have changed.
+    pub fn includes(&self, table: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tables(tables) => tables.contains(table),
+        }
+    }
+}
+
+impl Store {
+    /// The changes of a store that other hubs share; `None` if no other hub can.
+    pub fn change_feed(&self) -> Option<ChangeFeed> {
+        match &self.backend {
+            StoreBackend::Sqlite(_) => None,
+            StoreBackend::Postgres(backend) => Some(ChangeFeed {
+                backend: backend.clone(),
+                listener: None,
+                is_polling: false,
+            }),
+        }
+    }
+}
+
+impl ChangeFeed {
+    /// Waits for the next change. Everything counts as changed after a connection was
+    /// made, and every five seconds while there is none.
+    pub async fn next(&mut self) -> ChangedTables {
+        loop {
+            let Some(listener) = &mut self.listener else {
+                return self.listen_or_poll().await;
+            };
+            match listener.next_change().await {
+                Some(changed) => return changed,
+                None => self.listener = None,
+            }
+        }
+    }
+
+    async fn listen_or_poll(&mut self) -> ChangedTables {
+        let opened = time::timeout(2 * RESPONSE_TIMEOUT, ChangeListener::open(&self.backend)).await;
+        match opened.unwrap_or(Err(DatabaseError::Timeout(2 * RESPONSE_TIMEOUT))) {
+            Ok(listener) => {
+                if self.is_polling {
+                    info!("changes of other hubs arrive at once again");
+                }
+                self.is_polling = false;
+                self.listener = Some(listener);
+            }
+            Err(error) => {
+                if !self.is_polling {
+                    warn!(
+                        %error,
+                        "the store sends no notifications (a pooler in transaction mode keeps them back); changes of other hubs are read every {POLL_INTERVAL:?}"
+                    );
+                }
+                self.is_polling = true;
+                time::sleep(POLL_INTERVAL).await;
+            }
+        }
+        ChangedTables::All
+    }
+}
+
+impl ChangeListener {
+    /// Opens a connection and checks that a notification of another connection arrives.
+    async fn open(backend: &PostgresBackend) -> Result<Self, DatabaseError> {
+        let (client, connection) = backend.connect_listener().await?;
+        let mut listener = Self::new(client, connection);
+        listener
+            .execute(&format!("LISTEN {CHANGE_CHANNEL}"))
+            .await?;
+        backend.notify_listeners().await?;
+        match time::timeout(RESPONSE_TIMEOUT, listener.receive()).await {
+            Ok(true) => Ok(listener),
+            Ok(false) => Err(closed()),
+            Err(_) => Err(DatabaseError::Timeout(RESPONSE_TIMEOUT)),
+        }
+    }
+
+    fn new(
+        client: Client,
+        mut connection: tokio_postgres::Connection<
+            tokio_postgres::Socket,
+            impl tokio_postgres::tls::TlsStream + Unpin + Send + 'static,
+        >,
+    ) -> Self {
+        let messages = stream::poll_fn(move |context| connection.poll_message(context));
+        Self {
+            client,
+            messages: Box::pin(messages),
+            pending: ChangedTables::none(),
+        }
+    }
+
+    /// Waits for notifications; `None` if the connection is lost.
+    async fn next_change(&mut self) -> Option<ChangedTables> {
+        while self.pending.is_empty() {
+            match time::timeout(HEARTBEAT_INTERVAL, self.receive()).await {
+                Ok(true) => (),
+                Ok(false) => return None,
+                Err(_) => {
+                    let alive = time::timeout(RESPONSE_TIMEOUT, self.execute("SELECT 1")).await;
+                    alive.ok()?.ok()?;
+                }
+            }
+        }
+        // A change often touches several tables.
+        let coalesced = async { while self.receive().await {} };
+        let _ended_or_in_time = time::timeout(COALESCE_DELAY, coalesced).await;
+        Some(mem::replace(&mut self.pending, ChangedTables::none()))
+    }
+
+    /// Receives one message; false if the connection is lost.
+    async fn receive(&mut self) -> bool {
+        match self.messages.next().await {
+            Some(Ok(message)) => {
+                record(&mut self.pending, &message);
+                true
+            }
+            Some(Err(_)) | None => false,
+        }
+    }
+
+    /// Runs a statement, receiving messages meanwhile.
+    async fn execute(&mut self, sql: &str) -> Result<(), DatabaseError> {
+        let executed = self.client.batch_execute(sql);
+        tokio::pin!(executed);
+        loop {
+            tokio::select! {
+                outcome = &mut executed => return Ok(outcome?),
+                message = self.messages.next() => match message {
+                    Some(Ok(message)) => record(&mut self.pending, &message),
+                    Some(Err(error)) => return Err(error.into()),
+                    None => return Err(closed()),
+                },
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ChangeListener {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pending = &self.pending;
+        out.debug_struct("ChangeListener")
+            .field("pending", pending)
+            .finish_non_exhaustive()
+    }
+}
+
+fn record(pending: &mut ChangedTables, message: &AsyncMessage) {
+    if let AsyncMessage::Notification(notification) = message {
+        pending.add(notification.payload());
+    }
+}
+
+fn closed() -> DatabaseError {
+    DatabaseError::Postgres("the connection was closed".to_owned())
+}

@@ -1,0 +1,50 @@
+//! Takes over what other hubs change in a shared store.
+
+use std::{convert::Infallible, error::Error, sync::Arc};
+
+use maru_store::{ChangeFeed, ChangedTables};
+use tracing::warn;
+
+use crate::http::HubState;
+
+/// Reads again what changed in the store, until it is dropped.
+pub(super) async fn follow_store_changes(hub: Arc<HubState>, mut feed: ChangeFeed) -> Infallible {
+    loop {
+        let changed = feed.next().await;
+        // While the store is down, the next attempt follows.
+        if hub.store.ping().await.is_ok() {
+            apply_changes(&hub, &changed).await;
+        }
+    }
+}
+
+async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
+    if changed.includes("token") {
+        report("tokens", hub.access.reload_tokens().await);
+    }
+    if changed.includes("console_session") {
+        report("signed-in browsers", hub.sessions.reload().await);
+    }
+    if changed.includes("data_source") || changed.includes("hub_setting") {
+        report("sources", hub.sources.reload().await);
+    }
+    let tool_tables = ["h_custom_tool", "h_custom_tool_draft", "tool_off"];
+    if tool_tables.iter().any(|it| changed.includes(it)) {
+        report("custom tools", hub.custom_tools.reload().await);
+    }
+    if changed.includes("h_mcp_tool_limit") || changed.includes("tool_rate") {
+        report("limits", hub.quota.reload().await);
+    }
+    if changed.includes("mcp_servers") {
+        report("servers", hub.servers.reload().await);
+    }
+    if changed.includes("tool_pin") {
+        hub.servers.reload_pins().await;
+    }
+}
+
+fn report<E: Error>(what: &str, outcome: Result<(), E>) {
+    if let Err(error) = outcome {
+        warn!("the {what} that another hub changed could not be read: {error}");
+    }
+}

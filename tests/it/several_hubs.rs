@@ -1,0 +1,182 @@
+//! Two hubs on one PostgreSQL database: what changes at one reaches the other.
+
+use maru::config::SecretString;
+use serde_json::{Value, json};
+
+use crate::{
+    fixture_server::fixture_program,
+    http_client::{TestRequest, wait_until},
+    postgres_cluster::PostgresCluster,
+    test_hub::TestHub,
+};
+
+struct TwoHubs {
+    cluster: PostgresCluster,
+    database: String,
+    one: TestHub,
+    other: TestHub,
+}
+
+impl TwoHubs {
+    async fn start() -> Self {
+        let cluster = PostgresCluster::start().await;
+        let database = cluster.create_database();
+        let url = cluster.url(&database);
+        let open = || {
+            TestHub::with_config(|config| config.store_url = Some(SecretString::from(url.clone())))
+        };
+        let (one, other) = (open().await, open().await);
+        Self {
+            cluster,
+            database,
+            one,
+            other,
+        }
+    }
+
+    async fn stop(self) {
+        self.one.running.stop().await;
+        self.other.running.stop().await;
+    }
+}
+
+fn tool(definition: &str) -> Value {
+    json!({"name": "next_number", "description_agent": "Adds one.", "tool_type": "PYTHON",
+        "definition": definition, "params": [{"param_name": "n", "param_type": "INTEGER"}]})
+}
+
+async fn call(hub: &TestHub) -> Value {
+    let params = json!({"name": "next_number", "arguments": {"n": 1}});
+    let request = hub.stateless_request("tools/call", params);
+    request.send().await.rpc_response().await["result"]["structuredContent"]["result"].clone()
+}
+
+async fn get(hub: &TestHub, path: &str) -> Value {
+    hub.send_as_admin("GET", path, Value::Null)
+        .await
+        .json()
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_at_one_hub_reaches_the_other_and_its_clients() {
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    let mut stream = other
+        .stateless_request("subscriptions/listen", listen)
+        .send()
+        .await;
+    let acknowledged = stream.next_message().await.unwrap();
+    assert_eq!(
+        acknowledged["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+
+    let made = one
+        .send_as_admin("POST", "/api/custom-tools", tool("n + 1"))
+        .await;
+    assert_eq!(made.status, 201);
+    let pushed = stream.next_message().await.unwrap();
+    assert_eq!(pushed["method"], "notifications/tools/list_changed");
+    wait_until(async || other.tool_names().await.contains("next_number ")).await;
+    assert_eq!(call(other).await, 2);
+
+    let changed = other
+        .send_as_admin("PUT", "/api/custom-tools/next_number", tool("n + 10"))
+        .await;
+    assert_eq!(changed.status, 200);
+    wait_until(async || call(one).await == 11).await;
+    let shown = get(one, "/api/custom-tools/next_number").await;
+    assert_eq!(shown["version"], 2, "{shown}");
+
+    let off = json!({"tools": [{"server": "maru", "tool": "embed_texts"}], "enabled": false});
+    one.send_as_admin("POST", "/api/tools/enabled", off).await;
+    let deactivate = "/api/custom-tools/next_number/deactivate";
+    one.send_as_admin("POST", deactivate, Value::Null).await;
+    wait_until(async || !other.tool_names().await.contains("next_number ")).await;
+    one.send_as_admin("DELETE", "/api/custom-tools/next_number", Value::Null)
+        .await;
+    wait_until(async || {
+        let listed = get(other, "/api/custom-tools").await;
+        !listed.to_string().contains("next_number")
+    })
+    .await;
+
+    let limit = json!({"max_count": 7});
+    one.send_as_admin("PUT", "/api/limits/USER/local", limit)
+        .await;
+    wait_until(async || {
+        get(other, "/api/limits")
+            .await
+            .to_string()
+            .contains("\"local\"")
+    })
+    .await;
+    hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_and_tokens_are_the_same_at_both_hubs() {
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    let status = async |hub: &TestHub| get(hub, "/api/mcp/servers/far").await["status"].clone();
+    let server = json!({"name": "far", "autoConnect": true, "transportType": "STDIO",
+        "config": {"command": fixture_program(), "args": ["stdio"]}});
+    let added = one.send_as_admin("POST", "/api/mcp/servers", server).await;
+    assert_eq!(added.status, 201);
+    wait_until(async || status(other).await == "CONNECTED").await;
+    wait_until(async || other.tool_names().await.contains("far__test_simple_text ")).await;
+    other
+        .send_as_admin("POST", "/api/mcp/servers/far/disable", Value::Null)
+        .await;
+    wait_until(async || status(one).await == "DISABLED").await;
+    one.send_as_admin("DELETE", "/api/mcp/servers/far", Value::Null)
+        .await;
+    wait_until(async || status(other).await.is_null()).await;
+
+    // A token is valid everywhere, and nowhere after it was revoked.
+    let token = one
+        .create_token(json!({"name": "ci", "role": "agent"}))
+        .await;
+    let status_of = async |hub: &TestHub, token: &str| {
+        let request = TestRequest::new(&hub.address, "GET", "/api/tools");
+        let request = request.header("authorization", &format!("Bearer {token}"));
+        request.send().await.status
+    };
+    wait_until(async || status_of(other, &token).await == 200).await;
+    other
+        .send_as_admin("DELETE", "/api/tokens/ci", Value::Null)
+        .await;
+    wait_until(async || status_of(one, &token).await == 401).await;
+
+    // Each hub keeps its own admin, who is admin of the other one, too.
+    for hub in [one, other] {
+        let admin = hub.running.admin_token.reveal();
+        assert_eq!(status_of(one, admin).await, 200);
+        assert_eq!(status_of(other, admin).await, 200);
+    }
+    hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_was_cut_off_from_the_store_catches_up() {
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    wait_until(async || get(other, "/api/tools").await.is_object()).await;
+    // Ends every connection; notifications that are sent meanwhile are lost.
+    hubs.cluster.run_sql(
+        &hubs.database,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    wait_until(async || {
+        let made = one
+            .send_as_admin("POST", "/api/custom-tools", tool("n + 1"))
+            .await;
+        made.status == 201
+    })
+    .await;
+    wait_until(async || other.tool_names().await.contains("next_number ")).await;
+    hubs.stop().await;
+}
