@@ -35,6 +35,9 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if changed.includes("h_mcp_tool_limit") || changed.includes("tool_rate") {
         report("limits", hub.quota.reload().await);
     }
+    if changed.includes("model_budget") {
+        report("budgets", hub.usage.reload_budgets().await);
+    }
     if changed.includes("mcp_servers") {
         report("servers", hub.servers.reload().await);
     }

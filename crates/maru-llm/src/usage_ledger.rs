@@ -149,7 +149,7 @@ impl UsageLedger {
     }
 
     /// Takes the budgets of the settings and of the store, and finds out what is used.
-    async fn reload_budgets(&self) -> Result<(), maru_store::Error> {
+    pub async fn reload_budgets(&self) -> Result<(), maru_store::Error> {
         // While this is held, usage does not move from memory to the store.
         let flushing = self.flushing.lock().await;
         let mut definitions = self.lock().settings.budgets.clone();
