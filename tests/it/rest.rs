@@ -259,6 +259,30 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         json!({"model": "builtin", "input": "hi"}),
     )
     .await;
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let chat = json!({"model": "none", "messages": messages});
+    walk.request("POST", "/api/chat", &[], chat).await;
+    let prompt = json!({"model": "none", "prompt": "hi"});
+    for path in ["/api/generate", "/api/embeddings"] {
+        walk.request("POST", path, &[], prompt.clone()).await;
+    }
+    let input = json!({"model": "builtin", "input": "hi"});
+    walk.request("POST", "/api/embed", &[], input).await;
+    walk.request("POST", "/api/show", &[], json!({"model": "none"}))
+        .await;
+    let budget = "/api/budgets/{name}";
+    let day = json!({"period": "day", "tokens": 1_000_000});
+    walk.request("PUT", budget, &["b"], day).await;
+    for path in [
+        "/api/tags",
+        "/api/ps",
+        "/api/version",
+        "/api/usage",
+        "/api/budgets",
+    ] {
+        walk.request("GET", path, &[], none()).await;
+    }
+    walk.request("DELETE", budget, &["b"], none()).await;
     for path in ["/generate", "/generate_with_mcp"] {
         walk.request("POST", path, &[], json!({"model": "none", "prompt": "hi"}))
             .await;
@@ -433,6 +457,11 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
         ("DELETE", "/api/tokens/kept", none.clone()),
         ("PUT", "/api/limits/USER/admin", json!({"max_count": 1})),
         ("DELETE", "/api/limits/USER/local", none.clone()),
+        (
+            "PUT",
+            "/api/budgets/b",
+            json!({"period": "day", "tokens": 1}),
+        ),
         ("POST", "/api/session", session),
     ];
     for (method, path, body) in changes {

@@ -22,6 +22,7 @@ mod local_program;
 mod mcp;
 mod metrics;
 mod model_api;
+mod ollama;
 mod openai;
 mod origin_policy;
 mod prompts_and_resources;

@@ -10,5 +10,5 @@ mod models;
 
 pub(super) use chat_request::parse_conversation as messages;
 pub(super) use chunk::ChatCompletionWriter;
-pub(super) use embeddings::create as embed;
-pub(super) use models::{list, queue_status, show};
+pub(super) use embeddings::{create as embed, embed_texts};
+pub(super) use models::{all_models, list, queue_status, show};

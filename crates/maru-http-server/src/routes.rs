@@ -11,9 +11,9 @@ use axum::{
 
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
-    generate, health, limits, mcp, metrics, model_api, openai, prompts_and_resources, registry,
-    resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools, transfer,
-    usage,
+    generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
+    registry, resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools,
+    transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -173,6 +173,31 @@ fn route_table() -> Vec<RouteEntry> {
             .filtered()
             .counted(),
         reader(GET, "/api/models", openai::queue_status),
+        // Ollama's API, beside the hub's own under `/api`.
+        agent(
+            POST,
+            "/api/chat",
+            model_api::post::<ollama::OllamaChatWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(
+            POST,
+            "/api/generate",
+            model_api::post::<ollama::OllamaGenerateWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(POST, "/api/embed", ollama::embed)
+            .filtered()
+            .counted(),
+        agent(POST, "/api/embeddings", ollama::embed_one)
+            .filtered()
+            .counted(),
+        agent(GET, "/api/tags", ollama::list).filtered(),
+        agent(POST, "/api/show", ollama::show).filtered(),
+        agent(GET, "/api/ps", ollama::running).filtered(),
+        agent(GET, "/api/version", ollama::version).filtered(),
         agent(POST, "/generate", generate::without_tools)
             .filtered()
             .counted(),
@@ -475,6 +500,11 @@ mod tests {
             "/sse/message",
             "/v1/chat/completions",
             "/v1/embeddings",
+            "/api/chat",
+            "/api/generate",
+            "/api/embed",
+            "/api/embeddings",
+            "/api/show",
             "/generate",
             "/generate_with_mcp",
             "/api/session",

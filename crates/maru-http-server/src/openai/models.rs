@@ -53,7 +53,7 @@ pub(in super::super) async fn show(
 }
 
 /// Every model, and each once more with maru's tools.
-async fn all_models(hub: &HubState) -> Vec<ModelInfo> {
+pub(in super::super) async fn all_models(hub: &HubState) -> Vec<ModelInfo> {
     let mut models = hub.models.current().list_models().await;
     let agents: Vec<ModelInfo> = models
         .iter()

@@ -1,0 +1,192 @@
+//! Ollama's API, with its own clients.
+
+use maru::config::ModelDefinition;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    clients::{client_tools_dir, node_program, run_successfully},
+    http_client::{TestRequest, wait_until},
+    openai::fake_model::{
+        FakeModelServer, ScriptStep, completion_response, json_response, stream_head,
+        streamed_response,
+    },
+    test_hub::TestHub,
+};
+
+const ANSWER_TEXT: &str = "안녕, \"world\".";
+const TOOL_CALL_TEXT: &str =
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
+
+async fn ollama_hub() -> (FakeModelServer, TestHub) {
+    let backend = FakeModelServer::start(|_, seen| {
+        let text = match seen.body["model"].as_str() {
+            Some("text") => ANSWER_TEXT,
+            Some("call") => TOOL_CALL_TEXT,
+            Some("broken") => {
+                return vec![stream_head(), ScriptStep::Send("data: {".to_owned())];
+            }
+            _ => return json_response(404, "", &json!({"error": {"message": "no"}})),
+        };
+        if seen.body["stream"] == true {
+            let pieces = text.chars().map(|it| json!({"content": it.to_string()}));
+            let thinking = json!({"reasoning_content": "Hm."});
+            return streamed_response(std::iter::once(thinking).chain(pieces).collect(), "stop");
+        }
+        let message = json!({"role": "assistant", "content": text, "reasoning_content": "Hm."});
+        completion_response(message, "stop")
+    })
+    .await;
+    let models = ["text", "call", "broken", "missing"].map(|name| ModelDefinition {
+        name: name.to_owned(),
+        ..backend.model()
+    });
+    let hub = TestHub::with_config(|config| config.models = models.to_vec()).await;
+    (backend, hub)
+}
+
+fn check_client(client: &str, seen: &Value, backend: &FakeModelServer) {
+    let call = json!([["get_weather", {"city": "Seoul"}]]);
+    for name in [
+        "text",
+        "streamed",
+        "after",
+        "formed",
+        "generated",
+        "streamed_generated",
+    ] {
+        assert_eq!(seen[name], ANSWER_TEXT, "{client} {name}");
+    }
+    assert_eq!(seen["thinking"], "Hm.", "{client}");
+    assert_eq!(seen["reason"], "stop", "{client}");
+    assert_eq!(seen["counts"], json!([3, 2]), "{client}");
+    assert_eq!(
+        (&seen["call"], &seen["streamed_call"]),
+        (&call, &call),
+        "{client}"
+    );
+    let names = ["broken", "call", "missing", "text"];
+    let agents = names.map(|it| format!("agent/{it}"));
+    let all: Vec<&str> = agents.iter().map(String::as_str).chain(names).collect();
+    assert_eq!(seen["models"], json!(all), "{client}");
+    assert_eq!(seen["shown"], json!(["completion", "tools"]), "{client}");
+    assert_eq!(seen["running"], 0, "{client}");
+    assert_eq!(seen["vectors"], json!([1024, 1024]), "{client}");
+    assert_eq!(seen["vector"], 1024, "{client}");
+    assert_eq!(seen["missing"][0], 404, "{client} {seen}");
+    let sent = backend.seen();
+    let after = sent.iter().find(|it| it.body["max_tokens"] == 9).unwrap();
+    let messages = &after.body["messages"];
+    assert_eq!(after.body["temperature"], 0.5);
+    assert_eq!(
+        messages[2]["tool_call_id"],
+        messages[1]["tool_calls"][0]["id"]
+    );
+    assert!(
+        sent.iter().any(|it| it.body["response_format"].is_object()),
+        "{client}"
+    );
+}
+
+#[tokio::test]
+async fn ollama_python() {
+    let (backend, hub) = ollama_hub().await;
+    let seen = run_successfully(
+        Command::new(client_tools_dir().join("ollama/bin/python"))
+            .arg(client_tools_dir().join("ollama_client.py"))
+            .arg(format!("http://{}", hub.address)),
+    )
+    .await;
+    check_client(
+        "ollama-python",
+        &serde_json::from_str(&seen).unwrap(),
+        &backend,
+    );
+}
+
+#[tokio::test]
+async fn ollama_javascript() {
+    let (backend, hub) = ollama_hub().await;
+    let seen = run_successfully(
+        Command::new(node_program())
+            .arg(client_tools_dir().join("ollama_client.mjs"))
+            .arg(format!("http://{}", hub.address)),
+    )
+    .await;
+    check_client("ollama-js", &serde_json::from_str(&seen).unwrap(), &backend);
+}
+
+async fn post(hub: &TestHub, path: &str, body: &Value) -> (u16, Vec<Value>) {
+    let reply = TestRequest::post(&hub.address, path, body).send().await;
+    let status = reply.status.as_u16();
+    let text = reply.text().await;
+    let lines = text.lines().map(|it| serde_json::from_str(it).unwrap());
+    (status, lines.collect())
+}
+
+#[tokio::test]
+async fn streams_are_lines_and_errors_have_the_form_of_ollama() {
+    let (_backend, hub) = ollama_hub().await;
+    let messages = json!([{"role": "user", "content": "?"}]);
+    let body = |model: &str| json!({"model": model, "messages": messages});
+    // Without `stream` it is one.
+    let (status, lines) = post(&hub, "/api/chat", &body("text")).await;
+    assert_eq!(status, 200);
+    assert_eq!(lines[0]["message"]["thinking"], "Hm.");
+    let (last, before) = lines.split_last().unwrap();
+    assert!(before.iter().all(|it| it["done"] == false));
+    assert_eq!(
+        (&last["done"], &last["done_reason"]),
+        (&json!(true), &json!("stop"))
+    );
+    let text: String = lines
+        .iter()
+        .map(|it| it["message"]["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(text, ANSWER_TEXT);
+    let (status, lines) = post(&hub, "/api/chat", &body("broken")).await;
+    assert_eq!(status, 200);
+    assert!(lines.last().unwrap()["error"].is_string(), "{lines:?}");
+    let agent = json!({"model": "agent/text", "messages": messages, "stream": false});
+    let (status, whole) = post(&hub, "/api/chat", &agent).await;
+    assert_eq!(
+        (status, &whole[0]["message"]["content"]),
+        (200, &json!(ANSWER_TEXT))
+    );
+    for (path, wrong) in [
+        ("/api/chat", json!({"model": "text"})),
+        ("/api/chat", json!({"model": "text", "messages": [5]})),
+        (
+            "/api/chat",
+            json!({"model": "text", "messages": [{"role": "root", "content": "x"}]}),
+        ),
+        ("/api/chat", json!({"messages": messages})),
+        (
+            "/api/chat",
+            json!({"model": "text", "messages": messages, "format": 5}),
+        ),
+        (
+            "/api/chat",
+            json!({"model": "text", "messages": messages, "stream": "yes"}),
+        ),
+        (
+            "/api/chat",
+            json!({"model": "text", "messages": messages, "api_base": "http://x"}),
+        ),
+        ("/api/chat", json!([])),
+        ("/api/generate", json!({"model": "text", "prompt": 5})),
+        ("/api/embed", json!({"model": "text"})),
+        ("/api/show", json!({})),
+    ] {
+        let (status, reply) = post(&hub, path, &wrong).await;
+        assert_eq!(status, 400, "{path} {wrong}");
+        assert!(reply[0]["error"].is_string(), "{path} {wrong} {reply:?}");
+    }
+    let (status, reply) = post(&hub, "/api/show", &json!({"model": "nothing"})).await;
+    assert_eq!((status, reply[0]["error"].is_string()), (404, true));
+    let count = async || {
+        let request = TestRequest::new(&hub.address, "GET", "/api/usage?model=text&group=");
+        request.send().await.json().await["totals"]["requests"].clone()
+    };
+    wait_until(async || count().await == 2).await;
+}
