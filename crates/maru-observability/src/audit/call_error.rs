@@ -16,6 +16,7 @@ pub fn error_text(record: &CallRecord) -> Option<String> {
         Err(_) => first_text(result),
     };
     let text = text.unwrap_or_else(|| result.to_owned());
+    let text = error_member(&text).unwrap_or(text);
     let text = match text.trim() {
         "" if record.outcome == ToolCallOutcome::Failed => "the tool gave no reason",
         "" => return None,
@@ -32,6 +33,15 @@ fn content_text(result: &Value) -> Option<String> {
         .filter_map(|it| it["text"].as_str())
         .collect();
     Some(texts.join("\n"))
+}
+
+/// The reason in a text that is a JSON object, as maru's own tools return it.
+fn error_member(text: &str) -> Option<String> {
+    let parsed: Value = serde_json::from_str(text).ok()?;
+    let reason = ["error", "message"]
+        .iter()
+        .find_map(|it| parsed[*it].as_str());
+    reason.map(str::to_owned)
 }
 
 /// The first text of a truncated result, as far as it is kept.
@@ -102,6 +112,8 @@ mod tests {
             r#"{"content":[],"isError":true}"#,
             Some("the tool gave no reason"),
         );
+        let own = r#"{"content":[{"type":"text","text":"{\"success\":false,\"error\":\"no such id\"}"}]}"#;
+        check(Failed, own, Some("no such id"));
         check(Refused, "Unknown tool: x", Some("Unknown tool: x"));
         check(
             Failed,
