@@ -368,7 +368,6 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
     let admin = load_or_create_admin_token(directory, &core.store)
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
-    let sessions = ConsoleSessions::load(&core.store).await?;
     let readiness = Arc::new(Readiness::default());
     let hub = Arc::new(http::HubState {
         engine: Arc::clone(&core.engine),
@@ -393,7 +392,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         max_body_bytes: AtomicUsize::new(config.limits.max_body_bytes),
         is_encrypted: config.tls.certificate.is_some() || config.behind_tls_proxy,
         sends_hsts: config.tls.certificate.is_some(),
-        sessions,
+        sessions: ConsoleSessions::load(&core.store).await?,
         events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
         port: address.port(),

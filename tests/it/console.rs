@@ -493,7 +493,7 @@ async fn console_lists_prompts_and_resources_and_tries_them() {
     );
     let resources = send("GET", "/api/resources", Value::Null).await;
     assert_eq!(
-        resources["templates"][0]["uriTemplate"], "test://template/{id}/data",
+        resources["templates"][0]["key"], "test://template/{id}/data",
         "{resources}"
     );
     let uri = json!({"uri": "test://static-text"});

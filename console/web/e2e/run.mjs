@@ -890,6 +890,7 @@ const tests = {
       await page.locator('[data-missing]').getByText('/no/such/page').waitFor();
       await page.goto(`${hub.url}/#code=${hub.link.split('code=')[1]}x`);
       await page.locator('[data-guest]').getByText(words.used).waitFor();
+      await page.locator('[data-live=true]').waitFor();
       await hub.stop();
       await page.locator('[data-hub-down]').getByText(words.down).waitFor();
       await hub.run();
@@ -897,37 +898,6 @@ const tests = {
       await context.close();
     }
     await hub.end();
-  },
-
-  async 'a tool is tried with progress, logs and questions, and prompts and resources, too'(hub) {
-    for (const [locale, words] of [['en-US', { run: 'Run', send: 'Send', stop: 'Stop', render: 'Render' }], ['ko-KR', { run: '실행', send: '보내기', stop: '중지', render: '렌더링' }]]) {
-      const context = await signedIn(hub, { locale });
-      const page = await context.newPage();
-      await page.goto(`${hub.url}/tools/fixture/test_elicitation`);
-      await page.locator('[data-arg=message] textarea, [data-arg=message] input').first().fill('Who are you?');
-      await page.keyboard.press('Control+Enter');
-      await page.locator('[data-question]').getByText('Who are you?').waitFor();
-      await page.locator('[data-running]').waitFor();
-      await page.locator('[data-question] [data-arg] textarea, [data-question] [data-arg] input').first().fill('hong');
-      await page.locator('[data-question]').getByRole('button', { name: words.send }).click();
-      await page.locator('[data-verdict=ok]').waitFor();
-      assert.match(await page.locator('.try').innerText(), /hong/);
-      await page.goto(`${hub.url}/tools/fixture/test_tool_with_logging`);
-      await page.locator('.try').waitFor();
-      await page.keyboard.press('Control+Enter');
-      await page.locator('[data-verdict=ok]').waitFor();
-      await page.locator('[data-logs]').waitFor();
-      await page.goto(`${hub.url}/servers/fixture?tab=library`);
-      await page.locator('[data-entry*=test_prompt_with_arguments]').click();
-      const drawer = page.getByRole('dialog');
-      for (const name of ['arg1', 'arg2']) await drawer.locator(`[data-arg=${name}] textarea, [data-arg=${name}] input`).first().fill(`${name} value`);
-      await drawer.getByRole('button', { name: words.render }).click();
-      await drawer.locator('[data-tried]').getByText('arg1 value').waitFor();
-      await page.keyboard.press('Escape');
-      await page.locator('[data-entry*=static-text]').click();
-      await drawer.locator('[data-tried] pre').getByText('static text').waitFor();
-      await context.close();
-    }
   },
 
   async 'the playground says what really happened'() {

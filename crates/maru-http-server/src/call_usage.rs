@@ -32,7 +32,7 @@ const RANGES: [(&str, i64, i64); 5] = [
 /// The query of `GET /api/call-usage`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct UsageQuery {
+pub(super) struct CallUsageQuery {
     range: Option<String>,
     tool: Option<String>,
     server: Option<String>,
@@ -49,7 +49,7 @@ struct UsageSum {
 /// `GET /api/call-usage`.
 pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
-    query: Result<Query<UsageQuery>, QueryRejection>,
+    query: Result<Query<CallUsageQuery>, QueryRejection>,
     Extension(principal): Extension<Principal>,
 ) -> Response {
     let query = match query {

@@ -31,10 +31,10 @@ pub(super) async fn get_prompt(
     Extension(principal): Extension<Principal>,
     JsonBody(mut body): JsonBody,
 ) -> Response {
-    let arguments = match body["arguments"].take() {
-        Value::Null => json!({}),
-        arguments @ Value::Object(_) => arguments,
-        _ => {
+    let arguments = match body.get_mut("arguments").map(Value::take) {
+        None | Some(Value::Null) => json!({}),
+        Some(arguments @ Value::Object(_)) => arguments,
+        Some(_) => {
             let message = "must be an object";
             return json_error(StatusCode::BAD_REQUEST, message, Some("arguments"));
         }

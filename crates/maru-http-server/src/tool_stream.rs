@@ -79,7 +79,8 @@ pub(super) async fn answer(
     Extension(principal): Extension<Principal>,
     JsonBody(mut body): JsonBody,
 ) -> Response {
-    let Value::Object(responses) = body["responses"].take() else {
+    let responses = body.get_mut("responses").map(Value::take);
+    let Some(Value::Object(responses)) = responses else {
         let message = "must be an object with a result for each key";
         return json_error(StatusCode::BAD_REQUEST, message, Some("responses"));
     };
