@@ -7,7 +7,11 @@ use super::{
     chat_client::{chat_body, chat_request, complete, complete_streamed, read_stream},
     fake_model::{FakeModelServer, ReceivedRequest, ScriptStep, json_response},
 };
-use crate::test_hub::TestHub;
+use crate::{
+    anthropic::{message_body, message_request, read_message_stream, whole_message},
+    responses::{read_response_stream, response_body, response_request, whole_response},
+    test_hub::TestHub,
+};
 
 /// A whole message.
 fn message(content: Value, stop_reason: &str) -> Vec<ScriptStep> {
@@ -265,4 +269,70 @@ async fn overload_is_retried_and_errors_have_only_their_name() {
         late.error
             .is_some_and(|it| !it.to_string().contains("secret"))
     );
+}
+
+#[tokio::test]
+async fn signatures_pass_through_the_messages_and_responses_apis() {
+    let (backend, hub) = anthropic(|_, seen| {
+        if seen.body["stream"] == true {
+            events(&thinking_and_call(), "tool_use")
+        } else {
+            let mut ended = message(json!([{"type": "text", "text": "Rain."}]), "stop_sequence");
+            if let ScriptStep::Send(text) = &mut ended[0] {
+                *text = text.replace(
+                    "\"stop_reason\":",
+                    "\"stop_sequence\":\"N\",\"stop_reason\":",
+                );
+                let (head, body) = text.split_once("\r\n\r\n").unwrap();
+                let length = head.split("content-length: ").nth(1).unwrap();
+                *text = format!(
+                    "{}\r\n\r\n{body}",
+                    head.replace(length, &body.len().to_string())
+                );
+            }
+            ended
+        }
+    })
+    .await;
+    let signed = json!([
+        {"type": "thinking", "thinking": "Seoul it is.", "signature": "c2lnbmVk"},
+        {"type": "redacted_thinking", "data": "b3BhcXVl"},
+    ]);
+    let sent_blocks = || {
+        let turns = backend.seen().pop().unwrap().body["messages"].clone();
+        let content = turns[1]["content"].as_array().unwrap();
+        Value::from(content[..2].to_vec())
+    };
+    let question = json!({"role": "user", "content": "Weather in Seoul?"});
+    let thinking = json!({"type": "enabled", "budget_tokens": 2048});
+
+    let asked = message_body(json!({"stream": true, "thinking": thinking, "max_tokens": 4096}));
+    let first = read_message_stream(message_request(&hub, &asked).send().await).await;
+    assert_eq!(Value::from(first.content[..2].to_vec()), signed);
+    assert_eq!(backend.seen()[0].body["thinking"], thinking);
+    let result =
+        json!({"type": "tool_result", "tool_use_id": first.content[3]["id"], "content": "rain"});
+    let next = json!({"messages": [question, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}],
+        "thinking": thinking, "max_tokens": 4096});
+    let last = whole_message(&hub, next).await;
+    assert_eq!(sent_blocks(), signed);
+    assert_eq!(
+        (&last["stop_reason"], &last["stop_sequence"]),
+        (&json!("stop_sequence"), &json!("N"))
+    );
+
+    let include = json!(["reasoning.encrypted_content"]);
+    let asked =
+        response_body(json!({"stream": true, "include": include, "reasoning": {"effort": "low"}}));
+    let first = read_response_stream(response_request(&hub, &asked).send().await).await;
+    let mut input = vec![question];
+    input.extend(first.response["output"].as_array().unwrap().clone());
+    let call = input.last().unwrap()["call_id"].clone();
+    input.push(json!({"type": "function_call_output", "call_id": call, "output": "rain"}));
+    whole_response(
+        &hub,
+        json!({"input": input, "reasoning": {"effort": "low"}}),
+    )
+    .await;
+    assert_eq!(sent_blocks(), signed);
 }
