@@ -345,7 +345,7 @@ async fn open_servers(
 
 /// Starts a hub with a configuration.
 pub async fn start(config: Config) -> Result<RunningHub> {
-    start_with_settings(LoadedConfig::from(config)).await
+    Box::pin(start_with_settings(LoadedConfig::from(config))).await
 }
 
 /// Starts a hub with loaded settings, which record the source of each value.

@@ -54,6 +54,10 @@ pub struct Cli {
 /// Flags of all commands.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
+#[expect(
+    clippy::doc_markdown,
+    reason = "clap prints these comments as they are"
+)]
 struct GlobalFlags {
     /// Use the hub at this address, such as https://hub.example:20006 [env: MARU_HUB]
     #[arg(long, global = true, value_name = "URL")]

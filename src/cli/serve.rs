@@ -35,7 +35,7 @@ pub(super) fn serve_hub(
         let export = app::start_span_export(&loaded.config)?;
         let log = LogFilter::start(&loaded.config.log, export.as_ref());
         let mut signals = Signals::new()?;
-        let running = app::start_with_settings(loaded).await?;
+        let running = Box::pin(app::start_with_settings(loaded)).await?;
         terminal::print(&welcome_text(&running, &directory, &program))?;
         while let SignalAction::Reload = signals.next().await {
             tokio::select! {

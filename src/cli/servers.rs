@@ -188,7 +188,7 @@ pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCod
                 follow,
                 messages,
             } => return server_log::print(context, &hub, name, *follow, *messages).await,
-            ServersAction::Add(add) => return add.run(context, &hub, timeout).await,
+            ServersAction::Add(add) => return Box::pin(add.run(context, &hub, timeout)).await,
             ServersAction::Edit { name, file } => {
                 match server_edit::edit(&hub, name, file.as_deref()).await? {
                     None => return Ok(ExitCode::SUCCESS),
@@ -200,7 +200,7 @@ pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCod
                 match action.waits_for_connection() {
                     Some(name) => {
                         let connecting = wait_for_connection(&hub, response, timeout);
-                        server_log::show_while(&hub, name, connecting).await?
+                        Box::pin(server_log::show_while(&hub, name, connecting)).await?
                     }
                     None => response,
                 }
@@ -387,7 +387,7 @@ impl AddServer {
             let added = hub.request_json("POST", SERVERS_ROUTE, Some(&body)).await?;
             wait_for_connection(hub, added, timeout).await
         };
-        let response = server_log::show_while(hub, &self.name, work).await?;
+        let response = Box::pin(server_log::show_while(hub, &self.name, work)).await?;
         if response["status"] == "FAILED" && !self.keep && !exists {
             hub.request_json("DELETE", &path, None).await?;
             let cause = text_of(&response, "cause");

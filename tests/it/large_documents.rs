@@ -33,13 +33,13 @@ impl BusyParsers {
     async fn start() -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let (mut release, mut waiting) = (Vec::new(), JoinSet::new());
-        let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+        let (started, mut starts) = tokio::sync::mpsc::channel(cores);
         for _ in 0..cores {
             let (sender, released) = mpsc::channel::<()>();
             release.push(sender);
             let started = started.clone();
             waiting.spawn(run_parser(usize::MAX, move || {
-                started.send(()).unwrap();
+                started.try_send(()).unwrap();
                 released.recv().is_ok()
             }));
         }

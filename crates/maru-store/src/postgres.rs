@@ -2,7 +2,7 @@
 
 mod cell;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use deadpool_postgres::{
     GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
@@ -31,7 +31,7 @@ pub(super) const CHANGE_CHANNEL: &str = "maru_change";
 #[derive(Clone, Debug)]
 pub(super) struct PostgresBackend {
     pool: Pool,
-    address: PostgresAddress,
+    address: Arc<PostgresAddress>,
 }
 
 impl PostgresBackend {
@@ -43,7 +43,7 @@ impl PostgresBackend {
         };
         let started = time::timeout(STARTUP_TIMEOUT, start).await;
         started.unwrap_or(Err(DatabaseError::Timeout(STARTUP_TIMEOUT)))?;
-        let address = address.clone();
+        let address = Arc::new(address.clone());
         Ok(Self { pool, address })
     }
 

@@ -63,10 +63,18 @@ pub(super) async fn print(
     let mut log = ServerLogReader::new(hub, name, what);
     let entries = log.read_new().await?;
     context.print(&entries.into(), format_entries)?;
-    while follow {
+    if follow {
+        follow_entries(context, &mut log).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints new entries until Ctrl-C.
+async fn follow_entries(context: &CliContext, log: &mut ServerLogReader<'_>) -> Result<()> {
+    loop {
         tokio::select! {
             () = time::sleep(POLL_INTERVAL) => (),
-            _ = signal::ctrl_c() => break,
+            _ = signal::ctrl_c() => return Ok(()),
         }
         let entries = log.read_new().await?;
         if context.output == OutputFormat::Table {
@@ -77,7 +85,6 @@ pub(super) async fn print(
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn format_entries(entries: &Value) -> String {

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 /// lacks stays as it is.
 pub(super) fn differences(before: &Value, after: &Value) -> Vec<Value> {
     let mut found = Vec::new();
-    compare(before, after, String::new(), &mut found);
+    compare(before, after, "", &mut found);
     found
 }
 
-fn compare(before: &Value, after: &Value, at: String, found: &mut Vec<Value>) {
+fn compare(before: &Value, after: &Value, at: &str, found: &mut Vec<Value>) {
     match (before, after) {
         (Value::Object(_), Value::Object(members)) => {
             for (name, it) in members {
@@ -19,7 +19,7 @@ fn compare(before: &Value, after: &Value, at: String, found: &mut Vec<Value>) {
                 } else {
                     format!("{at}.{name}")
                 };
-                compare(&before[name], it, at, found);
+                compare(&before[name], it, &at, found);
             }
         }
         _ if before == after => (),

@@ -404,6 +404,10 @@ struct ImportError {
 }
 
 impl ImportError {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "`map_err` passes the error itself"
+    )]
     fn new(error: impl ToString) -> Self {
         Self {
             message: error.to_string(),

@@ -9,7 +9,10 @@ use maru_retrieval::DocumentIndex;
 use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows, TableInfo};
 use serde_json::{Value, json};
 
-use super::{VectorTable, object_of_anything, read_only_annotations, wrapped_output_schema};
+use super::{
+    VectorTable, object_of_anything, read_only_annotations, vector_table::NearestSearch,
+    wrapped_output_schema,
+};
 use crate::{
     caller::ToolCaller,
     custom::{CustomToolResult, ResultFormat},
@@ -106,7 +109,12 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
                 Err(error) => return to_response(Err(error)),
             };
             let embedder = data.index.embedder();
-            let found = table.search(source, embedder, &queries, count, &caller);
+            let search = NearestSearch {
+                queries: &queries,
+                count,
+                caller: &caller,
+            };
+            let found = table.search(source, embedder, &search);
             return to_response(found.await);
         }
         let found = data.index.search(&data.collection, &queries, count).await;

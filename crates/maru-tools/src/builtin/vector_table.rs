@@ -17,6 +17,15 @@ pub struct VectorTable {
     settings: PgvectorSettings,
 }
 
+/// What is searched, and for whom.
+#[derive(Debug)]
+pub(super) struct NearestSearch<'a> {
+    pub(super) queries: &'a [String],
+    /// How many texts each query gets.
+    pub(super) count: usize,
+    pub(super) caller: &'a ToolCaller,
+}
+
 impl VectorTable {
     /// The table of the settings.
     pub fn new(settings: PgvectorSettings) -> Self {
@@ -33,19 +42,17 @@ impl VectorTable {
         &self,
         source: &DataSource,
         embedder: &Embedder,
-        queries: &[String],
-        count: usize,
-        caller: &ToolCaller,
+        search: &NearestSearch<'_>,
     ) -> Result<Value, String> {
         self.check_model(embedder)?;
-        let vectors = embedder.embed(queries).await;
+        let vectors = embedder.embed(search.queries).await;
         let vectors = vectors.map_err(|error| error.to_string())?;
         if let Some(first) = vectors.first() {
             self.check_dimension(source, embedder, first.len()).await?;
         }
-        let (parameters, limits) = caller_query(source, caller);
+        let (parameters, limits) = caller_query(source, search.caller);
         let limits = QueryLimits {
-            rows: limits.rows.min(count),
+            rows: limits.rows.min(search.count),
             ..limits
         };
         let sql = self.nearest_sql(limits.rows);
