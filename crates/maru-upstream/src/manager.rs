@@ -1,6 +1,7 @@
 //! The registry of servers, through which all changes go.
 
 mod seeds;
+mod stored_servers;
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
 
 use futures_util::{FutureExt as _, future::join_all};
 use maru_runtime::{clock, tasks::with_timeout};
-use maru_store::{ServerRow, Store};
+use maru_store::Store;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
@@ -25,7 +26,7 @@ use super::{
     registration_rules::RegistrationRules,
     registry_file::RegistryFile,
     server::{InvalidField, RegisteredServer, ServerName, ServerOrigin, check_length},
-    server_row::{server_from_row, server_to_row},
+    server_row::server_to_row,
     settings::ConnectionSettings,
 };
 use maru_tools::ServerConnector;
@@ -129,31 +130,6 @@ impl ServerManager {
             .catalog()
             .set_connector(ServerConnector(Box::new(connector)));
         Ok(manager)
-    }
-
-    async fn load_stored_servers(&self) -> Result<(), maru_store::Error> {
-        let deleted = self.registry.lock().await.deleted_names();
-        for row in self.store.servers().await? {
-            if deleted.contains(&row.name) && !self.seeds.contains_key(&row.name) {
-                self.forget_deleted(&row).await?;
-                continue;
-            }
-            let name = row.name.clone();
-            match server_from_row(row) {
-                Ok(server) => self.insert_server(server),
-                Err(error) => warn!("the stored server {name} is not used: {error}"),
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes a server whose entry was deleted from `mcp.json` while maru was stopped.
-    /// If the entry returns, so does the server.
-    async fn forget_deleted(&self, row: &ServerRow) -> Result<(), maru_store::Error> {
-        let name = &row.name;
-        warn!("server {name} is removed, because its entry was deleted from mcp.json");
-        self.settings.pins().forget(name).await?;
-        self.store.forget_server(name).await
     }
 
     /// Makes one attempt to connect a server that is disconnected or failed, if
@@ -505,71 +481,6 @@ impl ServerManager {
         let connect = server.enabled && server.auto_connect;
         self.insert_server(server);
         connect
-    }
-
-    /// Loads the servers again, because another hub may have changed them: starts new
-    /// ones, closes removed ones and reconnects those whose connection differs.
-    pub async fn reload(self: &Arc<Self>) -> Result<(), RegistrationError> {
-        let manager = Arc::clone(self);
-        self.run_to_completion(async move {
-            let registry = manager.registry.lock().await;
-            let rows = manager.store.servers().await?;
-            let mut others = manager.lock().clone();
-            let mut differs = false;
-            for row in rows {
-                let name = row.name.clone();
-                let server = match server_from_row(row) {
-                    Ok(server) => server,
-                    Err(error) => {
-                        warn!("the stored server {name} is not used: {error}");
-                        others.retain(|it, _| it.as_str() != name);
-                        continue;
-                    }
-                };
-                let known = others.remove(&server.name);
-                if known.as_ref().is_none_or(|it| it.server != server) {
-                    manager.adopt_change(known, server).await;
-                    differs = true;
-                }
-            }
-            for (name, removed) in others {
-                info!("server {name} was removed at another hub");
-                manager.settings.pins().forget_in_memory(name.as_str());
-                manager.lock().remove(&name);
-                removed.handle.shutdown().await;
-                differs = true;
-            }
-            if differs {
-                manager.settings.changes().send_replace(());
-                manager.save_registry_file(&registry);
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    /// Takes over a server as another hub stored it.
-    async fn adopt_change(&self, known: Option<ManagedServer>, server: RegisteredServer) {
-        let name = server.name.clone();
-        let connect = match known {
-            Some(known) => self.replace_server(known, server).await,
-            None => {
-                let connect = server.enabled && server.auto_connect;
-                self.insert_server(server);
-                connect
-            }
-        };
-        info!("server {name} was changed at another hub");
-        if connect && let Ok(entry) = self.find(name.as_str()) {
-            entry.handle.request_connect();
-        }
-    }
-
-    /// Publishes the tools of every server again, because another hub may have accepted
-    /// changed definitions.
-    pub async fn reload_pins(&self) {
-        let handles: Vec<ServerHandle> = self.lock().values().map(|it| it.handle.clone()).collect();
-        join_all(handles.iter().map(ServerHandle::republish)).await;
     }
 
     fn insert_server(&self, server: RegisteredServer) {
