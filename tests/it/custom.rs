@@ -871,7 +871,7 @@ async fn command_line_shows_tests_switches_and_removes_a_custom_tool() {
     assert!(!hub.tool_names().await.contains(name));
     let (code, text) = run(&["show", name]).await;
     assert!(
-        code == Some(2) && text.contains("no custom tool named"),
+        code == Some(2) && text.contains("no tool is named"),
         "{code:?} {text}"
     );
 }

@@ -8,6 +8,7 @@ mod parameter;
 mod record;
 mod result;
 mod runner;
+mod tool_state;
 
 use thiserror::Error;
 

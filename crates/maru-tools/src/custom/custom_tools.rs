@@ -7,7 +7,6 @@ use maru_sources::DataSource;
 use maru_store::{CustomDraftRow, CustomToolRow, CustomVersionRow, Store};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
-use tracing::warn;
 
 use super::{
     CustomToolDefinition, SaveError, ValidationError,
@@ -15,6 +14,7 @@ use super::{
     record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord},
     result::CustomToolResult,
     runner::{CustomToolRunner, ToolResources},
+    tool_state::{ToolState, check_reserved, check_same_name, short_name, unknown_tool},
 };
 use crate::{
     caller::ToolCaller,
@@ -33,26 +33,12 @@ pub struct CustomTools {
     state: Mutex<ToolState>,
 }
 
-/// What the published tools are built from.
-#[derive(Debug)]
-struct ToolState {
-    /// maru's own tools, published beside the custom ones.
-    builtin_entries: Vec<Arc<CatalogEntry>>,
-    resources: ToolResources,
-    tools: BTreeMap<String, ToolRecord>,
-}
-
 /// What saving does with the draft of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DraftHandling {
     Keep,
     Delete,
 }
-
-/// How many custom tools a hub may have, drafts included.
-const MAX_CUSTOM_TOOLS: usize = 5000;
-/// Names that would collide with routes or with maru's own tools.
-const RESERVED_NAMES: &[&str] = &["test", "export", "import", "find_tools", "ask_agent"];
 
 impl CustomTools {
     /// Loads the stored tools and publishes them beside `builtin_entries`.
@@ -454,118 +440,6 @@ impl CustomTools {
         self.catalog
             .publish_with_switches(OWN_SERVER_NAME, &entries, switches);
     }
-}
-
-impl ToolState {
-    fn published(&self, name: &str) -> Option<&CustomTool> {
-        self.tools.get(name)?.published.as_ref()
-    }
-
-    fn forget_draft(&mut self, name: &str) {
-        if let Some(record) = self.tools.get_mut(name) {
-            record.draft = None;
-            if record.published.is_none() {
-                self.tools.remove(name);
-            }
-        }
-    }
-
-    /// Refuses a name that is taken, and a tool above the limit.
-    fn check_new_name(&self, name: &str) -> Result<(), SaveError> {
-        if self.published(name).is_some() || self.is_builtin(name) {
-            return Err(SaveError::NameTaken(name.to_owned()));
-        }
-        if !self.tools.contains_key(name) && self.tools.len() >= MAX_CUSTOM_TOOLS {
-            return Err(SaveError::TooManyTools(MAX_CUSTOM_TOOLS));
-        }
-        Ok(())
-    }
-
-    /// The published definition of a tool with the members of `json` put in.
-    fn merge_definition(
-        &self,
-        name: &str,
-        json: &Value,
-    ) -> Result<CustomToolDefinition, SaveError> {
-        let current = self.published(name).ok_or_else(|| unknown_tool(name))?;
-        let mut merged = current.definition.to_json();
-        match json.as_object() {
-            Some(members) => {
-                for (member, value) in members {
-                    merged[member] = value.clone();
-                }
-            }
-            None => merged = json.clone(),
-        }
-        let definition = CustomToolDefinition::from_json(&merged)?;
-        check_same_name(name, &definition.name)?;
-        Ok(definition)
-    }
-
-    /// Compiles a definition that is to be saved, and checks it with its database.
-    async fn compile(
-        &self,
-        definition: &CustomToolDefinition,
-    ) -> Result<CustomToolRunner, ValidationError> {
-        check_reserved(&definition.name)?;
-        let runner = CustomToolRunner::compile(definition.clone(), &self.resources).await?;
-        runner.check_parameters_used()?;
-        Ok(runner)
-    }
-
-    fn load_row(&self, row: &CustomToolRow, tasks: &Tasks) -> Option<CustomTool> {
-        let name = &row.name;
-        let definition = match CustomToolDefinition::from_row(row) {
-            Ok(definition) => definition,
-            Err(error) => {
-                let reason = error.message;
-                warn!("the custom tool {name:?} is not used: {reason}");
-                return None;
-            }
-        };
-        if self.is_builtin(name) {
-            warn!("the custom tool {name:?} is not used: maru has a tool of that name");
-            return None;
-        }
-        let runner = CustomToolRunner::load(definition.clone(), &self.resources);
-        Some(CustomTool {
-            version: row.version,
-            reg_dt: row.reg_dt.clone(),
-            upd_dt: row.upd_dt.clone(),
-            created_by: row.created_by.clone(),
-            fault: runner.compile_error().map(|it| it.message.clone()),
-            entry: Arc::new(runner).catalog_entry(tasks),
-            definition,
-        })
-    }
-
-    fn is_builtin(&self, name: &str) -> bool {
-        self.builtin_entries.iter().any(|it| it.key() == name)
-    }
-}
-
-fn check_reserved(name: &str) -> Result<(), ValidationError> {
-    if RESERVED_NAMES.contains(&name) {
-        let message = format!("the name {name} is reserved");
-        return Err(ValidationError::for_field("name", message));
-    }
-    Ok(())
-}
-
-fn check_same_name(current: &str, new: &str) -> Result<(), ValidationError> {
-    if current == new {
-        return Ok(());
-    }
-    let message = "a tool keeps its name; create a new tool and remove this one";
-    Err(ValidationError::for_field("name", message))
-}
-
-fn unknown_tool(name: &str) -> SaveError {
-    SaveError::UnknownTool(short_name(name))
-}
-
-fn short_name(name: &str) -> String {
-    name.chars().take(100).collect()
 }
 
 impl From<CustomVersionRow> for SavedVersion {
