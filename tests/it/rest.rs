@@ -252,6 +252,13 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     let chat = json!({"model": "none", "messages": [{"role": "user", "content": "hi"}]});
     walk.request("POST", "/v1/chat/completions", &[], chat)
         .await;
+    let message =
+        json!({"model": "none", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        walk.request("POST", path, &[], message.clone()).await;
+    }
+    let input = json!({"model": "none", "input": "hi"});
+    walk.request("POST", "/v1/responses", &[], input).await;
     walk.request(
         "POST",
         "/v1/embeddings",
