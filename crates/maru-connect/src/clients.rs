@@ -121,6 +121,7 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ConnectMethod;
 
     fn hub(token: Option<&str>) -> HubTarget {
         HubTarget {

@@ -65,6 +65,9 @@ pub(super) fn may_start_line_marker(bytes: &[u8]) -> bool {
     let rest = &bytes[near.take_while(space).count()..];
     match rest {
         [] => true,
+        // A byte order mark, which may stand before a marker.
+        [0xef, second, ..] => *second == 0xbb,
+        [0xef] => true,
         [first, ..] if !LINE_FIRST_BYTES[*first as usize] => false,
         [first, ..]
             if first.is_ascii_alphabetic()

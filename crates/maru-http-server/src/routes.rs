@@ -509,6 +509,11 @@ mod tests {
             "/generate_with_mcp",
             "/api/session",
             "/api/tools/{name}/call",
+            "/api/tool-inputs/{id}",
+            "/api/prompts/{name}",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+            "/v1/responses",
             "/api/runs/{id}/calls/{call}/approve",
             "/api/runs/{id}/calls/{call}/refuse",
         ];

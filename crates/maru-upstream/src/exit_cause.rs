@@ -69,8 +69,15 @@ const PROBE_WORDS: [&str; 9] = [
 /// nothing telling is quoted with its last line.
 pub(super) fn telling_line<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let mut best: Option<(&str, u8)> = None;
+    let mut is_quoted_source = false;
     for line in lines {
-        let score = line_score(line);
+        // Python quotes a line of source below the place that it names.
+        let score = if is_quoted_source {
+            0
+        } else {
+            line_score(line)
+        };
+        is_quoted_source = line.trim_start().starts_with("File \"");
         if score > best.map_or(0, |(_, score)| score) {
             best = Some((line, score));
         }
@@ -154,8 +161,8 @@ mod tests {
     #[test]
     fn line_that_tells_is_chosen() {
         check(
-            "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@x%2fnothing - Not found\nnpm error 404\nnpm error 404  '@x/nothing@*' is not in this registry.\nnpm error A complete log of this run can be found in: /home/u/.npm/_logs/a.log",
-            "npm error 404 Not Found - GET https://registry.npmjs.org/@x%2fnothing - Not found",
+            "npm error code E404\nnpm error 404 Not Found - GET https://registry.example/@x%2fnothing - Not found\nnpm error 404\nnpm error 404  '@x/nothing@*' is not in this registry.\nnpm error A complete log of this run can be found in: /home/u/.npm/_logs/a.log",
+            "npm error 404 Not Found - GET https://registry.example/@x%2fnothing - Not found",
         );
         check(
             "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n\nRun 'docker run --help' for more information",

@@ -118,7 +118,7 @@ mod tests {
         check(
             Failed,
             r#"{"content":[{"type":"text","text":"cut \u00e"#,
-            Some("cut "),
+            Some("cut"),
         );
         check(
             Refused,
