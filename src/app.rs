@@ -10,7 +10,7 @@ mod store_changes;
 
 use std::{
     io::ErrorKind,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
@@ -44,7 +44,7 @@ use crate::{
     },
     upstream::{
         ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
-        ServerManager,
+        ServerManager, SignInOptions,
     },
 };
 
@@ -313,6 +313,7 @@ async fn open_servers(
     catalog: &Arc<Catalog>,
     tasks: &Tasks,
 ) -> Result<Arc<ServerManager>> {
+    let sign_in = sign_in_options(config, policy.own_port);
     let mcp = &config.mcp;
     let environment: Vec<_> = process_environment().into_iter().collect();
     let path = environment.iter().find(|(name, _)| name == "PATH");
@@ -323,6 +324,7 @@ async fn open_servers(
     let settings = ConnectionSettings::new(mcp, Arc::clone(catalog), store.clone(), tasks.clone())
         .with_environment(environment)
         .with_warden(config.warden.clone())
+        .with_sign_in(sign_in)
         .with_limits(&config.limits);
     let directory = config.config_directory.as_ref().unwrap_or(&config.data_dir);
     let record = config.data_dir.join(REGISTRY_RECORD_FILE);
@@ -341,6 +343,29 @@ async fn open_servers(
         registry_record: (!config.is_ephemeral()).then_some(&record),
     })
     .await
+}
+
+/// Returns where people come back to who sign in to a server.
+fn sign_in_options(config: &Config, own_port: Option<u16>) -> SignInOptions {
+    let document = config
+        .public_url
+        .as_ref()
+        .filter(|it| it.starts_with("https://"));
+    let scheme = if config.tls.certificate.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let mut address = config.listen;
+    address.set_port(own_port.unwrap_or(address.port()));
+    if address.ip().is_unspecified() {
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    let own_url = || format!("{scheme}://{address}");
+    SignInOptions {
+        base_url: config.public_url.clone().unwrap_or_else(own_url),
+        document_url: document.map(|it| format!("{it}/oauth/client.json")),
+    }
 }
 
 /// Starts a hub with a configuration.

@@ -4,6 +4,7 @@ pub(super) mod jsonc;
 mod server_edit;
 mod server_log;
 mod server_text;
+mod sign_in;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +17,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
 
-use self::server_text::{format_detail, format_imported, format_servers, format_status};
+use self::{
+    server_text::{format_detail, format_imported, format_servers, format_status},
+    sign_in::LoginArgs,
+};
 use super::{
     client::HubClient,
     context::CliContext,
@@ -35,6 +39,7 @@ use crate::upstream::ServerDraft;
   maru servers add old --protocol-version 2025-06-18 --trust pin --cwd /srv -- node server.js
   maru servers import ~/.cursor/mcp.json
   maru servers add files --replace -- npx -y @modelcontextprotocol/server-filesystem /srv
+  maru servers login remote
   maru servers list
   maru servers logs files -f
   maru servers edit files
@@ -54,6 +59,16 @@ enum ServersAction {
     Show(ServerArg),
     /// Disconnect a server and connect it again
     Restart(ServerArg),
+    /// Sign in to a server: print the link to open, and wait
+    Login(LoginArgs),
+    /// Sign out of a server: delete its tokens, and revoke them where that is offered
+    Logout {
+        /// The name of the server
+        name: String,
+        /// Sign out your own account, on a server where each caller has one
+        #[arg(long)]
+        own: bool,
+    },
     /// Edit the registration of a server in $VISUAL or $EDITOR
     Edit {
         /// The name of the server
@@ -188,6 +203,7 @@ pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCod
                 follow,
                 messages,
             } => return server_log::print(context, &hub, name, *follow, *messages).await,
+            ServersAction::Login(login) => return login.run(&hub).await,
             ServersAction::Add(add) => return Box::pin(add.run(context, &hub, timeout)).await,
             ServersAction::Edit { name, file } => {
                 match server_edit::edit(&hub, name, file.as_deref()).await? {
@@ -246,9 +262,11 @@ impl ServersAction {
     fn existing_server(&self) -> Option<&str> {
         match self {
             Self::Add(_) | Self::List | Self::Import { .. } => None,
-            Self::Edit { name, .. } | Self::Logs { name, .. } | Self::Accept { name, .. } => {
-                Some(name)
-            }
+            Self::Login(login) => Some(&login.name),
+            Self::Edit { name, .. }
+            | Self::Logout { name, .. }
+            | Self::Logs { name, .. }
+            | Self::Accept { name, .. } => Some(name),
             Self::Show(server)
             | Self::Restart(server)
             | Self::Connect(server)
@@ -313,6 +331,15 @@ impl ServersAction {
                 };
                 hub.request_json("POST", &path, None).await
             }
+            Self::Logout { name, own } => {
+                let (method, action) = if *own {
+                    ("DELETE", "account")
+                } else {
+                    ("POST", "logout")
+                };
+                let path = format!("{SERVERS_ROUTE}/{name}/{action}");
+                hub.request_json(method, &path, None).await
+            }
             Self::Remove(name) => {
                 hub.request_json("DELETE", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
@@ -348,6 +375,12 @@ impl ServersAction {
             Self::List => format_servers(response),
             Self::Show(_) | Self::Accept { .. } => format_detail(response),
             Self::Remove(server) => format!("{} is removed\n", server.name),
+            Self::Logout { name, .. } if response["revoked"] == true => {
+                format!("signed out of {name}; its tokens are revoked and deleted\n")
+            }
+            Self::Logout { name, .. } => {
+                format!("signed out of {name}; its tokens are deleted\n")
+            }
             Self::Import { .. } => {
                 let servers = response["servers"].as_array();
                 let servers = servers.map_or(&[][..], Vec::as_slice);

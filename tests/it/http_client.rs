@@ -37,6 +37,7 @@ pub(crate) struct TestRequest {
 pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HashMap<String, String>,
+    cookies: Vec<String>,
     body: Incoming,
     reader: SseReader,
     events: Vec<SseEvent>,
@@ -94,6 +95,12 @@ impl TestRequest {
                 .iter()
                 .map(|(name, value)| (name.to_string(), text(value)))
                 .collect(),
+            cookies: response
+                .headers()
+                .get_all("set-cookie")
+                .iter()
+                .map(text)
+                .collect(),
             body: response.into_body(),
             reader: SseReader::default(),
             events: Vec::new(),
@@ -102,6 +109,11 @@ impl TestRequest {
 }
 
 impl TestResponse {
+    /// Returns the cookies that the response sets.
+    pub(crate) fn cookies(&self) -> impl Iterator<Item = &str> {
+        self.cookies.iter().map(String::as_str)
+    }
+
     pub(crate) fn is_stream(&self) -> bool {
         self.headers
             .get("content-type")

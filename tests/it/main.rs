@@ -58,6 +58,7 @@ mod secrets;
 mod servers;
 mod sessions;
 mod several_hubs;
+mod sign_in;
 mod signals;
 mod source;
 mod source_registry;

@@ -73,7 +73,7 @@ fn is_worth_waiting(status: &ServerStatus) -> bool {
             let age = Duration::from_millis(now.saturating_sub(status.changed_at));
             age >= FAILED_SERVER_PAUSE
         }
-        ServerState::Connected | ServerState::Disabled => false,
+        ServerState::Connected | ServerState::NeedsSignIn | ServerState::Disabled => false,
     }
 }
 

@@ -31,7 +31,7 @@ pub use reference::{ConfigRow, config_rows, reference_markdown};
 pub use schema::schema;
 pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
 pub use settings::{
-    Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
+    Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings, McpAuthSettings,
     McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings, ReconnectionSettings,
 };
 pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};

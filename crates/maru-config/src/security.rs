@@ -113,6 +113,7 @@ pub(super) fn check_security(config: &Config) -> Result<(), InvalidSetting> {
         return refuse("/listen", &reason);
     }
     check_local_admin(config)?;
+    check_public_url(config)?;
     check_oauth(&config.oauth)
 }
 
@@ -128,6 +129,36 @@ fn check_local_admin(config: &Config) -> Result<(), InvalidSetting> {
     if config.require_token {
         let reason = "contradicts require_token: true, which requires a token of every program; set only one of them";
         return refuse("/local_admin", reason);
+    }
+    Ok(())
+}
+
+/// Refuses a public URL whose requests maru would not answer.
+fn check_public_url(config: &Config) -> Result<(), InvalidSetting> {
+    let Some((scheme, authority)) = config
+        .public_url
+        .as_deref()
+        .and_then(|it| it.split_once("://"))
+    else {
+        return Ok(());
+    };
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => host,
+        _ => authority,
+    };
+    if ["127.0.0.1", "localhost", "[::1]"].contains(&host) {
+        return Ok(());
+    }
+    if scheme != "https" {
+        let reason = "must begin with https://, because tokens pass through it";
+        return refuse("/public_url", reason);
+    }
+    let mut allowed = config.http.allowed_hosts.iter();
+    if !allowed.any(|it| it.eq_ignore_ascii_case(host)) {
+        let reason = format!(
+            "names a host that maru does not answer to; add {host:?} to http.allowed_hosts"
+        );
+        return refuse("/public_url", &reason);
     }
     Ok(())
 }

@@ -31,6 +31,9 @@ pub struct Config {
     pub require_token: bool,
     /// Whether programs on this machine that send no token act as admin and may register servers with private network addresses. Only for a loopback address, without `require_token` and `behind_tls_proxy`. Requests of web pages, and those that a proxy has marked, are not admin by it. Every user of this machine can then start programs as maru's user.
     pub local_admin: bool,
+    /// URL at which browsers and other servers reach maru, such as `https://maru.example.com`. People who sign in to a server come back to it, and authorization servers read `/oauth/client.json` there. Its host must be in `http.allowed_hosts`. The default is the address that maru listens on.
+    #[schemars(regex(pattern = r"^https?://[A-Za-z0-9.\-\[\]:]+$"))]
+    pub public_url: Option<String>,
     /// TLS certificate, required for an address other than loopback.
     pub tls: TlsSettings,
     /// Whether a proxy in front of maru terminates TLS. If so, maru may listen on an address other than loopback without `tls`.
@@ -167,6 +170,9 @@ pub struct McpServerDefinition {
     /// Working directory of the program.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// How maru authenticates at an SSE or HTTP server. If absent, maru asks for a sign-in when the server wants one.
+    #[serde(default)]
+    pub auth: Option<McpAuthSettings>,
     /// Description for people.
     #[serde(default)]
     pub description: Option<String>,
@@ -184,6 +190,27 @@ pub struct McpServerDefinition {
     #[serde(default)]
     #[schemars(regex(pattern = r"^(2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28)$"))]
     pub protocol_version: Option<String>,
+}
+
+/// How maru authenticates at a remote server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpAuthSettings {
+    /// `oauth`: a person signs in; `client_credentials`: maru gets tokens for itself; `bearer`: the token below; `none`: maru never signs in. The default is `oauth`.
+    #[schemars(regex(pattern = r"^(oauth|client_credentials|bearer|none)$"))]
+    pub r#type: Option<String>,
+    /// Whether each caller signs in with an account of its own (`oauth`).
+    pub per_user: bool,
+    /// maru's client id at the authorization server, if it was registered there by hand.
+    pub client_id: Option<String>,
+    /// Secret of that client.
+    pub client_secret: Option<SecretString>,
+    /// Private key of that client (PKCS #8 in PEM), instead of a secret (`client_credentials`).
+    pub private_key: Option<SecretString>,
+    /// Token of type `bearer`.
+    pub token: Option<SecretString>,
+    /// Scopes to request instead of those that the server names.
+    pub scopes: Vec<String>,
 }
 
 /// Which servers may be registered.
@@ -318,6 +345,7 @@ pub enum LogFormat {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            public_url: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 20006)),
             data_dir: PathBuf::from("~/.local/share/maru"),
             require_token: false,

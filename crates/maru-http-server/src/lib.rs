@@ -35,6 +35,7 @@ mod router;
 mod routes;
 mod runs;
 mod servers;
+mod sign_in;
 mod sources;
 mod tls;
 mod tokens;

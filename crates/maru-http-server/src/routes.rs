@@ -12,7 +12,7 @@ use axum::{
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
     generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
-    registry, resource_metadata, responses, runs, servers, sources, tokens, tool_stream, tools,
+    registry, resource_metadata, responses, runs, servers, sign_in, sources, tokens, tool_stream, tools,
     transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
@@ -59,6 +59,27 @@ fn route_table() -> Vec<RouteEntry> {
             "/api/mcp/servers/{name}/tools/{tool}/accept",
             servers::accept,
         ),
+        // Signing in to servers: for all callers, and each with an own account.
+        admin(POST, "/api/mcp/servers/{name}/login", sign_in::begin),
+        admin(
+            POST,
+            "/api/mcp/servers/{name}/login/complete",
+            sign_in::complete,
+        ),
+        admin(POST, "/api/mcp/servers/{name}/logout", sign_in::end),
+        agent(POST, "/api/mcp/servers/{name}/account", sign_in::begin_own).filtered(),
+        agent(
+            PUT,
+            "/api/mcp/servers/{name}/account",
+            sign_in::complete_own,
+        )
+        .filtered(),
+        agent(DELETE, "/api/mcp/servers/{name}/account", sign_in::end_own).filtered(),
+        // A browser on its way to an authorization server and back. The first identifies
+        // its caller itself, to answer with a page; the state identifies the second.
+        public(GET, "/oauth/start/{name}", sign_in::start),
+        public(GET, "/oauth/callback", sign_in::callback),
+        public(GET, "/oauth/client.json", sign_in::document),
         admin(POST, "/api/mcp/import", servers::import),
         admin(GET, "/api/mcp/servers/{name}/log", diagnostics::server_log),
         admin(
@@ -508,6 +529,7 @@ mod tests {
             "/generate",
             "/generate_with_mcp",
             "/api/session",
+            "/api/mcp/servers/{name}/account",
             "/api/tools/{name}/call",
             "/api/tool-inputs/{id}",
             "/api/prompts/{name}",

@@ -24,6 +24,7 @@ mod call_limits;
 mod call_usage;
 mod change_feed;
 mod console;
+mod credentials;
 mod custom_tools;
 mod migrations;
 mod model_budgets;
@@ -53,6 +54,7 @@ pub use call_limits::CallLimitRow;
 pub use call_usage::{CallUsageFilter, CallUsageRow};
 pub use change_feed::{ChangeFeed, ChangedTables};
 pub use console::ConsoleSessionRow;
+pub use credentials::ServerCredentialRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use model_budgets::ModelBudgetRow;
 pub use model_usage::{ModelUsageFilter, ModelUsageRow, UsageBatch, UsageTotals};
@@ -196,6 +198,7 @@ impl Store {
     pub async fn with_sealer(mut self, sealer: SecretSealer) -> Result<Self, Error> {
         self.sealer = Some(Arc::new(sealer));
         self.seal_sources().await?;
+        self.seal_credentials().await?;
         self.seal_server_configs().await?;
         Ok(self)
     }
@@ -312,6 +315,7 @@ fn all_statements() -> Vec<PortableStatement> {
         audit::STATEMENTS,
         call_history::STATEMENTS,
         console::STATEMENTS,
+        credentials::STATEMENTS,
         custom_tools::STATEMENTS,
         call_limits::STATEMENTS,
         call_usage::STATEMENTS,

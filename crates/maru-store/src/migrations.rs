@@ -40,6 +40,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("016_custom_tool_limits"),
     migration!("017_call_history"),
     migration!("018_change_feed"),
+    migration!("019_server_credential"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -9,7 +9,7 @@ use std::{
 
 use hyper::{
     HeaderMap,
-    header::{HeaderName, HeaderValue},
+    header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
 use maru_http::{AddressPolicy, ClientTls, HttpClient};
 use maru_protocol::{LoggingLevel, ProtocolVersion};
@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
+    authorized_client::AuthorizedClient,
     cleanup_tracker::CleanupTracker,
+    credential::Credential,
     exit_cause::may_dislike_request,
     handshake::{self, NegotiatedSession, initialize, probe},
     http,
@@ -28,6 +30,7 @@ use super::{
     notifications::NotificationSink,
     pending_input::PendingInput,
     programs::{ProgramMonitor, ProgramSlot},
+    remote_auth::RemoteAuth,
     server::RegisteredServer,
     server_log::ServerLog,
     sse, stdio,
@@ -83,20 +86,27 @@ pub(super) async fn open_connection(
     server: &RegisteredServer,
     context: &ConnectContext,
     sink: Arc<NotificationSink>,
+    credential: Option<Arc<Credential>>,
 ) -> Result<Arc<ActiveConnection>, Error> {
     let required = server.required_version;
     let (link, session) = match &server.transport {
         Transport::Stdio(program) => open_stdio(program, required, context, &sink).await?,
-        Transport::Sse(remote) => open_sse(remote, required, context, &sink).await?,
-        Transport::Http(remote) => match open_http(remote, required, context, &sink).await {
-            // The server may only support HTTP+SSE of 2024-11-05.
-            Err(error @ Error::HttpStatus(400 | 404 | 405)) => {
-                open_sse(remote, required, context, &sink)
-                    .await
-                    .map_err(|_| error)?
+        Transport::Sse(remote) => {
+            let client = build_client(remote, context, credential)?;
+            open_sse(client, required, context, &sink).await?
+        }
+        Transport::Http(remote) => {
+            let client = build_client(remote, context, credential)?;
+            match open_http(client.clone(), required, context, &sink).await {
+                // The server may only support HTTP+SSE of 2024-11-05.
+                Err(error @ Error::HttpStatus(400 | 404 | 405)) => {
+                    open_sse(client, required, context, &sink)
+                        .await
+                        .map_err(|_| error)?
+                }
+                done => done?,
             }
-            done => done?,
-        },
+        }
     };
     if let (false, UpstreamLink::Http(link)) = (session.version.is_modern(), &link) {
         open_listen_stream(link, &context.tasks).await;
@@ -156,12 +166,11 @@ async fn open_stdio(
 }
 
 async fn open_sse(
-    remote: &RemoteEndpoint,
+    (client, headers): (AuthorizedClient, HeaderMap),
     required: Option<ProtocolVersion>,
     context: &ConnectContext,
     sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let (client, headers) = build_client(remote, context)?;
     let link = UpstreamLink::Channel(sse::open(client, headers, Arc::clone(sink), context).await?);
     initialize(&link, required)
         .await
@@ -169,12 +178,11 @@ async fn open_sse(
 }
 
 async fn open_http(
-    remote: &RemoteEndpoint,
+    (client, headers): (AuthorizedClient, HeaderMap),
     required: Option<ProtocolVersion>,
     context: &ConnectContext,
     sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let (client, headers) = build_client(remote, context)?;
     let link = UpstreamLink::Http(http::HttpLink::new(
         client,
         &headers,
@@ -192,7 +200,8 @@ async fn open_http(
 fn build_client(
     remote: &RemoteEndpoint,
     context: &ConnectContext,
-) -> Result<(Arc<HttpClient>, HeaderMap), Error> {
+    credential: Option<Arc<Credential>>,
+) -> Result<(AuthorizedClient, HeaderMap), Error> {
     let target = context.policy.authorize(&remote.url)?;
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
@@ -202,7 +211,15 @@ fn build_client(
             headers.insert(name, value);
         }
     }
-    Ok((HttpClient::new(target, context.tls.clone()), headers))
+    if let RemoteAuth::Bearer(token) = &remote.auth {
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
+        let unusable = |_| Error::Refused("auth.token cannot be sent in a header".to_owned());
+        let mut value = value.map_err(unusable)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let client = HttpClient::new(target, context.tls.clone());
+    Ok((AuthorizedClient::new(client, credential), headers))
 }
 
 impl ActiveConnection {

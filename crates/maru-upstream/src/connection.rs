@@ -25,7 +25,9 @@ use super::{
     server_log::epoch_millis,
     settings::ConnectionSettings,
     subscriptions::listen_for_notifications,
+    user_connections::{SHARED_SUBJECT, UserConnections},
 };
+
 const COMMAND_QUEUE_CAPACITY: usize = 64;
 /// Several `list_changed` notifications within this time cause one refresh.
 const REFRESH_DEBOUNCE: Duration = Duration::from_millis(100);
@@ -81,7 +83,15 @@ pub(super) fn spawn_connection(
     } else {
         ServerState::Disabled
     };
+    let users = UserConnections::of(&server, settings);
     let shared = Arc::new(SharedConnection {
+        users,
+        credential: settings.credentials().of(&server, SHARED_SUBJECT),
+        sign_in_page: settings
+            .credentials()
+            .services()
+            .options()
+            .start_url(server.name.as_str()),
         name: server.name.clone(),
         active: watch::Sender::default(),
         status: watch::Sender::new(ServerStatus::new(state)),
@@ -204,10 +214,10 @@ impl ConnectionTask {
             },
             ConnectionEvent::Lost(error) => {
                 self.log_lost(&error);
-                let lifecycle_event = if error.is_final() {
-                    LifecycleEvent::Refused
-                } else {
-                    LifecycleEvent::Lost
+                let lifecycle_event = match &error {
+                    Error::SignInRequired(_) => LifecycleEvent::SignInRequired,
+                    error if error.is_final() => LifecycleEvent::Refused,
+                    _ => LifecycleEvent::Lost,
                 };
                 // An expired session is reopened without a delay.
                 let is_expired = error == Error::SessionExpired;
@@ -348,6 +358,9 @@ impl ConnectionTask {
                 format!("attempt {attempt} of {max_attempts} follows in {wait:.1} s")
             }
             ServerState::Failed => self.log_failed(cause),
+            ServerState::NeedsSignIn => {
+                format!("waits for a sign-in: maru servers login {name}")
+            }
             ServerState::Disconnected => "disconnected".to_owned(),
             ServerState::Disabled => "switched off".to_owned(),
         };
@@ -396,6 +409,7 @@ impl ConnectionTask {
                     &server,
                     &settings.context,
                     NotificationSink::new(Arc::clone(&settings.catalog)),
+                    settings.credentials().of(&server, SHARED_SUBJECT),
                 )
                 .await?;
                 let listed = fetch_listing(&shared, &connection, settings.hub_id()).await?;
@@ -416,6 +430,9 @@ impl ConnectionTask {
             mem::replace(&mut self.connection_state, state)
         {
             connected.active.link.close();
+        }
+        if let Some(users) = &self.shared.users {
+            users.close_all();
         }
         self.shared.active.send_replace(None);
     }

@@ -9,7 +9,7 @@ use super::{
     transport::Transport,
     trust::TrustPolicy,
 };
-use maru_config::McpServerDefinition;
+use maru_config::{McpAuthSettings, McpServerDefinition, SecretString};
 
 /// The unchecked description of a server to register.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,7 +133,7 @@ impl ServerDraft {
             }
             (None, true) => ("STDIO", config(&["command", "args", "env", "cwd"])),
             (Some(url), false) => {
-                let mut config = config(&["headers"]);
+                let mut config = config(&["headers", "auth"]);
                 config["url"] = url.as_str().into();
                 (
                     declared_transport_kind(entry)?.unwrap_or_else(|| transport_kind_of_url(&url)),
@@ -183,6 +183,7 @@ const ENTRY_MEMBERS: &[&str] = &[
     "url",
     "serverUrl",
     "headers",
+    "auth",
     "command",
     "args",
     "env",
@@ -195,17 +196,19 @@ const ENTRY_MEMBERS: &[&str] = &[
 
 impl From<&McpServerDefinition> for ServerDraft {
     fn from(server: &McpServerDefinition) -> Self {
-        let secrets =
-            |all: &std::collections::BTreeMap<String, maru_config::SecretString>| -> Value {
-                all.iter()
-                    .map(|(name, it)| (name.clone(), Value::from(it.reveal())))
-                    .collect()
-            };
+        let secrets = |all: &std::collections::BTreeMap<String, SecretString>| -> Value {
+            all.iter()
+                .map(|(name, it)| (name.clone(), Value::from(it.reveal())))
+                .collect()
+        };
         let kind = server.transport.to_uppercase();
         let mut config = match kind.as_str() {
             "STDIO" => json!({"args": server.args, "env": secrets(&server.env)}),
             _ => json!({"headers": secrets(&server.headers)}),
         };
+        if let Some(auth) = &server.auth {
+            config["auth"] = auth_json(auth);
+        }
         for (name, value) in [
             ("command", &server.command),
             ("url", &server.url),
@@ -229,6 +232,19 @@ impl From<&McpServerDefinition> for ServerDraft {
             enabled: None,
         }
     }
+}
+
+fn auth_json(auth: &McpAuthSettings) -> Value {
+    let secret = |it: &Option<SecretString>| it.as_ref().map(|it| it.reveal().to_owned());
+    json!({
+        "type": auth.r#type,
+        "per_user": auth.per_user,
+        "client_id": auth.client_id,
+        "client_secret": secret(&auth.client_secret),
+        "private_key": secret(&auth.private_key),
+        "token": secret(&auth.token),
+        "scopes": (!auth.scopes.is_empty()).then_some(&auth.scopes),
+    })
 }
 
 /// An entry's name as written, and the draft parsed from it.

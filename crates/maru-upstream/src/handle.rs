@@ -1,24 +1,39 @@
 //! The handle to a server's connection task: its status, commands and forwarded requests.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use maru_protocol::{ProtocolVersion, RpcError, code};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
     Error, WithheldEntry,
     connect::ActiveConnection,
+    credential::Credential,
     forward::{self, ForwardedRequest},
     lifecycle::ServerState,
     programs::{ProgramSlot, ProgramView},
     server::ServerName,
     server_log::{ServerLog, ServerLogEntry, epoch_millis},
+    sign_in_request,
+    user_connections::{SHARED_SUBJECT, UserConnections},
 };
+use maru_auth::{AccessRole, Principal};
 use maru_observability::telemetry::spans;
 use maru_tools::{EntryResponse, EntryResult, RequestContext};
+
+/// How long a call waits for the sign-in that its caller says is done.
+const SIGN_IN_WAIT: Duration = Duration::from_secs(15);
+/// How often it looks whether another hub has stored the tokens.
+const SIGN_IN_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A cheap-to-clone handle to one server.
 #[derive(Clone, Debug)]
@@ -63,6 +78,12 @@ pub(super) struct SharedConnection {
     pub(super) program_slot: ProgramSlot,
     /// Whether a call reconnects a lost server.
     pub(super) reconnects_on_demand: bool,
+    /// The connections of callers with credentials of their own.
+    pub(super) users: Option<UserConnections>,
+    /// The credential that all callers share.
+    pub(super) credential: Option<Arc<Credential>>,
+    /// The page of the hub at which a person signs in.
+    pub(super) sign_in_page: String,
 }
 
 #[derive(Debug)]
@@ -119,9 +140,9 @@ impl ServerHandle {
     /// Makes one attempt to connect a server that is disconnected or failed, unless
     /// `mcp.reconnection.enabled` is false.
     pub(super) async fn reconnect_if_down(&self) {
-        use ServerState::{Disconnected, Failed, Waiting};
+        use ServerState::{Disconnected, Failed, NeedsSignIn, Waiting};
         let state = self.shared.status.borrow().state;
-        if matches!(state, Disconnected | Failed | Waiting { .. }) {
+        if matches!(state, Disconnected | Failed | NeedsSignIn | Waiting { .. }) {
             self.shared.connect_on_demand().await;
         }
     }
@@ -129,11 +150,15 @@ impl ServerHandle {
     /// Returns why the server cannot be called; `None` unless it has failed.
     pub(super) fn failure(&self) -> Option<String> {
         let status = self.status();
-        let has_failed = status.state.as_str() == ServerState::Failed.as_str();
+        let has_failed = status.state.as_str() == ServerState::Failed.as_str()
+            || status.state == ServerState::NeedsSignIn;
         has_failed.then(|| {
             let reason = status.public_error.unwrap_or_default();
             let (name, advice) = (&self.shared.name, self.shared.reconnect_advice());
-            format!("server {name} is FAILED: {reason}{advice}")
+            format!(
+                "server {name} is {}: {reason}{advice}",
+                status.state.as_str()
+            )
         })
     }
 
@@ -167,6 +192,13 @@ impl ServerHandle {
     pub async fn enable(&self) {
         // The task lives as long as the server is registered.
         let _ = self.shared.commands.send(ConnectionCommand::Enable).await;
+    }
+
+    /// Closes the connection of a caller with a credential of its own.
+    pub(super) fn close_user_connection(&self, subject: &str) {
+        if let Some(users) = &self.shared.users {
+            users.close(subject);
+        }
     }
 
     /// Disables the server and closes its connection.
@@ -235,16 +267,35 @@ impl SharedConnection {
         &self,
         request: ForwardedRequest<'_>,
         context: &RequestContext,
+        principal: &Principal,
     ) -> Result<EntryResponse, RpcError> {
         let is_call = request.method == "tools/call";
         let span = spans::upstream_request(request.method, request.key, self.name.as_str());
-        let forwarded = self.forward_with_retry(&request, context);
+        let answer = sign_in_request::SignInAnswer::of(context);
+        let context = &*answer.remaining_context(context);
+        let subject = self.subject_of(principal);
+        if answer.is_accepted() {
+            Box::pin(self.wait_for_sign_in(subject)).await;
+        }
+        let forwarded = self.forward_as(subject, &request, context);
         match forwarded.instrument(span.clone()).await {
             Ok(answer) => {
                 if answer.is_err() {
                     spans::record_error(&span, "rpc_error");
                 }
                 answer
+            }
+            Err(Error::SignInRequired(reason) | Error::ScopeRequired(reason)) => {
+                spans::record_error(&span, "sign_in_required");
+                let page = (self.users.is_some() || principal.role() == AccessRole::Admin)
+                    .then_some(self.sign_in_page.as_str());
+                let needed = sign_in_request::SignInRequest {
+                    server: self.name.as_str(),
+                    reason: &reason,
+                    page,
+                    is_call,
+                };
+                needed.respond(context, &answer)
             }
             Err(error) => {
                 spans::record_error(&span, "unavailable");
@@ -258,6 +309,60 @@ impl SharedConnection {
                     Err(RpcError::new(code::INTERNAL_ERROR, message))
                 }
             }
+        }
+    }
+
+    /// Returns whose credential a caller uses.
+    fn subject_of<'a>(&self, principal: &'a Principal) -> &'a str {
+        if self.users.is_some() {
+            principal.name()
+        } else {
+            SHARED_SUBJECT
+        }
+    }
+
+    /// Waits a while for the sign-in that a caller says is done.
+    async fn wait_for_sign_in(&self, subject: &str) {
+        let credential = match &self.users {
+            Some(users) => users.credential(subject),
+            None => self.credential.clone(),
+        };
+        let Some(credential) = credential else {
+            return;
+        };
+        let mut changes = credential.changes();
+        let deadline = Instant::now() + SIGN_IN_WAIT;
+        while !credential.is_signed_in().await && Instant::now() < deadline {
+            // Another hub of the same store may receive the redirect.
+            let _changed = time::timeout(SIGN_IN_POLL_INTERVAL, changes.changed()).await;
+        }
+    }
+
+    /// Forwards a request with the credential of `subject`.
+    async fn forward_as(
+        &self,
+        subject: &str,
+        request: &ForwardedRequest<'_>,
+        context: &RequestContext,
+    ) -> Result<Result<EntryResponse, RpcError>, Error> {
+        let Some(users) = &self.users else {
+            return self.forward_with_retry(request, context).await;
+        };
+        let connection = Box::pin(users.connection(subject)).await?;
+        let answer = forward::forward_request(&connection, request, context).await;
+        match answer {
+            Err(error @ (Error::SessionExpired | Error::Unreachable(_))) => {
+                users.close(subject);
+                let connection = Box::pin(users.connection(subject))
+                    .await
+                    .map_err(|_| error)?;
+                forward::forward_request(&connection, request, context).await
+            }
+            Err(error @ (Error::SignInRequired(_) | Error::Lost(_))) => {
+                users.close(subject);
+                Err(error)
+            }
+            answer => answer,
         }
     }
 
@@ -275,6 +380,10 @@ impl SharedConnection {
             Err(error @ (Error::SessionExpired | Error::Unreachable(_))) => {
                 // Boxed, because this rare case would enlarge the future of every call.
                 Box::pin(self.retry_after_reconnect(&connection, error, request, context)).await
+            }
+            Err(error @ Error::SignInRequired(_)) => {
+                self.report_lost(connection, error.clone()).await;
+                Err(error)
             }
             result => result,
         }
@@ -308,6 +417,10 @@ impl SharedConnection {
         self.connect_on_demand().await;
         self.active_connection().ok_or_else(|| {
             let status = self.status.borrow();
+            if status.state == ServerState::NeedsSignIn {
+                let reason = status.public_error.clone().unwrap_or_default();
+                return Error::SignInRequired(reason);
+            }
             let cause = status
                 .public_error
                 .clone()

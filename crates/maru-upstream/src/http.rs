@@ -17,7 +17,7 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use maru_http::{HttpClient, HttpRequest, HttpResponse};
+use maru_http::{HttpRequest, HttpResponse};
 use maru_protocol::{ProtocolVersion, RpcId, encode_header_value, write_raw_request};
 use maru_runtime::tasks::Tasks;
 use tokio::{sync::Semaphore, time};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
+    authorized_client::AuthorizedClient,
     cleanup_tracker::CleanupTracker,
     connect::ConnectContext,
     in_flight::{CallGuard, InFlightCalls},
@@ -62,7 +63,7 @@ const MAX_PENDING_POSTS: usize = 64;
 /// A link to a Streamable HTTP server.
 #[derive(Debug)]
 pub(super) struct HttpLink {
-    client: Arc<HttpClient>,
+    client: AuthorizedClient,
     uri: Uri,
     /// The headers of every request before the version is negotiated.
     base_headers: HeaderMap,
@@ -92,7 +93,7 @@ struct NegotiatedProtocol {
 
 impl HttpLink {
     pub(super) fn new(
-        client: Arc<HttpClient>,
+        client: AuthorizedClient,
         headers: &HeaderMap,
         sink: Arc<NotificationSink>,
         context: &ConnectContext,
@@ -171,7 +172,11 @@ impl HttpLink {
                 pending.done = true;
                 if matches!(
                     error,
-                    Error::Unreachable(_) | Error::Busy(_) | Error::Refused(_)
+                    Error::Unreachable(_)
+                        | Error::Busy(_)
+                        | Error::Refused(_)
+                        | Error::SignInRequired(_)
+                        | Error::ScopeRequired(_)
                 ) {
                     // The request was never sent, so the server cannot send requests on
                     // its behalf.

@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod authorized_client;
 mod cgroup;
 mod channel;
 mod cleanup_tracker;
 mod connect;
 mod connection;
+mod credential;
 mod diagnostics;
 mod draft;
 mod exit_cause;
@@ -33,11 +35,14 @@ mod programs;
 mod registration_error;
 mod registration_rules;
 mod registry_file;
+mod remote_auth;
 mod sanitize;
 mod server;
 mod server_log;
 mod server_row;
 mod settings;
+mod sign_in;
+mod sign_in_request;
 mod sse;
 mod stdio;
 mod subscriptions;
@@ -46,8 +51,10 @@ mod traffic_budget;
 mod transport;
 mod trust;
 mod unmask;
+mod user_connections;
 pub mod warden;
 
+pub use maru_oauth::client_document;
 use maru_protocol::ProtocolVersion;
 use thiserror::Error;
 
@@ -61,9 +68,11 @@ pub use program_rules::ProgramRules;
 pub use programs::{ProgramLimits, ProgramUsage, ProgramView};
 pub use registration_error::RegistrationError;
 pub use registration_rules::RegistrationRules;
+pub use remote_auth::{ClientCredentials, RemoteAuth, SignInSettings};
 pub use server::{InvalidField, RegisteredServer, ServerName, ServerOrigin};
 pub use server_log::{ServerLogEntry, ServerLogKind};
 pub use settings::ConnectionSettings;
+pub use sign_in::{ServerSignIn, SignInError, SignInOptions};
 pub use transport::{ProgramSpec, RemoteEndpoint, Transport};
 pub use trust::TrustPolicy;
 
@@ -101,6 +110,12 @@ pub enum Error {
         /// The server's message, shortened to one line, without secrets.
         message: String,
     },
+    /// The server wants a token, and only a sign-in gets one.
+    #[error("{0}")]
+    SignInRequired(String),
+    /// The request needs scopes that the sign-in did not ask for.
+    #[error("{0}")]
+    ScopeRequired(String),
     /// The server no longer knows the session; a new one is needed.
     #[error("the server ended the session")]
     SessionExpired,

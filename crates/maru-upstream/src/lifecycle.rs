@@ -38,6 +38,9 @@ pub enum ServerState {
     },
     /// Automatic attempts have ended; a call or a person may start another.
     Failed,
+    /// The server wants a sign-in; a person, a call or another hub that signed in starts
+    /// another attempt.
+    NeedsSignIn,
     /// Closed on request.
     Disconnected,
     /// Disabled by a person.
@@ -53,6 +56,8 @@ pub(super) enum LifecycleEvent {
     Lost,
     /// The attempt failed, and a retry cannot succeed.
     Refused,
+    /// The attempt or the connection needs a token that only a sign-in gets.
+    SignInRequired,
     RetryDue,
     Disconnect,
     Disable,
@@ -75,6 +80,7 @@ impl ServerState {
             Self::Connecting { .. } => "CONNECTING",
             Self::Connected => "CONNECTED",
             Self::Waiting { .. } | Self::Failed => "FAILED",
+            Self::NeedsSignIn => "NEEDS_SIGN_IN",
             Self::Disconnected => "DISCONNECTED",
             Self::Disabled => "DISABLED",
         }
@@ -87,7 +93,11 @@ impl ServerState {
             Self::Connecting { attempt } => attempt,
             Self::Waiting { attempt } => attempt.saturating_sub(1),
             Self::Failed => before,
-            Self::Pending | Self::Connected | Self::Disconnected | Self::Disabled => 0,
+            Self::NeedsSignIn
+            | Self::Pending
+            | Self::Connected
+            | Self::Disconnected
+            | Self::Disabled => 0,
         }
     }
 
@@ -125,12 +135,16 @@ impl ServerState {
             (Self::Connecting { .. } | Self::Connected, LifecycleEvent::Refused) => {
                 (Self::Failed, LifecycleAction::Close)
             }
+            (Self::Connecting { .. } | Self::Connected, LifecycleEvent::SignInRequired) => {
+                (Self::NeedsSignIn, LifecycleAction::Close)
+            }
             // A late event of an earlier connection.
             (
                 _,
                 LifecycleEvent::Opened
                 | LifecycleEvent::Lost
                 | LifecycleEvent::Refused
+                | LifecycleEvent::SignInRequired
                 | LifecycleEvent::RetryDue,
             ) => (self, LifecycleAction::Nothing),
         }
@@ -281,6 +295,20 @@ mod tests {
             opening.transition(LifecycleEvent::Refused, &BACKOFF),
             (ServerState::Failed, LifecycleAction::Close)
         );
+    }
+
+    #[test]
+    fn missing_sign_in_is_not_retried_until_somebody_asks() {
+        let (state, action) =
+            ServerState::Connected.transition(LifecycleEvent::SignInRequired, &BACKOFF);
+        assert_eq!(
+            (state, action),
+            (ServerState::NeedsSignIn, LifecycleAction::Close)
+        );
+        let (still, action) = state.transition(LifecycleEvent::RetryDue, &BACKOFF);
+        assert_eq!((still, action), (state, LifecycleAction::Nothing));
+        let (connecting, _) = state.transition(LifecycleEvent::Connect, &BACKOFF);
+        assert_eq!(connecting, ServerState::Connecting { attempt: 0 });
     }
 
     #[test]

@@ -236,7 +236,9 @@ fn entry_handler(
         let (shared, key, mirrors) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&mirrors));
         async move {
             let request = build_forwarded_request(kind, &key, &mirrors, &entry_request.action);
-            shared.forward(request, &entry_request.context).await
+            shared
+                .forward(request, &entry_request.context, &entry_request.principal)
+                .await
         }
         .boxed()
     })

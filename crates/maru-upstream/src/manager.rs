@@ -28,6 +28,7 @@ use super::{
     server::{InvalidField, RegisteredServer, ServerName, ServerOrigin, check_length},
     server_row::server_to_row,
     settings::ConnectionSettings,
+    sign_in::{CredentialRegistry, SignInOptions},
 };
 use maru_tools::ServerConnector;
 
@@ -263,6 +264,10 @@ impl ServerManager {
                 let entry = manager.find(&name)?;
                 // The store goes first: if it fails, the server stays.
                 manager.settings.pins().forget(&name).await?;
+                manager
+                    .credentials()
+                    .remove_server(&entry.server.id)
+                    .await?;
                 manager.store.delete_server(&name, clock::now_ms()).await?;
                 manager.lock().remove(&entry.server.name);
                 manager.settings.changes().send_replace(());
@@ -352,6 +357,16 @@ impl ServerManager {
         }
         entry.handle.republish().await;
         Ok(self.view(entry))
+    }
+
+    /// Returns the credentials of all servers.
+    pub(super) fn credentials(&self) -> &CredentialRegistry {
+        self.settings.credentials()
+    }
+
+    /// Returns where people reach the hub when they sign in.
+    pub fn sign_in_options(&self) -> &SignInOptions {
+        self.credentials().services().options()
     }
 
     /// Notifies of any change of a server.

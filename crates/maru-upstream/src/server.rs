@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use maru_protocol::ProtocolVersion;
 use thiserror::Error;
 
-use super::{transport::Transport, trust::TrustPolicy};
+use super::{remote_auth::RemoteAuth, transport::Transport, trust::TrustPolicy};
 
 pub(super) use maru_config::MASK;
 
@@ -99,6 +99,22 @@ pub(super) fn invalid_field(field: impl Into<String>, reason: impl Into<String>)
     InvalidField {
         field: field.into(),
         reason: reason.into(),
+    }
+}
+
+impl RegisteredServer {
+    /// Returns how maru gets and renews tokens for the server; `None` where it does not.
+    pub(super) fn managed_auth(&self) -> Option<&RemoteAuth> {
+        let (Transport::Sse(remote) | Transport::Http(remote)) = &self.transport else {
+            return None;
+        };
+        let is_managed = matches!(
+            remote.auth,
+            RemoteAuth::SignIn(_) | RemoteAuth::ClientCredentials(_)
+        );
+        // A server that is only tested has no id, and its tokens would have no place.
+        (is_managed && !remote.has_authorization_header() && !self.id.is_empty())
+            .then_some(&remote.auth)
     }
 }
 

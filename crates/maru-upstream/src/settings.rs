@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use maru_http::{AddressPolicy, ClientTls};
+use maru_oauth::OAuthHttp;
 use maru_runtime::tasks::Tasks;
 use maru_store::Store;
 use tokio::sync::{Semaphore, watch};
@@ -13,6 +14,7 @@ use super::{
     lifecycle::ReconnectPolicy,
     programs::{ProgramMonitor, ProgramSlot},
     registration_rules::RegistrationRules,
+    sign_in::{CredentialRegistry, SignInOptions, SignInServices},
     stdio,
     tool_pins::ToolPins,
     traffic_budget::TrafficRate,
@@ -38,12 +40,18 @@ pub struct ConnectionSettings {
     pub(super) rules: Arc<RegistrationRules>,
     /// Notifies of any change of a server.
     pub(super) changes: watch::Sender<()>,
+    store: Store,
+    sign_in_options: SignInOptions,
+    credentials: Arc<CredentialRegistry>,
 }
 
 impl ConnectionSettings {
     /// Creates settings that allow no address until the manager adds its rules, and whose
     /// programs inherit no environment.
     pub fn new(mcp: &McpSettings, catalog: Arc<Catalog>, store: Store, tasks: Tasks) -> Self {
+        let sign_in_options = SignInOptions::default();
+        let credentials =
+            credential_registry(&store, &tasks, &AddressPolicy::default(), &sign_in_options);
         Self {
             catalog,
             context: ConnectContext {
@@ -63,9 +71,12 @@ impl ConnectionSettings {
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
             connect_wait: Duration::from_millis(mcp.connect_wait_ms),
             connect_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CONNECTS)),
-            pins: Arc::new(ToolPins::new(store)),
+            pins: Arc::new(ToolPins::new(store.clone())),
             rules: Arc::default(),
             changes: watch::Sender::default(),
+            store,
+            sign_in_options,
+            credentials,
         }
     }
 
@@ -93,12 +104,25 @@ impl ConnectionSettings {
         self
     }
 
+    /// Sets where people reach the hub when they sign in.
+    #[must_use]
+    pub fn with_sign_in(mut self, options: SignInOptions) -> Self {
+        self.sign_in_options = options;
+        self
+    }
+
     /// Checks servers against `rules` before each connection, and addresses before each
     /// dial.
     #[must_use]
     pub(super) fn with_rules(mut self, rules: &RegistrationRules) -> Self {
         self.context.policy = rules.address_policy.clone();
         self.rules = Arc::new(rules.clone());
+        self.credentials = credential_registry(
+            &self.store,
+            &self.context.tasks,
+            &self.context.policy,
+            &self.sign_in_options,
+        );
         self
     }
 
@@ -136,7 +160,23 @@ impl ConnectionSettings {
         &self.catalog
     }
 
+    /// Returns the credentials of all servers.
+    pub(super) fn credentials(&self) -> &Arc<CredentialRegistry> {
+        &self.credentials
+    }
+
     pub(super) fn tasks(&self) -> &Tasks {
         &self.context.tasks
     }
+}
+
+fn credential_registry(
+    store: &Store,
+    tasks: &Tasks,
+    policy: &AddressPolicy,
+    options: &SignInOptions,
+) -> Arc<CredentialRegistry> {
+    let http = OAuthHttp::new(policy.clone(), ClientTls::default());
+    let services = SignInServices::new(store.clone(), http, tasks.clone(), options.clone());
+    Arc::new(CredentialRegistry::new(Arc::new(services)))
 }

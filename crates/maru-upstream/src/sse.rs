@@ -8,14 +8,14 @@ use hyper::{
     body::Bytes,
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
-use maru_http::{AllowedUrl, HttpClient, HttpRequest, HttpResponse};
+use maru_http::{AllowedUrl, HttpRequest, HttpResponse};
 use maru_protocol::{IgnoredLines, SseEvent, SseReader};
 use maru_runtime::{message_queue, tasks::WorkSlice};
 use tokio::{sync::oneshot, time};
 
 use super::{
-    Error, channel::MessageChannel, connect::ConnectContext, http::check_status,
-    notifications::NotificationSink,
+    Error, authorized_client::AuthorizedClient, channel::MessageChannel, connect::ConnectContext,
+    http::check_status, notifications::NotificationSink,
 };
 
 /// The longest silence before the server counts as lost.
@@ -26,7 +26,7 @@ const YIELD_CHUNK_BYTES: usize = 16 << 10;
 
 /// Opens the event stream and waits for the URL to post to.
 pub(super) async fn open(
-    client: Arc<HttpClient>,
+    client: AuthorizedClient,
     headers: HeaderMap,
     sink: Arc<NotificationSink>,
     context: &ConnectContext,
@@ -148,7 +148,7 @@ impl EventStream {
 }
 
 struct MessagePoster {
-    client: Arc<HttpClient>,
+    client: AuthorizedClient,
     target: AllowedUrl,
     headers: HeaderMap,
 }

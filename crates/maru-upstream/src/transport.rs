@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
+    remote_auth::RemoteAuth,
     server::{InvalidField, MASK, invalid_field},
     unmask::{refuse_mask, restore_masked_arguments, restore_masked_url},
 };
@@ -42,6 +43,17 @@ pub struct RemoteEndpoint {
     pub url: String,
     /// Headers sent with every request.
     pub headers: BTreeMap<String, SecretString>,
+    /// How maru authenticates.
+    pub auth: RemoteAuth,
+}
+
+impl RemoteEndpoint {
+    /// Whether the headers contain a token already, so that maru does not sign in.
+    pub(super) fn has_authorization_header(&self) -> bool {
+        self.headers
+            .keys()
+            .any(|it| it.eq_ignore_ascii_case("authorization"))
+    }
 }
 
 impl Transport {
@@ -56,7 +68,7 @@ impl Transport {
             .ok_or_else(|| invalid_field("config", "must be an object"))?;
         let known: &[&str] = match kind {
             "STDIO" => &["command", "args", "env", "cwd"],
-            "SSE" | "HTTP" => &["url", "headers"],
+            "SSE" | "HTTP" => &["url", "headers", "auth"],
             _ => {
                 return Err(invalid_field(
                     "transportType",
@@ -141,7 +153,13 @@ impl Transport {
                 }
                 config
             }
-            Self::Sse(it) | Self::Http(it) => json!({"url": it.url, "headers": map(&it.headers)}),
+            Self::Sse(it) | Self::Http(it) => {
+                let mut config = json!({"url": it.url, "headers": map(&it.headers)});
+                if let Some(auth) = it.auth.to_json(&text) {
+                    config["auth"] = auth;
+                }
+                config
+            }
         }
     }
 
@@ -153,11 +171,21 @@ impl Transport {
             Self::Sse(_) | Self::Http(_) => Vec::new(),
         };
         let configured = self.parse_secrets().into_iter().flat_map(BTreeMap::values);
+        let auth = self.remote_auth().into_iter().flat_map(RemoteAuth::secrets);
         let configured = configured
+            .chain(auth)
             .map(SecretString::reveal)
             .filter(|it| it.len() >= 4);
         let all = configured.chain(arguments.iter().map(String::as_str));
         mask_secrets(&all.fold(text.to_owned(), |text, it| text.replace(it, MASK)))
+    }
+
+    /// Returns how maru authenticates at a remote server.
+    pub fn remote_auth(&self) -> Option<&RemoteAuth> {
+        match self {
+            Self::Stdio(_) => None,
+            Self::Sse(remote) | Self::Http(remote) => Some(&remote.auth),
+        }
     }
 
     fn parse_secrets(&self) -> Option<&BTreeMap<String, SecretString>> {
@@ -222,7 +250,12 @@ fn parse_remote(
             "headers",
             before.and_then(Transport::parse_secrets),
         )?,
+        auth: RemoteAuth::parse(
+            members.get("auth").unwrap_or(&Value::Null),
+            before.and_then(Transport::remote_auth),
+        )?,
     };
+    check_single_authorization(&remote)?;
     for (name, value) in &remote.headers {
         let good = hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
             && hyper::header::HeaderValue::from_str(value.reveal()).is_ok();
@@ -242,6 +275,17 @@ fn parse_remote(
         }
     }
     Ok(remote)
+}
+
+/// Refuses an `Authorization` header beside settings that write another one.
+fn check_single_authorization(remote: &RemoteEndpoint) -> Result<(), InvalidField> {
+    let is_set = remote.has_authorization_header();
+    let is_default = matches!(remote.auth, RemoteAuth::Off) || remote.auth == RemoteAuth::default();
+    if is_set && !is_default {
+        let reason = "cannot be combined with the header Authorization; use one of them";
+        return Err(invalid_field("config.auth", reason));
+    }
+    Ok(())
 }
 
 fn required_config_text(members: &Map<String, Value>, name: &str) -> Result<String, InvalidField> {

@@ -12,7 +12,7 @@ use maru::{
     },
     upstream::{
         ConnectionSettings, ManagerOptions, RegistrationRules, ServerDraft, ServerManager,
-        ServerOrigin, ServerState,
+        ServerOrigin, ServerState, SignInOptions,
     },
 };
 use maru_http::AddressPolicy;
@@ -22,18 +22,20 @@ use maru_store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{answers, plan};
+use crate::{answers, plan, sign_in};
 
 const SERVER: &str = "suite";
 /// How often one question may be answered by further questions.
 const ROUNDS: usize = 10;
+/// How often one question may lead to a sign-in.
+const SIGN_INS: usize = 3;
 
 pub(crate) struct Hub {
     catalog: Arc<Catalog>,
     caller: Caller,
     version: ProtocolVersion,
     tasks: Tasks,
-    _manager: Arc<ServerManager>,
+    manager: Arc<ServerManager>,
     _directory: TempDir,
 }
 
@@ -45,7 +47,11 @@ enum Ask {
 }
 
 impl Hub {
-    pub(crate) async fn connect(url: &str, version: ProtocolVersion) -> Result<Self> {
+    pub(crate) async fn connect(
+        url: &str,
+        version: ProtocolVersion,
+        context: &Value,
+    ) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let catalog = Arc::new(Catalog::new(
             Duration::from_secs(20),
@@ -73,18 +79,28 @@ impl Hub {
                 Arc::clone(&catalog),
                 store.clone(),
                 tasks.clone(),
-            ),
+            )
+            .with_sign_in(SignInOptions {
+                base_url: sign_in::BASE_URL.to_owned(),
+                document_url: Some(sign_in::DOCUMENT_URL.to_owned()),
+            }),
             max_servers: 1,
             seeds: Vec::new(),
             registry: &directory.path().join("mcp.json"),
             registry_record: Some(&directory.path().join("mcp-listed.json")),
         })
         .await?;
-        let draft = ServerDraft {
+        let mut draft = ServerDraft {
             kind: "HTTP".to_owned(),
             ..ServerDraft::from_url(SERVER, url)
         };
-        let view = manager.register(&draft, ServerOrigin::Api).await?;
+        draft.config["auth"] = sign_in::settings(context);
+        let mut view = manager.register(&draft, ServerOrigin::Api).await?;
+        for _ in 0..SIGN_INS {
+            if view.status.state == ServerState::NeedsSignIn {
+                view = sign_in::follow_link(&manager, SERVER).await?;
+            }
+        }
         let cause = view.status.cause.unwrap_or_default();
         ensure!(view.status.state == ServerState::Connected, "{cause}");
         Ok(Self {
@@ -92,7 +108,7 @@ impl Hub {
             caller: Caller::new(Principal::local(), CatalogScope::Server(SERVER.into())),
             version,
             tasks,
-            _manager: manager,
+            manager,
             _directory: directory,
         })
     }
@@ -103,6 +119,19 @@ impl Hub {
         let asks = self.asks(context)?;
         try_join_all(asks.iter().map(|ask| self.ask(ask))).await?;
         Ok(())
+    }
+
+    /// Asks; where the server wants a sign-in for that, signs in and asks again.
+    async fn ask(&self, ask: &Ask) -> Result<()> {
+        for _ in 0..SIGN_INS {
+            match self.ask_until_complete(ask).await {
+                Err(error) if sign_in::is_wanted(&error) => {
+                    sign_in::follow_link(&self.manager, SERVER).await?;
+                }
+                done => return done,
+            }
+        }
+        bail!("a sign-in was wanted {SIGN_INS} times")
     }
 
     pub(crate) async fn close(self) {
@@ -131,7 +160,7 @@ impl Hub {
     }
 
     /// Asks until the answer is complete.
-    async fn ask(&self, ask: &Ask) -> Result<()> {
+    async fn ask_until_complete(&self, ask: &Ask) -> Result<()> {
         let mut inputs = InputResponses::default();
         for _ in 0..ROUNDS {
             let result = match self.ask_once(ask, inputs).await.map_err(shown)? {

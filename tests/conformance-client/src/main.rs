@@ -7,6 +7,7 @@
 mod answers;
 mod hub;
 mod plan;
+mod sign_in;
 
 use std::env;
 
@@ -27,7 +28,7 @@ async fn main() -> Result<()> {
     };
     let version =
         ProtocolVersion::parse(&version).unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
-    let hub = Hub::connect(&url, version).await?;
+    let hub = Hub::connect(&url, version, &context).await?;
     let done = hub.try_all(&context).await;
     hub.close().await;
     done

@@ -23,6 +23,8 @@ pub(super) async fn check_store(fresh: impl AsyncFn() -> Store) {
     budgets_are_replaced_by_name(fresh().await).await;
     every_filter_finds_its_calls_on_every_page(fresh().await).await;
     usage_is_summed_by_name_and_time_and_merged_into_hours(fresh().await).await;
+    one_hub_at_a_time_replaces_a_credential(fresh().await).await;
+    sign_in_is_taken_once_before_it_expires(fresh().await).await;
 }
 
 /// What was written is there for the next process.
@@ -488,4 +490,57 @@ async fn usage_is_summed_by_name_and_time_and_merged_into_hours(store: Store) {
 
 fn token_row(role: &str, byte: u8) -> TokenRow {
     TokenRow::new("someone", role, [byte; 32])
+}
+
+async fn one_hub_at_a_time_replaces_a_credential(store: Store) {
+    let first = store
+        .put_credential("id", "", "one")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(first.data, "one");
+    let leases: Vec<String> = (0..8).map(|it| format!("hub {it}")).collect();
+    let taken = join_all(leases.iter().map(|it| store.lease_credential(&first, it))).await;
+    let winners = taken.into_iter().filter(|it| *it.as_ref().unwrap()).count();
+    assert_eq!(winners, 1);
+    let second = store
+        .replace_credential(&first, "two")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (second.version, second.lease.as_str()),
+        (first.version + 1, "")
+    );
+    // Whoever still has the old version changes nothing.
+    assert_eq!(
+        store.replace_credential(&first, "three").await.unwrap(),
+        None
+    );
+    assert!(!store.lease_credential(&first, "late").await.unwrap());
+    let stored = store.credential("id", "").await.unwrap().unwrap();
+    assert_eq!(stored, second);
+    let third = store
+        .put_credential("id", "", "signed in")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(third.version, first.version + 2);
+    store.put_credential("id", "someone", "x").await.unwrap();
+    assert!(store.delete_credential("id", "").await.unwrap());
+    assert_eq!(store.credential("id", "").await.unwrap(), None);
+    store.delete_credentials("id").await.unwrap();
+    assert_eq!(store.credential("id", "someone").await.unwrap(), None);
+}
+
+async fn sign_in_is_taken_once_before_it_expires(store: Store) {
+    let later = i64::MAX;
+    assert!(store.put_sign_in("a", "data", later, 2).await.unwrap());
+    assert!(store.put_sign_in("old", "data", 1, 2).await.unwrap());
+    assert_eq!(store.take_sign_in("old").await.unwrap(), None);
+    let taken = join_all([(); 4].map(|()| store.take_sign_in("a"))).await;
+    let taken: Vec<String> = taken.into_iter().filter_map(Result::unwrap).collect();
+    assert_eq!(taken, ["data"]);
+    assert!(store.put_sign_in("b", "data", later, 1).await.unwrap());
+    assert!(!store.put_sign_in("c", "data", later, 1).await.unwrap());
 }

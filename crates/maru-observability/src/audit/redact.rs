@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use maru_config::{MASK, mask_arguments, mask_secrets};
 
-/// Objects whose values are all secrets.
-const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
+/// Members whose values are all secrets.
+const SECRET_OBJECTS: [&str; 4] = ["auth", "env", "headers", "redirect_url"];
 
 /// `body` with its secrets masked. A body that is not JSON is left out.
 pub fn redact_body(body: &[u8]) -> String {

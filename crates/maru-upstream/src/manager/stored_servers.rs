@@ -35,6 +35,7 @@ impl ServerManager {
         let name = &row.name;
         warn!("server {name} is removed, because its entry was deleted from mcp.json");
         self.settings.pins().forget(name).await?;
+        self.credentials().remove_server(&row.id).await?;
         self.store.forget_server(name).await
     }
 
