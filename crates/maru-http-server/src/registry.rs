@@ -13,7 +13,7 @@ use super::{
 use maru_auth::Principal;
 use maru_config::mask_secrets;
 use maru_downstream::http::reply;
-use maru_upstream::{RegistrationError, ServerDraft, ServerOrigin, ServerView};
+use maru_upstream::{RegistrationError, ServerDraft, ServerOrigin, ServerState, ServerView};
 
 /// `POST /mcp/add`: registers a server, or changes the address of the one of that name.
 pub(super) async fn add(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
@@ -37,12 +37,20 @@ fn added_json(name: &str, url: &str, view: &ServerView) -> Value {
         "name": name,
         "url": mask_secrets(url),
         "message": "registered",
-        "status": view.status.state.as_str(),
+        "status": six_states(view.status.state),
     });
     if let Some(cause) = &view.status.cause {
         body["cause"] = view.server.transport.redact(cause).into();
     }
     body
+}
+
+/// The state in the words of this API, which has none for a missing sign-in.
+fn six_states(state: ServerState) -> &'static str {
+    match state {
+        ServerState::NeedsSignIn => ServerState::Failed.as_str(),
+        state => state.as_str(),
+    }
 }
 
 /// Gives a registered server another address; it keeps everything else.

@@ -19,7 +19,7 @@ use super::{
 };
 use maru_auth::{AccessRole, Principal};
 use maru_downstream::http::reply;
-use maru_upstream::{RegistrationError, ServerSignIn, SignInError, client_document};
+use maru_upstream::{RegistrationError, ServerSignIn, SignInError, SignInReturn, client_document};
 
 /// The subject of the credential that all callers share.
 const SHARED: &str = "";
@@ -40,7 +40,9 @@ pub(super) async fn complete(
         Ok(query) => query,
         Err(response) => return *response,
     };
-    respond_completed(ServerSignIn::complete(&hub.servers, query, Some(SHARED)).await)
+    respond_completed(
+        ServerSignIn::complete(&hub.servers, query, SignInReturn::Caller(SHARED)).await,
+    )
 }
 
 /// `POST /api/mcp/servers/{name}/logout`: signs all callers out.
@@ -73,8 +75,8 @@ pub(super) async fn complete_own(
     };
     match require_own_accounts(&hub, &who, &name) {
         Ok(()) => {
-            let subject = Some(who.name());
-            respond_completed(ServerSignIn::complete(&hub.servers, query, subject).await)
+            let returned = SignInReturn::Caller(who.name());
+            respond_completed(ServerSignIn::complete(&hub.servers, query, returned).await)
         }
         Err(error) => reject_sign_in(&error),
     }
@@ -117,7 +119,7 @@ pub(super) async fn start(
         Err(error) => return page(StatusCode::NOT_FOUND, language, &error.to_string()),
     };
     match ServerSignIn::begin(&hub.servers, &name, subject).await {
-        Ok(begun) => redirect(&begun.authorization_url),
+        Ok(begun) => with_binding(&hub, redirect(&begun.authorization_url), &begun),
         Err(error) => page(status_of(&error), language, &error.to_string()),
     }
 }
@@ -130,7 +132,13 @@ pub(super) async fn callback(
 ) -> Response {
     let language = PageLanguage::of(&headers);
     let query = uri.query().unwrap_or_default();
-    match ServerSignIn::complete(&hub.servers, query, None).await {
+    let binding = ServerSignIn::browser_binding(query);
+    let returned = if binding.is_some() && binding == bound_sign_in(&hub, &headers) {
+        SignInReturn::SameBrowser
+    } else {
+        SignInReturn::AnyBrowser
+    };
+    match ServerSignIn::complete(&hub.servers, query, returned).await {
         Ok(server) => page(StatusCode::OK, language, &language.signed_in(&server)),
         Err(error) => page(status_of(&error), language, &error.to_string()),
     }
@@ -227,6 +235,41 @@ fn status_of(error: &SignInError) -> StatusCode {
         SignInError::OAuth(_) => StatusCode::BAD_GATEWAY,
         SignInError::Store => StatusCode::SERVICE_UNAVAILABLE,
     }
+}
+
+/// Binds the sign-in to this browser. The cookie is Lax, because the browser comes back from
+/// another site.
+fn with_binding(hub: &HubState, mut response: Response, begun: &ServerSignIn) -> Response {
+    let query = begun.authorization_url.split_once('?');
+    let binding = query.and_then(|(_, query)| ServerSignIn::browser_binding(query));
+    let secure = if hub.is_encrypted { "; Secure" } else { "" };
+    let name = binding_cookie(hub);
+    let line = format!(
+        "{name}={}; Path=/oauth; Max-Age=600; HttpOnly; SameSite=Lax{secure}",
+        binding.unwrap_or_default()
+    );
+    if let Ok(line) = HeaderValue::from_str(&line) {
+        response.headers_mut().insert(header::SET_COOKIE, line);
+    }
+    response
+}
+
+/// Returns the sign-in that was started in this browser.
+fn bound_sign_in(hub: &HubState, headers: &HeaderMap) -> Option<String> {
+    let name = binding_cookie(hub);
+    let lines = headers.get_all(header::COOKIE).iter();
+    let mut pairs = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .find(|(it, _)| *it == name)
+        .map(|(_, value)| value.to_owned())
+}
+
+/// The port is part of the name, because browsers share cookies between ports.
+fn binding_cookie(hub: &HubState) -> String {
+    format!("maru_sign_in_{}", hub.port)
 }
 
 fn redirect(url: &str) -> Response {

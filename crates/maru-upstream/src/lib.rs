@@ -72,7 +72,7 @@ pub use remote_auth::{ClientCredentials, RemoteAuth, SignInSettings};
 pub use server::{InvalidField, RegisteredServer, ServerName, ServerOrigin};
 pub use server_log::{ServerLogEntry, ServerLogKind};
 pub use settings::ConnectionSettings;
-pub use sign_in::{ServerSignIn, SignInError, SignInOptions};
+pub use sign_in::{ServerSignIn, SignInError, SignInOptions, SignInReturn};
 pub use transport::{ProgramSpec, RemoteEndpoint, Transport};
 pub use trust::TrustPolicy;
 

@@ -94,7 +94,9 @@ pub enum SignInError {
     )]
     UnknownState,
     /// The sign-in belongs to somebody else.
-    #[error("this sign-in was started by another caller")]
+    #[error(
+        "this sign-in was started elsewhere; start and complete it in one browser, or with: maru servers login NAME --own"
+    )]
     OtherSubject,
     /// Too many sign-ins are in progress.
     #[error("too many sign-ins are in progress; try again in some minutes")]
@@ -105,6 +107,18 @@ pub enum SignInError {
     /// The store does not answer.
     #[error("the store of credentials does not answer; try again later")]
     Store,
+}
+
+/// Who brings the redirect of a sign-in back. Otherwise a caller could send the link of an
+/// own sign-in to somebody else, and would get that person's account.
+#[derive(Clone, Copy, Debug)]
+pub enum SignInReturn<'a> {
+    /// An authenticated caller, by the name of its credential.
+    Caller(&'a str),
+    /// The browser in which the sign-in was started, by a cookie.
+    SameBrowser,
+    /// Some browser, which only completes a sign-in for all callers.
+    AnyBrowser,
 }
 
 /// A sign-in at a server.
@@ -313,7 +327,24 @@ impl CredentialRegistry {
     }
 }
 
+impl SignInReturn<'_> {
+    fn may_complete(self, subject: &str) -> bool {
+        match self {
+            Self::Caller(name) => name == subject,
+            Self::SameBrowser => true,
+            Self::AnyBrowser => subject.is_empty(),
+        }
+    }
+}
+
 impl ServerSignIn {
+    /// Returns what binds a sign-in to a browser: the hash of the state in the query of its
+    /// link or of its redirect.
+    pub fn browser_binding(query: &str) -> Option<String> {
+        let response = AuthorizationResponse::parse(query).ok()?;
+        response.state().ok().map(state_hash)
+    }
+
     /// Starts a sign-in to a server for `subject`, the name of a caller, or empty for the
     /// credential that all callers share.
     pub async fn begin(
@@ -335,14 +366,13 @@ impl ServerSignIn {
     }
 
     /// Completes the sign-in that the query of a redirect belongs to, and connects the
-    /// server. `subject` is who completes it, where that is known: the caller's name, or
-    /// `None` for the browser that came back from the authorization server.
+    /// server.
     pub async fn complete(
         servers: &ServerManager,
         query: &str,
-        subject: Option<&str>,
+        returned: SignInReturn<'_>,
     ) -> Result<String, SignInError> {
-        let completed = Self::exchange(servers, query, subject).await;
+        let completed = Self::exchange(servers, query, returned).await;
         let name = completed.inspect_err(|error| {
             warn!("a sign-in was not completed: {error}");
         })?;
@@ -354,7 +384,7 @@ impl ServerSignIn {
     async fn exchange(
         servers: &ServerManager,
         query: &str,
-        subject: Option<&str>,
+        returned: SignInReturn<'_>,
     ) -> Result<String, SignInError> {
         let registry = servers.credentials();
         let response = AuthorizationResponse::parse(query)?;
@@ -368,7 +398,7 @@ impl ServerSignIn {
             serde_json::from_str(&pending).map_err(|_| SignInError::UnknownState)?;
         let key = (pending.server_id.clone(), pending.subject.clone());
         registry.set_link(&key, None);
-        if subject.is_some_and(|it| it != pending.subject) {
+        if !returned.may_complete(&pending.subject) {
             return Err(SignInError::OtherSubject);
         }
         let mut stored = pending.credential;

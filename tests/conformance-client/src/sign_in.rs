@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hyper::{HeaderMap, Method, Uri, body::Bytes, header::LOCATION};
-use maru::upstream::{ServerManager, ServerSignIn, ServerView};
+use maru::upstream::{ServerManager, ServerSignIn, ServerView, SignInReturn};
 use maru_http::{AddressPolicy, ClientTls, HttpClient, HttpRequest};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ pub(crate) async fn follow_link(servers: &Arc<ServerManager>, name: &str) -> Res
         "redirected to {location}"
     );
     let (_, query) = location.split_once('?').context("no query")?;
-    ServerSignIn::complete(servers, query, None).await?;
+    ServerSignIn::complete(servers, query, SignInReturn::AnyBrowser).await?;
     Ok(servers.get(name)?)
 }
 

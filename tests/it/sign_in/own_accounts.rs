@@ -121,6 +121,12 @@ async fn sign_in_of_one_caller_is_not_completed_by_another() {
     let body = json!({"redirect_url": redirect});
     assert_eq!(eve.send("PUT", &path, &body).await.status, 403);
     assert_eq!(remote.count("/token"), 0);
+    // Nor in the browser of somebody who was sent the link.
+    let begun = ann.send("POST", &path, &json!({})).await.json().await;
+    let redirect = follow(begun["authorization_url"].as_str().unwrap(), &hub.address).await;
+    let page = super::open_on_hub(&hub, path_and_query(&redirect)).await;
+    assert_eq!(page.status, 403);
+    assert_eq!(remote.count("/token"), 0);
 }
 
 #[tokio::test]
@@ -138,11 +144,14 @@ async fn client_that_opens_pages_is_asked_to_and_answered_after_the_sign_in() {
     // The page belongs to whoever opens it, so the link may be seen by others.
     let opened = ann.send("GET", path_and_query(page), &json!({})).await;
     assert_eq!(opened.status, 303);
+    let cookie = opened.cookies().next().unwrap();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
     let redirect = follow(&opened.headers["location"], &hub.address).await;
+    let back = TestRequest::new(&hub.address, "GET", path_and_query(&redirect));
     let inputs = json!({key: {"action": "accept"}});
     let (answer, page) = tokio::join!(
         ann.call(able(), inputs),
-        super::open_on_hub(&hub, path_and_query(&redirect))
+        back.header("cookie", &cookie).send()
     );
     assert_eq!(page.status, 200);
     assert_eq!(text_of(&answer), "account 2", "{answer}");

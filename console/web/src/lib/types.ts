@@ -11,7 +11,7 @@ export interface Session {
   agent?: { maxTools: number; maxToolTokens: number };
 }
 
-export type ServerStatus = 'PENDING' | 'CONNECTING' | 'CONNECTED' | 'DISCONNECTED' | 'FAILED' | 'DISABLED';
+export type ServerStatus = 'PENDING' | 'CONNECTING' | 'CONNECTED' | 'DISCONNECTED' | 'FAILED' | 'NEEDS_SIGN_IN' | 'DISABLED';
 
 export interface Figures {
   calls: number;
@@ -81,6 +81,7 @@ export interface ServerConfig {
   cwd?: string;
   url?: string;
   headers?: Record<string, string>;
+  auth?: Record<string, unknown>;
 }
 
 export interface LogEntry {
