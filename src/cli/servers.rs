@@ -291,7 +291,7 @@ impl ServersAction {
         let action_path =
             |server: &ServerArg, action: &str| format!("{SERVERS_ROUTE}/{}/{action}", server.name);
         match self {
-            Self::Add(_) | Self::Edit { .. } | Self::Logs { .. } => {
+            Self::Add(_) | Self::Login(_) | Self::Edit { .. } | Self::Logs { .. } => {
                 bail!("this action has its own requests")
             }
             Self::Restart(server) => {
