@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const MAX_LINES: usize = 565;
+const MAX_LINES: usize = 550;
 /// How many of a hundred type names may be a single word.
 const MAX_ONE_WORD_PERCENT: usize = 15;
 

@@ -12,8 +12,8 @@ use axum::{
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
     generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
-    registry, resource_metadata, responses, runs, servers, sign_in, sources, tokens, tool_stream, tools,
-    transfer, usage,
+    registry, resource_metadata, responses, runs, servers, sign_in, sources, tokens, tool_stream,
+    tools, transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 

@@ -1,6 +1,8 @@
 //! One credential for a server: the owner of its tokens in this hub. It renews them before
 //! they expire, one renewal at a time, also between hubs that share the store.
 
+mod stored_credential;
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,13 +10,9 @@ use std::{
 };
 
 use hyper::header::HeaderValue;
-use maru_oauth::{
-    AuthorizationServer, Challenge, ClientIdentity, Discovery, ScopeSet, SigningKey, TokenRequest,
-    TokenSet,
-};
+use maru_oauth::{Challenge, ClientIdentity, Discovery, ScopeSet, SigningKey, TokenRequest};
 use maru_runtime::clock;
 use maru_store::ServerCredentialRow;
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{oneshot, watch},
     time::{self, Instant},
@@ -27,6 +25,9 @@ use super::{
     server::RegisteredServer,
     sign_in::SignInServices,
 };
+
+pub(super) use stored_credential::StoredCredential;
+use stored_credential::{LoadedCredential, to_data};
 
 /// How often a hub looks whether another one has renewed the tokens.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -66,27 +67,6 @@ struct CredentialState {
     needed_scopes: ScopeSet,
     /// When the last renewal failed, and why.
     failure: Option<(Instant, Error)>,
-}
-
-struct LoadedCredential {
-    row: ServerCredentialRow,
-    stored: StoredCredential,
-    header: Option<HeaderValue>,
-}
-
-/// A credential in the store.
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct StoredCredential {
-    /// The server that the tokens may be sent to.
-    pub(super) server_url: String,
-    pub(super) resource: Option<String>,
-    pub(super) issuer: AuthorizationServer,
-    pub(super) client: ClientIdentity,
-    /// The redirect URI that the client was registered with.
-    pub(super) redirect_uri: String,
-    /// The scopes that were requested.
-    pub(super) requested: ScopeSet,
-    pub(super) tokens: Option<TokenSet>,
 }
 
 /// What a renewal begins with.
@@ -506,37 +486,6 @@ impl Credential {
     fn lock(&self) -> MutexGuard<'_, CredentialState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl LoadedCredential {
-    /// Parses a row; `None` if its tokens are for another address, or are sealed with
-    /// another key.
-    fn parse(row: ServerCredentialRow, server_url: &str) -> Option<Self> {
-        let stored: StoredCredential = serde_json::from_str(&row.data).ok()?;
-        if stored.server_url != server_url {
-            return None;
-        }
-        let header = stored.tokens.as_ref().and_then(|it| {
-            let mut header = HeaderValue::from_str(&format!("Bearer {}", it.access_token)).ok()?;
-            header.set_sensitive(true);
-            Some(header)
-        });
-        Some(Self {
-            row,
-            stored,
-            header,
-        })
-    }
-
-    fn is_due(&self) -> bool {
-        let tokens = self.stored.tokens.as_ref();
-        let renew_at = tokens.and_then(TokenSet::renew_at);
-        renew_at.is_some_and(|it| clock::now_ms() >= it)
-    }
-}
-
-fn to_data(stored: &StoredCredential) -> String {
-    serde_json::to_string(stored).expect("a credential is written as JSON")
 }
 
 pub(super) fn store_error(error: maru_store::Error) -> Error {
