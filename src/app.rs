@@ -4,13 +4,14 @@ mod data;
 mod data_directory;
 mod hub_file;
 mod local_socket;
+mod registered_servers;
 mod reload;
 mod span_export;
 mod store_changes;
 
 use std::{
     io::ErrorKind,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, RwLock, atomic::AtomicUsize},
     time::Duration,
 };
@@ -29,7 +30,7 @@ use crate::{
     auth::{
         AccessControl, BearerToken, ConsoleSessions, OAuthVerifier, load_or_create_admin_token,
     },
-    config::{Config, LoadedConfig, SecretString, config_rows, process_environment},
+    config::{Config, LoadedConfig, SecretString, config_rows},
     downstream::McpEngine,
     http::{
         self, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy, Readiness,
@@ -42,10 +43,7 @@ use crate::{
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
-    upstream::{
-        ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
-        ServerManager, SignInOptions,
-    },
+    upstream::ServerManager,
 };
 
 pub(crate) use data_directory::prepare_data_dir;
@@ -53,6 +51,7 @@ use data_directory::{DataDirCleanup, DataFiles};
 pub(crate) use hub_file::DataDirLock;
 pub use hub_file::running_hub;
 pub use local_socket::{HTTP_SOCKET, join_hub};
+use registered_servers::open_servers;
 use reload::ReloadReport;
 pub use span_export::start_span_export;
 
@@ -304,68 +303,6 @@ async fn open_store(config: &Config) -> Result<Store> {
     let seal = SecretSealer::from_key_file(&path)
         .with_context(|| format!("cannot use the seal key {}", path.display()))?;
     Ok(store.with_sealer(seal).await?)
-}
-
-async fn open_servers(
-    config: &Config,
-    store: &Store,
-    policy: AddressPolicy,
-    catalog: &Arc<Catalog>,
-    tasks: &Tasks,
-) -> Result<Arc<ServerManager>> {
-    let sign_in = sign_in_options(config, policy.own_port);
-    let mcp = &config.mcp;
-    let environment: Vec<_> = process_environment().into_iter().collect();
-    let path = environment.iter().find(|(name, _)| name == "PATH");
-    let search_path = path.map_or_else(String::new, |(_, value)| value.clone());
-    let mut policy = policy;
-    policy.allow_local_urls(mcp.servers.iter().filter_map(|it| it.url.as_deref()));
-    policy.allows_private = config.allows_local_admin();
-    let settings = ConnectionSettings::new(mcp, Arc::clone(catalog), store.clone(), tasks.clone())
-        .with_environment(environment)
-        .with_warden(config.warden.clone())
-        .with_sign_in(sign_in)
-        .with_limits(&config.limits);
-    let directory = config.config_directory.as_ref().unwrap_or(&config.data_dir);
-    let record = config.data_dir.join(REGISTRY_RECORD_FILE);
-    ServerManager::start(ManagerOptions {
-        store: store.clone(),
-        rules: RegistrationRules {
-            allowed_names: mcp.security.allowed_server_names.clone(),
-            program_rules: ProgramRules::new(mcp, !config.is_loopback_only(), &search_path),
-            programs_refused: !config.is_loopback_only() && !config.allow_stdio_over_http,
-            address_policy: policy,
-        },
-        settings,
-        max_servers: mcp.security.max_servers,
-        seeds: mcp.servers.iter().map(ServerDraft::from).collect(),
-        registry: &directory.join(REGISTRY_FILE),
-        registry_record: (!config.is_ephemeral()).then_some(&record),
-    })
-    .await
-}
-
-/// Returns where people come back to who sign in to a server.
-fn sign_in_options(config: &Config, own_port: Option<u16>) -> SignInOptions {
-    let document = config
-        .public_url
-        .as_ref()
-        .filter(|it| it.starts_with("https://"));
-    let scheme = if config.tls.certificate.is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let mut address = config.listen;
-    address.set_port(own_port.unwrap_or(address.port()));
-    if address.ip().is_unspecified() {
-        address.set_ip(Ipv4Addr::LOCALHOST.into());
-    }
-    let own_url = || format!("{scheme}://{address}");
-    SignInOptions {
-        base_url: config.public_url.clone().unwrap_or_else(own_url),
-        document_url: document.map(|it| format!("{it}/oauth/client.json")),
-    }
 }
 
 /// Starts a hub with a configuration.

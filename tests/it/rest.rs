@@ -19,7 +19,10 @@ use crate::{
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that do not use the store, or need a client or a page.
-const ROUTES_TESTED_ELSEWHERE: [&str; 13] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 16] = [
+    "/oauth/start",
+    "/oauth/callback",
+    "/oauth/client.json",
     "/mcp",
     "/mcp/s/{name}",
     "/sse",
@@ -160,6 +163,19 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         arguments,
     )
     .await;
+    // A program needs no sign-in, and says so.
+    for action in ["login", "logout"] {
+        walk.request("POST", &format!("{one}/{action}"), &["up"], none())
+            .await;
+    }
+    let returned = json!({"url": "http://127.0.0.1/oauth/callback?state=x"});
+    let complete = format!("{one}/login/complete");
+    walk.request("POST", &complete, &["up"], returned.clone())
+        .await;
+    let account = format!("{one}/account");
+    walk.request("POST", &account, &["up"], none()).await;
+    walk.request("PUT", &account, &["up"], returned).await;
+    walk.request("DELETE", &account, &["up"], none()).await;
     let calls = walk.request("GET", "/api/calls", &[], none()).await;
     let calls = calls
         .as_array()
