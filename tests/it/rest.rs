@@ -388,10 +388,16 @@ async fn every_rest_call_gives_the_same_response_on_every_store() {
     let all = join_all(stores.map(statuses_on_store)).await;
     // Models are not there; everything else works.
     let is_model = |it: &str| it.contains("/v1/") || it.contains("/generate");
+    // The server is a program, which nobody signs in to.
+    let is_sign_in = |it: &str| {
+        ["/login", "/logout", "/account"]
+            .iter()
+            .any(|at| it.contains(at))
+    };
     for (what, status) in &all[0] {
         let expected = [200, 201, 204, 404];
         assert!(
-            expected.contains(status) || is_model(what),
+            expected.contains(status) || is_model(what) || is_sign_in(what) && *status < 500,
             "{what}: {status}"
         );
     }

@@ -532,6 +532,7 @@ mod tests {
             "/api/mcp/servers/{name}/account",
             "/api/tools/{name}/call",
             "/api/tool-inputs/{id}",
+            "/api/resources/read",
             "/api/prompts/{name}",
             "/v1/messages",
             "/v1/messages/count_tokens",

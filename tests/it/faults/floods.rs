@@ -246,8 +246,11 @@ async fn client_that_repeats_an_id_is_bounded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_that_floods_its_own_stream_is_ended() {
     // On a busy machine an unoptimised hub reads less than the usual budget.
-    let bench =
-        FaultHarness::start_with(|config| config.limits.server_bytes_per_second = 2 << 20).await;
+    let bench = FaultHarness::start_with(|config| {
+        config.limits.server_bytes_per_second = 2 << 20;
+        config.limits.server_messages_per_second = 1_000;
+    })
+    .await;
     for (mode, cause) in [
         ("comment", MESSAGES_CAUSE),
         ("notify", MESSAGES_CAUSE),
