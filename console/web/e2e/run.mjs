@@ -894,7 +894,11 @@ const tests = {
       await page.locator('[data-missing]').getByText('/no/such/page').waitFor();
       await page.goto(`${hub.url}/#code=${hub.link.split('code=')[1]}x`);
       await page.locator('[data-guest]').getByText(words.used).waitFor();
+      // A page of its own: the one that was given a code still navigates.
+      await page.goto('about:blank');
+      await page.goto(hub.url);
       await page.locator('[data-live=true]').waitFor();
+      await page.locator('h1').first().waitFor();
       await hub.stop();
       await page.locator('[data-hub-down]').getByText(words.down).waitFor();
       await hub.run();

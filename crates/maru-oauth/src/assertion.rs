@@ -20,7 +20,7 @@ use super::{Error, random_token};
 /// How long an assertion is valid.
 const ASSERTION_SECONDS: i64 = 120;
 
-/// A private key in PKCS #8, for ES256, EdDSA or RS256.
+/// A private key in PKCS #8, for `ES256`, `EdDSA` or `RS256`.
 #[derive(Clone)]
 pub struct SigningKey(Arc<KeyPair>);
 

@@ -205,6 +205,10 @@ mod tests {
     }
 
     /// Serves one connection with `response` and then falls silent.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "ends with the runtime of the test"
+    )]
     async fn serve(response: String) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/x", listener.local_addr().unwrap());

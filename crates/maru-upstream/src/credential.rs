@@ -488,6 +488,10 @@ impl Credential {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "`map_err` passes the error itself"
+)]
 pub(super) fn store_error(error: maru_store::Error) -> Error {
     warn!("a credential could not be read or written: {error}");
     Error::Unreachable("the store of credentials does not answer".to_owned())

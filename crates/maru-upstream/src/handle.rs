@@ -295,7 +295,7 @@ impl SharedConnection {
                     page,
                     is_call,
                 };
-                needed.respond(context, &answer)
+                needed.respond(context, answer)
             }
             Err(error) => {
                 spans::record_error(&span, "unavailable");

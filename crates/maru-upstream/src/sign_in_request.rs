@@ -67,11 +67,11 @@ impl SignInRequest<'_> {
     pub(super) fn respond(
         &self,
         context: &RequestContext,
-        answer: &SignInAnswer,
+        answer: SignInAnswer,
     ) -> Result<EntryResponse, RpcError> {
         let can_open = !context.capabilities["elicitation"]["url"].is_null();
         match self.page {
-            Some(page) if can_open && *answer != SignInAnswer::Declined => {
+            Some(page) if can_open && answer != SignInAnswer::Declined => {
                 self.ask(page, context.version)
             }
             _ => self.fail(),
@@ -134,21 +134,22 @@ mod tests {
             page,
             is_call: true,
         };
-        request.respond(&context, &SignInAnswer::of(&context))
+        request.respond(&context, SignInAnswer::of(&context))
     }
 
     #[test]
     fn clients_that_open_pages_are_asked_in_the_form_of_their_version() {
         let able = || json!({"elicitation": {"url": {}}});
-        let page = Some("http://127.0.0.1:9/oauth/start/a");
+        let address = "http://127.0.0.1:9/oauth/start/a";
+        let page = Some(address);
         let modern = respond(able(), ProtocolVersion::V2026_07_28, page).unwrap();
         let EntryResponse::InputRequired(asked) = modern else {
             panic!("an input request");
         };
-        assert_eq!(asked.requests[SIGN_IN_KEY]["params"]["url"], page.unwrap());
+        assert_eq!(asked.requests[SIGN_IN_KEY]["params"]["url"], address);
         let error = respond(able(), ProtocolVersion::LATEST_WITH_HANDSHAKE, page).unwrap_err();
         assert_eq!(error.code, URL_ELICITATION_REQUIRED);
-        assert_eq!(error.data.unwrap()["elicitations"][0]["url"], page.unwrap());
+        assert_eq!(error.data.unwrap()["elicitations"][0]["url"], address);
     }
 
     #[test]

@@ -45,6 +45,10 @@ struct Record {
 }
 
 impl FakeRemote {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "ends with the runtime of the test"
+    )]
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
