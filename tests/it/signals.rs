@@ -41,6 +41,11 @@ impl ServeProcess {
         process
     }
 
+    /// The directory with its `maru.yaml`, where the commands of a test run.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

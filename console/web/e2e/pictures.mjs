@@ -1,20 +1,33 @@
 // The pictures of the documents: node e2e/pictures.mjs
-import { closeBrowser, open, root, sleep } from './hub.mjs';
-import { scene } from './scene.mjs';
+import { join } from 'node:path';
+import { closeBrowser, everything, Hub, open, root, sleep } from './hub.mjs';
 
-const hub = await scene();
+const files = join(everything, '../../../server-filesystem/dist/index.js');
+const hub = await Hub.start({ config: 'log: {level: error}\nmcp: {reconnection: {initial-delay-ms: 8000}}\n' });
 try {
+  const add = (name, config, transportType = 'STDIO', more = {}) => hub.api('POST', '/api/mcp/servers', { name, transportType, config, autoConnect: true, ...more });
+  await Promise.all([
+    add('everything', { command: 'node', args: [everything, 'stdio'] }),
+    add('files', { command: 'node', args: [files, '/tmp'] }),
+    add('warehouse', { command: 'ls', args: ['/no/such/warehouse'] }),
+    add('search', { url: 'http://127.0.0.1:9/mcp' }, 'HTTP', { autoConnect: false }),
+  ]);
+  for (let n = 0; n < 14; n++) {
+    await hub.mcp('tools/call', { name: 'get_employee_info', arguments: { employee_id: `EMP00${1 + (n % 4)}` } });
+    await hub.mcp('tools/call', { name: 'files__list_allowed_directories', arguments: {} }, 'Claude Code', '2.1');
+    await hub.mcp('tools/call', { name: 'everything__echo', arguments: { message: `hello ${n}` } });
+  }
   const context = await open({ width: 1180, height: 640 });
   await context.request.post(`${hub.url}/api/session`, { data: { token: hub.token } });
   const page = await context.newPage();
   const place = (name) => `${root}/docs/console-${name}.png`;
   await page.goto(`${hub.url}/servers`);
   await page.locator('tr[data-server=everything] [data-status=CONNECTED]').waitFor();
-  // Where this runs is nobody's business.
+  // The programs are these; the paths of this machine say nothing.
   await page.evaluate(() => {
-    for (const [name, head, tail] of [['everything', 'npx -y @modelcontextprotocol/', 'server-everything'], ['fixture', '', 'uvx mcp-server-git'], ['reports', '', '/opt/reports/mcp stdio']]) {
+    for (const [name, tail] of [['everything', 'server-everything'], ['files', 'server-filesystem /tmp']]) {
       const [first, second] = document.querySelector(`tr[data-server=${name}] .ends`).children;
-      first.textContent = head;
+      first.textContent = 'npx -y @modelcontextprotocol/';
       second.textContent = tail;
     }
   });

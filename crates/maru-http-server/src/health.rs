@@ -22,11 +22,10 @@ use maru_tools::{Caller, CatalogScope};
 const STORE_PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// A shutdown waits for a probe only if the last one was within this time.
 const PROBE_EXPIRY_MS: i64 = 60_000;
-const OPENAPI_JSON: &str = include_str!("../../../docs/openapi.json");
 
 /// `GET /api/openapi.json`.
 pub(super) async fn openapi() -> Response {
-    reply::json(StatusCode::OK, OPENAPI_JSON.to_owned())
+    reply::json(StatusCode::OK, maru_docs::OPENAPI_JSON.to_owned())
 }
 
 /// `GET /healthz`: the process responds.

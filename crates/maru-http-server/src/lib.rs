@@ -13,6 +13,7 @@ mod console;
 mod cors;
 mod custom_tools;
 mod diagnostics;
+mod docs;
 mod framing;
 mod generate;
 mod health;

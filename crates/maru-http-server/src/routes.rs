@@ -11,7 +11,7 @@ use axum::{
 
 use super::{
     HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
-    generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
+    docs, generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
     registry, resource_metadata, responses, runs, servers, sign_in, sources, tokens, tool_stream,
     tools, transfer, usage,
 };
@@ -268,6 +268,11 @@ fn route_table() -> Vec<RouteEntry> {
         public(GET, "/connect", console::page),
         public(GET, "/connect/{*rest}", console::page),
         public(GET, "/assets/v/{build}/{name}", console::asset),
+        // The documentation, the same for everybody.
+        public(GET, "/docs", docs::index),
+        public(GET, "/docs/search", docs::search),
+        public(GET, "/docs/files/{name}", docs::file),
+        public(GET, "/docs/{*path}", docs::page),
         // Sign-in, which needs no principal yet.
         public(GET, "/api/session", console::show),
         public(POST, "/api/session", console::sign_in),
