@@ -64,8 +64,8 @@ struct SetBudget {
     /// Only for requests to this model [default: all together]
     #[arg(long)]
     model: Option<String>,
-    /// day or month, in UTC
-    #[arg(long)]
+    /// When it begins anew, in UTC
+    #[arg(long, value_parser = ["day", "month"])]
     period: String,
     /// Tokens that may be used, input and output together
     #[arg(long, conflicts_with = "money", required_unless_present = "money")]

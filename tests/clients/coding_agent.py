@@ -20,6 +20,7 @@ import threading
 import time
 
 agent, dialect, maru, modules = sys.argv[1:5]
+MODEL = "scripted"
 
 CLONE_NEWNET = 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -133,7 +134,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 
 config = os.path.join(home, "maru.yaml")
 open(config, "w").write(
-    "models:\n  - name: scripted\n    tool_mode: native\n    base_url: http://127.0.0.1:%d/v1\n" % server.server_port
+    "models:\n  - name: " + MODEL + "\n    tool_mode: native\n    base_url: http://127.0.0.1:%d/v1\n" % server.server_port
 )
 log = open(os.path.join(home, "maru.log"), "w")
 hub = subprocess.Popen(
@@ -151,27 +152,28 @@ while True:
         time.sleep(0.05)
 
 environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "dumb"}
+
+
+def connect(*arguments):
+    """What `maru connect` prints for a person."""
+    hub_options = ["--config", config, "--data-dir", os.path.join(home, "data"), "--listen", "127.0.0.1:20006"]
+    command = [maru, *hub_options, "connect", *arguments, "--models", "--model", MODEL]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
 prompt = "Make the sky green in notes.txt, then run check.sh."
 if agent == "claude":
-    command = [
-        *glob.glob(modules + "/@anthropic-ai/claude-code-linux-*/claude"),
-        "-p", prompt, "--allowedTools", "Bash,Read,Edit,Write",
-    ]
-    environment.update(
-        ANTHROPIC_BASE_URL="http://127.0.0.1:20006",
-        ANTHROPIC_AUTH_TOKEN="local",
-        ANTHROPIC_MODEL="scripted",
-        ANTHROPIC_SMALL_FAST_MODEL="scripted",
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-    )
+    [claude] = glob.glob(modules + "/@anthropic-ai/claude-code-linux-*/claude")
+    methods = json.loads(connect("claude-code", "-o", "json"))["models"]["methods"]
+    [lines] = [it["text"] for it in methods if it["kind"] == "environment"]
+    # The printed lines as they are; the last one starts the program.
+    assert lines.endswith("\nclaude"), lines
+    command = ["sh", "-c", lines + ' "$@"', "sh", "-p", prompt, "--allowedTools", "Bash,Read,Edit,Write"]
+    environment["PATH"] = os.path.dirname(claude) + ":" + environment["PATH"]
+    # There is no network.
+    environment["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
 else:
-    codex_home = os.path.join(home, ".codex")
-    os.mkdir(codex_home)
-    open(os.path.join(codex_home, "config.toml"), "w").write(
-        'model = "scripted"\nmodel_provider = "maru"\n\n[model_providers.maru]\nname = "maru"\n'
-        'base_url = "http://127.0.0.1:20006/v1"\nwire_api = "responses"\n'
-    )
-    environment["CODEX_HOME"] = codex_home
+    connect("codex", "--write")
     command = [
         *glob.glob(modules + "/@openai/codex-linux-*/vendor/*/*/codex"),
         "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", prompt,

@@ -1,10 +1,9 @@
-"""The Python client of Ollama against /api of a hub. Usage: ollama_client.py ADDRESS"""
+"""The Python client of Ollama against /api of a hub, whose address is in OLLAMA_HOST."""
 import json
-import sys
 
 from ollama import Client, ResponseError
 
-client = Client(host=sys.argv[1])
+client = Client()
 question = [{"role": "user", "content": "Weather in Seoul?"}]
 
 

@@ -27,6 +27,10 @@ async function openaiNode() {
   const fileStream = client.chat.completions.stream({ model: "file", messages, tools: fileTools });
   fileStream.on("tool_calls.function.arguments.delta", (it) => (filePieces += it.arguments_delta ? 1 : 0));
   const file = (await fileStream.finalChatCompletion()).choices[0];
+  const code = { model: "text", prompt: "def f():", suffix: "f()" };
+  const continued = (await client.completions.create(code)).choices[0];
+  let continuedPieces = "";
+  for await (const chunk of await client.completions.create({ ...code, stream: true })) continuedPieces += chunk.choices[0].text;
   let broken = "no error";
   try {
     for await (const _ of await client.chat.completions.create({ model: "broken", messages, stream: true }));
@@ -41,11 +45,12 @@ async function openaiNode() {
     streamed_call: callsOf(streamed.message),
     file: callsOf(file.message),
     file_pieces: filePieces,
+    continued: [continued.text, continuedPieces, continued.finish_reason],
     broken,
   };
 }
 
-async function vercel(model) {
+async function vercel(model, textModel) {
   const offered = { get_weather: tool({ description: "Weather", inputSchema: jsonSchema(schema) }) };
   const prompt = "Weather in Seoul?";
   const simple = (calls) => calls.map((it) => [it.toolName, it.input]);
@@ -57,7 +62,14 @@ async function vercel(model) {
   let filePieces = 0;
   for await (const part of file.fullStream) filePieces += part.type === "tool-input-delta" && part.delta ? 1 : 0;
   const streamedCall = streamText({ model: model("call"), prompt, tools: offered, maxRetries: 0 });
+  let continued;
+  if (textModel) {
+    const whole = await generateText({ model: textModel("text"), prompt, maxRetries: 0 });
+    const streamed = streamText({ model: textModel("text"), prompt, maxRetries: 0 });
+    continued = [whole.text, await streamed.text, whole.finishReason];
+  }
   return {
+    continued,
     text: text.text,
     call: simple(call.toolCalls),
     finish: [text.finishReason, call.finishReason, await streamedCall.finishReason],
@@ -73,7 +85,7 @@ const openai = createOpenAI({ baseURL, apiKey: "local" });
 console.log(
   JSON.stringify({
     openai: await openaiNode(),
-    compatible: await vercel((name) => compatible(name)),
-    vercel: await vercel((name) => openai.chat(name)),
+    compatible: await vercel((name) => compatible(name), null),
+    vercel: await vercel((name) => openai.chat(name), (name) => openai.completion(name)),
   }),
 );

@@ -55,6 +55,9 @@ def openai_python():
         missing = "no error"
     except Exception as error:
         missing = type(error).__name__
+    code = {"model": "text", "prompt": "def f():", "suffix": "f()"}
+    continued = client.completions.create(**code).choices[0]
+    continued_pieces = [it.choices[0].text for it in client.completions.create(**code, stream=True)]
     vectors = client.embeddings.create(model="any", input=["휴가", "vacation"])
     return {
         "text": text.message.content,
@@ -69,6 +72,7 @@ def openai_python():
         "missing": missing,
         "models": sorted(it.id for it in client.models.list()),
         "vectors": len(vectors.data),
+        "continued": [continued.text, "".join(continued_pieces), continued.finish_reason],
     }
 
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     anthropic::{message_body, message_request, read_message_stream, whole_message},
     http_client::{TestRequest, TestResponse},
+    ollama::{ollama_body, read_lines},
     openai::{
         chat_client::{chat_body, chat_request, read_stream},
         fake_model::{FakeModelServer, streamed_by_byte, text_response},
@@ -21,6 +22,7 @@ pub(crate) enum TestedApi {
     Chat,
     Messages,
     Responses,
+    Ollama,
 }
 
 /// What a client of any API makes of an answer.
@@ -34,13 +36,16 @@ pub(crate) struct AnyAnswer {
 }
 
 impl TestedApi {
-    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Ollama];
 
     /// A question to `model`, with one tool.
     pub(crate) fn question(self, model: &str, tool: &str, schema: &Value, stream: bool) -> Value {
         let change = |tool: Value| json!({"model": model, "stream": stream, "tools": [tool]});
         match self {
             Self::Chat => chat_body(change(
+                json!({"type": "function", "function": {"name": tool, "parameters": schema}}),
+            )),
+            Self::Ollama => ollama_body(change(
                 json!({"type": "function", "function": {"name": tool, "parameters": schema}}),
             )),
             Self::Messages => message_body(change(json!({"name": tool, "input_schema": schema}))),
@@ -55,6 +60,7 @@ impl TestedApi {
             Self::Chat => chat_request(hub, body),
             Self::Messages => message_request(hub, body),
             Self::Responses => response_request(hub, body),
+            Self::Ollama => TestRequest::post(&hub.address, self.path(), body),
         }
     }
 
@@ -76,6 +82,7 @@ impl TestedApi {
                     error: found.error,
                 }
             }
+            Self::Ollama => read_lines(reply).await,
             Self::Responses => {
                 let found = read_response_stream(reply).await;
                 let error = &found.response["error"];
@@ -110,6 +117,17 @@ impl TestedApi {
                 }
                 let is_call = choice["finish_reason"] == "tool_calls";
                 assert_eq!(is_call, !found.calls.is_empty(), "{answer}");
+            }
+            Self::Ollama => {
+                assert_eq!(answer["done"], true, "{answer}");
+                let message = &answer["message"];
+                found.text = message["content"].as_str().unwrap().to_owned();
+                for call in message["tool_calls"].as_array().into_iter().flatten() {
+                    let function = &call["function"];
+                    found
+                        .calls
+                        .push((name(function), function["arguments"].clone()));
+                }
             }
             Self::Messages => {
                 for block in answer["content"].as_array().unwrap() {
@@ -146,6 +164,12 @@ impl TestedApi {
 
     /// The kind and the message of an error, in the form of this API.
     pub(crate) fn error_of(self, answer: &Value) -> (String, String) {
+        if self == Self::Ollama {
+            assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
+            let message = answer["error"].as_str().unwrap().to_owned();
+            // It has no kinds.
+            return ("invalid_request_error".to_owned(), message);
+        }
         if self == Self::Messages {
             assert_eq!(answer["type"], "error", "{answer}");
         } else {
@@ -166,6 +190,7 @@ impl TestedApi {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
             Self::Responses => "/v1/responses",
+            Self::Ollama => "/api/chat",
         }
     }
 }
@@ -200,12 +225,29 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
         json!({"tools": "all"}),
         json!({"tools": [1]}),
         json!({"tools": [{}]}),
-        json!({"tool_choice": 5}),
-        json!({"temperature": "hot"}),
-        json!({"top_p": 7}),
         json!({"api_base": "http://169.254.169.254/"}),
         json!({"base_url": "http://169.254.169.254/"}),
         json!({"api_key": "x"}),
+    ];
+    // Ollama's API has them elsewhere, or not at all.
+    let of_the_others = [
+        json!({"tool_choice": 5}),
+        json!({"temperature": "hot"}),
+        json!({"top_p": 7}),
+    ];
+    let of_ollama = [
+        json!({"messages": "hi"}),
+        json!({"messages": [5]}),
+        json!({"messages": [{"role": "root", "content": "x"}]}),
+        json!({"messages": [{"role": "user", "content": 5}]}),
+        json!({"messages": many(10_001, json!({"role": "user", "content": "x"}))}),
+        json!({"options": 5}),
+        json!({"options": {"temperature": "hot"}}),
+        json!({"options": {"top_p": 7}}),
+        json!({"options": {"num_predict": "many"}}),
+        json!({"format": 5}),
+        json!({"tools": many(2, json!({"type": "function", "function": {"name": "a"}}))}),
+        json!({"tools": many(1025, json!({"type": "function", "function": {"name": "a"}}))}),
     ];
     let of_messages = [
         json!({"messages": []}),
@@ -262,10 +304,15 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
     for api in TestedApi::ALL {
         let own: &[Value] = match api {
             TestedApi::Chat => &[],
+            TestedApi::Ollama => &of_ollama,
             TestedApi::Messages => &of_messages,
             TestedApi::Responses => &of_responses,
         };
-        for change in common.iter().chain(own) {
+        let others: &[Value] = match api {
+            TestedApi::Ollama => &[],
+            _ => &of_the_others,
+        };
+        for change in common.iter().chain(own).chain(others) {
             let mut body = api.question("m", "get_weather", &any_schema(), false);
             for (name, value) in change.as_object().unwrap() {
                 body[name] = value.clone();
@@ -527,7 +574,9 @@ async fn pages_of_allowed_origins_get_cors_headers_and_no_others() {
         "/v1/chat/completions",
         "/v1/messages",
         "/v1/responses",
+        "/v1/completions",
         "/v1/models",
+        "/api/chat",
         "/api/tools",
         "/mcp",
         "/mcp/s/x",

@@ -6,10 +6,14 @@ use tokio::process::Command;
 
 use crate::{
     clients::{client_tools_dir, node_program, run_successfully},
-    http_client::{TestRequest, wait_until},
-    openai::fake_model::{
-        FakeModelServer, ScriptStep, completion_response, json_response, stream_head,
-        streamed_response,
+    http_client::{TestRequest, TestResponse, wait_until},
+    model_apis::AnyAnswer,
+    openai::{
+        chat_client::chat_body,
+        fake_model::{
+            FakeModelServer, ScriptStep, completion_response, json_response, stream_head,
+            streamed_response, text_response,
+        },
     },
     test_hub::TestHub,
 };
@@ -17,6 +21,54 @@ use crate::{
 const ANSWER_TEXT: &str = "안녕, \"world\".";
 const TOOL_CALL_TEXT: &str =
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>";
+
+/// A question with a tool: such requests look like those of OpenAI.
+pub(crate) fn ollama_body(change: Value) -> Value {
+    chat_body(change)
+}
+
+/// Reads a stream to its end; every rule of the output is checked.
+pub(crate) async fn read_lines(reply: TestResponse) -> AnyAnswer {
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.headers["content-type"], "application/x-ndjson");
+    let text = reply.text().await;
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let (last, before) = lines.split_last().unwrap();
+    let mut found = AnyAnswer::default();
+    for line in before {
+        assert_eq!(
+            (&line["done"], &line["message"]["role"]),
+            (&json!(false), &json!("assistant"))
+        );
+        found
+            .text
+            .push_str(line["message"]["content"].as_str().unwrap());
+        for call in line["message"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let function = &call["function"];
+            assert_eq!(function["index"], found.calls.len());
+            let name = function["name"].as_str().unwrap().to_owned();
+            found.calls.push((name, function["arguments"].clone()));
+        }
+    }
+    match &last["error"] {
+        Value::Null => {
+            assert_eq!(last["done"], true, "{last}");
+            assert!(
+                last["done_reason"].is_string() && last["eval_count"].is_u64(),
+                "{last}"
+            );
+        }
+        error => found.error = Some(error.clone()),
+    }
+    found
+}
 
 async fn ollama_hub() -> (FakeModelServer, TestHub) {
     let backend = FakeModelServer::start(|_, seen| {
@@ -91,10 +143,17 @@ fn check_client(client: &str, seen: &Value, backend: &FakeModelServer) {
 #[tokio::test]
 async fn ollama_python() {
     let (backend, hub) = ollama_hub().await;
+    // The lines of the Connect page as they are, in front of the program.
+    let page = TestRequest::new(&hub.address, "GET", "/api/connect");
+    let page = page.send().await.json().await;
+    let clients = page["clients"].as_array().unwrap();
+    let guide = clients.iter().find(|it| it["id"] == "ollama").unwrap();
+    let lines = guide["models"]["methods"][0]["text"].as_str().unwrap();
     let seen = run_successfully(
-        Command::new(client_tools_dir().join("ollama/bin/python"))
-            .arg(client_tools_dir().join("ollama_client.py"))
-            .arg(format!("http://{}", hub.address)),
+        Command::new("sh")
+            .args(["-c", &format!("{lines}\nexec \"$@\""), "sh"])
+            .arg(client_tools_dir().join("ollama/bin/python"))
+            .arg(client_tools_dir().join("ollama_client.py")),
     )
     .await;
     check_client(
@@ -154,7 +213,6 @@ async fn streams_are_lines_and_errors_have_the_form_of_ollama() {
         (200, &json!(ANSWER_TEXT))
     );
     for (path, wrong) in [
-        ("/api/chat", json!({"model": "text"})),
         ("/api/chat", json!({"model": "text", "messages": [5]})),
         (
             "/api/chat",
@@ -189,4 +247,61 @@ async fn streams_are_lines_and_errors_have_the_form_of_ollama() {
         request.send().await.json().await["totals"]["requests"].clone()
     };
     wait_until(async || count().await == 2).await;
+}
+
+#[tokio::test]
+async fn parallel_calls_of_a_stream_are_numbered() {
+    let calls = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}\n</tool_call>\n\
+        <tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Busan\"}}\n</tool_call>";
+    let model = FakeModelServer::start_with_steps(text_response(calls)).await;
+    let hub = TestHub::with_config(|config| model.configure(config)).await;
+    let body = ollama_body(json!({"stream": true}));
+    let found = read_lines(
+        TestRequest::post(&hub.address, "/api/chat", &body)
+            .send()
+            .await,
+    )
+    .await;
+    let cities: Vec<&Value> = found.calls.iter().map(|it| &it.1["city"]).collect();
+    assert_eq!(cities, ["Seoul", "Busan"]);
+}
+
+/// What clients send to load a model, or to free its memory.
+#[tokio::test]
+async fn request_without_a_question_asks_the_model_nothing() {
+    let model = FakeModelServer::start_with_steps(text_response("no")).await;
+    let named = ModelDefinition {
+        name: "m".to_owned(),
+        ..model.model()
+    };
+    let hub = TestHub::with_config(|config| config.models = vec![named]).await;
+    for (path, body, reason) in [
+        ("/api/generate", json!({"model": "m"}), "load"),
+        (
+            "/api/generate",
+            json!({"model": "agent/m", "prompt": "", "stream": false}),
+            "load",
+        ),
+        (
+            "/api/generate",
+            json!({"model": "m", "keep_alive": 0}),
+            "unload",
+        ),
+        ("/api/chat", json!({"model": "m", "messages": []}), "load"),
+        (
+            "/api/chat",
+            json!({"model": "m", "keep_alive": "0"}),
+            "unload",
+        ),
+    ] {
+        let (status, lines) = post(&hub, path, &body).await;
+        assert_eq!((status, lines.len()), (200, 1), "{body}");
+        assert_eq!(
+            (&lines[0]["done"], &lines[0]["done_reason"]),
+            (&json!(true), &json!(reason))
+        );
+    }
+    let (status, reply) = post(&hub, "/api/generate", &json!({"model": "other"})).await;
+    assert_eq!((status, reply[0]["error"].is_string()), (404, true));
+    assert!(model.seen().is_empty());
 }

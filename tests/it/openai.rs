@@ -14,5 +14,6 @@ mod real_model;
 mod requests;
 mod sdk;
 mod streamed_arguments;
+mod text_completions;
 mod tool_choice;
 mod tool_support;

@@ -268,6 +268,8 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     let chat = json!({"model": "none", "messages": [{"role": "user", "content": "hi"}]});
     walk.request("POST", "/v1/chat/completions", &[], chat)
         .await;
+    let text = json!({"model": "none", "prompt": "hi"});
+    walk.request("POST", "/v1/completions", &[], text).await;
     let message =
         json!({"model": "none", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
     for path in ["/v1/messages", "/v1/messages/count_tokens"] {

@@ -214,3 +214,47 @@ async fn agent_runs_failovers_and_embeddings_are_counted_once() {
         ])
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_and_budgets_stand_in_the_terminal() {
+    let backend = FakeModelServer::start(|_, _| counted_response(1000, 10)).await;
+    let models = vec![priced(&backend, "a")];
+    let hub = TestHub::with_config(|config: &mut Config| config.models = models).await;
+    assert_eq!(ask(&hub, "a", None).await.0, 200);
+    wait_for_requests(&hub, 1).await;
+    let maru = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_maru"))
+            .arg("--data-dir")
+            .arg(hub.directory.path())
+            .arg("usage")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (
+            output.status.success(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (done, shown, errors) = maru(&["--by", "caller,model"]);
+    assert!(done, "{errors}");
+    let row = shown.lines().find(|it| it.starts_with("local")).unwrap();
+    let columns: Vec<&str> = row.split_whitespace().collect();
+    assert!(columns.starts_with(&["local", "a", "1"]), "{shown}");
+    let (_, json, _) = maru(&["--model", "a", "-o", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["totals"]["input_tokens"], &json["totals"]["cost"]),
+        (&json!(1000), &json!(0.0016))
+    );
+    let budget = ["set-budget", "all", "--period", "month", "--tokens", "1100"];
+    let (done, _, errors) = maru(&budget);
+    assert!(done, "{errors}");
+    assert!(maru(&["budgets"]).1.contains("1010"));
+    assert_eq!(ask(&hub, "a", None).await.0, 429);
+    assert!(maru(&["remove-budget", "all"]).0);
+    assert_eq!(ask(&hub, "a", None).await.0, 200);
+    let (done, _, errors) = maru(&["set-budget", "x", "--period", "year", "--tokens", "1"]);
+    assert!(!done && errors.contains("period"), "{errors}");
+}

@@ -801,6 +801,42 @@ const tests = {
     await context.close();
   },
 
+  async 'tokens and cost of models by day, and a budget that stops them'() {
+    const scripted = await model([{ text: 'Yes.' }]);
+    const hub = await Hub.start({ config: `log:\n  level: error\nmodels:\n  - name: scripted\n    base_url: ${scripted.url}\n    tool_mode: native\n    price: {input: 1000, output: 5000}\n` });
+    const ask = () => fetch(`${hub.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${hub.token}` }, body: JSON.stringify({ model: 'scripted', messages: [{ role: 'user', content: '?' }], max_tokens: 100 }) });
+    assert.equal((await ask()).status, 200);
+    for (const [locale, word] of Object.entries({
+      'en-US': { sum: '1 requests, 100 tokens in, 20 tokens out', chart: 'Usage by day', cost: 'Cost', name: 'Name', limit: 'Limit', set: 'Set budget', remove: 'Remove' },
+      'ko-KR': { sum: '요청 1회, 입력 토큰 100개, 출력 토큰 20개', chart: '일별 사용량', cost: '비용', name: '이름', limit: '한도', set: '예산 설정', remove: '제거' },
+    })) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/settings?tab=usage`);
+      await page.getByText(word.sum).waitFor();
+      const chart = page.getByRole('img', { name: word.chart });
+      assert.equal(await chart.locator('rect.bar').count(), 1, 'one day has a bar');
+      // Today is the last of the days.
+      const box = await chart.boundingBox();
+      await chart.hover({ position: { x: box.width - 3, y: 40 } });
+      await page.locator('.tip').getByText(new Date().toISOString().slice(0, 10)).waitFor();
+      await page.getByText(word.cost, { exact: true }).first().click();
+      await page.getByRole('row', { name: /scripted/ }).getByText(/^0\.2 /).waitFor();
+      const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV' }).click()]);
+      assert.match(readFileSync(await file.path(), 'utf8'), /"scripted"/);
+      await page.locator('form.new').getByLabel(word.name).fill('all');
+      await page.locator('form.new').getByLabel(word.limit).fill('150');
+      await page.getByRole('button', { name: word.set }).click();
+      await page.locator('.meter').waitFor();
+      assert.equal((await ask()).status, 429);
+      await page.getByRole('button', { name: word.remove }).click();
+      await page.locator('.meter').waitFor({ state: 'detached' });
+      await context.close();
+    }
+    await hub.end();
+    scripted.end();
+  },
+
   async 'a limit and a token for names that do not exist are refused'() {
     const hub = await Hub.start();
     for (const [locale, words] of [['en-US', { name: 'Name', set: 'Set limit', anyway: /anyway/, create: 'Create token', scope: 'May use', tools: 'only these tools', minute: 'Calls per minute' }], ['ko-KR', { name: '이름', set: '', anyway: /그래도/, create: '', scope: '사용 범위', tools: '이 도구만', minute: '분당 호출' }]]) {

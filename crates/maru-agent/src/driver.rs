@@ -19,7 +19,7 @@ use super::{
 };
 use maru_llm::{
     self as llm, ChatEvent, ChatMessage, ChatRequest, ChatRequestOptions, ChatRole, ChatToolCall,
-    InvalidToolCall, ToolChoice,
+    InvalidToolCall,
 };
 use maru_observability::telemetry::spans;
 use maru_tools::{self as tools, Caller, CatalogScope, OWN_SERVER_NAME};
@@ -303,10 +303,8 @@ impl<'a> RunDriver<'a> {
             model: self.model.clone(),
             messages: machine.messages().to_vec(),
             tools: self.chat_tools(),
-            described_tools: Vec::new(),
-            tool_choice: ToolChoice::Auto,
             other: self.request.backend_options.clone(),
-            anthropic_members: serde_json::Map::new(),
+            ..ChatRequest::default()
         };
         let started = Instant::now();
         let mut options = ChatRequestOptions::streamed(

@@ -16,13 +16,13 @@ use super::{
 const CONTEXT_TOKENS: u32 = 32_768;
 const ANSWER_TOKENS: u32 = 8_192;
 
-use chat_apps::{claude_desktop, lm_studio, open_webui};
+use chat_apps::{claude_desktop, lm_studio, ollama, open_webui};
 use coding_agents::{claude_code, codex, gemini_cli};
 use editors::{continue_dev, cursor, jetbrains, void, vscode, windsurf, zed};
 
 type GuideOf = fn(&HubTarget) -> ClientGuide;
 
-const CLIENTS: [(&str, GuideOf); 15] = [
+const CLIENTS: [(&str, GuideOf); 16] = [
     ("claude-code", claude_code),
     ("claude-desktop", claude_desktop),
     ("codex", codex),
@@ -36,6 +36,7 @@ const CLIENTS: [(&str, GuideOf); 15] = [
     ("windsurf", windsurf),
     ("lm-studio", lm_studio),
     ("jetbrains", jetbrains),
+    ("ollama", ollama),
     ("other", other),
     ("curl", curl),
 ];

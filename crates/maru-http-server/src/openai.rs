@@ -1,4 +1,5 @@
-//! The OpenAI endpoint: `/v1/chat/completions`, `/v1/models`, `/v1/embeddings`.
+//! The OpenAI endpoint: `/v1/chat/completions`, `/v1/completions`, `/v1/models`,
+//! `/v1/embeddings`.
 //!
 //! What goes out is strict whatever a backend sent; `chunk` says what clients need.
 
@@ -7,8 +8,10 @@ mod chunk;
 mod embeddings;
 mod error;
 mod models;
+mod text_completion;
 
 pub(super) use chat_request::parse_conversation as messages;
 pub(super) use chunk::ChatCompletionWriter;
 pub(super) use embeddings::{create as embed, embed_texts};
 pub(super) use models::{all_models, list, queue_status, show};
+pub(super) use text_completion::TextCompletionWriter;

@@ -175,6 +175,13 @@ fn route_table() -> Vec<RouteEntry> {
         .counted(),
         agent(
             POST,
+            "/v1/completions",
+            model_api::post::<openai::TextCompletionWriter>,
+        )
+        .filtered()
+        .counted(),
+        agent(
+            POST,
             "/v1/responses",
             model_api::post::<responses::ResponseWriter>,
         )
@@ -525,6 +532,7 @@ mod tests {
             "/sse",
             "/sse/message",
             "/v1/chat/completions",
+            "/v1/completions",
             "/v1/embeddings",
             "/api/chat",
             "/api/generate",

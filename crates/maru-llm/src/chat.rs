@@ -12,6 +12,8 @@ pub struct ChatRequest {
     pub model: String,
     /// The conversation so far.
     pub messages: Vec<ChatMessage>,
+    /// A text to continue as it stands, in place of a conversation.
+    pub text_prompt: Option<TextPrompt>,
     /// The tools that the model may call.
     pub tools: Vec<ChatTool>,
     /// Tools that the text describes already: calls of them are recognised, but
@@ -24,6 +26,15 @@ pub struct ChatRequest {
     /// Members that only Anthropic's API has, such as `thinking` and `output_config`. Other
     /// backends do not get them.
     pub anthropic_members: Map<String, Value>,
+}
+
+/// A text that a model continues without a chat template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextPrompt {
+    /// Text, or the numbers of its tokens.
+    pub prompt: Value,
+    /// What follows the text that the model writes, to complete code in the middle.
+    pub suffix: Option<String>,
 }
 
 /// One message of a conversation.

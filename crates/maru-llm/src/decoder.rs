@@ -23,6 +23,8 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// How a response is decoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecoderOptions {
+    /// Text is handed out as it comes, and nothing in it is a call or reasoning.
+    pub(super) plain_text: bool,
     /// The syntax of calls in the text.
     pub(super) dialect: DialectSelection,
     /// Whether maru's own prompt says how to write a call.
@@ -35,6 +37,21 @@ pub(super) struct DecoderOptions {
     pub(super) keep_written: bool,
     /// The most calls; the rest is left out.
     pub(super) max_calls: usize,
+}
+
+impl DecoderOptions {
+    /// For a text that the model continues.
+    pub(super) fn plain_text() -> Self {
+        Self {
+            plain_text: true,
+            dialect: DialectSelection::Auto,
+            prompted: false,
+            constrained: false,
+            stream_arguments: false,
+            keep_written: false,
+            max_calls: 0,
+        }
+    }
 }
 
 /// Decodes one response while it arrives. Pure.
@@ -108,6 +125,10 @@ impl ResponseDecoder {
         out: &mut Vec<ChatEvent>,
     ) -> Result<(), ResponseTooLarge> {
         self.count_bytes(text)?;
+        if self.options.plain_text {
+            out.push(ChatEvent::Text(text.to_owned()));
+            return Ok(());
+        }
         if let Some(written) = &mut self.written {
             written.push_str(text);
         }

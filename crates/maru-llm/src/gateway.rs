@@ -124,9 +124,15 @@ impl Gateway {
     ) -> Result<ChatStream, Error> {
         let started_at = Instant::now();
         let name = request.model.clone();
-        let candidates = self.find_candidates(&name);
+        let mut candidates = self.find_candidates(&name);
+        if candidates.is_empty() {
+            return Err(Error::UnknownModel(name));
+        }
+        if request.text_prompt.is_some() {
+            candidates.retain(|it| it.entry.continues_texts());
+        }
         let timeout = candidates.iter().map(|it| it.entry.timeout).max();
-        let timeout = timeout.ok_or_else(|| Error::UnknownModel(name.clone()))?;
+        let timeout = timeout.ok_or_else(|| Error::ChatOnly(name.clone()))?;
         let limit = timeout.min(options.limit);
         let meter = self.start_meter(candidates[0].entry, options, &request)?;
         let call = ModelCall {
@@ -192,6 +198,11 @@ impl Gateway {
     /// answer in time are left out.
     pub async fn list_models(&self) -> Vec<ModelInfo> {
         listing::list_models(&self.entries).await
+    }
+
+    /// Whether a model with this name can be requested.
+    pub fn serves(&self, model: &str) -> bool {
+        self.entries.iter().any(|it| it.resolve(model).is_some())
     }
 
     /// How calls of `model` reach clients, if the settings say so.

@@ -39,8 +39,8 @@ use thiserror::Error;
 
 pub use chat::{
     ChatEvent, ChatMessage, ChatRequest, ChatResponse, ChatRole, ChatTool, ChatToolCall,
-    FinishReason, IS_ERROR, InvalidNativeCall, InvalidToolCall, REASONING_BLOCKS, ToolChoice,
-    random_id,
+    FinishReason, IS_ERROR, InvalidNativeCall, InvalidToolCall, REASONING_BLOCKS, TextPrompt,
+    ToolChoice, random_id,
 };
 pub use gateway::{Gateway, ModelStatus};
 pub use listing::ModelInfo;
@@ -67,6 +67,11 @@ pub enum Error {
     /// No entry of the settings matches.
     #[error("the model \"{0}\" is not configured; see `models` in maru.yaml and GET /v1/models")]
     UnknownModel(String),
+    /// Its backends continue no texts.
+    #[error(
+        "the backend of the model \"{0}\" takes only conversations; use /v1/chat/completions, or a model with `backend: openai`"
+    )]
+    ChatOnly(String),
     /// Nothing is configured and the default is not there.
     #[error(
         "no model is configured, and no Ollama answers at {0}; start one, or add `models` to maru.yaml (docs/models.md shows how)"

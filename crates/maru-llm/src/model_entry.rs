@@ -136,6 +136,11 @@ impl ModelEntry {
         }
     }
 
+    /// Whether the API of the backend continues texts.
+    pub(super) fn continues_texts(&self) -> bool {
+        self.backend == BackendApi::Openai
+    }
+
     /// Counts and traces one attempt of `call`, which asks for `model`.
     pub(super) fn record_request(&self, call: &ModelCall<'_>, model: &str) -> ModelRequestRecorder {
         let provider = match self.backend {
@@ -300,6 +305,12 @@ impl ModelEntry {
         mode: ToolMode,
         options: &ChatRequestOptions,
     ) -> PreparedRequest {
+        if request.text_prompt.is_some() {
+            return PreparedRequest {
+                request: self.encode_text_request(request, model, options.stream),
+                decoder: ResponseDecoder::new(ToolSet::default(), DecoderOptions::plain_text()),
+            };
+        }
         let known = request.tools.iter().chain(&request.described_tools);
         let known = ToolSet::new(known.map(|it| (it.name.as_str(), &it.parameters)));
         // A backend that ignores the choice cannot call what it does not see.
@@ -337,6 +348,7 @@ impl ModelEntry {
         let (path, body) = self.encode_request(request, model, form, options.stream);
         let is_prompted = options.prompted || mode != ToolMode::Native;
         let decoder_options = DecoderOptions {
+            plain_text: false,
             dialect: self.dialect,
             prompted: is_described || (is_callable && is_prompted),
             constrained,
@@ -350,6 +362,25 @@ impl ModelEntry {
         }
     }
 
+    /// A text to continue, for a backend with OpenAI's API.
+    fn encode_text_request(
+        &self,
+        request: ChatRequest,
+        model: &str,
+        stream: bool,
+    ) -> ServiceRequest {
+        let body = openai::encode_request(request, model, self.output(None, stream));
+        ServiceRequest::post("/completions", body)
+    }
+
+    fn output(&self, form: Option<Value>, stream: bool) -> OutputOptions {
+        OutputOptions {
+            form,
+            stream,
+            stream_usage: !self.rejects_stream_options.load(Relaxed),
+        }
+    }
+
     fn encode_request(
         &self,
         mut request: ChatRequest,
@@ -359,12 +390,7 @@ impl ModelEntry {
     ) -> (String, Vec<u8>) {
         match self.backend {
             BackendApi::Openai => {
-                let output = OutputOptions {
-                    form,
-                    stream,
-                    stream_usage: !self.rejects_stream_options.load(Relaxed),
-                };
-                let body = openai::encode_request(request, model, output);
+                let body = openai::encode_request(request, model, self.output(form, stream));
                 ("/chat/completions".to_owned(), body)
             }
             BackendApi::Gemini => {

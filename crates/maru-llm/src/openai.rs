@@ -1,4 +1,4 @@
-//! Requests and responses of `/chat/completions`; responses are decoded with as few
+//! Requests and responses of `/chat/completions` and `/completions`; responses are decoded with as few
 //! copies as possible.
 
 use std::borrow::Cow;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    ChatEvent, ChatMessage, ChatRequest, ChatTool, FinishReason, TokenUsage, ToolChoice,
-    decoder::ResponseDecoder, native_calls::ToolCallFragment,
+    ChatEvent, ChatMessage, ChatRequest, ChatTool, FinishReason, TextPrompt, TokenUsage,
+    ToolChoice, decoder::ResponseDecoder, native_calls::ToolCallFragment,
 };
 
 /// What is wrong with a response.
@@ -30,11 +30,19 @@ pub(super) struct OutputOptions {
 pub(super) fn encode_request(request: ChatRequest, model: &str, output: OutputOptions) -> Vec<u8> {
     let mut all = Map::new();
     all.insert("model".to_owned(), model.into());
-    let messages = request
-        .messages
-        .into_iter()
-        .map(ChatMessage::into_openai_json);
-    all.insert("messages".to_owned(), messages.collect());
+    match request.text_prompt {
+        Some(TextPrompt { prompt, suffix }) => {
+            all.insert("prompt".to_owned(), prompt);
+            if let Some(suffix) = suffix {
+                all.insert("suffix".to_owned(), suffix.into());
+            }
+        }
+        None => {
+            let messages = request.messages.into_iter();
+            let messages = messages.map(ChatMessage::into_openai_json);
+            all.insert("messages".to_owned(), messages.collect());
+        }
+    }
     all.extend(request.other);
     if request.tools.is_empty() {
         all.remove("parallel_tool_calls");
@@ -106,6 +114,10 @@ pub(super) fn decode_response(
         has_choice = true;
         if let Some(delta) = choice.delta.or(choice.message) {
             decode_delta(&delta, decoder, out)?;
+        } else if let Some(text) = choice.text.filter(|it| !it.0.is_empty()) {
+            decoder
+                .push_text(&text.0, out)
+                .map_err(|_| RESPONSE_TOO_LARGE)?;
         }
         if let Some(logprobs) = choice.logprobs {
             decode_logprobs(logprobs, decoder, out)?;
@@ -242,6 +254,9 @@ struct CompletionChoice<'a> {
     delta: Option<MessageDelta<'a>>,
     #[serde(borrow)]
     message: Option<MessageDelta<'a>>,
+    /// The continuation of a text, in place of a message.
+    #[serde(borrow)]
+    text: Option<LenientText<'a>>,
     #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -105,6 +105,18 @@ async fn backend_faults_become_errors_that_quote_nothing() {
             assert_eq!(found, status, "{api:?} {model}: {answer}");
             api.error_of(&answer);
             assert!(!answer.to_string().contains("SECRET"), "{api:?} {model}");
+            // A stream says it with the status, or at its end.
+            let reply = evil.ask(api, model, true).send().await;
+            if reply.status == 200 {
+                let answer = api.read_stream(reply).await;
+                assert!(answer.error.is_some(), "{api:?} {model}: {answer:?}");
+                assert!(!format!("{answer:?}").contains("SECRET"), "{api:?} {model}");
+            } else {
+                assert_eq!(reply.status.as_u16(), status, "{api:?} {model}");
+                let answer = reply.json().await;
+                api.error_of(&answer);
+                assert!(!answer.to_string().contains("SECRET"), "{api:?} {model}");
+            }
         }
     });
     futures_util::future::join_all(checks).await;
@@ -144,7 +156,7 @@ async fn endless_stream_is_closed_when_its_client_disconnects() {
     for (nth, api) in TestedApi::ALL.into_iter().enumerate() {
         let mut reply = evil.ask(api, "endless", true).send().await;
         for _ in 0..10 {
-            assert!(reply.next_event().await.is_some());
+            assert!(reply.next_chunk().await.is_some());
         }
         drop(reply);
         wait_for(async || evil.stats().await, |it| it["cuts"] == nth + 1).await;

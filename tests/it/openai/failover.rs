@@ -16,13 +16,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    chat_client::{chat_body, chat_request, complete, complete_streamed, read_stream},
+    chat_client::{chat_body, chat_request, complete, complete_streamed},
     fake_model::{
         FakeModelServer, ReceivedRequest, ScriptStep, delta_step, event_step, json_response,
         stream_head, streamed_by_byte, text_response,
     },
 };
-use crate::{http_client::TestRequest, test_hub::TestHub};
+use crate::{http_client::TestRequest, model_apis::TestedApi, test_hub::TestHub};
 
 /// Stands in front of a backend and can be killed with all its connections.
 struct KillableRelay {
@@ -111,18 +111,20 @@ async fn killed_backend_fails_no_request_that_had_not_begun() {
         }
         let (hub, ended) = (Arc::clone(&hub), Arc::clone(&ended));
         running.spawn(async move {
+            let api = TestedApi::ALL[number / 2 % TestedApi::ALL.len()];
             let stream = number % 2 == 0;
-            let body = chat_body(json!({"stream": stream, "tools": null}));
-            let reply = chat_request(&hub, &body).send().await;
-            assert_eq!(reply.status, 200);
+            let body = api.question("m", "get_weather", &json!({"type": "object"}), stream);
+            let reply = api.request(&hub, &body).send().await;
+            assert_eq!(reply.status, 200, "{api:?}");
             let text = if stream {
-                let read = read_stream(reply).await;
-                assert!(read.error.is_none() || read.chunks > 0, "{read:?}");
+                let read = api.read_stream(reply).await;
+                assert!(
+                    read.error.is_none() || !read.text.is_empty(),
+                    "{api:?} {read:?}"
+                );
                 read.text
             } else {
-                let answer = reply.json().await;
-                let text = answer["choices"][0]["message"]["content"].as_str();
-                text.unwrap().to_owned()
+                api.read_whole(&reply.json().await).text
             };
             ended.fetch_add(1, Relaxed);
             drop(slot);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::fake_model::{
-    FakeModelServer, ScriptStep, delta_step, json_response, stream_head, streamed_by_byte,
-    streamed_response, text_response,
+    FakeModelServer, ScriptStep, delta_step, event_step, json_response, stream_head,
+    streamed_by_byte, streamed_response, text_response,
 };
 use crate::{
     clients::{client_tools_dir, node_program, run_successfully},
@@ -23,6 +23,9 @@ const ANSWER_TEXT: &str = "안녕, \"world\".";
 /// Models named after what they do; the dialect is one that no client knows.
 async fn sdk_hub() -> (FakeModelServer, TestHub) {
     let backend = FakeModelServer::start(|_, seen| {
+        if seen.path.ends_with("/v1/completions") {
+            return continued_text(seen.body["stream"] == true);
+        }
         let said = match seen.body["model"].as_str() {
             Some("text") => ANSWER_TEXT,
             Some("call") => TOOL_CALL_TEXT,
@@ -60,6 +63,21 @@ text_response(said)
         });
     let hub = TestHub::with_config(|config| config.models = models.to_vec()).await;
     (backend, hub)
+}
+
+/// The continuation of a text, in one piece for each character if it is streamed.
+fn continued_text(stream: bool) -> Vec<ScriptStep> {
+    let choice = |text: &str, finish: Value| json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}]});
+    if !stream {
+        return json_response(200, "", &choice(ANSWER_TEXT, "stop".into()));
+    }
+    let pieces = ANSWER_TEXT
+        .chars()
+        .map(|it| event_step(&choice(&it.to_string(), Value::Null)));
+    let mut steps: Vec<ScriptStep> = std::iter::once(stream_head()).chain(pieces).collect();
+    steps.push(event_step(&choice("", "stop".into())));
+    steps.push(ScriptStep::Send("data: [DONE]\n\n".to_owned()));
+    steps
 }
 
 /// A native call whose arguments come in three pieces, with pauses.
@@ -113,6 +131,10 @@ async fn openai_python_and_langchain() {
         json!(["stop", "tool_calls", "tool_calls"])
     );
     assert_eq!(openai["usage"], 3);
+    assert_eq!(
+        openai["continued"],
+        json!([ANSWER_TEXT, ANSWER_TEXT, "stop"])
+    );
     assert_eq!(openai["broken"], "APIError");
     assert_eq!(openai["missing"], "NotFoundError");
     assert_eq!(
@@ -155,6 +177,10 @@ async fn openai_node_and_the_vercel_ai_sdk() {
         json!(["stop", "tool_calls", "tool_calls"])
     );
     assert_eq!(seen["openai"]["broken"], "APIError");
+    for client in ["openai", "vercel"] {
+        let continued = json!([ANSWER_TEXT, ANSWER_TEXT, "stop"]);
+        assert_eq!(seen[client]["continued"], continued, "{client}");
+    }
     assert_eq!(
         seen["compatible"]["finish"],
         json!(["stop", "tool-calls", "tool-calls"])

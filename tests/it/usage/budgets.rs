@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{ask, counted_response, priced, wait_for_requests};
 use crate::{
     http_client::TestRequest,
+    model_apis::TestedApi,
     openai::{
         chat_client::{chat_body, chat_request},
         fake_model::{FakeModelServer, ScriptStep},
@@ -70,6 +71,22 @@ async fn budget_that_is_used_up_answers_429_and_sends_nothing() {
         message.contains("\"fixed\"") && message.contains("4000 of 5000 tokens a day"),
         "{message}"
     );
+    for api in TestedApi::ALL {
+        for stream in [false, true] {
+            let mut body = api.question("a", "get_weather", &json!({"type": "object"}), stream);
+            if api == TestedApi::Messages {
+                body["max_tokens"] = 2000.into();
+            }
+            let reply = api.request(&hub, &body).send().await;
+            assert_eq!(reply.status, 429, "{api:?}");
+            assert!(reply.headers.contains_key("retry-after"), "{api:?}");
+            let (_, message) = api.error_of(&reply.json().await);
+            assert!(message.contains("\"fixed\""), "{api:?} {message}");
+        }
+    }
+    let text = json!({"model": "a", "prompt": "x"});
+    let reply = TestRequest::post(&hub.address, "/v1/completions", &text);
+    assert_eq!(reply.send().await.status, 429);
     assert_eq!(backend.seen().len(), 1);
     // Another model is not affected, until a budget is made for everything.
     assert_eq!(ask(&hub, "b", None).await.0, 200);

@@ -1,4 +1,4 @@
-//! The sums of maru are those of a client's library, to the token.
+//! The sums of maru are those of the clients' libraries, to the token.
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -13,7 +13,7 @@ use crate::{
 const STREAMS: i64 = 1000;
 
 #[tokio::test]
-async fn sums_of_a_thousand_streams_equal_those_of_openai_python() {
+async fn sums_of_a_thousand_streams_equal_those_of_the_sdks() {
     // Other counts for each request, repeated with every chunk as some backends do.
     let backend = FakeModelServer::start(|number, _| {
         let number = number as u64;
@@ -35,36 +35,43 @@ async fn sums_of_a_thousand_streams_equal_those_of_openai_python() {
         ]
     })
     .await;
-    let model = priced(&backend, "counted");
-    let hub = TestHub::with_config(|config| config.models = vec![model]).await;
+    let apis = ["chat", "responses", "messages"];
+    let models = apis.map(|it| priced(&backend, it)).to_vec();
+    let hub = TestHub::with_config(|config| config.models = models).await;
     let token = hub
         .create_token(json!({"name": "sdk", "role": "agent"}))
         .await;
     let sums = run_successfully(
         Command::new(client_tools_dir().join("openai/bin/python"))
             .arg(client_tools_dir().join("usage_client.py"))
-            .arg(format!("http://{}/v1", hub.address))
+            .arg(format!("http://{}", hub.address))
             .args([token.as_str(), &STREAMS.to_string(), "50"]),
     )
     .await;
     let sums: Value = serde_json::from_str(&sums).unwrap();
     wait_for_requests(&hub, STREAMS).await;
-    let seen = usage(&hub, "caller=sdk&model=counted").await;
-    let totals = &seen["totals"];
-    for (name, sum) in sums.as_object().unwrap() {
-        assert_eq!(&totals[name], sum, "{name}");
+    let mut requests = 0;
+    for api in apis {
+        let sums = &sums[api];
+        let seen = usage(&hub, &format!("caller=sdk&model={api}")).await;
+        let totals = &seen["totals"];
+        for (name, sum) in sums.as_object().unwrap() {
+            assert_eq!(&totals[name], sum, "{api} {name}");
+        }
+        requests += sums["requests"].as_i64().unwrap();
+        assert_eq!(
+            (&totals["errors"], &totals["estimated"]),
+            (&json!(0), &json!(0)),
+            "{api}"
+        );
+        let count = |name: &str| sums[name].as_u64().unwrap();
+        let uncached = count("input_tokens") - count("cached_tokens");
+        let millionths = uncached * 2 + count("cached_tokens") + count("output_tokens") * 10;
+        let cost = totals["cost"].as_f64().unwrap() * 1e6;
+        assert!(
+            (cost - millionths as f64).abs() < 0.001,
+            "{api}: {cost} {millionths}"
+        );
     }
-    assert_eq!(sums["requests"], STREAMS);
-    assert_eq!(
-        (&totals["errors"], &totals["estimated"]),
-        (&json!(0), &json!(0))
-    );
-    let count = |name: &str| sums[name].as_u64().unwrap();
-    let uncached = count("input_tokens") - count("cached_tokens");
-    let millionths = uncached * 2 + count("cached_tokens") + count("output_tokens") * 10;
-    let cost = totals["cost"].as_f64().unwrap() * 1e6;
-    assert!(
-        (cost - millionths as f64).abs() < 0.001,
-        "{cost} {millionths}"
-    );
+    assert_eq!(requests, STREAMS);
 }

@@ -121,3 +121,27 @@ pub(super) fn lm_studio(hub: &HubTarget) -> ClientGuide {
         traces: &["lms", "~/.lmstudio"],
     }
 }
+
+/// Clients that know only Ollama's API: they find the hub where Ollama would be.
+pub(super) fn ollama(hub: &HubTarget) -> ClientGuide {
+    let mut variables = vec![("OLLAMA_HOST", hub.origin.as_str())];
+    variables.extend(hub.token.as_deref().map(|it| ("OLLAMA_API_KEY", it)));
+    let fields = format!("Address  {}\nModel    {}", hub.origin, hub.model);
+    ClientGuide {
+        id: "ollama",
+        title: "Clients of Ollama",
+        mcp: ConnectSection::unsupported(
+            "Ollama's API has no place for the tools of a hub; a model named agent/… uses them.",
+            "Ollama API로는 허브의 도구를 제공할 수 없지만, agent/…라는 이름의 모델은 도구를 사용합니다.",
+        ),
+        models: ConnectSection::new([
+            environment(&variables, ""),
+            settings("Address of Ollama", "Ollama 주소", &fields),
+        ])
+        .with_note(
+            "For a client that knows no address but port 11434, see \"Clients of Ollama\" in docs/models.md.",
+            "포트 11434만 사용하는 클라이언트는 docs/models.md의 \"Clients of Ollama\"를 참고하세요.",
+        ),
+        traces: &["ollama", "~/.ollama"],
+    }
+}

@@ -8,6 +8,7 @@ use super::super::model_api::{
 };
 use super::{
     content_blocks::parse_messages, message_writer::MessageWriter, offered_tools::parse_tools,
+    token_count::estimate_request_tokens,
 };
 use maru_llm::ChatRequest;
 
@@ -33,17 +34,25 @@ pub(super) fn parse(body: Value) -> Result<ParsedRequest<MessageWriter>, ApiErro
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), body.remove(*name)?)))
         .collect();
+    let request = ChatRequest {
+        model,
+        messages: parsed.messages,
+        text_prompt: None,
+        tools: tools.offered,
+        described_tools: tools.withheld,
+        tool_choice,
+        other,
+        anthropic_members,
+    };
+    let estimated_input = if stream {
+        estimate_request_tokens(&request)
+    } else {
+        0
+    };
+    let shows_thinking = shows_thinking(request.anthropic_members.get("thinking"));
     Ok(ParsedRequest {
-        api: MessageWriter::new(&model, shows_thinking(anthropic_members.get("thinking"))),
-        request: ChatRequest {
-            model,
-            messages: parsed.messages,
-            tools: tools.offered,
-            described_tools: tools.withheld,
-            tool_choice,
-            other,
-            anthropic_members,
-        },
+        api: MessageWriter::new(&request.model, shows_thinking, estimated_input),
+        request,
         stream,
     })
 }

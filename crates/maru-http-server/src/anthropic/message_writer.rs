@@ -23,6 +23,8 @@ const PING: &str = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
 pub(in super::super) struct MessageWriter {
     model: String,
     shows_thinking: bool,
+    /// The tokens of the request, as a stream says before the backend has counted them.
+    estimated_input: usize,
     has_begun: bool,
     open_block: Option<BlockKind>,
     /// Blocks that were begun.
@@ -37,10 +39,11 @@ enum BlockKind {
 }
 
 impl MessageWriter {
-    pub(super) fn new(model: &str, shows_thinking: bool) -> Self {
+    pub(super) fn new(model: &str, shows_thinking: bool, estimated_input: usize) -> Self {
         Self {
             model: model.to_owned(),
             shows_thinking,
+            estimated_input,
             has_begun: false,
             open_block: None,
             block_count: 0,
@@ -53,8 +56,10 @@ impl MessageWriter {
         }
         out.push_str("event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
         write_message_head(&self.model, out);
-        out.push_str(
-            "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":0,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}}\n\n",
+        let input = self.estimated_input;
+        let _ = write!(
+            out,
+            "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}}}}}\n\n"
         );
         out.push_str(PING);
     }

@@ -1,4 +1,5 @@
-//! `POST /v1/messages/count_tokens`: how many tokens a request would have.
+//! `POST /v1/messages/count_tokens`: how many tokens a request would have, which is also
+//! what a stream says at its beginning.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(in super::super) async fn count(
 }
 
 /// An estimate: only the backend knows the tokens of its model.
-fn estimate_request_tokens(request: &ChatRequest) -> usize {
+pub(super) fn estimate_request_tokens(request: &ChatRequest) -> usize {
     let messages = request.messages.iter().map(|it| {
         let members = it.extra_members.values();
         members.map(estimate_value_tokens).sum::<usize>() + 4

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::{http::StatusCode, response::Response};
 use futures_util::stream;
+use serde_json::Value;
 
 use super::{
     super::HubState, ApiError, ClientApi, ParsedRequest, call_text::CallOutput,
@@ -12,7 +13,9 @@ use super::{
 use maru_agent::{self as agent, ActiveRun, AgentRequest, ApprovalPolicy, RunEvent, RunOutcome};
 use maru_auth::Principal;
 use maru_downstream::http::reply;
-use maru_llm::{ChatEvent, ChatResponse, FinishReason, TokenUsage};
+use maru_llm::{
+    ChatEvent, ChatMessage, ChatResponse, ChatRole, FinishReason, TextPrompt, TokenUsage,
+};
 
 /// What the name of such a model begins with.
 pub(in super::super) const AGENT_MODEL_PREFIX: &str = "agent/";
@@ -24,10 +27,14 @@ pub(super) async fn respond<A: ClientApi>(
     parsed: ParsedRequest<A>,
     model: String,
 ) -> Result<Response, ApiError> {
+    let messages = match parsed.request.text_prompt {
+        None => parsed.request.messages,
+        Some(prompt) => vec![prompt_as_question(prompt)?],
+    };
     let request = AgentRequest {
         principal: principal.clone(),
         model: Some(model),
-        messages: parsed.request.messages,
+        messages,
         backend_options: parsed.request.other,
         servers: None,
         own_tools: Some(true),
@@ -50,6 +57,18 @@ pub(super) async fn respond<A: ClientApi>(
         let response = response.map_err(|it| ApiError::from(&it))?;
         let body = parsed.api.response_body(response);
         Ok(reply::json(StatusCode::OK, body))
+    }
+}
+
+/// An agent answers a text, instead of continuing it.
+fn prompt_as_question(prompt: TextPrompt) -> Result<ChatMessage, ApiError> {
+    match (prompt.prompt, prompt.suffix) {
+        (Value::String(text), None) => Ok(ChatMessage::text(ChatRole::User, text)),
+        (_, Some(_)) => Err(ApiError::invalid("suffix", "an agent fills no gaps")),
+        (_, None) => Err(ApiError::invalid(
+            "prompt",
+            "prompt must be text for an agent",
+        )),
     }
 }
 

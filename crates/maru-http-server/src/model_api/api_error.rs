@@ -121,6 +121,7 @@ fn classify(error: &llm::Error) -> (StatusCode, &'static str) {
         llm::Error::UnknownModel(_) | llm::Error::NoModels(_) => {
             (StatusCode::NOT_FOUND, "model_not_found")
         }
+        llm::Error::ChatOnly(_) => (StatusCode::BAD_REQUEST, "chat_only"),
         llm::Error::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "queue_full"),
         llm::Error::BudgetExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota"),
         llm::Error::Status { status, .. } => match status {

@@ -21,6 +21,11 @@ pub(in super::super) trait ClientApi: Send + Sized + 'static {
     /// The body of a whole response. Its calls are those that the client gets as calls.
     fn response_body(self, response: ChatResponse) -> String;
 
+    /// The response to a request that asks the model nothing; other requests have none.
+    fn response_without_model(&self) -> Option<String> {
+        None
+    }
+
     /// Writes what stands at the beginning of a stream, unless that is written.
     fn write_start(&mut self, out: &mut String);
 

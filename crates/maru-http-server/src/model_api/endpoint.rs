@@ -66,13 +66,25 @@ async fn respond<A: ClientApi>(
     headers: &HeaderMap,
     mut parsed: ParsedRequest<A>,
 ) -> Result<Response, ApiError> {
+    if let Some(body) = parsed.api.response_without_model() {
+        let name = &parsed.request.model;
+        let model = name.strip_prefix(AGENT_MODEL_PREFIX).unwrap_or(name);
+        if !hub.models.current().serves(model) {
+            return Err(ApiError::from(&maru_llm::Error::UnknownModel(name.clone())));
+        }
+        return Ok(reply::json(StatusCode::OK, body));
+    }
     let request = &mut parsed.request;
     let mode = client_mode::choose_mode(hub, principal, headers, &request.model)?;
     if let Some(model) = request.model.strip_prefix(AGENT_MODEL_PREFIX) {
         let model = model.to_owned();
         return agent_models::respond(hub, principal, parsed, model).await;
     }
-    let output = client_mode::apply_mode(hub, principal, mode, request);
+    let output = if request.text_prompt.is_some() {
+        CallOutput::ToolCalls
+    } else {
+        client_mode::apply_mode(hub, principal, mode, request)
+    };
     if parsed.stream {
         response_stream::respond(hub, principal, parsed, output).await
     } else {

@@ -4,14 +4,27 @@ use serde_json::{Map, Value, json};
 
 use super::super::model_api::{ApiError, MAX_MESSAGES, check_members, parse_stream};
 
-/// A request in the form of `/v1/chat/completions`.
+/// A request in the form of one of OpenAI's APIs.
 #[derive(Debug)]
 pub(super) struct TranslatedRequest {
+    pub(super) target: TargetApi,
     pub(super) body: Value,
     pub(super) model: String,
     pub(super) stream: bool,
     /// Whether the client wants the reasoning.
     pub(super) shows_thinking: bool,
+}
+
+/// What a request becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TargetApi {
+    /// A request of `/v1/chat/completions`.
+    Chat,
+    /// A request of `/v1/completions`.
+    Text,
+    /// Nothing: it only asks for the model to be loaded, which is the backend's business, or
+    /// (with `keep_alive: 0`) not to be kept.
+    Load { unload: bool },
 }
 
 /// Options with the same meaning, and their names.
@@ -30,9 +43,15 @@ const OPTION_NAMES: [(&str, &str); 9] = [
 /// Translates the body of `/api/chat`.
 pub(super) fn translate_chat(body: Value) -> Result<TranslatedRequest, ApiError> {
     let mut body = check_members(body)?;
-    let Some(Value::Array(given)) = body.remove("messages") else {
-        return Err(ApiError::invalid("messages", "messages must be a list"));
+    let given = match body.remove("messages") {
+        Some(Value::Array(given)) => given,
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => return Err(ApiError::invalid("messages", "messages must be a list")),
     };
+    if given.is_empty() {
+        let target = load_target(&body);
+        return translate_options(body, target, Map::new());
+    }
     if given.len() > MAX_MESSAGES {
         let reason = format!("messages may have {MAX_MESSAGES} entries at most");
         return Err(ApiError::invalid("messages", reason));
@@ -47,7 +66,7 @@ pub(super) fn translate_chat(body: Value) -> Result<TranslatedRequest, ApiError>
         messages.push(translate_message(message, &mut calls));
     }
     let tools = body.remove("tools");
-    let mut translated = translate_options(body, messages)?;
+    let mut translated = translate_options(body, TargetApi::Chat, with_messages(messages))?;
     if let Some(tools) = tools {
         translated.body["tools"] = tools;
     }
@@ -57,10 +76,22 @@ pub(super) fn translate_chat(body: Value) -> Result<TranslatedRequest, ApiError>
 /// Translates the body of `/api/generate`.
 pub(super) fn translate_generate(body: Value) -> Result<TranslatedRequest, ApiError> {
     let mut body = check_members(body)?;
-    let suffix = body.remove("suffix");
-    if suffix.is_some_and(|it| it.as_str().is_some_and(|it| !it.is_empty())) {
-        let reason = "suffix is not supported here; use a chat model without it";
-        return Err(ApiError::invalid("suffix", reason));
+    let prompt = match body.remove("prompt") {
+        Some(Value::String(prompt)) => prompt,
+        None | Some(Value::Null) => String::new(),
+        Some(_) => return Err(ApiError::invalid("prompt", "prompt must be text")),
+    };
+    let images = body.remove("images").filter(|it| *it != json!([]));
+    let suffix = body.remove("suffix").filter(|it| *it != "");
+    if suffix.is_some() || body.get("raw") == Some(&Value::Bool(true)) {
+        let mut text = Map::new();
+        text.insert("prompt".to_owned(), prompt.into());
+        text.insert("suffix".to_owned(), suffix.unwrap_or_default());
+        return translate_options(body, TargetApi::Text, text);
+    }
+    if prompt.is_empty() && images.is_none() {
+        let target = load_target(&body);
+        return translate_options(body, target, Map::new());
     }
     let mut messages = Vec::new();
     if let Some(Value::String(system)) = body.remove("system")
@@ -68,14 +99,20 @@ pub(super) fn translate_generate(body: Value) -> Result<TranslatedRequest, ApiEr
     {
         messages.push(json!({"role": "system", "content": system}));
     }
-    let prompt = match body.remove("prompt") {
-        Some(Value::String(prompt)) => prompt,
-        None | Some(Value::Null) => String::new(),
-        Some(_) => return Err(ApiError::invalid("prompt", "prompt must be text")),
-    };
-    let images = body.remove("images");
     messages.push(json!({"role": "user", "content": content(&prompt, images.as_ref())}));
-    translate_options(body, messages)
+    translate_options(body, TargetApi::Chat, with_messages(messages))
+}
+
+fn with_messages(messages: Vec<Value>) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("messages".to_owned(), messages.into());
+    members
+}
+
+fn load_target(body: &Map<String, Value>) -> TargetApi {
+    let keep_alive = body.get("keep_alive").unwrap_or(&Value::Null);
+    let unload = keep_alive.as_i64() == Some(0) || matches!(keep_alive.as_str(), Some("0" | "0s"));
+    TargetApi::Load { unload }
 }
 
 /// Calls whose results are to come: Ollama's have no ids.
@@ -167,18 +204,20 @@ fn media_type(image: &str) -> &'static str {
 
 fn translate_options(
     mut body: Map<String, Value>,
-    messages: Vec<Value>,
+    target: TargetApi,
+    mut translated: Map<String, Value>,
 ) -> Result<TranslatedRequest, ApiError> {
     let stream = match body.get("stream") {
         None | Some(Value::Null) => true,
         given => parse_stream(given)?,
     };
-    let mut translated = Map::new();
     if let Some(model) = body.remove("model") {
         translated.insert("model".to_owned(), model);
     }
-    translated.insert("messages".to_owned(), messages.into());
     let options = body.get("options").unwrap_or(&Value::Null);
+    if !options.is_object() && !options.is_null() {
+        return Err(ApiError::invalid("options", "options must be an object"));
+    }
     for (theirs, ours) in OPTION_NAMES {
         let value = &options[theirs];
         // A limit below 1 is none.
@@ -213,6 +252,7 @@ fn translate_options(
     }
     let model = translated.get("model").and_then(Value::as_str);
     Ok(TranslatedRequest {
+        target,
         model: model.unwrap_or_default().to_owned(),
         stream,
         shows_thinking: think != &Value::Bool(false),

@@ -1,6 +1,6 @@
 //! Responses of `/api/chat` and `/api/generate`, whole or a line for each piece.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, fmt::Write as _, time::Duration};
 
 use axum::{
     body::Body,
@@ -8,18 +8,19 @@ use axum::{
     response::Response,
 };
 use futures_util::{Stream, StreamExt as _};
+use maru_protocol::push_json_string;
 use maru_runtime::clock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
     super::{
-        model_api::{ApiError, ClientApi, ParsedRequest, ResponseEnd, ResponsePiece},
-        openai::ChatCompletionWriter,
+        model_api::{ApiError, ClientApi, ParsedRequest, ResponseEnd, ResponsePiece, parse_model},
+        openai::{ChatCompletionWriter, TextCompletionWriter},
     },
-    chat_request::{TranslatedRequest, translate_chat, translate_generate},
+    chat_request::{TargetApi, TranslatedRequest, translate_chat, translate_generate},
 };
-use maru_llm::{ChatResponse, FinishReason, TokenUsage};
+use maru_llm::{ChatRequest, ChatResponse, FinishReason, TokenUsage};
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
@@ -31,6 +32,7 @@ pub(in super::super) type OllamaGenerateWriter = OllamaWriter<false>;
 /// Writes a response as lines, or whole.
 #[derive(Debug)]
 pub(in super::super) struct OllamaWriter<const IS_CHAT: bool> {
+    target: TargetApi,
     model: String,
     shows_thinking: bool,
     started_at: Instant,
@@ -38,77 +40,79 @@ pub(in super::super) struct OllamaWriter<const IS_CHAT: bool> {
     first_at: Option<Instant>,
     /// Id, name and arguments of the call that is not complete.
     open_call: Option<(String, String, String)>,
+    /// Calls that were written.
+    call_count: usize,
 }
 
 impl<const IS_CHAT: bool> OllamaWriter<IS_CHAT> {
     fn new(translated: &TranslatedRequest) -> Self {
         Self {
+            target: translated.target,
             model: translated.model.clone(),
             shows_thinking: translated.shows_thinking,
             started_at: Instant::now(),
             first_at: None,
             open_call: None,
+            call_count: 0,
         }
     }
 
-    /// A response with this text, reasoning and calls.
-    fn response(&self, text: &str, thinking: &str, calls: Vec<Value>) -> Value {
+    /// Writes a response with this text, reasoning and calls, up to `done`.
+    fn write_content(&self, text: &str, thinking: &str, calls: &[Value], out: &mut String) {
+        out.push_str("{\"model\":");
+        push_json_string(out, &self.model);
         let created = clock::format_rfc3339(clock::now_ms());
-        let mut response = json!({"model": self.model, "created_at": created});
-        let thinking = Some(thinking).filter(|it| !it.is_empty() && self.shows_thinking);
-        if IS_CHAT {
-            let mut message = json!({"role": "assistant", "content": text});
-            if let Some(thinking) = thinking {
-                message["thinking"] = thinking.into();
-            }
-            if !calls.is_empty() {
-                message["tool_calls"] = calls.into();
-            }
-            response["message"] = message;
+        let text_member = if IS_CHAT {
+            "\"message\":{\"role\":\"assistant\",\"content\":"
         } else {
-            response["response"] = text.into();
-            if let Some(thinking) = thinking {
-                response["thinking"] = thinking.into();
-            }
+            "\"response\":"
+        };
+        let _ = write!(out, ",\"created_at\":\"{created}\",{text_member}");
+        push_json_string(out, text);
+        if !thinking.is_empty() && self.shows_thinking {
+            out.push_str(",\"thinking\":");
+            push_json_string(out, thinking);
         }
-        response["done"] = false.into();
-        response
+        if !calls.is_empty() {
+            let _ = write!(out, ",\"tool_calls\":{}", json!(calls));
+        }
+        if IS_CHAT {
+            out.push('}');
+        }
     }
 
-    fn write_line(&mut self, text: &str, thinking: &str, calls: Vec<Value>, out: &mut String) {
+    fn write_line(&mut self, text: &str, thinking: &str, calls: &[Value], out: &mut String) {
         self.first_at.get_or_insert_with(Instant::now);
         let is_empty = text.is_empty() && calls.is_empty();
         if is_empty && !self.shows_thinking {
             return;
         }
-        let line = self.response(text, thinking, calls);
-        out.push_str(&format!("{line}\n"));
+        self.write_content(text, thinking, calls, out);
+        out.push_str(",\"done\":false}\n");
     }
 
-    /// Completes a response: why it ended, and what it used.
-    fn finish(
-        &self,
-        mut response: Value,
-        finish: FinishReason,
-        usage: Option<&TokenUsage>,
-    ) -> Value {
+    /// Writes the end of a response: why it ended, and what it used.
+    fn write_done(&self, finish: FinishReason, usage: Option<&TokenUsage>, out: &mut String) {
         let now = Instant::now();
         let first_at = self.first_at.unwrap_or(now);
-        let nanoseconds = |it: Duration| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX);
-        response["done"] = true.into();
-        response["done_reason"] = match finish {
-            FinishReason::Length => "length".into(),
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::ContentFilter => {
-                "stop".into()
-            }
+        let (total, first) = (now - self.started_at, first_at - self.started_at);
+        let reason = match finish {
+            FinishReason::Length => "length",
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::ContentFilter => "stop",
         };
-        response["total_duration"] = nanoseconds(now - self.started_at).into();
-        response["load_duration"] = 0.into();
-        response["prompt_eval_count"] = usage.map_or(0, TokenUsage::input).into();
-        response["prompt_eval_duration"] = nanoseconds(first_at - self.started_at).into();
-        response["eval_count"] = usage.map_or(0, TokenUsage::output).into();
-        response["eval_duration"] = nanoseconds(now - first_at).into();
-        response
+        let (input, output) = (
+            usage.map_or(0, TokenUsage::input),
+            usage.map_or(0, TokenUsage::output),
+        );
+        let _ = write!(
+            out,
+            ",\"done\":true,\"done_reason\":\"{reason}\",\"total_duration\":{},\"load_duration\":0,\
+             \"prompt_eval_count\":{input},\"prompt_eval_duration\":{},\
+             \"eval_count\":{output},\"eval_duration\":{}}}",
+            total.as_nanos(),
+            first.as_nanos(),
+            (total - first).as_nanos()
+        );
     }
 }
 
@@ -120,9 +124,17 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
             translate_generate(body)?
         };
         let api = Self::new(&translated);
-        let parsed = ChatCompletionWriter::parse(translated.body)?;
+        let mut body = translated.body;
+        let request = match translated.target {
+            TargetApi::Chat => ChatCompletionWriter::parse(body)?.request,
+            TargetApi::Text => TextCompletionWriter::parse(body)?.request,
+            TargetApi::Load { .. } => ChatRequest {
+                model: parse_model(body.get_mut("model").map(Value::take))?,
+                ..ChatRequest::default()
+            },
+        };
         Ok(ParsedRequest {
-            request: parsed.request,
+            request,
             stream: translated.stream,
             api,
         })
@@ -132,13 +144,26 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
         json!({"error": error.message})
     }
 
+    fn response_without_model(&self) -> Option<String> {
+        let TargetApi::Load { unload } = self.target else {
+            return None;
+        };
+        let reason = if unload { "unload" } else { "load" };
+        let mut out = String::new();
+        self.write_content("", "", &[], &mut out);
+        let _ = write!(out, ",\"done\":true,\"done_reason\":\"{reason}\"}}");
+        Some(out)
+    }
+
     fn response_body(self, response: ChatResponse) -> String {
         let calls = response.calls.iter().enumerate();
         let calls = calls.map(|(at, it)| call_json(at, &it.id, &it.name, &it.arguments));
+        let calls: Vec<Value> = calls.collect();
         let text = response.refusal.as_deref().unwrap_or(&response.text);
-        let shown = self.response(text, &response.reasoning, calls.collect());
-        self.finish(shown, response.finish_reason, response.usage.as_ref())
-            .to_string()
+        let mut out = String::new();
+        self.write_content(text, &response.reasoning, &calls, &mut out);
+        self.write_done(response.finish_reason, response.usage.as_ref(), &mut out);
+        out
     }
 
     fn write_start(&mut self, _out: &mut String) {}
@@ -146,9 +171,9 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
     fn write_piece(&mut self, piece: ResponsePiece, out: &mut String) {
         match piece {
             ResponsePiece::Text(text) | ResponsePiece::Refusal(text) => {
-                self.write_line(&text, "", Vec::new(), out);
+                self.write_line(&text, "", &[], out);
             }
-            ResponsePiece::Reasoning(text) => self.write_line("", &text, Vec::new(), out),
+            ResponsePiece::Reasoning(text) => self.write_line("", &text, &[], out),
             ResponsePiece::CallStart { id, name, .. } => {
                 self.open_call = Some((id, name, String::new()));
             }
@@ -159,8 +184,9 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
             }
             ResponsePiece::CallEnd => {
                 if let Some((id, name, arguments)) = self.open_call.take() {
-                    let call = call_json(0, &id, &name, &arguments);
-                    self.write_line("", "", vec![call], out);
+                    let call = call_json(self.call_count, &id, &name, &arguments);
+                    self.call_count += 1;
+                    self.write_line("", "", &[call], out);
                 }
             }
             // This API has no place for them.
@@ -169,9 +195,9 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
     }
 
     fn write_end(&mut self, end: ResponseEnd, out: &mut String) {
-        let empty = self.response("", "", Vec::new());
-        let line = self.finish(empty, end.finish, end.usage.as_ref());
-        out.push_str(&format!("{line}\n"));
+        self.write_content("", "", &[], out);
+        self.write_done(end.finish, end.usage.as_ref(), out);
+        out.push('\n');
     }
 
     fn write_error(&mut self, error: &ApiError, out: &mut String) {

@@ -37,6 +37,7 @@ pub(super) fn parse(body: Value) -> Result<ParsedRequest<ChatCompletionWriter>, 
         request: ChatRequest {
             model,
             messages,
+            text_prompt: None,
             tools,
             described_tools: Vec::new(),
             tool_choice: choice,

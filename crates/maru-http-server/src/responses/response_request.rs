@@ -40,6 +40,7 @@ pub(super) fn parse(body: Value) -> Result<ParsedRequest<ResponseWriter>, ApiErr
         request: ChatRequest {
             model,
             messages,
+            text_prompt: None,
             tools: tools.offered,
             described_tools: Vec::new(),
             tool_choice,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::ChatRequest;
+use super::super::{ChatRequest, TextPrompt};
 
 /// Bytes of text in a token, in most languages and tokenizers.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -28,7 +28,8 @@ impl TokenEstimate {
             let text = it.name.len() + it.description.len();
             text as u64 + text_bytes(&it.parameters)
         });
-        let bytes = messages + tools.sum::<u64>();
+        let prompt = request.text_prompt.as_ref().map_or(0, prompt_bytes);
+        let bytes = messages + tools.sum::<u64>() + prompt;
         Self {
             input: bytes.div_ceil(BYTES_PER_TOKEN),
             output: output_tokens(&request.other),
@@ -56,6 +57,15 @@ pub(in super::super) fn output_tokens(options: &Map<String, Value>) -> u64 {
     limit
         .unwrap_or(DEFAULT_OUTPUT_TOKENS)
         .min(MAX_OUTPUT_TOKENS)
+}
+
+fn prompt_bytes(prompt: &TextPrompt) -> u64 {
+    let suffix = prompt.suffix.as_ref().map_or(0, |it| it.len() as u64);
+    let before = match &prompt.prompt {
+        Value::Array(tokens) => tokens.len() as u64 * BYTES_PER_TOKEN,
+        text => text_bytes(text),
+    };
+    before + suffix
 }
 
 /// Bytes of the texts in a value.
