@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use maru_http::{AddressPolicy, ClientTls};
+use maru_http::{AddedHosts, AddressPolicy};
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
 use maru_store::{SecretSealer, Store};
@@ -36,7 +36,7 @@ use crate::{
         self, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy, Readiness,
         RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
     },
-    llm::{Gateway, ReloadableGateway, UsageLedger},
+    llm::{ModelManager, ModelSettings, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
         CallQuota, Catalog, ResultLimits, SourceManager, SourceOptions, ToolSearch,
@@ -74,6 +74,7 @@ pub struct HubCore {
     pub servers: Arc<ServerManager>,
     /// The models that clients may use.
     pub models: Arc<ReloadableGateway>,
+    model_manager: Arc<ModelManager>,
     /// What requests to models use, and their budgets.
     pub usage: Arc<UsageLedger>,
     /// The agent that lets models use tools.
@@ -89,6 +90,8 @@ pub struct HubCore {
     audit: Arc<AuditLog>,
     metrics: Arc<HubMetrics>,
     store: Store,
+    /// Which addresses may be reached.
+    address_policy: AddressPolicy,
     config: Config,
     /// Removes the data files at the end if the hub is ephemeral.
     _data_files: DataFiles,
@@ -132,6 +135,7 @@ impl HubCore {
         let sizes = ResultLimits::from(&config);
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
         let policy = address_policy(&config, own_port);
+        http::load_added_hosts(&store, &policy.added_hosts).await?;
         let metrics = Arc::new(HubMetrics::default());
         let sample_tools = if config.sample_data {
             Some(data::open_sample(&files, &tasks)?)
@@ -189,19 +193,20 @@ impl HubCore {
                 .mirror_to_sample(files.path(data::SAMPLE_FILE))
                 .await?;
         }
-        let models = Gateway::open(
-            &config.models,
-            &config.ollama,
-            &policy,
-            &ClientTls::default(),
-        )?;
         let usage = UsageLedger::start(store.clone(), &config.usage, &backend_tasks).await?;
-        let models = models.with_metrics(&metrics.models).with_usage(&usage);
-        let models = Arc::new(ReloadableGateway::new(models));
+        let model_manager = ModelManager::load(
+            store.clone(),
+            model_settings(&config, &policy),
+            &metrics.models,
+            &usage,
+        );
+        let model_manager = Arc::new(model_manager.await?);
+        let models = Arc::clone(model_manager.gateway());
         let journal = catalog.journal();
         metrics.count_calls_of(journal);
         let audit = AuditLog::start(store.clone(), &config.audit, journal, &backend_tasks);
-        let servers = open_servers(&config, &store, policy, &catalog, &backend_tasks).await?;
+        let servers =
+            open_servers(&config, &store, policy.clone(), &catalog, &backend_tasks).await?;
         let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
@@ -219,6 +224,7 @@ impl HubCore {
             engine,
             servers,
             models,
+            model_manager,
             usage,
             agent,
             client_tasks: tasks,
@@ -230,6 +236,7 @@ impl HubCore {
             audit,
             metrics,
             store,
+            address_policy: policy,
             config,
             _data_files: files,
         })
@@ -271,7 +278,16 @@ fn address_policy(config: &Config, own_port: Option<u16>) -> AddressPolicy {
         serves_loopback_only: config.is_loopback_only(),
         own_port,
         allowed_hosts: config.outbound.allowed_hosts.clone(),
+        added_hosts: AddedHosts::default(),
         allows_private: false,
+    }
+}
+
+fn model_settings(config: &Config, policy: &AddressPolicy) -> ModelSettings {
+    ModelSettings {
+        models: config.models.clone(),
+        ollama: config.ollama.clone(),
+        policy: policy.clone(),
     }
 }
 
@@ -339,6 +355,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         custom_tools: Arc::clone(&core.custom_tools),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
+        model_manager: Arc::clone(&core.model_manager),
         usage: Arc::clone(&core.usage),
         agent: Arc::clone(&core.agent),
         audit: Arc::clone(&core.audit),
@@ -357,6 +374,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         sessions: ConsoleSessions::load(&core.store).await?,
         events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
+        address_policy: core.address_policy.clone(),
         port: address.port(),
         command_words: config.command_words(),
         requires_token: config.requires_token(),

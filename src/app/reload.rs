@@ -6,15 +6,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use maru_http::ClientTls;
 use tracing::warn;
 
-use super::{RunningHub, address_policy, open_oauth, spawn_key_refresh};
+use super::{RunningHub, address_policy, model_settings, open_oauth, spawn_key_refresh};
 use crate::{
     auth::load_or_create_admin_token,
     config::{Config, LoadedConfig, LogSettings, config_rows},
     http::{self, OriginPolicy, ReloadableSettings},
-    llm::Gateway,
     tools::ResultLimits,
 };
 
@@ -55,19 +53,14 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
     let changes = new.changed_keys(&current);
     // Everything that can fail comes before the first change.
     let acceptor = http::acceptor(&config.tls)?;
-    let policy = address_policy(config, Some(hub.address.port()));
+    let mut policy = address_policy(config, Some(hub.address.port()));
+    policy.added_hosts = hub.core.address_policy.added_hosts.clone();
     let has_changed = |key: &str| changes.iter().any(|it| is_below(it, key));
-    let models = if has_changed("models") || has_changed("ollama") {
-        let tls = ClientTls::default();
-        Some(Gateway::open(
-            &config.models,
-            &config.ollama,
-            &policy,
-            &tls,
-        )?)
-    } else {
-        None
-    };
+    let has_new_models = has_changed("models") || has_changed("ollama");
+    let models = model_settings(config, &policy);
+    if has_new_models {
+        models.check()?;
+    }
     let new_oauth = if has_changed("oauth") {
         Some(open_oauth(config)?.map(Arc::new))
     } else {
@@ -85,11 +78,8 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
     let usage = hub.core.usage.configure(&config.usage).await;
     usage.context("cannot read the budgets")?;
     hub.certificates.replace(&config.tls, acceptor);
-    if let Some(models) = models {
-        let models = models
-            .with_metrics(&hub.core.metrics.models)
-            .with_usage(&hub.core.usage);
-        hub.core.models.replace(models);
+    if has_new_models {
+        hub.core.model_manager.configure(models).await?;
     }
     let has_new_issuer = new_oauth.is_some();
     let next_oauth = new_oauth.unwrap_or_else(|| access.oauth());

@@ -25,8 +25,14 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if changed.includes("console_session") {
         report("signed-in browsers", hub.sessions.reload().await);
     }
+    if changed.includes("hub_setting") {
+        report("allowed hosts", hub.reload_added_hosts().await);
+    }
     if changed.includes("data_source") || changed.includes("hub_setting") {
         report("sources", hub.sources.reload().await);
+    }
+    if changed.includes("model") {
+        report("models", hub.model_manager.reload().await);
     }
     let tool_tables = ["h_custom_tool", "h_custom_tool_draft", "tool_off"];
     if tool_tables.iter().any(|it| changed.includes(it)) {

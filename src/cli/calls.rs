@@ -129,7 +129,7 @@ fn format_calls(calls: &Value, failed: bool) -> String {
     if failed {
         header.push("REASON");
     }
-    terminal::table(&header, calls, |it| {
+    let cells = |it: &Value| {
         let at = it["time"].as_i64().unwrap_or(0);
         let mut cells = vec![
             text_of(it, "id"),
@@ -143,7 +143,16 @@ fn format_calls(calls: &Value, failed: bool) -> String {
             cells.push(text_of(it, "error"));
         }
         cells
-    })
+    };
+    let header = header.into_iter().map(str::to_owned).collect();
+    let rows: Vec<_> = calls.as_array().into_iter().flatten().map(cells).collect();
+    let table = [vec![header], rows].concat();
+    // The reason is what was asked for.
+    if failed {
+        terminal::format_wrapped_table(&table)
+    } else {
+        terminal::format_table(&table)
+    }
 }
 
 fn format_call(call: &Value) -> String {
@@ -152,5 +161,5 @@ fn format_call(call: &Value) -> String {
         .filter(|(_, it)| !it.is_null() && !it.is_object())
         .map(|(name, _)| vec![name.clone(), text_of(call, name)])
         .collect();
-    terminal::format_table(&rows)
+    terminal::format_wrapped_table(&rows)
 }

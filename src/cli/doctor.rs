@@ -315,7 +315,7 @@ fn format_findings(findings: &[DoctorFinding]) -> String {
             it.advice.clone(),
         ]
     });
-    terminal::format_table(
+    terminal::format_wrapped_table(
         &std::iter::once(header.to_vec())
             .chain(rows)
             .collect::<Vec<_>>(),

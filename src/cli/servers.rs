@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
@@ -153,6 +153,9 @@ struct AddServer {
     /// What happens to a tool whose definition changes: pin withholds it until you accept it, follow keeps it available
     #[arg(long, value_name = "pin|follow")]
     trust: Option<TrustChoice>,
+    /// Allow the host of the URL first, where only the list of allowed hosts is in the way
+    #[arg(long, requires = "url")]
+    allow_host: bool,
     /// Replace the server of this name, after a test connection
     #[arg(long)]
     replace: bool,
@@ -225,6 +228,15 @@ pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCod
         context.print(&response, |it| action.format_response(it))?;
         Ok(ExitCode::from(u8::from(action.has_failed(&response))))
     })
+}
+
+/// Says how this command line allows a host that only the list of hosts keeps out.
+fn name_allow_host(error: anyhow::Error) -> anyhow::Error {
+    let message = format!("{error:#}");
+    if message.contains("allow it in the console") {
+        return anyhow!(message.replace("allow it in the console", "allow it with --allow-host"));
+    }
+    error
 }
 
 /// Refuses the name of a server that does not exist, with the most similar one.
@@ -411,6 +423,9 @@ impl AddServer {
             );
         }
         let path = format!("{SERVERS_ROUTE}/{}", self.name);
+        if self.allow_host {
+            self.allow_host(hub).await?;
+        }
         let work = async {
             if exists {
                 self.test_connection(hub, &body).await?;
@@ -420,7 +435,8 @@ impl AddServer {
             let added = hub.request_json("POST", SERVERS_ROUTE, Some(&body)).await?;
             wait_for_connection(hub, added, timeout).await
         };
-        let response = Box::pin(server_log::show_while(hub, &self.name, work)).await?;
+        let response = Box::pin(server_log::show_while(hub, &self.name, work)).await;
+        let response = response.map_err(name_allow_host)?;
         if response["status"] == "FAILED" && !self.keep && !exists {
             hub.request_json("DELETE", &path, None).await?;
             let cause = text_of(&response, "cause");
@@ -432,6 +448,20 @@ impl AddServer {
         }
         context.print(&response, format_status)?;
         Ok(ExitCode::from(u8::from(response["status"] == "FAILED")))
+    }
+
+    /// Allows the host of the URL, without the port and the path.
+    async fn allow_host(&self, hub: &HubClient) -> Result<()> {
+        let url = self.url.as_deref().unwrap_or_default();
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let is_port = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if is_port(port) => host,
+            _ => authority,
+        };
+        let path = format!("/api/allowed-hosts/{}", percent_encode(host));
+        hub.request_json("PUT", &path, None).await.map(drop)
     }
 
     /// Refuses to replace a server by one that does not connect.

@@ -156,10 +156,29 @@ pub(super) fn indent_json(text: String) -> String {
 pub(super) fn format_table(rows: &[Vec<String>]) -> String {
     let stdout = io::stdout();
     let width = terminal_size_of(&stdout).map(|(Width(width), _)| usize::from(width));
-    format_table_for(rows, width, has_colours(&stdout))
+    format_table_for(rows, width, Overflow::Cut, has_colours(&stdout))
 }
 
-fn format_table_for(rows: &[Vec<String>], line: Option<usize>, coloured: bool) -> String {
+/// Like [`format_table`], but nothing is lost: what does not fit continues on further lines.
+pub(super) fn format_wrapped_table(rows: &[Vec<String>]) -> String {
+    let stdout = io::stdout();
+    let width = terminal_size_of(&stdout).map(|(Width(width), _)| usize::from(width));
+    format_table_for(rows, width, Overflow::Wrap, has_colours(&stdout))
+}
+
+/// What happens to a cell that is wider than its column on a terminal.
+#[derive(Clone, Copy)]
+enum Overflow {
+    Cut,
+    Wrap,
+}
+
+fn format_table_for(
+    rows: &[Vec<String>],
+    line: Option<usize>,
+    overflow: Overflow,
+    coloured: bool,
+) -> String {
     let escape_row = |row: &Vec<String>| row.iter().map(|it| escape_control(it, "")).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(escape_row).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -176,30 +195,59 @@ fn format_table_for(rows: &[Vec<String>], line: Option<usize>, coloured: bool) -
     }
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row
+        let is_bold = index == 0 && is_header(row);
+        let cells = row
             .iter()
             .zip(&widths)
-            .map(|(cell, width)| {
-                let cell = match line {
-                    Some(_) => cut(cell, *width),
-                    None => cell.clone(),
-                };
-                let padding = " ".repeat(width.saturating_sub(cell.width()));
-                let colour = if index == 0 && is_header(row) {
+            .map(|(cell, width)| match (line, overflow) {
+                (None, _) => vec![cell.clone()],
+                (Some(_), Overflow::Cut) => vec![cut(cell, *width)],
+                (Some(_), Overflow::Wrap) => wrap(cell, *width),
+            });
+        let cells: Vec<Vec<String>> = cells.collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1);
+        for line in 0..height {
+            let pieces = cells.iter().zip(&widths).map(|(lines, width)| {
+                let piece = lines.get(line).map_or("", String::as_str);
+                let padding = " ".repeat(width.saturating_sub(piece.width()));
+                let colour = if is_bold {
                     Some(Colour::Bold)
                 } else {
-                    colour_of(&cell)
+                    colour_of(piece)
                 };
                 match colour {
-                    Some(colour) => format!("{}{padding}", paint(&cell, colour, coloured)),
-                    None => format!("{cell}{padding}"),
+                    Some(colour) => format!("{}{padding}", paint(piece, colour, coloured)),
+                    None => format!("{piece}{padding}"),
                 }
-            })
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
+            });
+            let pieces: Vec<String> = pieces.collect();
+            text.push_str(pieces.join("  ").trim_end());
+            text.push('\n');
+        }
     }
     text
+}
+
+/// Breaks `cell` into lines of at most `width`, between words where that is possible.
+fn wrap(cell: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in cell.split(' ') {
+        let used = lines.last().map_or(0, |it| it.width());
+        if used > 0 && used + 1 + word.width() > width {
+            lines.push(String::new());
+        } else if used > 0 {
+            lines.last_mut().expect("there is a line").push(' ');
+        }
+        for letter in word.chars() {
+            let line = lines.last_mut().expect("there is a line");
+            if line.width() + letter.width().unwrap_or(0) > width && !line.is_empty() {
+                lines.push(letter.to_string());
+            } else {
+                line.push(letter);
+            }
+        }
+    }
+    lines
 }
 
 /// Cuts the widest columns until a row has at most `line` cells.
@@ -284,12 +332,17 @@ mod tests {
                 "연차 문서를 읽고 찾는 서버입니다. ".repeat(5),
             ],
         ];
-        let text = format_table_for(&rows, Some(40), false);
+        let text = format_table_for(&rows, Some(40), Overflow::Cut, false);
         assert!(text.lines().all(|it| it.width() <= 40), "{text}");
         assert!(text.contains('…'));
-        let text = format_table_for(&rows, None, false);
+        let text = format_table_for(&rows, Some(40), Overflow::Wrap, false);
+        assert!(text.lines().all(|it| it.width() <= 40), "{text}");
+        assert_eq!(text.matches("찾는 서버입니다.").count(), 5, "{text}");
+        let text = format_table_for(&rows, None, Overflow::Cut, false);
         assert!(!text.contains('…') && !text.contains('\x1b'));
-        assert!(format_table_for(&rows, None, true).starts_with("\x1b[1mNAME\x1b[0m"));
+        assert!(
+            format_table_for(&rows, None, Overflow::Cut, true).starts_with("\x1b[1mNAME\x1b[0m")
+        );
     }
 
     #[test]

@@ -195,7 +195,7 @@ fn format_tool(tool: &Value) -> String {
         ]
     });
     let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
-    text.push_str(&format!("\n{}", terminal::format_table(&rows)));
+    text.push_str(&format!("\n{}", terminal::format_wrapped_table(&rows)));
     text
 }
 

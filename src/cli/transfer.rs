@@ -25,7 +25,7 @@ use crate::config::process_environment;
   maru export maru-export.yaml
   maru export -o json
 
-The file has the servers, custom tools and their drafts, sources, limits, disabled tools and
+The file has the servers, custom tools and their drafts, models, sources, limits, disabled tools and
 the definitions of tokens. Secrets are placeholders such as ${FILES_API_KEY}.")]
 pub(super) struct ExportArgs {
     /// The file, in YAML, or JSON if it ends in .json; without it, stdout

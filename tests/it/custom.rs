@@ -1115,7 +1115,7 @@ async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
         .execute_batch(
             "DROP TABLE h_custom_tool_draft; DROP TABLE data_source; DROP TABLE hub_setting;
              DROP TABLE model_usage; DROP TABLE model_usage_batch; DROP TABLE model_budget;
-             DROP TABLE call_usage; DROP TABLE server_credential;
+             DROP TABLE call_usage; DROP TABLE model; DROP TABLE server_credential;
              DROP TABLE server_sign_in; DROP INDEX idx_audit_call; DROP INDEX idx_audit_target;
              DROP INDEX idx_audit_server; DROP INDEX idx_audit_principal;
              DROP INDEX idx_audit_failed; ALTER TABLE audit DROP COLUMN call_number;

@@ -44,6 +44,7 @@ mod large_documents;
 mod library;
 mod mcp_client;
 mod model_apis;
+mod model_registry;
 mod ollama;
 mod openai;
 mod postgres_cluster;

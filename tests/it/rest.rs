@@ -264,7 +264,22 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     walk.request("GET", "/v1/models", &[], none()).await;
     walk.request("GET", "/v1/models/{*name}", &["none"], none())
         .await;
+    let host = "/api/allowed-hosts/{host}";
+    walk.request("PUT", host, &["mcp.example.com"], none())
+        .await;
+    walk.request("GET", "/api/allowed-hosts", &[], none()).await;
+    walk.request("DELETE", host, &["mcp.example.com"], none())
+        .await;
     walk.request("GET", "/api/models", &[], none()).await;
+    let model = json!({"name": "added", "base_url": "http://127.0.0.1:9/v1"});
+    let added = "/api/models/{name}";
+    walk.request("POST", "/api/models", &[], model.clone())
+        .await;
+    walk.request("POST", "/api/models/test", &[], json!({"definition": {}}))
+        .await;
+    walk.request("GET", added, &["added"], none()).await;
+    walk.request("PUT", added, &["added"], model).await;
+    walk.request("DELETE", added, &["added"], none()).await;
     let chat = json!({"model": "none", "messages": [{"role": "user", "content": "hi"}]});
     walk.request("POST", "/v1/chat/completions", &[], chat)
         .await;

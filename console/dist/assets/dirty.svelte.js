@@ -1,1 +1,1 @@
-import{Z as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};
+import{Q as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};

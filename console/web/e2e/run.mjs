@@ -917,7 +917,7 @@ const tests = {
     await hub.end();
   },
 
-  async 'without the code the page says how to sign in'() {
+  async 'without the code the page says how to sign in, and a hub that is down is seen'() {
     const hub = await Hub.start();
     for (const [locale, words] of [['en-US', { guest: /not signed in/, down: /does not answer/, used: /already used/ }], ['ko-KR', { guest: /로그인하지 않았습니다/, down: /응답하지 않습니다/, used: /already used/ }]]) {
       const context = await open({ errors, locale });
@@ -930,6 +930,19 @@ const tests = {
       await page.locator('[data-missing]').getByText('/no/such/page').waitFor();
       await page.goto(`${hub.url}/#code=${hub.link.split('code=')[1]}x`);
       await page.locator('[data-guest]').getByText(words.used).waitFor();
+      // A page of its own: the one that was given a code still navigates.
+      await page.goto('about:blank');
+      await page.goto(hub.url);
+      await page.locator('[data-live=true]').waitFor();
+      await page.locator('h1').first().waitFor();
+      await hub.stop();
+      await page.locator('[data-hub-down]').getByText(words.down).waitFor();
+      // A part of the console that is not loaded yet comes with the hub.
+      await page.evaluate(() => document.querySelector('nav a[href="/activity"]').click());
+      await hub.run();
+      await page.locator('[data-hub-down]').waitFor({ state: 'detached', timeout: 20_000 });
+      await page.locator('h1').first().waitFor();
+      assert.equal(new URL(page.url()).pathname, '/activity');
       await context.close();
     }
     await hub.end();

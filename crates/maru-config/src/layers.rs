@@ -8,11 +8,11 @@ use std::{
 };
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::{
-    Config, MASK, file, reference,
+    Config, MASK, ModelDefinition, file, reference,
     schema::{self, schema},
     security,
 };
@@ -404,6 +404,21 @@ fn unknown_key_message(unknown: &str, known: &[&String]) -> String {
         Some(nearest) => format!("unknown key \"{unknown}\"; did you mean \"{nearest}\"?"),
         None => format!("unknown key \"{unknown}\""),
     }
+}
+
+/// Parses `value` as an entry of `models`, as strictly as one of the settings file; an error
+/// says which key is wrong and what is expected.
+pub fn parse_model_definition(value: &Value) -> Result<ModelDefinition, String> {
+    let layers = ConfigLayers {
+        value: json!({"models": [value]}),
+        origins: BTreeMap::new(),
+    };
+    layers.validate().map_err(|error| {
+        let message = error.to_string();
+        let message = message.strip_prefix("models.0").unwrap_or(&message);
+        message.trim_start_matches(['.', ':', ' ']).to_owned()
+    })?;
+    serde_json::from_value(value.clone()).map_err(|error| error.to_string())
 }
 
 /// Deserializes values that the schema allows.

@@ -23,11 +23,14 @@ pub use data::{
     ChromaDbSettings, EmbeddingSettings, PgvectorSettings, PostgresSettings, QueryBounds,
     SourceDefinition,
 };
-pub use layers::{Error, LoadOptions, LoadedConfig, ValueOrigin, load, process_environment};
+pub use layers::{
+    Error, LoadOptions, LoadedConfig, ValueOrigin, load, parse_model_definition,
+    process_environment,
+};
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
 pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPrice, ToolMode};
 pub use programs::ProgramSettings;
-pub use reference::{ConfigRow, config_rows, reference_markdown};
+pub use reference::{ConfigRow, config_rows, reference_markdown, section_descriptions};
 pub use schema::schema;
 pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
 pub use settings::{

@@ -1,6 +1,6 @@
 //! The configuration as a table, for `maru config` and `docs/config.md`.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
@@ -15,6 +15,23 @@ pub struct ConfigRow {
     pub value: Value,
     /// The file and line, variable or flag that set it.
     pub origin: String,
+    /// What it means, as in `docs/config.md`.
+    pub description: &'static str,
+    /// Its type and range, such as `integer, 1 to 100`.
+    #[serde(rename = "type")]
+    pub type_text: String,
+    /// The environment variable that sets it.
+    pub variable: String,
+}
+
+/// Returns what each section is about, by its dotted key.
+pub fn section_descriptions() -> BTreeMap<String, &'static str> {
+    let pointers = schema::leaf_pointers();
+    let parents = pointers.iter().map(|it| &it[..it.rfind('/').unwrap_or(0)]);
+    parents
+        .filter(|it| !it.is_empty())
+        .filter_map(|it| Some((schema::dotted_key(it), description(it)?)))
+        .collect()
 }
 
 /// Returns every key with its value and origin.
@@ -27,6 +44,9 @@ pub fn config_rows(loaded: &LoadedConfig) -> Vec<ConfigRow> {
             key: schema::dotted_key(&pointer),
             value: values.pointer(&pointer).cloned().unwrap_or_default(),
             origin: loaded.origin_of(&pointer).to_string(),
+            description: description(&pointer).unwrap_or_default(),
+            type_text: type_text(&pointer),
+            variable: schema::variable_name(&pointer),
         })
         .collect()
 }

@@ -11,6 +11,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, servers::reject_change};
+use maru_config::section_descriptions;
 use maru_downstream::http::reply;
 use maru_upstream::{ConnectionTest, ServerDraft, ServerHandle, ServerLogEntry, ServerState};
 
@@ -74,8 +75,11 @@ pub(super) async fn test_server(
 
 /// `GET /api/config`.
 pub(super) async fn config(State(hub): State<Arc<HubState>>) -> Response {
-    let body =
-        json!({"version": env!("CARGO_PKG_VERSION"), "settings": &*hub.reloadable().settings});
+    let body = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "settings": &*hub.reloadable().settings,
+        "sections": section_descriptions(),
+    });
     reply::json(StatusCode::OK, body.to_string())
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod allowed_hosts;
 mod anthropic;
 mod audit;
 mod body;
@@ -23,6 +24,7 @@ mod local_program;
 mod mcp;
 mod metrics;
 mod model_api;
+mod models;
 mod ollama;
 mod openai;
 mod origin_policy;
@@ -51,18 +53,20 @@ use std::sync::{
 };
 
 use axum::http::{HeaderMap, HeaderValue, header};
+use maru_http::AddressPolicy;
 use maru_store::Store;
 
 use maru_agent::Agent;
 use maru_auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal};
 use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
-use maru_llm::{ReloadableGateway, UsageLedger};
+use maru_llm::{ModelManager, ReloadableGateway, UsageLedger};
 use maru_observability::{audit::AuditLog, metrics::HubMetrics};
 use maru_tools::{CallQuota, SourceManager, builtin::DataContext, custom::CustomTools};
 use maru_upstream::ServerManager;
 
 pub use admission::ConnectionAdmission;
+pub use allowed_hosts::load_added_hosts;
 pub use audit::RejectedRequests;
 pub use console::{ConsoleEvents, publish_changes};
 pub use tool_stream::PendingToolInputs;
@@ -91,6 +95,8 @@ pub struct HubState {
     pub quota: Arc<CallQuota>,
     /// The model gateway.
     pub models: Arc<ReloadableGateway>,
+    /// Manages the models that are added while the hub runs.
+    pub model_manager: Arc<ModelManager>,
     /// What requests to models use, and their budgets.
     pub usage: Arc<UsageLedger>,
     /// The agent loop.
@@ -119,6 +125,8 @@ pub struct HubState {
     pub events: Arc<ConsoleEvents>,
     /// The store, for changes made in the console.
     pub store: Store,
+    /// Which addresses may be reached.
+    pub address_policy: AddressPolicy,
     /// The port that the hub listens on.
     pub port: u16,
     /// The command line of maru for this hub, up to its subcommand.

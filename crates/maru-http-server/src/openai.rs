@@ -13,5 +13,5 @@ mod text_completion;
 pub(super) use chat_request::parse_conversation as messages;
 pub(super) use chunk::ChatCompletionWriter;
 pub(super) use embeddings::{create as embed, embed_texts};
-pub(super) use models::{all_models, list, queue_status, show};
+pub(super) use models::{all_models, list, show};
 pub(super) use text_completion::TextCompletionWriter;

@@ -10,10 +10,10 @@ use axum::{
 };
 
 use super::{
-    HubState, anthropic, audit, call_usage, calls, connect, console, custom_tools, diagnostics,
-    docs, generate, health, limits, mcp, metrics, model_api, ollama, openai, prompts_and_resources,
-    registry, resource_metadata, responses, runs, servers, sign_in, sources, tokens, tool_stream,
-    tools, transfer, usage,
+    HubState, allowed_hosts, anthropic, audit, call_usage, calls, connect, console, custom_tools,
+    diagnostics, docs, generate, health, limits, mcp, metrics, model_api, models, ollama, openai,
+    prompts_and_resources, registry, resource_metadata, responses, runs, servers, sign_in, sources,
+    tokens, tool_stream, tools, transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -200,7 +200,12 @@ fn route_table() -> Vec<RouteEntry> {
         agent(POST, "/v1/embeddings", openai::embed)
             .filtered()
             .counted(),
-        reader(GET, "/api/models", openai::queue_status),
+        reader(GET, "/api/models", models::list),
+        admin(POST, "/api/models", models::add),
+        admin(POST, "/api/models/test", models::test),
+        admin(GET, "/api/models/{name}", models::show),
+        admin(PUT, "/api/models/{name}", models::update),
+        admin(DELETE, "/api/models/{name}", models::remove),
         // Ollama's API, beside the hub's own under `/api`.
         agent(
             POST,
@@ -254,6 +259,10 @@ fn route_table() -> Vec<RouteEntry> {
             limits::remove,
         ),
         admin(GET, "/api/audit", audit::list),
+        // Hosts that may be reached beside those of the settings.
+        admin(GET, "/api/allowed-hosts", allowed_hosts::list),
+        admin(PUT, "/api/allowed-hosts/{host}", allowed_hosts::allow),
+        admin(DELETE, "/api/allowed-hosts/{host}", allowed_hosts::forbid),
         // What models used and cost.
         reader(GET, "/api/usage", usage::show),
         reader(GET, "/api/budgets", usage::list_budgets),

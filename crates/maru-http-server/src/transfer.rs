@@ -18,7 +18,7 @@ use maru_downstream::http::reply;
 /// The version of the file. A file of another one is refused.
 const FILE_VERSION: u64 = 1;
 
-/// `GET /api/export`: servers, custom tools, sources, limits, switches and the definitions of
+/// `GET /api/export`: servers, custom tools, models, sources, limits, switches and the definitions of
 /// tokens. Secrets are placeholders such as `${FILES_API_KEY}`.
 pub(super) async fn export(State(hub): State<Arc<HubState>>) -> Response {
     match export::document(&hub).await {

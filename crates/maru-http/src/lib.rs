@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added_hosts;
 mod allowed_url;
 mod client;
 mod connect;
@@ -31,6 +32,7 @@ mod test_server;
 
 use thiserror::Error;
 
+pub use added_hosts::AddedHosts;
 pub use allowed_url::AllowedUrl;
 pub use client::HttpClient;
 pub use connect::ClientTls;

@@ -3,7 +3,7 @@
 use maru_runtime::mask_secrets;
 
 use super::{
-    Error,
+    AddedHosts, Error,
     allowed_url::{AddressScope, AllowedUrl, UrlHost},
     ip_ranges::{is_forbidden_address, is_private_address},
 };
@@ -19,6 +19,9 @@ pub struct AddressPolicy {
     /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`; a name or address
     /// of this machine may have a port.
     pub allowed_hosts: Vec<String>,
+    /// Hosts that an admin allowed while the hub runs; private ones only while maru listens
+    /// on loopback only, so that an admin's token opens no network to others.
+    pub added_hosts: AddedHosts,
     /// Whether private addresses and names need not be listed.
     pub allows_private: bool,
 }
@@ -86,6 +89,23 @@ impl AddressPolicy {
         }
     }
 
+    /// Returns `host` as it is written in a list if an admin may allow it while the hub
+    /// runs, or why not.
+    pub fn check_added_host(&self, host: &str) -> Result<String, Error> {
+        let invalid = |reason: &str| Error::Refused(format!("the host {host:?} {reason}"));
+        // With a port of its own a host cannot bring another one.
+        let url = format!("http://{host}:80/");
+        let target = AllowedUrl::parse(&url).map_err(invalid)?;
+        if target.host.is_loopback() {
+            return Err(invalid("is this machine; list it in maru.yaml"));
+        }
+        let name = target.host.to_string();
+        let mut policy = self.clone();
+        policy.added_hosts = AddedHosts::default();
+        policy.added_hosts.replace(vec![name.clone()]);
+        policy.authorize(&url).map(|_| name)
+    }
+
     fn scope_of(&self, target: &AllowedUrl) -> Result<AddressScope, String> {
         if target.host.is_loopback() {
             if !self.serves_loopback_only && !self.allows_local_port(target) {
@@ -108,12 +128,12 @@ impl AddressPolicy {
             _ if listed_scope == Some(AddressScope::Private) => Ok(AddressScope::Private),
             host if self.allows_private && is_private_host(host) => Ok(AddressScope::Private),
             UrlHost::Address(address) if is_private_address(*address) => {
-                Err(allow_hint(&target.host, "a private address"))
+                Err(self.allow_hint(&target.host, "a private address"))
             }
             UrlHost::Name(name) if is_private_name(name) => {
-                Err(allow_hint(&target.host, "a private name"))
+                Err(self.allow_hint(&target.host, "a private name"))
             }
-            host => listed_scope.ok_or_else(|| allow_hint(host, "not a listed host")),
+            host => listed_scope.ok_or_else(|| self.allow_hint(host, "not a listed host")),
         }
     }
 
@@ -144,14 +164,25 @@ impl AddressPolicy {
         };
         if by_name {
             Some(AddressScope::Private)
+        } else if self.added_hosts.contains(&host) {
+            Some(if self.serves_loopback_only {
+                AddressScope::Private
+            } else {
+                AddressScope::Public
+            })
         } else {
             by_domain().then_some(AddressScope::Public)
         }
     }
-}
 
-fn allow_hint(host: &UrlHost, what: &str) -> String {
-    format!("{host} is {what}; to allow it, add it to outbound.allowed_hosts in maru.yaml")
+    fn allow_hint(&self, host: &UrlHost, what: &str) -> String {
+        let remedy = if self.serves_loopback_only || !is_private_host(host) {
+            "allow it in the console, or add it to outbound.allowed_hosts in maru.yaml"
+        } else {
+            "to allow it, add it to outbound.allowed_hosts in maru.yaml"
+        };
+        format!("{host} is {what}; {remedy}")
+    }
 }
 
 fn is_private_host(host: &UrlHost) -> bool {
@@ -177,8 +208,49 @@ mod tests {
             serves_loopback_only: local,
             own_port: Some(20006),
             allowed_hosts: allowed.iter().map(|it| (*it).to_owned()).collect(),
+            added_hosts: AddedHosts::default(),
             allows_private: false,
         }
+    }
+
+    #[test]
+    fn host_that_an_admin_added_is_reached_by_every_clone() {
+        let (local, exposed) = (policy(true, &[]), policy(false, &[]));
+        for (host, may_local, may_exposed) in [
+            ("mcp.example.com", true, true),
+            ("MCP.Example.com", true, true),
+            ("db.internal", true, false),
+            ("10.0.0.7", true, false),
+            ("127.0.0.1", false, false),
+            ("169.254.169.254", false, false),
+            ("example.com:8080", false, false),
+            ("example.com:80", false, false),
+            ("example.com/path", false, false),
+            ("user@example.com", false, false),
+            ("*.example.com", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(local.check_added_host(host).is_ok(), may_local, "{host}");
+            assert_eq!(
+                exposed.check_added_host(host).is_ok(),
+                may_exposed,
+                "{host}"
+            );
+        }
+        let clone = local.clone();
+        let refused = clone.authorize("https://mcp.example.com/mcp").unwrap_err();
+        assert!(
+            refused.to_string().contains("allow it in the console"),
+            "{refused}"
+        );
+        local
+            .added_hosts
+            .replace(vec!["mcp.example.com".to_owned()]);
+        assert!(clone.authorize("https://mcp.example.com/mcp").is_ok());
+        assert!(clone.authorize("https://example.com/mcp").is_err());
+        // Forged while it was exposed: the list alone opens nothing private.
+        exposed.added_hosts.replace(vec!["10.0.0.7".to_owned()]);
+        assert!(exposed.authorize("http://10.0.0.7/mcp").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use maru_http::{AddressPolicy, ClientTls, HttpResponse, JsonService, is_retryable_status};
+use maru_http::{AllowedUrl, ClientTls, HttpResponse, JsonService, is_retryable_status};
 use maru_runtime::tasks::with_timeout;
 use serde_json::Value;
 
@@ -30,16 +30,13 @@ pub(super) struct ErrorResponse {
 /// A header and its value.
 pub(super) type SecretHeader = (&'static str, SecretString);
 
-/// Opens the backend at `base_url`, or says what is wrong with the settings.
+/// Opens the backend at `target`, or says what is wrong with the settings.
 pub(super) fn open_backend(
-    base_url: &str,
-    policy: &AddressPolicy,
+    target: AllowedUrl,
     tls: &ClientTls,
     timeout: Duration,
     headers: Vec<SecretHeader>,
 ) -> Result<JsonService, String> {
-    let target = policy.authorize_configured(base_url);
-    let target = target.map_err(|error| error.to_string())?;
     if target.path.contains('?') {
         return Err("base_url must not have a query".to_owned());
     }

@@ -28,9 +28,22 @@ pub struct Gateway {
     usage: Option<Arc<UsageLedger>>,
 }
 
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelOrigin {
+    /// `models` in the settings.
+    Settings,
+    /// Added while the hub runs.
+    Console,
+    /// The Ollama that is used where the settings have no models.
+    Implied,
+}
+
 /// How busy an entry is.
 #[derive(Clone, Debug)]
 pub struct ModelStatus {
+    /// Where it comes from.
+    pub origin: ModelOrigin,
     /// Its name in the settings.
     pub name: String,
     /// Requests in progress.
@@ -45,6 +58,17 @@ pub struct ModelStatus {
     pub cooldown: Duration,
 }
 
+impl ModelOrigin {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Console => "console",
+            Self::Implied => "implied",
+        }
+    }
+}
+
 impl Gateway {
     /// Opens every entry; no backend is contacted before the first request. Without any
     /// entry, the Ollama at `ollama` is used.
@@ -54,31 +78,45 @@ impl Gateway {
         policy: &AddressPolicy,
         tls: &ClientTls,
     ) -> Result<Self, Error> {
-        let implied;
-        let (models, fallback) = match models {
-            [] => {
-                implied = [ModelDefinition {
-                    base_url: Some(format!("{}/v1", ollama.trim_end_matches('/'))),
-                    ..ModelDefinition::default()
-                }];
-                (&implied[..], Some(ollama.to_owned()))
-            }
-            models => (models, None),
+        let entries = Self::open_configured(models, ollama, policy, tls)?;
+        let fallback_url = models.is_empty().then(|| ollama.to_owned());
+        Ok(Self::from_entries(entries, fallback_url))
+    }
+
+    /// Opens every entry of the settings, or the Ollama at `ollama` if there is none.
+    pub(super) fn open_configured(
+        models: &[ModelDefinition],
+        ollama: &str,
+        policy: &AddressPolicy,
+        tls: &ClientTls,
+    ) -> Result<Vec<ModelEntry>, Error> {
+        let implied = ModelDefinition {
+            base_url: Some(format!("{}/v1", ollama.trim_end_matches('/'))),
+            ..ModelDefinition::default()
+        };
+        let (models, origin) = match models {
+            [] => (std::slice::from_ref(&implied), ModelOrigin::Implied),
+            models => (models, ModelOrigin::Settings),
         };
         let entries = models.iter().enumerate().map(|(at, it)| {
             let name = it.name.clone();
-            ModelEntry::open(it, policy, tls).map_err(|reason| Error::InvalidSetting {
+            ModelEntry::open(it, origin, policy, tls).map_err(|reason| Error::InvalidSetting {
                 at,
                 name,
                 reason,
             })
         });
-        Ok(Self {
-            entries: entries.collect::<Result<_, _>>()?,
-            fallback_url: fallback,
+        entries.collect()
+    }
+
+    /// Without any other model, errors say that nothing answers at `fallback_url`.
+    pub(super) fn from_entries(entries: Vec<ModelEntry>, fallback_url: Option<String>) -> Self {
+        Self {
+            entries,
+            fallback_url,
             metrics: ModelMetrics::default(),
             usage: None,
-        })
+        }
     }
 
     /// Counts requests and tokens in `metrics`.
@@ -217,6 +255,7 @@ impl Gateway {
             let (running, waiting) = it.queue.load();
             let (consecutive_failures, cooldown) = it.health.status();
             ModelStatus {
+                origin: it.origin,
                 name: it.names.configured_name().to_owned(),
                 running,
                 waiting,

@@ -20,6 +20,7 @@ mod history;
 mod listing;
 mod model_call;
 mod model_entry;
+mod model_manager;
 mod model_names;
 mod native_calls;
 mod openai;
@@ -42,8 +43,9 @@ pub use chat::{
     FinishReason, IS_ERROR, InvalidNativeCall, InvalidToolCall, REASONING_BLOCKS, TextPrompt,
     ToolChoice, random_id,
 };
-pub use gateway::{Gateway, ModelStatus};
+pub use gateway::{Gateway, ModelOrigin, ModelStatus};
 pub use listing::ModelInfo;
+pub use model_manager::{LoadModelsError, ModelError, ModelManager, ModelSettings, ModelTest};
 pub use reloadable::ReloadableGateway;
 pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;

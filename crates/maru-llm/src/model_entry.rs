@@ -16,7 +16,7 @@ use serde_json::Value;
 use tracing::debug;
 
 use super::{
-    ChatRequest, ChatRequestOptions, Error, ToolChoice, anthropic,
+    ChatRequest, ChatRequestOptions, Error, ModelOrigin, ToolChoice, anthropic,
     backend_client::{ErrorResponse, open_backend},
     backend_health::BackendHealth,
     constrained,
@@ -43,6 +43,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 1024;
 /// One entry of the settings.
 #[derive(Debug)]
 pub(super) struct ModelEntry {
+    pub(super) origin: ModelOrigin,
     pub(super) names: ModelNames,
     pub(super) backend: BackendApi,
     pub(super) service: JsonService,
@@ -67,9 +68,11 @@ struct PreparedRequest {
 }
 
 impl ModelEntry {
-    /// Opens the backend of `definition`, or says what is wrong with it.
+    /// Opens the backend of `definition`, or says what is wrong with it. A host that the
+    /// settings name may be reached, others as `policy` says.
     pub(super) fn open(
         definition: &ModelDefinition,
+        origin: ModelOrigin,
         policy: &AddressPolicy,
         tls: &ClientTls,
     ) -> Result<Self, String> {
@@ -96,13 +99,20 @@ impl ModelEntry {
                 anthropic::API_VERSION.to_owned().into(),
             ));
         }
-        let service = open_backend(base_url, policy, tls, timeout, headers);
+        let target = match origin {
+            ModelOrigin::Console if definition.base_url.is_some() => policy.authorize(base_url),
+            // The settings or maru itself name it.
+            _ => policy.authorize_configured(base_url),
+        };
+        let target = target.map_err(|error| error.to_string())?;
+        let service = open_backend(target, tls, timeout, headers);
         let names = ModelNames::new(
             &definition.name,
             &definition.aliases,
             definition.model.as_deref(),
         )?;
         Ok(Self {
+            origin,
             names,
             backend,
             service: service?,

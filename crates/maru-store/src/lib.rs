@@ -29,6 +29,7 @@ mod custom_tools;
 mod migrations;
 mod model_budgets;
 mod model_usage;
+mod models;
 mod postgres;
 mod seal;
 mod servers;
@@ -58,6 +59,7 @@ pub use credentials::ServerCredentialRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use model_budgets::ModelBudgetRow;
 pub use model_usage::{ModelUsageFilter, ModelUsageRow, UsageBatch, UsageTotals};
+pub use models::ModelRow;
 pub use seal::{SecretSealer, is_sealed};
 pub use servers::ServerRow;
 pub use sources::SourceRow;
@@ -198,6 +200,7 @@ impl Store {
     pub async fn with_sealer(mut self, sealer: SecretSealer) -> Result<Self, Error> {
         self.sealer = Some(Arc::new(sealer));
         self.seal_sources().await?;
+        self.seal_models().await?;
         self.seal_credentials().await?;
         self.seal_server_configs().await?;
         Ok(self)
@@ -321,6 +324,7 @@ fn all_statements() -> Vec<PortableStatement> {
         call_usage::STATEMENTS,
         model_budgets::STATEMENTS,
         model_usage::STATEMENTS,
+        models::STATEMENTS,
         tool_pins::STATEMENTS,
         agent_runs::STATEMENTS,
         servers::STATEMENTS,

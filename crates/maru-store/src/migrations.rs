@@ -41,6 +41,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("017_call_history"),
     migration!("018_change_feed"),
     migration!("019_server_credential"),
+    migration!("020_model"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -56,9 +56,25 @@ const sentences: [RegExp, Key][] = [
   [/^the hub's own files are no source$/, 'msg.file.own'],
   [/^files are added in maru\.yaml .*$/, 'msg.file.remote'],
   [/^type the password: .*$/, 'msg.masked'],
-  [/^the host "(?<host>.+)" is refused: (?<reason>.+)$/s, 'msg.host'],
   [/^the hub does not answer$/, 'msg.silent'],
+  [/^the (?:address|host) ".*" is refused: (?<host>\S+) is not a listed host; .*$/s, 'msg.host.unlisted'],
+  [/^the (?:address|host) ".*" is refused: (?<host>\S+) is a private (?:address|name); .*$/s, 'msg.host.private'],
+  [/^the host "(?<host>.+)" is refused: (?<reason>.+)$/s, 'msg.host'],
+  [/^a model named "(?<name>.+)" exists already$/, 'msg.model.taken'],
+  [/^there is no model named "(?<name>.*)"$/, 'msg.model.gone'],
+  [/^the model "(?<name>.+)" is not changed here; .*$/, 'msg.model.file'],
+  [/^type the key: a placeholder was given$/, 'msg.key.placeholder'],
+  [/^type the key again: the address changed$/, 'msg.key.address'],
+  [/^the backend listed no models; .*$/, 'msg.models.unlisted'],
+  [/^the backend of the model "(?<name>.+)" cannot be used(?:: (?<reason>.+))?$/s, 'msg.backend.unreachable'],
+  [/^the backend of the model "(?<name>.+)" answered with HTTP (?<status>\d+)(?<code>.*)$/, 'msg.backend.status'],
+  [/^the backend of the model "(?<name>.+)" (?:did not finish within|sent nothing for) (?<limit>[^;]+);.*$/, 'msg.backend.slow'],
 ];
+
+/** The host that an admin may allow, where only that is in the way. */
+export function refusedHost(sentence: string): string {
+  return sentence.match(/(\S+) is (?:not a listed host|a private address|a private name); allow it in the console/)?.[1] ?? '';
+}
 
 export function readMessage(sentence: string): MessageText | null {
   for (const [pattern, key] of sentences) {

@@ -1,4 +1,4 @@
-//! `GET /v1/models`, and how busy they are.
+//! `GET /v1/models`.
 
 use std::sync::Arc;
 
@@ -65,19 +65,6 @@ pub(in super::super) async fn all_models(hub: &HubState) -> Vec<ModelInfo> {
         .collect();
     models.extend(agents);
     models
-}
-
-/// `GET /api/models`: every entry of the settings, its queue and the health of its backend.
-pub(in super::super) async fn queue_status(State(hub): State<Arc<HubState>>) -> Response {
-    let status = hub.models.current().status().into_iter();
-    let shown = status.map(|it| {
-        json!({
-            "name": it.name, "backend": it.backend, "running": it.running, "waiting": it.waiting,
-            "consecutive_failures": it.consecutive_failures,
-            "cooldown_seconds": it.cooldown.as_secs_f64().ceil(),
-        })
-    });
-    reply::json(StatusCode::OK, shown.collect::<Value>().to_string())
 }
 
 fn model_json(model: &ModelInfo) -> Value {

@@ -45,11 +45,13 @@ pub(super) async fn document(hub: &HubState) -> Result<Value, maru_store::Error>
             "expiresAt": it.expires_at,
         }))
     });
+    let models = hub.model_manager.list().await;
     let (sources, sample) = sources(hub).await;
     Ok(without_nulls(json!({
         "maru": FILE_VERSION,
         "servers": servers.iter().map(server).collect::<Value>(),
         "tools": tools.iter().map(|(name, it)| tool(name, it)).collect::<Value>(),
+        "models": models.iter().map(model).collect::<Value>(),
         "sources": sources,
         "sampleData": sample,
         "limits": limits.iter().map(limit).collect::<Value>(),
@@ -89,6 +91,17 @@ pub(super) fn tool(name: &str, record: &ToolRecord) -> Value {
         .collect();
     tool["draft"] = draft;
     without_nulls(tool)
+}
+
+/// A model that is kept in the store, with a placeholder in place of its key.
+pub(super) fn model(masked: &Value) -> Value {
+    let name = masked["name"].as_str().unwrap_or_default();
+    let mut model = masked.clone();
+    model["api_key"] = name_masks(
+        &masked["api_key"],
+        &format!("{}_API_KEY", variable_name(name)),
+    );
+    without_nulls(model)
 }
 
 /// A source that is kept in the store, with a placeholder in place of its password.

@@ -16,7 +16,8 @@ use super::{
 };
 
 /// The lists of a file, in the order in which they are imported: tools need their sources.
-const SECTIONS: [(&str, ItemKind); 6] = [
+const SECTIONS: [(&str, ItemKind); 7] = [
+    ("models", ItemKind::Model),
     ("sources", ItemKind::Source),
     ("servers", ItemKind::Server),
     ("tools", ItemKind::Tool),
@@ -38,6 +39,7 @@ pub(super) struct ImportRequest {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ItemKind {
+    Model,
     Source,
     Server,
     Tool,
@@ -117,6 +119,15 @@ impl ImportRequest {
                 fill("config", Some(&exported["config"]), Some(&masked));
                 exported
             }),
+            ItemKind::Model => hub.model_manager.show(&name).await.ok().map(|masked| {
+                let exported = export::model(&masked);
+                fill(
+                    "api_key",
+                    Some(&exported["api_key"]),
+                    Some(&masked["api_key"]),
+                );
+                exported
+            }),
             ItemKind::Source => hub.sources.show(&name).await.ok().map(|masked| {
                 let exported = export::source(&masked);
                 fill("url", Some(&exported["url"]), Some(&masked["url"]));
@@ -160,6 +171,7 @@ impl ImportRequest {
         if current.is_none() {
             fill("config", None, None);
             fill("url", None, None);
+            fill("api_key", None, None);
         }
         ImportItem {
             kind,
@@ -218,6 +230,10 @@ impl ImportItem {
                 let draft = self.server_draft(hub, request)?;
                 hub.servers.check(&draft).map_err(ImportError::from)?;
             }
+            ItemKind::Model => {
+                let checked = hub.model_manager.check(&self.value).await;
+                checked.map_err(ImportError::new)?;
+            }
             ItemKind::Tool if self.value.get("definition").is_some() => {
                 let tool = self.tool_without_draft();
                 hub.custom_tools
@@ -250,6 +266,14 @@ impl ImportItem {
                     hub.servers.register(&draft, ServerOrigin::Import).await
                 };
                 Ok(Some(connection_note(&view?)))
+            }
+            ItemKind::Model => {
+                let saved = if exists {
+                    hub.model_manager.update(&self.name, &self.value).await
+                } else {
+                    hub.model_manager.add(&self.value).await
+                };
+                saved.map(|_| None).map_err(ImportError::new)
             }
             ItemKind::Source => {
                 let saved = if exists {
@@ -371,6 +395,7 @@ fn connection_note(view: &ServerView) -> String {
 impl ItemKind {
     fn as_str(self) -> &'static str {
         match self {
+            Self::Model => "model",
             Self::Source => "source",
             Self::Server => "server",
             Self::Tool => "tool",
