@@ -919,7 +919,7 @@ const tests = {
 
   async 'without the code the page says how to sign in, and a hub that is down is seen'() {
     const hub = await Hub.start();
-    for (const [locale, words] of [['en-US', { guest: /not signed in/, down: /does not answer/, used: /already used/ }], ['ko-KR', { guest: /로그인하지 않았습니다/, down: /응답하지 않습니다/, used: /already used/ }]]) {
+    for (const [locale, words] of [['en-US', { guest: /not signed in/, down: /does not answer/, used: /already used/ }], ['ko-KR', { guest: /로그인하지 않았습니다/, down: /응답하지 않습니다/, used: /이미 사용되었거나/ }]]) {
       const context = await open({ errors, locale });
       const page = await context.newPage();
       await page.goto(hub.url);
@@ -1052,6 +1052,100 @@ const tests = {
     scripted.end();
   },
 
+  async 'models are added, tested, edited and removed without a restart'() {
+    const hub = await Hub.start({ config: 'log:\n  level: error\nmodels:\n  - name: fixed\n    base_url: http://127.0.0.1:9/v1\n' });
+    const scripted = await model([{ text: 'ok' }]);
+    for (const [locale, dark, width, words] of [
+      ['en-US', false, 1440, { add: 'Add model', name: 'Name', address: 'Address', key: 'API key', test: 'Test', save: 'Save', edit: 'Edit helper', gone: /unless another entry/, remove: 'Remove helper', yes: 'Remove', wrong: /nothing listens there|cannot be reached/, settings: 'settings', again: /Type the key again/ }],
+      ['ko-KR', true, 390, { add: '모델 추가', name: '이름', address: '주소', key: 'API 키', test: '테스트', save: '저장', edit: /helper/, gone: /실패합니다/, remove: /helper/, yes: '제거', wrong: /연결할 수 없습니다/, settings: '설정', again: /키를 다시 입력/ }],
+    ]) {
+      const context = await signedIn(hub, { locale, dark, width });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/settings?tab=models`);
+      const fixed = page.locator('[data-model-entry=fixed]');
+      await fixed.getByText(words.settings, { exact: true }).waitFor();
+      assert.ok(await fixed.getByRole('button').first().isDisabled(), 'a model of the file is changed in the file');
+      await page.getByRole('button', { name: words.add }).click();
+      const form = page.getByRole('dialog');
+      await form.locator('[data-setting=name] input').fill('helper');
+      await form.locator('[data-setting=base_url] input').fill('http://127.0.0.1:9/v1');
+      await form.getByRole('button', { name: words.test, exact: true }).click();
+      await form.locator('[data-tested=failed]').getByText(words.wrong).waitFor();
+      await form.locator('[data-setting=base_url] input').fill(scripted.url);
+      await form.locator('[data-setting=api_key] input').fill('canary-key');
+      await form.getByRole('button', { name: words.test, exact: true }).click();
+      await form.locator('[data-tested=ok]').waitFor();
+      assert.ok(!(await hub.api('GET', '/api/models')).some((it) => it.name === 'helper'), 'a test saves nothing');
+      await form.getByRole('button', { name: words.save, exact: true }).click();
+      const row = page.locator('[data-model-entry=helper]');
+      await row.waitFor();
+      await page.locator('[data-model=helper]').getByRole('button').click();
+      await page.locator('[data-model=helper] .ok').waitFor();
+      // The key is kept, and stays with its address.
+      await row.getByRole('button').first().click();
+      await form.locator('[data-setting=api_key] input').waitFor();
+      assert.equal(await form.locator('[data-setting=api_key] input').inputValue(), '***');
+      await form.locator('[data-setting=base_url] input').fill('http://127.0.0.1:9/v1');
+      await form.getByRole('button', { name: words.save, exact: true }).click();
+      await form.getByText(words.again).first().waitFor();
+      await page.keyboard.press('Escape');
+      await form.waitFor({ state: 'detached' });
+      await row.getByRole('button').nth(1).click();
+      await page.getByRole('dialog').getByText(words.gone).waitFor();
+      await page.getByRole('dialog').getByRole('button', { name: words.yes, exact: true }).click();
+      await row.waitFor({ state: 'detached' });
+      await context.close();
+    }
+    await hub.end();
+    scripted.end();
+  },
+
+  async 'a host is allowed where only the list is in the way, from the catalogue'() {
+    const hub = await Hub.start();
+    for (const [locale, words] of [['en-US', { allow: 'Allow mcp.deepwiki.com', why: /not in the list of allowed hosts/ }], ['ko-KR', { allow: 'mcp.deepwiki.com 허용', why: /허용 목록에 없습니다/ }]]) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(hub.url);
+      await page.locator('[data-known=deepwiki]').click();
+      await page.getByRole('dialog').getByRole('textbox').first().waitFor();
+      assert.match(await page.getByRole('dialog').getByRole('textbox').first().inputValue(), /mcp\.deepwiki\.com/);
+      await page.locator('.end .btn').first().click();
+      await page.getByText(words.why).waitFor();
+      await page.getByRole('button', { name: words.allow }).click();
+      // It is tried again by itself; what this machine can reach is another matter.
+      await page.locator('[data-trial]').waitFor({ timeout: 60_000 });
+      assert.deepEqual((await hub.api('GET', '/api/allowed-hosts')).added, ['mcp.deepwiki.com']);
+      assert.match(JSON.stringify(await hub.api('GET', '/api/audit')), /PUT \/api\/allowed-hosts/);
+      await page.goto(`${hub.url}/settings?q=allowed_hosts`);
+      await page.locator('[data-allowed-hosts]').getByRole('button').click();
+      await page.locator('[data-allowed-hosts]').waitFor({ state: 'detached' });
+      assert.deepEqual((await hub.api('GET', '/api/allowed-hosts')).added, []);
+      await context.close();
+    }
+    await hub.end();
+  },
+
+  async 'settings explain every key, and rows open as a whole'(hub) {
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    await page.goto(`${hub.url}/settings`);
+    await page.locator('[data-key="limits.max_sessions"]').waitFor();
+    const unexplained = await page.locator('[data-key]').evaluateAll((rows) => rows.filter((it) => !it.querySelector('.what').textContent.trim()).map((it) => it.dataset.key));
+    assert.deepEqual(unexplained, []);
+    await page.locator('[data-find]').fill('zzz');
+    await page.getByText('No setting matches “zzz”').waitFor();
+    await page.locator('[data-find]').fill('models');
+    await page.locator('[data-key=models] a').click();
+    await page.getByRole('button', { name: 'Add model' }).waitFor();
+    await page.goto(`${hub.url}/servers`);
+    await page.locator('tr[data-server=everything] .c-tools').click();
+    await page.getByRole('heading', { name: 'everything' }).waitFor();
+    await page.goto(`${hub.url}/tools`);
+    await page.locator('[data-tool=everything__echo] .params').click();
+    await page.getByRole('heading', { name: 'everything__echo' }).waitFor();
+    await context.close();
+  },
+
   async 'nine tabs, one stream, a restart and an update'() {
     const hub = await Hub.start({ config });
     const context = await signedIn(hub);
@@ -1162,7 +1256,7 @@ const tests = {
   },
 
   async 'axe, in both themes and at three widths'(hub) {
-    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/everything?tab=library', '/no/such/page', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/activity?range=between&over=30d&by=callers', '/settings', '/settings?tab=sources', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
+    const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/everything?tab=library', '/no/such/page', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/activity?range=between&over=30d&by=callers', '/settings', '/settings?tab=sources', '/settings?tab=models', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
     await hub.api('POST', '/api/mcp/servers', { name: 'wrapped', transportType: 'STDIO', config: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] }, autoConnect: true, acceptWarnings: true });
     const found = [];
     for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {

@@ -224,10 +224,15 @@ fn type_text(pointer: &str) -> String {
     if !choices.is_empty() {
         return choices.join(", ");
     }
-    let name = schema
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or("value");
+    // A key without a default may also be null.
+    let name = match schema.get("type") {
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|it| *it != "null"),
+        name => name.and_then(Value::as_str),
+    };
+    let name = name.unwrap_or("value");
     match (schema.get("minimum"), schema.get("maximum")) {
         (Some(low), Some(high)) => format!("{name}, {low} to {high}"),
         _ if name == "array" && schema.pointer("/items/properties").is_some() => {

@@ -96,6 +96,9 @@ impl AddressPolicy {
         // With a port of its own a host cannot bring another one.
         let url = format!("http://{host}:80/");
         let target = AllowedUrl::parse(&url).map_err(invalid)?;
+        if target.path != "/" {
+            return Err(invalid("has more than a name or an address"));
+        }
         if target.host.is_loopback() {
             return Err(invalid("is this machine; list it in maru.yaml"));
         }

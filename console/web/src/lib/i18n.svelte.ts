@@ -35,5 +35,8 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
 /** A sentence of the hub in the language of the page. */
 export function hubText(sentence: string): string {
   const found = readMessage(sentence);
-  return found ? t(found.key, found.values) : sentence;
+  if (!found) return sentence;
+  // A reason or a hint may be a sentence of the hub, too.
+  const { reason = '', hint = '' } = found.values;
+  return t(found.key, { ...found.values, reason: reason && hubText(reason), hint: hint && hubText(hint) }).trim();
 }
